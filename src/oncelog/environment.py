@@ -1,0 +1,125 @@
+"""The four things the code may ask of the world: the time, a disk, the network and random numbers.
+
+Everything below `server/` and the client's transports reaches the machine only through these protocols, so that a
+simulation can hand in others. Nothing here blocks for long: writes go to the operating system's page cache, and the one
+slow call, making bytes durable, reports back through a callback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from typing_extensions import Buffer
+
+
+class DiskError(Exception):
+    """A disk refused, lost or changed bytes. The broker that meets one stops: no answer is better than a wrong one."""
+
+
+class DirectoryInUseError(Exception):
+    """Another process owns the data directory."""
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Milliseconds since 1970-01-01T00:00:00Z, as record timestamps count them."""
+        ...
+
+    def monotonic_ms(self) -> float:
+        """A time that never goes back, for measuring how long something took."""
+        ...
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+        """Run `callback` once, on the caller's own thread of control, after `delay_ms`."""
+        ...
+
+
+class File(Protocol):
+    """One open file. A failure of any method raises DiskError."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def append(self, chunks: Sequence[Buffer]) -> int:
+        """Write the chunks one after the other at the end; return the position of the first byte."""
+        ...
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """Return up to `size_bytes` from `position`; fewer only at the end of the file."""
+        ...
+
+    def write(self, position: int, data: Buffer) -> None:
+        """Overwrite, or extend, at `position`."""
+        ...
+
+    def truncate(self, size_bytes: int) -> None: ...
+
+    def sync(self) -> None:
+        """Block until every byte written so far is durable. For start-up and shutdown only; see Disk.sync."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A tree of directories. Paths are absolute strings; a failure of any method raises DiskError."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing. With `create`, an absent file is made; without, it is an error."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def list_directory(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and its missing parents; no error when it is there already."""
+        ...
+
+    def rename(self, source: str, target: str) -> None: ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a directory with all that is in it. No error when it is not there."""
+        ...
+
+    def modified_ms(self, path: str) -> int: ...
+
+    def read_file(self, path: str) -> bytes: ...
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        """Put `data` in place of a small file, durably and at once: readers see the old bytes or the new ones."""
+        ...
+
+    def sync(self, files: Sequence[File], done: Callable[[DiskError | None], None]) -> None:
+        """Make everything written to `files` so far durable, off the caller's thread of control; then call `done` on it.
+
+        One call to the device serves every caller that is waiting for the same file.
+        """
+        ...
+
+    def lock(self, path: str) -> Lock:
+        """Take the lock file, or raise DirectoryInUseError."""
+        ...
+
+
+class Random(Protocol):
+    def uuid(self) -> UUID: ...
+
+    def fraction(self) -> float:
+        """A number in [0, 1)."""
+        ...

@@ -1,0 +1,11 @@
+"""What the wire can say when something is wrong: Kafka's error codes, and bytes that are no message at all."""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+__all__ = ["ErrorCode", "WireError"]
+
+
+class WireError(Exception):
+    """The bytes are not a message of the protocol. The connection that sent them is closed."""

@@ -1,0 +1,102 @@
+"""Bytes to messages and back.
+
+Message classes are kio's, generated from Kafka's own schemas; `message_class` finds one by API name, version and kind.
+`encode` returns a list of buffers and never joins them: the records of a Fetch answer leave as the object they came in.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from kio.schema.index import api_key_map
+from kio.serial import entity_reader, entity_writer
+from typing_extensions import Buffer
+
+from oncelog.wire.errors import WireError
+
+FRAME_LENGTH_BYTES = 4
+LARGE_BUFFER_BYTES = 4096
+
+
+@cache
+def message_class(api_key: int, version: int, kind: str) -> Any:
+    """The class of one message. `kind` is "request" or "response"."""
+    name = api_key_map[api_key]
+    module = import_module(f"kio.schema.{name}.v{version}.{kind}")
+    return getattr(module, "".join(word.capitalize() for word in name.split("_")) + kind.capitalize())
+
+
+@cache
+def message_module(api_key: int, version: int, kind: str) -> Any:
+    """The module of one message, which also holds the classes nested in it."""
+    return import_module(message_class(api_key, version, kind).__module__)
+
+
+@cache
+def _reader(entity_type: Any) -> Callable[[Buffer, int], tuple[Any, int]]:
+    return entity_reader(entity_type)
+
+
+@cache
+def _writer(entity_type: Any) -> Callable[[Any, Any], None]:
+    return entity_writer(entity_type)
+
+
+class _Gather:
+    """Collects small writes into one buffer and keeps large ones as they are."""
+
+    __slots__ = ("chunks", "small")
+
+    def __init__(self) -> None:
+        self.chunks: list[Buffer] = []
+        self.small = io.BytesIO()
+
+    def write(self, data: Buffer) -> int:
+        size = len(data)  # type: ignore[arg-type]
+        if size < LARGE_BUFFER_BYTES:
+            return self.small.write(data)
+        self.flush()
+        self.chunks.append(data)
+        return size
+
+    def flush(self) -> None:
+        if self.small.tell():
+            self.chunks.append(self.small.getvalue())
+            self.small = io.BytesIO()
+
+
+def decode(entity_type: Any, data: Buffer, offset: int = 0) -> tuple[Any, int]:
+    """Read one entity at `offset`; return it and the number of bytes it took.
+
+    Raises WireError for bytes that are not such an entity.
+    """
+    try:
+        return _reader(entity_type)(data, offset)
+    except WireError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the codec documents no common base class for what malformed bytes raise
+        raise WireError(f"not a {entity_type.__name__}: {error}") from error
+
+
+def encode(*entities: Any) -> list[Buffer]:
+    """Write entities one after the other, as a list of buffers."""
+    gather = _Gather()
+    for entity in entities:
+        _writer(type(entity))(gather, entity)
+    gather.flush()
+    return gather.chunks
+
+
+def encode_frame(*entities: Any) -> list[Buffer]:
+    """Write a length-prefixed frame: usually a header and a body."""
+    chunks = encode(*entities)
+    size = sum(len(chunk) for chunk in chunks)  # type: ignore[arg-type]
+    length = struct.pack(">i", size)
+    if len(chunks[0]) < LARGE_BUFFER_BYTES:  # type: ignore[arg-type]
+        return [length + bytes(chunks[0]), *chunks[1:]]
+    return [length, *chunks]
