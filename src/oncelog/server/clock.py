@@ -1,0 +1,39 @@
+"""The machine's clock, its timers on the event loop, and its random numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from uuid import UUID, uuid4
+
+
+class RealClock:
+    """Wall time and monotonic time of this machine; timers run on one event loop."""
+
+    __slots__ = ("_loop",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> float:
+        return time.monotonic() * 1000
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_later(delay_ms / 1000, callback)
+
+
+class RealRandom:
+    """The operating system's random numbers."""
+
+    __slots__ = ()
+
+    def uuid(self) -> UUID:
+        return uuid4()
+
+    def fraction(self) -> float:
+        return random.random()

@@ -1,0 +1,313 @@
+"""The real disk: plain files, positional reads and writes, and a few threads that make files durable."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from types import TracebackType
+from typing import NoReturn
+
+from typing_extensions import Buffer
+
+from oncelog.environment import DirectoryInUseError, DiskError, File
+
+SYNC_THREADS = 4
+VECTOR_CHUNKS_MAX = 1000
+
+
+def _fail(what: str, path: str, error: OSError) -> NoReturn:
+    raise DiskError(f"cannot {what} {path}: {error.strerror or error}") from error
+
+
+class RealFile:
+    """One open file. Its size is kept here: nobody else writes to it while the data directory is locked."""
+
+    __slots__ = ("_created", "_descriptor", "_path", "_size_bytes")
+
+    def __init__(self, path: str, *, create: bool) -> None:
+        self._path = path
+        self._created = create and not os.path.exists(path)
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+            self._size_bytes = os.fstat(self._descriptor).st_size
+        except OSError as error:
+            _fail("open", path, error)
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    def append(self, chunks: Sequence[Buffer]) -> int:
+        position = self._size_bytes
+        total = sum(memoryview(chunk).nbytes for chunk in chunks)
+        try:
+            written = os.pwritev(self._descriptor, chunks, position) if len(chunks) <= VECTOR_CHUNKS_MAX else 0
+            if written != total:
+                self._write_rest(b"".join(chunks), position, written)
+        except OSError as error:
+            self._cut_back(position)
+            _fail(f"append {total} bytes at {position} to", self._path, error)
+        self._size_bytes = position + total
+        return position
+
+    def _write_rest(self, data: bytes, position: int, written: int) -> None:
+        view = memoryview(data)
+        while written < len(data):
+            written += os.pwrite(self._descriptor, view[written:], position + written)
+
+    def _cut_back(self, size_bytes: int) -> None:
+        """Half of an append must not stay behind: a later one would be written after it."""
+        try:
+            os.ftruncate(self._descriptor, size_bytes)
+        except OSError:
+            return
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        try:
+            data = os.pread(self._descriptor, size_bytes, position)
+            while len(data) < size_bytes and position + len(data) < self._size_bytes:
+                more = os.pread(self._descriptor, size_bytes - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            _fail(f"read {size_bytes} bytes at {position} of", self._path, error)
+        return data
+
+    def write(self, position: int, data: Buffer) -> None:
+        view = memoryview(data).cast("B")
+        done = 0
+        try:
+            while done < len(view):
+                done += os.pwrite(self._descriptor, view[done:], position + done)
+        except OSError as error:
+            _fail(f"write {len(view)} bytes at {position} to", self._path, error)
+        self._size_bytes = max(self._size_bytes, position + len(view))
+
+    def truncate(self, size_bytes: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, size_bytes)
+        except OSError as error:
+            _fail(f"truncate to {size_bytes} bytes", self._path, error)
+        self._size_bytes = size_bytes
+
+    def sync(self) -> None:
+        try:
+            os.fdatasync(self._descriptor)
+            if self._created:
+                _sync_directory(os.path.dirname(self._path))
+                self._created = False
+        except OSError as error:
+            _fail("make durable", self._path, error)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class RealLock:
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            _fail("open the lock file", path, error)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            directory = os.path.dirname(path)
+            raise DirectoryInUseError(
+                f"the data directory {directory} is in use by another process; stop it, or choose another directory"
+            ) from error
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class RealDisk:
+    """Files of this machine. `call_back` brings a callback from a sync thread to the thread that owns the broker."""
+
+    def __init__(self, call_back: Callable[[Callable[[], None]], object]) -> None:
+        self._syncs = _SyncThreads(call_back)
+
+    def __enter__(self) -> RealDisk:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._syncs.stop()
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        return RealFile(path, create=create)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except OSError as error:
+            _fail("list", path, error)
+
+    def make_directory(self, path: str) -> None:
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            _fail("make the directory", path, error)
+
+    def rename(self, source: str, target: str) -> None:
+        try:
+            os.replace(source, target)
+        except OSError as error:
+            _fail(f"rename to {target}", source, error)
+
+    def remove(self, path: str) -> None:
+        try:
+            if os.path.isdir(path):
+                shutil.rmtree(path)
+            else:
+                Path(path).unlink(missing_ok=True)
+        except OSError as error:
+            _fail("remove", path, error)
+
+    def modified_ms(self, path: str) -> int:
+        try:
+            return os.stat(path).st_mtime_ns // 1_000_000
+        except OSError as error:
+            _fail("look at", path, error)
+
+    def read_file(self, path: str) -> bytes:
+        try:
+            return Path(path).read_bytes()
+        except OSError as error:
+            _fail("read", path, error)
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fdatasync(file.fileno())
+            os.replace(temporary, path)
+            _sync_directory(os.path.dirname(path))
+        except OSError as error:
+            _fail("replace", path, error)
+
+    def sync(self, files: Sequence[File], done: Callable[[DiskError | None], None]) -> None:
+        self._syncs.request(files, done)
+
+    def lock(self, path: str) -> RealLock:
+        return RealLock(path)
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class _Ticket:
+    """One caller's wish: so many files are not durable yet."""
+
+    __slots__ = ("done", "error", "missing")
+
+    def __init__(self, missing: int, done: Callable[[DiskError | None], None]) -> None:
+        self.missing = missing
+        self.done = done
+        self.error: DiskError | None = None
+
+
+class _FileSync:
+    """One file on its way: those who wait for the sync under way, and those who came after it had begun."""
+
+    __slots__ = ("error", "file", "later", "started", "waiting")
+
+    def __init__(self, file: File, ticket: _Ticket) -> None:
+        self.file = file
+        self.waiting = [ticket]
+        self.later: list[_Ticket] = []
+        self.started = False
+        self.error: DiskError | None = None
+
+
+class _SyncThreads:
+    """A few threads that call fdatasync; every caller that waits for one file is served by one call."""
+
+    def __init__(self, call_back: Callable[[Callable[[], None]], object]) -> None:
+        self._call_back = call_back
+        self._queue: SimpleQueue[_FileSync | None] = SimpleQueue()
+        self._under_way: dict[File, _FileSync] = {}
+        self._threads: list[threading.Thread] = []
+
+    def request(self, files: Sequence[File], done: Callable[[DiskError | None], None]) -> None:
+        if not files:
+            done(None)
+            return
+        if not self._threads:
+            self._start()
+        ticket = _Ticket(len(files), done)
+        for file in files:
+            sync = self._under_way.get(file)
+            if sync is None:
+                self._under_way[file] = sync = _FileSync(file, ticket)
+                self._queue.put(sync)
+            elif sync.started:
+                sync.later.append(ticket)
+            else:
+                # A thread that starts between the check and this line still covers what was written before the call.
+                sync.waiting.append(ticket)
+
+    def stop(self) -> None:
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads = []
+
+    def _start(self) -> None:
+        for number in range(SYNC_THREADS):
+            thread = threading.Thread(target=self._run, name=f"oncelog-sync-{number}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def _run(self) -> None:
+        while (sync := self._queue.get()) is not None:
+            sync.started = True
+            try:
+                sync.file.sync()
+            except DiskError as error:
+                sync.error = error
+            self._call_back(lambda finished=sync: self._finish(finished))  # type: ignore[misc]
+
+    def _finish(self, sync: _FileSync) -> None:
+        if sync.later:
+            following = _FileSync(sync.file, sync.later[0])
+            following.waiting = sync.later
+            self._under_way[sync.file] = following
+            self._queue.put(following)
+        else:
+            del self._under_way[sync.file]
+        for ticket in sync.waiting:
+            ticket.missing -= 1
+            ticket.error = ticket.error or sync.error
+            if ticket.missing == 0:
+                ticket.done(ticket.error)
