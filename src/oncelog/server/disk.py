@@ -107,6 +107,8 @@ class RealFile:
                 _sync_directory(os.path.dirname(self._path))
                 self._created = False
         except OSError as error:
+            if self._descriptor < 0:
+                return  # closed meanwhile: its topic was deleted, and nobody will read it again
             _fail("make durable", self._path, error)
 
     def close(self) -> None:
