@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from types import MappingProxyType
 
@@ -278,8 +278,15 @@ BROKER_SETTINGS = _settings(
     ),
 )
 
-TOPIC_SETTINGS = MappingProxyType(
-    {setting.topic_name: setting for setting in BROKER_SETTINGS.values() if setting.topic_name is not None}
+TOPIC_SETTINGS: Mapping[str, Setting] = MappingProxyType(
+    {
+        setting.topic_name: replace(setting, name=setting.topic_name, topic_name=None)
+        for setting in BROKER_SETTINGS.values()
+        if setting.topic_name is not None
+    }
+)
+BROKER_NAME_OF_TOPIC_SETTING: Mapping[str, str] = MappingProxyType(
+    {setting.topic_name: setting.name for setting in BROKER_SETTINGS.values() if setting.topic_name is not None}
 )
 
 

@@ -1,6 +1,20 @@
 """Frames and messages of the Kafka protocol, over the kio codec."""
 
 from oncelog.wire.errors import ErrorCode, WireError
-from oncelog.wire.messages import decode, encode, encode_frame, message_class, message_module
+from oncelog.wire.frames import RequestHeader, encode_answer, read_request_header, skip_tagged_fields
+from oncelog.wire.messages import construct, decode, encode, encode_frame, message_class, message_module
 
-__all__ = ["ErrorCode", "WireError", "decode", "encode", "encode_frame", "message_class", "message_module"]
+__all__ = [
+    "ErrorCode",
+    "RequestHeader",
+    "WireError",
+    "construct",
+    "decode",
+    "encode",
+    "encode_answer",
+    "encode_frame",
+    "message_class",
+    "message_module",
+    "read_request_header",
+    "skip_tagged_fields",
+]

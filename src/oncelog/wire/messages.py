@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable
+from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -35,6 +36,17 @@ def message_class(api_key: int, version: int, kind: str) -> Any:
 def message_module(api_key: int, version: int, kind: str) -> Any:
     """The module of one message, which also holds the classes nested in it."""
     return import_module(message_class(api_key, version, kind).__module__)
+
+
+@cache
+def _field_names(entity_type: Any) -> frozenset[str]:
+    return frozenset(field.name for field in fields(entity_type))
+
+
+def construct(entity_type: Any, **values: Any) -> Any:
+    """Make one entity, leaving out what this version of it does not have."""
+    names = _field_names(entity_type)
+    return entity_type(**{name: value for name, value in values.items() if name in names})
 
 
 @cache

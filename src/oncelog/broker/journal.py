@@ -1,0 +1,110 @@
+"""The broker's own small log: which topics there are, which producer ids were handed out, how often it has started.
+
+One line a record: the CRC-32C of the rest in eight hexadecimal digits, a space, the record as JSON. A line that was torn
+by a crash is cut off; nothing in it was acknowledged, because an answer waits until its line is durable.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from uuid import UUID
+
+from crc32c import crc32c
+
+from oncelog.environment import Disk, DiskError
+
+FILE_NAME = "oncelog-metadata.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerStarted:
+    """Each start is a leader epoch of its own, so that a reader notices when a crash cut off what it had read."""
+
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicCreated:
+    name: str
+    topic_id: str
+    partition_count: int
+    configs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def uuid(self) -> UUID:
+        return UUID(self.topic_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDeleted:
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdsReserved:
+    """Every producer id below this one may have been handed out."""
+
+    next_producer_id: int
+
+
+MetadataRecord = BrokerStarted | TopicCreated | TopicDeleted | ProducerIdsReserved
+_KINDS = {kind.__name__: kind for kind in (BrokerStarted, TopicCreated, TopicDeleted, ProducerIdsReserved)}
+
+
+def encode_line(record: MetadataRecord) -> bytes:
+    body = json.dumps({"type": type(record).__name__, **asdict(record)}, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (crc32c(body), body)
+
+
+def decode_line(line: bytes) -> MetadataRecord | None:
+    """Read one line, without its end; None if it is not whole."""
+    if len(line) < 10 or line[8:9] != b" ":
+        return None
+    body = line[9:]
+    try:
+        if int(line[:8], 16) != crc32c(body):
+            return None
+    except ValueError:
+        return None
+    fields = json.loads(body)
+    return _KINDS[fields.pop("type")](**fields)
+
+
+class Journal:
+    """Appends records and makes them durable; `load` gives back what there is."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._path = f"{directory}/{FILE_NAME}"
+        self._file = disk.open(self._path, create=True)
+
+    def load(self) -> Iterator[MetadataRecord]:
+        """Yield every record and cut off a torn end. Raises DiskError if a line in the middle is damaged."""
+        data = self._file.read(0, self._file.size_bytes)
+        position = 0
+        while position < len(data):
+            end = data.find(b"\n", position)
+            record = decode_line(data[position:end]) if end >= 0 else None
+            if record is None:
+                if data.find(b"\n", position) not in (-1, len(data) - 1):
+                    raise DiskError(f"{self._path} is damaged at byte {position}: restore it from a copy")
+                self._file.truncate(position)
+                return
+            yield record
+            position = end + 1
+
+    def append(self, record: MetadataRecord, done: Callable[[DiskError | None], None]) -> None:
+        """Write a record and call `done` when it is durable."""
+        self._file.append([encode_line(record)])
+        self._disk.sync([self._file], done)
+
+    def append_now(self, record: MetadataRecord) -> None:
+        """Write a record and block until it is durable. For the start, before anybody is served."""
+        self._file.append([encode_line(record)])
+        self._file.sync()
+
+    def close(self) -> None:
+        self._file.sync()
+        self._file.close()

@@ -1,0 +1,200 @@
+"""One client's connection: frames in, answers out, in the order of the requests. It never looks inside a frame."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from typing_extensions import Buffer
+
+from oncelog.wire import WireError
+
+if TYPE_CHECKING:
+    from oncelog.coordination import Parked
+
+RECEIVE_BYTES = 64 * 1024
+LENGTH_BYTES = 4
+WRITE_BUFFER_BYTES_MAX = 4 * 1024 * 1024
+
+Answer = list[Buffer] | None
+Handler = Callable[["Connection", memoryview], "Parked[Answer]"]
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Serves one request at a time, as Kafka does: what a client sent later waits for what it sent before.
+
+    A frame that fits the receive buffer is handed on from there; a larger one gets a buffer of its own that grows as
+    its bytes come, so that a length that is never filled costs nothing.
+    """
+
+    __slots__ = (
+        "_answering",
+        "_buffer",
+        "_closing",
+        "_frame",
+        "_frame_filled",
+        "_frame_size",
+        "_handler",
+        "_on_close",
+        "_request_bytes_max",
+        "_start",
+        "_stop",
+        "_transport",
+        "_waiting",
+        "_write_paused",
+        "close_reason",
+        "last_active_ms",
+        "peer_host",
+        "peer_port",
+    )
+
+    def __init__(self, handler: Handler, request_bytes_max: int, on_close: Callable[[Connection], None]) -> None:
+        self._handler = handler
+        self._request_bytes_max = request_bytes_max
+        self._on_close = on_close
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray(RECEIVE_BYTES)
+        self._start = 0
+        self._stop = 0
+        self._frame: bytearray | None = None
+        self._frame_size = 0
+        self._frame_filled = 0
+        self._waiting: deque[memoryview] = deque()
+        self._answering = False
+        self._write_paused = False
+        self._closing = False
+        self.close_reason: str | None = None
+        self.last_active_ms = 0.0
+        self.peer_host = ""
+        self.peer_port = 0
+
+    # --- what the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        peer = transport.get_extra_info("peername")
+        if isinstance(peer, tuple):
+            self.peer_host, self.peer_port = peer[0], peer[1]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closing = True
+        self._waiting.clear()
+        self._on_close(self)
+
+    def get_buffer(self, size_hint: int) -> memoryview:
+        if self._frame is not None:
+            if self._frame_filled == len(self._frame):
+                self._frame.extend(bytes(min(len(self._frame), self._frame_size - len(self._frame))))
+            return memoryview(self._frame)[self._frame_filled :]
+        return memoryview(self._buffer)[self._stop :]
+
+    def buffer_updated(self, size_bytes: int) -> None:
+        if self._frame is not None:
+            self._frame_filled += size_bytes
+            if self._frame_filled == self._frame_size:
+                frame, self._frame = self._frame, None
+                self._receive(memoryview(frame))
+        else:
+            self._stop += size_bytes
+            self._split()
+        self._serve()
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self._serve()
+
+    # --- frames
+
+    def _split(self) -> None:
+        """Cut the receive buffer into frames; keep what is left of the last one."""
+        while self._stop - self._start >= LENGTH_BYTES:
+            (size,) = struct.unpack_from(">i", self._buffer, self._start)
+            if not 0 < size <= self._request_bytes_max:
+                self.close(f"a request of {size} bytes is not taken")
+                return
+            begin = self._start + LENGTH_BYTES
+            if self._stop - begin >= size:
+                self._receive(memoryview(bytes(memoryview(self._buffer)[begin : begin + size])))
+                self._start = begin + size
+            elif LENGTH_BYTES + size > RECEIVE_BYTES:
+                self._begin_large_frame(begin, size)
+                return
+            else:
+                break
+        self._move_rest_to_front()
+
+    def _begin_large_frame(self, begin: int, size: int) -> None:
+        filled = self._stop - begin
+        self._frame = bytearray(min(size, 4 * RECEIVE_BYTES))
+        self._frame[:filled] = memoryview(self._buffer)[begin : self._stop]
+        self._frame_size = size
+        self._frame_filled = filled
+        self._start = self._stop = 0
+
+    def _move_rest_to_front(self) -> None:
+        rest = self._stop - self._start
+        if self._start:
+            self._buffer[:rest] = self._buffer[self._start : self._stop]
+            self._start, self._stop = 0, rest
+
+    def _receive(self, frame: memoryview) -> None:
+        self._waiting.append(frame)
+
+    # --- answers
+
+    def _serve(self) -> None:
+        """Hand on requests until one has to wait for its answer, or the client does not read its answers."""
+        while self._waiting and not (self._answering or self._write_paused or self._closing):
+            frame = self._waiting.popleft()
+            self._answering = True
+            try:
+                parked = self._handler(self, frame)
+            except WireError as error:
+                self.close(str(error))
+                return
+            parked.then(self._answer)
+            if parked.is_released:
+                continue
+        if self._transport is not None and not self._closing:
+            self._pause_or_resume_reading(self._transport)
+
+    def _pause_or_resume_reading(self, transport: asyncio.Transport) -> None:
+        should_read = not self._waiting
+        if should_read and not transport.is_reading():
+            transport.resume_reading()
+        elif not should_read and transport.is_reading():
+            transport.pause_reading()
+
+    def _answer(self, chunks: Answer) -> None:
+        was_parked = self._answering
+        self._answering = False
+        if self._closing or self._transport is None:
+            return
+        if chunks is not None:
+            if len(chunks) == 1:
+                self._transport.write(chunks[0])  # type: ignore[arg-type]
+            else:
+                self._transport.writelines(chunks)  # type: ignore[arg-type]
+        if was_parked and self._waiting:
+            self._serve_soon()
+
+    def _serve_soon(self) -> None:
+        asyncio.get_running_loop().call_soon(self._serve)
+
+    def close(self, reason: str | None = None) -> None:
+        """Close after what was answered already is sent. `reason` is None when the client did nothing wrong."""
+        if self._closing:
+            return
+        self._closing = True
+        self.close_reason = reason
+        self._waiting.clear()
+        if self._transport is not None:
+            self._transport.close()

@@ -1,0 +1,86 @@
+"""What stands before the body of a request and of an answer.
+
+    request   api key i16 | version i16 | correlation id i32 | client id string? | tagged fields, if flexible | body
+    answer    correlation id i32 | tagged fields, if flexible and not ApiVersions | body
+
+The length that precedes both on the wire is the connection's to read and `encode_answer`'s to write.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from typing_extensions import Buffer
+
+from oncelog.wire.errors import WireError
+from oncelog.wire.messages import encode, message_class
+
+API_VERSIONS_KEY = 18
+_FIXED = struct.Struct(">hhih")
+_LENGTH_AND_CORRELATION = struct.Struct(">ii")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeader:
+    """`end` is where the client id ends; a flexible request's tagged fields begin there, any other's body."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    end: int
+
+
+def read_request_header(frame: Buffer) -> RequestHeader:
+    """Read the part of the header that every version has. Raises WireError."""
+    try:
+        api_key, version, correlation_id, client_id_bytes = _FIXED.unpack_from(frame, 0)
+        if client_id_bytes < 0:
+            return RequestHeader(api_key, version, correlation_id, None, _FIXED.size)
+        end = _FIXED.size + client_id_bytes
+        client_id = bytes(memoryview(frame)[_FIXED.size : end])
+        if len(client_id) != client_id_bytes:
+            raise WireError("the client id runs past the end of the request")
+        return RequestHeader(api_key, version, correlation_id, client_id.decode(), end)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise WireError(f"not a request header: {error}") from error
+
+
+def _read_unsigned_varint(data: memoryview, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 35:
+        if position >= len(data):
+            raise WireError("the tagged fields run past the end of the request")
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    raise WireError("a tagged field has a number of more than five bytes")
+
+
+def skip_tagged_fields(frame: Buffer, position: int) -> int:
+    """Return where the tagged fields that begin at `position` end. Raises WireError."""
+    data = memoryview(frame)
+    count, position = _read_unsigned_varint(data, position)
+    for _ in range(count):
+        _, position = _read_unsigned_varint(data, position)
+        size, position = _read_unsigned_varint(data, position)
+        position += size
+        if position > len(data):
+            raise WireError("a tagged field runs past the end of the request")
+    return position
+
+
+def encode_answer(api_key: int, version: int, correlation_id: int, body: Any) -> list[Buffer]:
+    """Write a whole answer frame. The header of an ApiVersions answer has no tagged fields in any version (KIP-482)."""
+    chunks = encode(body)
+    tags = b"\x00" if api_key != API_VERSIONS_KEY and message_class(api_key, version, "response").__flexible__ else b""
+    size = 4 + len(tags) + sum(len(chunk) for chunk in chunks)  # type: ignore[arg-type]
+    head = _LENGTH_AND_CORRELATION.pack(size, correlation_id) + tags
+    if len(chunks) == 1 and size < 65536:
+        return [head + bytes(chunks[0])]
+    return [head, *chunks]
