@@ -1,0 +1,82 @@
+"""Fixtures that every part's tests may use: a real Apache Kafka, our broker, and a test that must hold on both.
+
+kafka            an Apache Kafka 4.3.1 node, one for the whole run
+oncelog_broker   our broker in its own process, one for the whole run
+log              both, one after the other: the test runs twice
+new_kafka, new_oncelog   makers of nodes that a test may kill and start again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.kafka import KafkaNode
+from tests.support.oncelog_process import OncelogNode
+from tests.support.processes import BrokerProcess
+from tests.support.requirements import NOT_RUN
+
+NodeMaker = Callable[[], BrokerProcess]
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
+    node = KafkaNode(tmp_path_factory.mktemp("kafka"))
+    node.start()
+    yield node
+    node.stop()
+
+
+@pytest.fixture(scope="session")
+def oncelog_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OncelogNode]:
+    node = OncelogNode(tmp_path_factory.mktemp("oncelog"))
+    node.start()
+    yield node
+    node.stop()
+
+
+@pytest.fixture(scope="session", params=["oncelog", pytest.param("kafka", marks=pytest.mark.jvm)])
+def log(request: pytest.FixtureRequest) -> BrokerProcess:
+    """A broker that speaks the Kafka protocol: ours, then Apache Kafka."""
+    node: BrokerProcess = request.getfixturevalue("oncelog_broker" if request.param == "oncelog" else "kafka")
+    return node
+
+
+@pytest.fixture
+def new_kafka(tmp_path: Path) -> Iterator[NodeMaker]:
+    """Start an Apache Kafka node for this test alone."""
+    yield from _maker(lambda number: KafkaNode(tmp_path / f"kafka-{number}"))
+
+
+@pytest.fixture
+def new_oncelog(tmp_path: Path) -> Iterator[NodeMaker]:
+    """Start an oncelog broker for this test alone."""
+    yield from _maker(lambda number: OncelogNode(tmp_path / f"oncelog-{number}"))
+
+
+def _maker(make: Callable[[int], BrokerProcess]) -> Iterator[NodeMaker]:
+    nodes: list[BrokerProcess] = []
+
+    def started() -> BrokerProcess:
+        node = make(len(nodes))
+        nodes.append(node)
+        node.start()
+        return node
+
+    yield started
+    for node in nodes:
+        node.kill()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name every test that the machine had no means to run."""
+    reasons: dict[str, str] = {}
+    for report in terminalreporter.getreports("skipped"):
+        if isinstance(report.longrepr, tuple) and NOT_RUN in report.longrepr[2]:
+            reasons[report.nodeid] = report.longrepr[2].partition(NOT_RUN)[2]
+    if reasons:
+        terminalreporter.section(f"{len(reasons)} tests not run")
+        for nodeid, reason in sorted(reasons.items()):
+            terminalreporter.line(f"{nodeid}: {reason}")

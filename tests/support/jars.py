@@ -1,0 +1,74 @@
+"""Apache Kafka's own jars, brought by Maven once and kept: the broker, its tools and the Java client.
+
+The environment variable ONCELOG_KAFKA_LIBS names a directory to use instead.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tests.support import requirements
+
+KAFKA_VERSION = "4.3.1"
+ARTIFACTS = ("kafka_2.13", "kafka-tools", "kafka-streams")
+
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>oncelog</groupId><artifactId>kafka-libs</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>{dependencies}</dependencies>
+</project>
+"""
+
+DEPENDENCY = (
+    "<dependency><groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId>"
+    "<version>{version}</version></dependency>"
+)
+
+
+def cache_directory() -> Path:
+    """Where what was downloaded once is kept, for every checkout of this user."""
+    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(root) / "oncelog"
+
+
+def kafka_libs() -> Path:
+    """The directory of Kafka's jars. Without it, and without Maven to fill it, the test is not run."""
+    chosen = os.environ.get("ONCELOG_KAFKA_LIBS")
+    if chosen:
+        if not list(Path(chosen).glob("kafka_*.jar")):
+            requirements.not_run(f"ONCELOG_KAFKA_LIBS names {chosen}, where there is no Kafka")
+        return Path(chosen)
+    libs = cache_directory() / f"kafka-{KAFKA_VERSION}"
+    if not libs.exists():
+        _download(libs)
+    return libs
+
+
+def classpath() -> str:
+    return str(kafka_libs() / "*")
+
+
+def _download(libs: Path) -> None:
+    """Fill `libs`, whole or not at all, also when several processes try at the same time."""
+    maven = requirements.maven()
+    libs.parent.mkdir(parents=True, exist_ok=True)
+    with open(libs.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if libs.exists():
+            return
+        with tempfile.TemporaryDirectory(dir=libs.parent) as scratch:
+            dependencies = "".join(DEPENDENCY.format(artifact=one, version=KAFKA_VERSION) for one in ARTIFACTS)
+            (Path(scratch) / "pom.xml").write_text(POM.format(dependencies=dependencies))
+            command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=libs"]
+            environment = os.environ | {"JAVA_HOME": str(Path(requirements.java()).resolve().parent.parent)}
+            done = subprocess.run(command, cwd=scratch, env=environment, capture_output=True, text=True, check=False)
+            if done.returncode:
+                requirements.not_run(
+                    f"Maven could not bring Kafka's jars: {(done.stdout + done.stderr)[-300:].strip()}"
+                )
+            shutil.move(Path(scratch) / "libs", libs)

@@ -1,0 +1,99 @@
+"""A broker in a process of its own, that a test may kill and start again on the same data and the same address."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class BrokerProcess:
+    """One broker process: `start`, `stop` (SIGTERM), `kill` (SIGKILL), and `start` again."""
+
+    name = "broker"
+    ready_timeout_seconds = 60.0
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.port = free_port()
+        self.output = directory / "output.txt"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker was never started"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Start the process and wait until it answers for itself."""
+        assert not self.is_running, "the broker runs already"
+        with open(self.output, "ab") as output:
+            self._process = subprocess.Popen(self.command(), stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+        self._wait_until_ready()
+
+    def stop(self, timeout_seconds: float = 30.0) -> None:
+        """A clean stop."""
+        if self.is_running and self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(timeout_seconds)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise AssertionError(f"{self.name} did not stop in {timeout_seconds} s: {self.tail()}") from None
+
+    def kill(self) -> None:
+        """An unclean one, as a power cut of the process."""
+        if self.is_running and self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def tail(self, size: int = 2000) -> str:
+        return self.output.read_text(errors="replace")[-size:] if self.output.exists() else ""
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + self.ready_timeout_seconds
+        while time.monotonic() < deadline:
+            if not self.is_running:
+                raise AssertionError(f"{self.name} ended while it started: {self.tail()}")
+            if self._accepts_connections() and self._answers():
+                return
+            time.sleep(0.02)
+        self.kill()
+        raise AssertionError(f"{self.name} was not ready in {self.ready_timeout_seconds} s: {self.tail()}")
+
+    def _accepts_connections(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def _answers(self) -> bool:
+        """A broker that registered itself is in its own metadata."""
+        try:
+            metadata = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0}).list_topics(timeout=5)
+        except KafkaException:
+            return False
+        return len(metadata.brokers) == 1
