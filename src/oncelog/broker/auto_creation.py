@@ -1,0 +1,53 @@
+"""Making topics that a client asked for by name, and the coordinators' own topics when they are first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, Topic, name_problem
+from oncelog.coordination import Parked
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+PARTITION_COUNT_SETTINGS = {
+    CONSUMER_OFFSETS: "offsets.topic.num.partitions",
+    TRANSACTION_STATE: "transaction.state.log.num.partitions",
+}
+
+
+def create_internal(broker: Broker, name: str) -> Parked[Topic]:
+    """The coordinator topic of this name, made if it is not there."""
+    return broker.topics.create(name, broker.settings.number(PARTITION_COUNT_SETTINGS[name]), {})
+
+
+def create_missing(broker: Broker, names: Iterable[str], then: Callable[[], Any]) -> Any:
+    """Make those of the topics that are missing and may be made; call `then` once they are there, and pass on what it returns."""
+    waiting = [parked for name in names if (parked := _create(broker, name)) is not None and not parked.is_released]
+    if not waiting:
+        return then()
+    result: Parked[Any] = Parked()
+    missing = len(waiting)
+
+    def made(_: Topic) -> None:
+        nonlocal missing
+        missing -= 1
+        if not missing:
+            result.release(then())
+
+    for parked in waiting:
+        parked.then(made)
+    return result
+
+
+def _create(broker: Broker, name: str) -> Parked[Topic] | None:
+    if broker.topics.named(name) is not None:
+        return None
+    if name in INTERNAL_TOPICS:
+        return create_internal(broker, name)
+    if not broker.settings.value("auto.create.topics.enable"):
+        return None
+    if name_problem(name) is not None or broker.topics.collision(name) is not None:
+        return None
+    return broker.topics.create(name, broker.settings.number("num.partitions"), {})

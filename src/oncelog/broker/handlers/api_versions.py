@@ -1,0 +1,57 @@
+"""ApiVersions v0–4: which APIs and versions there are, and which protocol features are on.
+
+A version that is not known is answered in v0 with UNSUPPORTED_VERSION and the version range of ApiVersions itself,
+so that the client can ask again (KIP-511). v3 adds the features; a client takes them as valid only if their epoch is not negative.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.request import NO_THROTTLE, Request
+from oncelog.wire import ErrorCode, construct, message_class, message_module
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+API_KEY = 18
+# Kafka 4 refuses Produce 0 to 2 but lists them, because old librdkafka reads from them which codecs there are (KAFKA-18659).
+PRODUCE_KEY = 0
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    return request.answer(
+        error_code=ErrorCode.none,
+        api_keys=tuple(_api(request.types, api.key, api.minimum, api.maximum) for api in broker.apis.values()),
+        supported_features=_supported(request.types, broker) if request.version >= 3 else (),
+        finalized_features_epoch=0,
+        finalized_features=_finalized(request.types, broker) if request.version >= 3 else (),
+    )
+
+
+def unsupported_version(broker: Broker) -> Any:
+    types = message_module(API_KEY, 0, "response")
+    own = broker.apis[API_KEY]
+    return construct(
+        message_class(API_KEY, 0, "response"),
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.unsupported_version,
+        api_keys=(_api(types, API_KEY, own.minimum, own.maximum),),
+    )
+
+
+def _api(types: Any, key: int, minimum: int, maximum: int) -> Any:
+    return types.ApiVersion(api_key=key, min_version=0 if key == PRODUCE_KEY else minimum, max_version=maximum)
+
+
+def _supported(types: Any, broker: Broker) -> tuple[Any, ...]:
+    return tuple(
+        types.SupportedFeatureKey(name=name, min_version=1, max_version=level) for name, level in broker.features.items()
+    )
+
+
+def _finalized(types: Any, broker: Broker) -> tuple[Any, ...]:
+    return tuple(
+        types.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+        for name, level in broker.features.items()
+    )

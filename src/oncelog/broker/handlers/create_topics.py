@@ -1,0 +1,157 @@
+"""CreateTopics v2–7: makes topics; v4 takes −1 for the broker's own number of partitions and replicas, v7 answers topic ids.
+
+Every topic is answered for itself. With one broker the only replication factor is 1, and a manual assignment names this
+broker once for each partition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.request import Reply, Request
+from oncelog.broker.settings import SettingError
+from oncelog.broker.topics import Topic, log_config, name_problem, topic_values
+from oncelog.coordination import Parked
+from oncelog.wire import ErrorCode, construct
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+PARTITIONS_MAX = 100_000
+DYNAMIC_TOPIC_CONFIG, DEFAULT_CONFIG = 1, 5
+
+
+def handle(broker: Broker, request: Request) -> Reply:
+    results: list[Any] = []
+    waiting: list[Parked[Topic]] = []
+    repeated = _repeated([topic.name for topic in request.body.topics])
+    for asked in request.body.topics:
+        if asked.name in repeated:
+            problem = (ErrorCode.invalid_request, f"topic {asked.name} is named twice in the request")
+        else:
+            problem = _problem(broker, asked)
+        if problem is not None:
+            results.append(_refused(request, asked.name, *problem))
+            continue
+        if not request.body.validate_only:
+            waiting.append(broker.topics.create(asked.name, _partition_count(broker, asked), _configs(asked)))
+        results.append(asked)
+    return _when_all_made(waiting, lambda: _answer(broker, request, results))
+
+
+def _repeated(names: list[str]) -> set[str]:
+    seen: set[str] = set()
+    return {name for name in names if name in seen or seen.add(name)}  # type: ignore[func-returns-value]
+
+
+def _when_all_made(waiting: list[Parked[Topic]], answer: Any) -> Reply:
+    missing = sum(not parked.is_released for parked in waiting)
+    if not missing:
+        return answer()
+    result: Parked[Any] = Parked()
+
+    def made(_: Topic) -> None:
+        nonlocal missing
+        missing -= 1
+        if not missing:
+            result.release(answer())
+
+    for parked in waiting:
+        if not parked.is_released:
+            parked.then(made)
+    return result
+
+
+def _answer(broker: Broker, request: Request, results: list[Any]) -> Any:
+    answered = type(_refused(request, "", ErrorCode.none, None))
+    return request.answer(
+        topics=tuple(
+            result if isinstance(result, answered) else _made(broker, request, result) for result in results
+        )
+    )
+
+
+def _problem(broker: Broker, asked: Any) -> tuple[ErrorCode, str] | None:
+    text = name_problem(asked.name)
+    if text is not None:
+        return ErrorCode.invalid_topic_exception, text
+    if broker.topics.exists(asked.name):
+        return ErrorCode.topic_already_exists, f"topic {asked.name} exists already"
+    other = broker.topics.collision(asked.name)
+    if other is not None:
+        return (
+            ErrorCode.invalid_topic_exception,
+            f"topic {asked.name} cannot be told from {other} in metrics, where dots and underscores are the same",
+        )
+    return _shape_problem(broker, asked) or _config_problem(broker, asked)
+
+
+def _shape_problem(broker: Broker, asked: Any) -> tuple[ErrorCode, str] | None:
+    if asked.assignments:
+        if asked.num_partitions != -1 or asked.replication_factor != -1:
+            return ErrorCode.invalid_request, "a topic with assignments has no partition count and no replication factor"
+        if sorted(entry.partition_index for entry in asked.assignments) != list(range(len(asked.assignments))):
+            return ErrorCode.invalid_replica_assignment, "the assigned partitions are not numbered 0, 1, 2 …"
+        if any(tuple(entry.broker_ids) != (broker.node_id,) for entry in asked.assignments):
+            return ErrorCode.invalid_replica_assignment, f"broker {broker.node_id} is the only one"
+        return None
+    if asked.num_partitions == 0 or asked.num_partitions < -1 or asked.num_partitions > PARTITIONS_MAX:
+        return ErrorCode.invalid_partitions, f"a topic has 1 to {PARTITIONS_MAX} partitions, not {asked.num_partitions}"
+    if asked.replication_factor not in (-1, 1):
+        return ErrorCode.invalid_replication_factor, f"replication factor {asked.replication_factor} needs more brokers than 1"
+    return None
+
+
+def _config_problem(broker: Broker, asked: Any) -> tuple[ErrorCode, str] | None:
+    if any(entry.value is None for entry in asked.configs):
+        return ErrorCode.invalid_config, "a configuration has no value"
+    try:
+        topic_values(broker.settings, _configs(asked))
+        log_config(broker.settings, asked.name, _configs(asked))
+    except SettingError as error:
+        return ErrorCode.invalid_config, str(error)
+    return None
+
+
+def _configs(asked: Any) -> dict[str, str]:
+    return {entry.name: entry.value for entry in asked.configs}
+
+
+def _partition_count(broker: Broker, asked: Any) -> int:
+    if asked.assignments:
+        return len(asked.assignments)
+    return asked.num_partitions if asked.num_partitions != -1 else broker.settings.number("num.partitions")
+
+
+def _refused(request: Request, name: str, error: ErrorCode, message: str | None) -> Any:
+    return construct(
+        request.types.CreatableTopicResult, name=name, topic_id=None, error_code=error, error_message=message, configs=None
+    )
+
+
+def _made(broker: Broker, request: Request, asked: Any) -> Any:
+    topic = broker.topics.named(asked.name)
+    own = _configs(asked)
+    types = request.types
+    configs: tuple[Any, ...] = ()
+    if request.version >= 5:
+        configs = tuple(
+            types.CreatableTopicConfigs(
+                name=name,
+                value=str(value).lower() if isinstance(value, bool) else str(value),
+                read_only=False,
+                config_source=DYNAMIC_TOPIC_CONFIG if name in own else DEFAULT_CONFIG,
+                is_sensitive=False,
+            )
+            for name, value in topic_values(broker.settings, own).items()
+        )
+    return construct(
+        types.CreatableTopicResult,
+        name=asked.name,
+        topic_id=topic.topic_id if topic is not None else None,
+        error_code=ErrorCode.none,
+        error_message=None,
+        num_partitions=_partition_count(broker, asked),
+        replication_factor=1,
+        configs=configs,
+    )

@@ -1,0 +1,50 @@
+"""DeleteTopics v1–6: deletes topics and their files; v6 names a topic by its name or its id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.request import Reply, Request
+from oncelog.coordination import Parked
+from oncelog.wire import ErrorCode, construct
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+
+def handle(broker: Broker, request: Request) -> Reply:
+    body = request.body
+    asked = [(state.name, state.topic_id) for state in body.topics] if request.version >= 6 else [
+        (name, None) for name in body.topic_names
+    ]
+    results = [_delete(broker, request, name, topic_id) for name, topic_id in asked]
+    answer: Parked[Any] = Parked()
+    missing = len(results)
+
+    def deleted(_: Any) -> None:
+        nonlocal missing
+        missing -= 1
+        if not missing:
+            answer.release(request.answer(responses=tuple(result.value for result in results)))
+
+    for result in results:
+        result.then(deleted)
+    return answer if results else request.answer(responses=())
+
+
+def _delete(broker: Broker, request: Request, name: str | None, topic_id: Any) -> Parked[Any]:
+    topic = broker.topics.with_id(topic_id) if name is None else broker.topics.named(name)
+    if topic is None:
+        error = ErrorCode.unknown_topic_id if name is None else ErrorCode.unknown_topic_or_partition
+        return Parked.ready(_result(request, name, topic_id, error))
+    if topic.is_internal:
+        return Parked.ready(_result(request, topic.name, topic.topic_id, ErrorCode.invalid_topic_exception))
+    result: Parked[Any] = Parked()
+    broker.topics.delete(topic).then(
+        lambda error: result.release(_result(request, topic.name, topic.topic_id, error))
+    )
+    return result
+
+
+def _result(request: Request, name: str | None, topic_id: Any, error: ErrorCode) -> Any:
+    return construct(request.types.DeletableTopicResult, name=name, topic_id=topic_id, error_code=error)

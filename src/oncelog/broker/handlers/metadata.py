@@ -1,0 +1,102 @@
+"""Metadata v0–13: the broker, the topics and who leads their partitions.
+
+v4 lets a client refuse auto-creation; v10 topic ids; v12 topics asked for by id. A topic that is made on the way is answered
+once it is there, where Kafka answers LEADER_NOT_AVAILABLE and lets the client ask again. v13 adds a top-level error, which
+only a broker with other brokers can have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.auto_creation import create_missing
+from oncelog.broker.request import Reply, Request
+from oncelog.broker.topics import Topic, name_problem
+from oncelog.wire import ErrorCode, construct
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+AUTHORIZED_OPERATIONS_FROM_VERSION = 8
+
+
+def handle(broker: Broker, request: Request) -> Reply:
+    asked = request.body.topics
+    if asked is None or (request.version == 0 and not asked):
+        topics = tuple(_topic(request, broker, topic) for topic in broker.topics)
+        return _answer(broker, request, topics)
+    if request.version < 4 or request.body.allow_auto_topic_creation:
+        names = [topic.name for topic in asked if topic.name is not None]
+        return create_missing(broker, names, lambda: _answer_asked(broker, request))
+    return _answer_asked(broker, request)
+
+
+def _answer_asked(broker: Broker, request: Request) -> Any:
+    return _answer(broker, request, tuple(_asked_topic(broker, request, topic) for topic in request.body.topics))
+
+
+def _asked_topic(broker: Broker, request: Request, asked: Any) -> Any:
+    topic_id = getattr(asked, "topic_id", None)
+    if topic_id is not None:
+        topic = broker.topics.with_id(topic_id)
+        return _topic(request, broker, topic) if topic else _no_topic(request, None, topic_id, ErrorCode.unknown_topic_id)
+    topic = broker.topics.named(asked.name or "")
+    if topic is not None:
+        return _topic(request, broker, topic)
+    unknown = name_problem(asked.name or "") is None
+    error = ErrorCode.unknown_topic_or_partition if unknown else ErrorCode.invalid_topic_exception
+    return _no_topic(request, asked.name or "", None, error)
+
+
+def _no_topic(request: Request, name: str | None, topic_id: Any, error: ErrorCode) -> Any:
+    return construct(
+        request.types.MetadataResponseTopic,
+        error_code=error,
+        name=name,
+        topic_id=topic_id,
+        is_internal=False,
+        partitions=(),
+    )
+
+
+def _topic(request: Request, broker: Broker, topic: Topic) -> Any:
+    types = request.types
+    node = broker.node_id
+    return construct(
+        types.MetadataResponseTopic,
+        error_code=ErrorCode.none,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=tuple(
+            construct(
+                types.MetadataResponsePartition,
+                error_code=ErrorCode.none,
+                partition_index=partition.index,
+                leader_id=node,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=(node,),
+                isr_nodes=(node,),
+                offline_replicas=(),
+            )
+            for partition in topic.partitions
+        ),
+    )
+
+
+def _answer(broker: Broker, request: Request, topics: tuple[Any, ...]) -> Any:
+    return request.answer(
+        brokers=(
+            construct(
+                request.types.MetadataResponseBroker,
+                node_id=broker.node_id,
+                host=broker.host,
+                port=broker.port,
+                rack=None,
+            ),
+        ),
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        topics=topics,
+        error_code=ErrorCode.none,
+    )

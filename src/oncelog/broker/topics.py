@@ -1,0 +1,194 @@
+"""The topics of this broker: what there is, making them, deleting them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from oncelog.broker.journal import Journal, TopicCreated, TopicDeleted
+from oncelog.broker.partition import Partition
+from oncelog.broker.settings import BROKER_NAME_OF_TOPIC_SETTING, TOPIC_SETTINGS, Settings, Value, parse_settings
+from oncelog.coordination import Parked
+from oncelog.environment import DiskError, Random
+from oncelog.log import LogConfig, PartitionLog
+from oncelog.wire import ErrorCode
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+
+NAME_LENGTH_MAX = 249
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+OpenLog = Callable[["Topic", int], PartitionLog]
+
+
+@dataclass(slots=True)
+class Topic:
+    name: str
+    topic_id: UUID
+    configs: dict[str, str]
+    partitions: list[Partition]
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+    def partition(self, index: int) -> Partition | None:
+        return self.partitions[index] if 0 <= index < len(self.partitions) else None
+
+
+def name_problem(name: str) -> str | None:
+    """Say why Kafka would not take this topic name, or None."""
+    if not name:
+        return "the topic name is empty"
+    if name in (".", ".."):
+        return "a topic is not named . or .."
+    if len(name) > NAME_LENGTH_MAX:
+        return f"the topic name has {len(name)} characters, more than {NAME_LENGTH_MAX}"
+    if not _NAME.fullmatch(name):
+        return f"the topic name {name!r} has characters other than letters, digits, dot, underscore and hyphen"
+    return None
+
+
+def topic_values(settings: Settings, configs: Mapping[str, str]) -> dict[str, Value]:
+    """The value of every topic setting: the topic's own, else the broker's. Raises SettingError."""
+    own = parse_settings(configs, TOPIC_SETTINGS, "topic")
+    return {name: own.get(name, settings.value(BROKER_NAME_OF_TOPIC_SETTING[name])) for name in TOPIC_SETTINGS}
+
+
+def log_config(settings: Settings, topic: str, configs: Mapping[str, str]) -> LogConfig:
+    values = topic_values(settings, configs)
+    if topic in INTERNAL_TOPICS:
+        # The coordinators need the last record of every key, however old it is.
+        values |= {"retention.ms": -1, "retention.bytes": -1}
+
+    def number(name: str) -> int:
+        value = values[name]
+        assert isinstance(value, int)
+        return value
+
+    return LogConfig(
+        segment_bytes=number("segment.bytes"),
+        segment_ms=number("segment.ms"),
+        segment_jitter_ms=number("segment.jitter.ms"),
+        segment_index_bytes=number("segment.index.bytes"),
+        index_interval_bytes=number("index.interval.bytes"),
+        max_message_bytes=number("max.message.bytes"),
+        flush_messages=number("flush.messages"),
+        flush_ms=number("flush.ms"),
+        retention_ms=number("retention.ms"),
+        retention_bytes=number("retention.bytes"),
+        file_delete_delay_ms=number("file.delete.delay.ms"),
+        message_timestamp_type=str(values["message.timestamp.type"]),
+        message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
+        message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        producer_id_expiration_ms=settings.number("producer.id.expiration.ms"),
+    )
+
+
+class Topics:
+    """Every topic by name and by id. A change is durable in the journal before anybody hears of it."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        random: Random,
+        leader_epoch: int,
+        open_log: OpenLog,
+        on_failure: Callable[[DiskError], None],
+    ) -> None:
+        self._journal = journal
+        self._random = random
+        self._leader_epoch = leader_epoch
+        self._open_log = open_log
+        self._on_failure = on_failure
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[UUID, Topic] = {}
+        self._being_made: dict[str, Parked[Topic]] = {}
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self._by_name.values())
+
+    def named(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def with_id(self, topic_id: UUID) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        found = self._by_name.get(topic)
+        return None if found is None else found.partition(index)
+
+    def partitions(self) -> Iterator[Partition]:
+        for topic in self._by_name.values():
+            yield from topic.partitions
+
+    def collision(self, name: str) -> str | None:
+        """A topic whose name differs only in dots and underscores: Kafka's metric names cannot tell the two apart."""
+        folded = name.replace(".", "_")
+        for other in (*self._by_name, *self._being_made):
+            if other != name and other.replace(".", "_") == folded:
+                return other
+        return None
+
+    def exists(self, name: str) -> bool:
+        return name in self._by_name or name in self._being_made
+
+    def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[Topic]:
+        """Make a topic, or wait for one that is being made. The caller has checked name, count and configs."""
+        if name in self._by_name:
+            return Parked.ready(self._by_name[name])
+        if name in self._being_made:
+            return self._being_made[name]
+        made: Parked[Topic] = Parked()
+        self._being_made[name] = made
+        record = TopicCreated(
+            name=name, topic_id=str(self._random.uuid()), partition_count=partition_count, configs=dict(configs)
+        )
+
+        def durable(error: DiskError | None) -> None:
+            if error is not None:
+                self._on_failure(error)
+                return
+            del self._being_made[name]
+            made.release(self.replay_created(record))
+
+        self._journal.append(record, durable)
+        return made
+
+    def replay_created(self, record: TopicCreated) -> Topic:
+        topic = Topic(record.name, record.uuid, dict(record.configs), [])
+        for index in range(record.partition_count):
+            log = self._open_log(topic, index)
+            topic.partitions.append(Partition(topic.name, index, self._leader_epoch, log))
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+        return topic
+
+    def delete(self, topic: Topic) -> Parked[ErrorCode]:
+        """Delete a topic and its files; readers that wait for it are woken and find it gone."""
+        gone: Parked[ErrorCode] = Parked()
+        record = TopicDeleted(name=topic.name)
+
+        def durable(error: DiskError | None) -> None:
+            if error is not None:
+                self._on_failure(error)
+                return
+            if self._by_name.get(topic.name) is not topic:
+                gone.release(ErrorCode.unknown_topic_or_partition)
+                return
+            self._forget(topic)
+            for partition in topic.partitions:
+                partition.log.delete()
+                partition.wake()
+            gone.release(ErrorCode.none)
+
+        self._journal.append(record, durable)
+        return gone
+
+    def _forget(self, topic: Topic) -> None:
+        del self._by_name[topic.name]
+        del self._by_id[topic.topic_id]
