@@ -1,7 +1,7 @@
 """What a test needs from the machine, and what happens when it is not there.
 
-A test whose requirement is missing is *not run*: it is named in a section of its own at the end of the run. With CI=true
-it fails instead, so that nothing goes missing there unseen.
+A test whose requirement is missing is *not run*: it is named in a section of its own at the end of the run. With
+CI=true it fails instead, so that nothing goes missing there unseen.
 """
 
 from __future__ import annotations

@@ -1,0 +1,40 @@
+"""What import contracts cannot see: waiting, and the files at the seams.
+
+The contracts themselves are in .importlinter and run with `make check`.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "oncelog"
+PURE = ("broker", "transactions", "groups", "replication", "log", "coordination", "records", "wire", "client")
+TRANSPORTS = SOURCE / "client" / "transports"
+WAITING = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
+
+
+def pure_files() -> list[Path]:
+    """The files that hold the protocol's decisions: every one of them can run in a simulation."""
+    found = [SOURCE / "environment.py"]
+    for part in PURE:
+        found += sorted((SOURCE / part).rglob("*.py"))
+    return [file for file in found if TRANSPORTS not in file.parents]
+
+
+def lines_that(file: Path, *kinds: type[ast.AST]) -> list[int]:
+    return [node.lineno for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, kinds)]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("file", pure_files(), ids=lambda file: str(file.relative_to(SOURCE)))
+def test_nothing_below_the_server_and_the_transports_awaits(file: Path) -> None:
+    assert lines_that(file, *WAITING) == [], f"{file} waits"
+
+
+@pytest.mark.parametrize("file", pure_files(), ids=lambda file: str(file.relative_to(SOURCE)))
+def test_nothing_below_the_server_and_the_transports_opens_a_file(file: Path) -> None:
+    calls = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
+    opened = [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id in ("open", "print")]
+    assert opened == [], f"{file} opens a file or prints, at lines {opened}"
