@@ -1,0 +1,56 @@
+"""Record batches as bytes: headers, checks, control records, codecs, partitioners.
+
+The Arrow kernels are in `oncelog.records.arrow`, which is not imported here: it needs the extra [spark].
+"""
+
+from oncelog.records.batch import (
+    HEADER_BYTES,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    TimestampType,
+    batches,
+    build_batch,
+    check_batch,
+    crc_is_valid,
+    decode_batch,
+    read_header,
+    stamp_producer,
+    stamped,
+)
+from oncelog.records.compression import Codec
+from oncelog.records.control import ControlType, EndTransactionMarker, control_batch, read_control
+from oncelog.records.errors import CorruptBatchError, InvalidRecordError, RecordsError, UnsupportedCompressionError
+from oncelog.records.record import NO_TIMESTAMP, Record
+from oncelog.records.sequence import NO_SEQUENCE, SEQUENCE_MAX, next_sequence, sequence_before
+
+__all__ = [
+    "HEADER_BYTES",
+    "NO_PRODUCER_EPOCH",
+    "NO_PRODUCER_ID",
+    "NO_SEQUENCE",
+    "NO_TIMESTAMP",
+    "SEQUENCE_MAX",
+    "BatchHeader",
+    "Codec",
+    "ControlType",
+    "CorruptBatchError",
+    "EndTransactionMarker",
+    "InvalidRecordError",
+    "Record",
+    "RecordsError",
+    "TimestampType",
+    "UnsupportedCompressionError",
+    "batches",
+    "build_batch",
+    "check_batch",
+    "control_batch",
+    "crc_is_valid",
+    "decode_batch",
+    "next_sequence",
+    "read_control",
+    "read_header",
+    "sequence_before",
+    "stamp_producer",
+    "stamped",
+]
