@@ -1,1 +1,1 @@
-"""What several parts' tests use: brokers in processes of their own, and a proxy that cuts connections on request."""
+"""What several parts' tests use: brokers in processes of their own, and what the machine must have for a test."""
