@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from oncelog.broker.request import Reply, reply_when
 from oncelog.broker.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, Topic, name_problem
-from oncelog.coordination import Parked
+from oncelog.coordination import Parked, all_of
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
@@ -22,23 +23,9 @@ def create_internal(broker: Broker, name: str) -> Parked[Topic]:
     return broker.topics.create(name, broker.settings.number(PARTITION_COUNT_SETTINGS[name]), {})
 
 
-def create_missing(broker: Broker, names: Iterable[str], then: Callable[[], Any]) -> Any:
-    """Make those of the topics that are missing and may be made; call `then` once they are there, and pass on what it returns."""
-    waiting = [parked for name in names if (parked := _create(broker, name)) is not None and not parked.is_released]
-    if not waiting:
-        return then()
-    result: Parked[Any] = Parked()
-    missing = len(waiting)
-
-    def made(_: Topic) -> None:
-        nonlocal missing
-        missing -= 1
-        if not missing:
-            result.release(then())
-
-    for parked in waiting:
-        parked.then(made)
-    return result
+def create_missing(broker: Broker, names: Iterable[str], then: Callable[[], Any]) -> Reply:
+    """Make those of the topics that are missing and may be made; reply with what `then` returns once they are there."""
+    return reply_when(all_of([parked for name in names if (parked := _create(broker, name)) is not None]), then)
 
 
 def _create(broker: Broker, name: str) -> Parked[Topic] | None:

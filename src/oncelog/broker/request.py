@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from oncelog.coordination import Parked
@@ -41,3 +42,17 @@ class Request:
 
 Reply = Any | Parked[Any]
 """A message, a parked message, or None when the client asked for no answer."""
+
+
+def reply_when(waiting: Parked[Any], answer: Callable[[], Any]) -> Reply:
+    """Call `answer` once `waiting` is released: now, or in a parked reply."""
+    if waiting.is_released:
+        return answer()
+    reply: Parked[Any] = Parked()
+    waiting.then(lambda _: reply.release(answer()))
+    return reply
+
+
+def time_or_none(timestamp_ms: int) -> datetime | None:
+    """A time as messages carry it; None, which travels as −1, when there is none."""
+    return None if timestamp_ms < 0 else datetime.fromtimestamp(timestamp_ms / 1000, UTC)

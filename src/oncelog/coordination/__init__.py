@@ -1,6 +1,6 @@
 """What the coordinators and the broker share: decisions, and the one way to wait."""
 
 from oncelog.coordination.decision import Decision
-from oncelog.coordination.parked import Parked
+from oncelog.coordination.parked import Parked, all_of
 
-__all__ = ["Decision", "Parked"]
+__all__ = ["Decision", "Parked", "all_of"]

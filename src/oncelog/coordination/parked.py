@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -46,3 +46,19 @@ class Parked(Generic[T]):
             self._callbacks.append(callback)
         else:
             callback(self._value)  # type: ignore[arg-type]
+
+
+def all_of(waiting: Sequence[Parked[T]]) -> Parked[list[T]]:
+    """Release with every value, in the order given, when the last of them has come."""
+    every: Parked[list[T]] = Parked()
+    missing = len(waiting)
+
+    def released(_: T) -> None:
+        nonlocal missing
+        missing -= 1
+        if not missing:
+            every.release([parked.value for parked in waiting])
+
+    for parked in waiting:
+        parked.then(released)
+    return every if waiting else Parked.ready([])

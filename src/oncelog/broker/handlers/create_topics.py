@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.request import Reply, Request
+from oncelog.broker.request import Reply, Request, reply_when
 from oncelog.broker.settings import SettingError
 from oncelog.broker.topics import Topic, log_config, name_problem, topic_values
-from oncelog.coordination import Parked
+from oncelog.coordination import Parked, all_of
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
@@ -36,30 +36,12 @@ def handle(broker: Broker, request: Request) -> Reply:
         if not request.body.validate_only:
             waiting.append(broker.topics.create(asked.name, _partition_count(broker, asked), _configs(asked)))
         results.append(asked)
-    return _when_all_made(waiting, lambda: _answer(broker, request, results))
+    return reply_when(all_of(waiting), lambda: _answer(broker, request, results))
 
 
 def _repeated(names: list[str]) -> set[str]:
     seen: set[str] = set()
     return {name for name in names if name in seen or seen.add(name)}  # type: ignore[func-returns-value]
-
-
-def _when_all_made(waiting: list[Parked[Topic]], answer: Any) -> Reply:
-    missing = sum(not parked.is_released for parked in waiting)
-    if not missing:
-        return answer()
-    result: Parked[Any] = Parked()
-
-    def made(_: Topic) -> None:
-        nonlocal missing
-        missing -= 1
-        if not missing:
-            result.release(answer())
-
-    for parked in waiting:
-        if not parked.is_released:
-            parked.then(made)
-    return result
 
 
 def _answer(broker: Broker, request: Request, results: list[Any]) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.request import Reply, Request
-from oncelog.coordination import Parked
+from oncelog.broker.request import Reply, Request, reply_when
+from oncelog.coordination import Parked, all_of
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
@@ -17,19 +17,8 @@ def handle(broker: Broker, request: Request) -> Reply:
     asked = [(state.name, state.topic_id) for state in body.topics] if request.version >= 6 else [
         (name, None) for name in body.topic_names
     ]
-    results = [_delete(broker, request, name, topic_id) for name, topic_id in asked]
-    answer: Parked[Any] = Parked()
-    missing = len(results)
-
-    def deleted(_: Any) -> None:
-        nonlocal missing
-        missing -= 1
-        if not missing:
-            answer.release(request.answer(responses=tuple(result.value for result in results)))
-
-    for result in results:
-        result.then(deleted)
-    return answer if results else request.answer(responses=())
+    results = all_of([_delete(broker, request, name, topic_id) for name, topic_id in asked])
+    return reply_when(results, lambda: request.answer(responses=tuple(results.value)))
 
 
 def _delete(broker: Broker, request: Request, name: str | None, topic_id: Any) -> Parked[Any]:

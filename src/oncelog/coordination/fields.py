@@ -1,0 +1,121 @@
+"""The primitive fields inside the records of the internal topics, fixed and flexible.
+
+The records of `__transaction_state` and `__consumer_offsets` are versioned structs that no API key carries, so the message
+codec does not know them. They need six kinds of field.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+
+from oncelog.wire import WireError
+
+_INT8 = struct.Struct(">b")
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+
+
+class FieldReader:
+    """Reads fields one after the other. Every method raises WireError where the bytes end early or are no such field."""
+
+    __slots__ = ("_data", "_position")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def int8(self) -> int:
+        return self._fixed(_INT8)
+
+    def int16(self) -> int:
+        return self._fixed(_INT16)
+
+    def int32(self) -> int:
+        return self._fixed(_INT32)
+
+    def int64(self) -> int:
+        return self._fixed(_INT64)
+
+    def unsigned_varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.raw(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+            if shift > 28:
+                raise WireError("a varint of more than five bytes")
+
+    def string(self) -> str:
+        text = self.nullable_string()
+        if text is None:
+            raise WireError("null where a string is required")
+        return text
+
+    def nullable_string(self) -> str | None:
+        size_bytes = self.int16()
+        return None if size_bytes < 0 else self._text(size_bytes)
+
+    def compact_string(self) -> str:
+        size_bytes = self.unsigned_varint() - 1
+        if size_bytes < 0:
+            raise WireError("null where a string is required")
+        return self._text(size_bytes)
+
+    def tagged_fields(self) -> dict[int, bytes]:
+        return {self.unsigned_varint(): self.raw(self.unsigned_varint()) for _ in range(self.unsigned_varint())}
+
+    def raw(self, size_bytes: int) -> bytes:
+        end = self._position + size_bytes
+        if end > len(self._data):
+            raise WireError("a record of an internal topic ends early")
+        taken = self._data[self._position : end]
+        self._position = end
+        return taken
+
+    def _fixed(self, layout: struct.Struct) -> int:
+        try:
+            (value,) = layout.unpack_from(self._data, self._position)
+        except struct.error as error:
+            raise WireError("a record of an internal topic ends early") from error
+        self._position += layout.size
+        assert isinstance(value, int)
+        return value
+
+    def _text(self, size_bytes: int) -> str:
+        try:
+            return self.raw(size_bytes).decode()
+        except UnicodeDecodeError as error:
+            raise WireError("a string that is not UTF-8") from error
+
+
+def unsigned_varint(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def string(text: str) -> bytes:
+    encoded = text.encode()
+    return _INT16.pack(len(encoded)) + encoded
+
+
+def compact_string(text: str) -> bytes:
+    encoded = text.encode()
+    return unsigned_varint(len(encoded) + 1) + encoded
+
+
+def tagged_fields(fields: Mapping[int, bytes]) -> bytes:
+    """Write fields in the order of their tags, as the protocol demands."""
+    chunks = [unsigned_varint(len(fields))]
+    for tag in sorted(fields):
+        chunks += (unsigned_varint(tag), unsigned_varint(len(fields[tag])), fields[tag])
+    return b"".join(chunks)
