@@ -1,0 +1,164 @@
+"""Reading partitions for one Fetch, at once or when there is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from typing_extensions import Buffer
+
+from oncelog.broker.fetch_sessions import FetchedPartition
+from oncelog.broker.leader_epochs import epoch_problem
+from oncelog.broker.partition import Partition
+from oncelog.coordination import Parked
+from oncelog.log import AbortedTransaction
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+READ_COMMITTED = 1
+
+
+@dataclass(slots=True)
+class PartitionRead:
+    """What one partition answers. `diverging` is (epoch, end offset) where the reader's history is not this log's."""
+
+    asked: FetchedPartition
+    error: ErrorCode = ErrorCode.none
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    diverging: tuple[int, int] | None = None
+    aborted: tuple[AbortedTransaction, ...] | None = None
+    data: Buffer = b""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    isolation_level: int
+    wait_ms: float
+    size_bytes_min: int
+    size_bytes_max: int
+
+
+class PendingFetch:
+    """One Fetch until it is answered: read, and if that is too little, read again whenever a partition moves."""
+
+    __slots__ = ("_asked", "_broker", "_limits", "_reads", "_timer", "_watched", "reads")
+
+    def __init__(self, broker: Broker, asked: Sequence[FetchedPartition], limits: FetchLimits) -> None:
+        self._broker = broker
+        self._asked = asked
+        self._limits = limits
+        self._timer = None
+        self._watched: list[Partition] = []
+        self._reads: list[PartitionRead] = []
+        self.reads: Parked[list[PartitionRead]] = Parked()
+        if self._has_enough() or limits.wait_ms <= 0:
+            self.reads.release(self._reads)
+        else:
+            self._wait()
+
+    def _wait(self) -> None:
+        self._reads = []
+        self._watched = [found for asked in self._asked if isinstance(found := self._find(asked), Partition)]
+        for partition in self._watched:
+            partition.watch(self._moved)
+        self._timer = self._broker.clock.call_later(self._limits.wait_ms, self._give_up)
+
+    def _moved(self) -> None:
+        if self._may_have_enough() and self._has_enough():
+            self._finish()
+
+    def _give_up(self) -> None:
+        self._has_enough()
+        self._finish()
+
+    def _finish(self) -> None:
+        for partition in self._watched:
+            partition.unwatch(self._moved)
+        if self._timer is not None:
+            self._timer.cancel()
+        self.reads.release(self._reads)
+
+    def _may_have_enough(self) -> bool:
+        """A look that reads nothing: whether there is anything new, or a partition has gone."""
+        level = self._limits.isolation_level
+        for asked in self._asked:
+            partition = self._find(asked)
+            if isinstance(partition, ErrorCode) or partition.limit_offset(level) > asked.fetch_offset:
+                return True
+        return False
+
+    def _has_enough(self) -> bool:
+        reads: list[PartitionRead] = []
+        read_bytes = 0
+        must_answer = not self._asked
+        for asked in self._asked:
+            read = self._read(asked, self._limits.size_bytes_max - read_bytes, whole_batch=not read_bytes)
+            reads.append(read)
+            read_bytes += memoryview(read.data).nbytes
+            must_answer = must_answer or read.error is not ErrorCode.none or read.diverging is not None
+        self._reads = reads
+        return must_answer or read_bytes >= self._limits.size_bytes_min
+
+    def _find(self, asked: FetchedPartition) -> Partition | ErrorCode:
+        if isinstance(asked.topic, UUID):
+            topic = self._broker.topics.with_id(asked.topic)
+            if topic is None:
+                return ErrorCode.unknown_topic_id
+        else:
+            topic = self._broker.topics.named(asked.topic)
+        partition = topic.partition(asked.index) if topic is not None else None
+        return ErrorCode.unknown_topic_or_partition if partition is None else partition
+
+    def _read(self, asked: FetchedPartition, size_bytes_left: int, *, whole_batch: bool) -> PartitionRead:
+        partition = self._find(asked)
+        if isinstance(partition, ErrorCode):
+            return PartitionRead(asked, partition)
+        problem = epoch_problem(partition, asked.current_leader_epoch)
+        if problem is not None:
+            return PartitionRead(asked, problem)
+        log = partition.log
+        read = PartitionRead(
+            asked,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+        )
+        read.diverging = _divergence(partition, asked)
+        if read.diverging is not None:
+            return read
+        if not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
+            read.error = ErrorCode.offset_out_of_range
+            return read
+        self._read_records(partition, asked, read, size_bytes_left, whole_batch=whole_batch)
+        return read
+
+    def _read_records(
+        self, partition: Partition, asked: FetchedPartition, read: PartitionRead, size_bytes_left: int, *, whole_batch: bool
+    ) -> None:
+        level = self._limits.isolation_level
+        limit = partition.limit_offset(level)
+        next_offset = asked.fetch_offset
+        size_bytes = min(size_bytes_left, asked.size_bytes_max)
+        if limit > asked.fetch_offset and (size_bytes > 0 or whole_batch):
+            data, end = partition.log.read(asked.fetch_offset, size_bytes, limit)
+            # A batch larger than the limits is given only where it is the first of the answer (KIP-74).
+            if whole_batch or memoryview(data).nbytes <= size_bytes:
+                read.data, next_offset = data, end
+        if level == READ_COMMITTED:
+            read.aborted = partition.log.aborted_transactions(asked.fetch_offset, next_offset)
+
+
+def _divergence(partition: Partition, asked: FetchedPartition) -> tuple[int, int] | None:
+    """Where the log that the reader saw and this one part (KIP-595, Fetch v12)."""
+    if asked.last_fetched_epoch < 0:
+        return None
+    epoch, end_offset = partition.log.epoch_end_offset(asked.last_fetched_epoch)
+    if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
+        return epoch, end_offset
+    return None

@@ -1,0 +1,139 @@
+"""Fetch v4–18: record batches as they are in the log.
+
+v4 the isolation level, the last stable offset and the aborted transactions; v7 sessions (KIP-227); v9 leader epochs; v12 the
+epoch of the last record that was read; v13 topics by id; v15 on say who replicates, which here nobody does.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.fetch_sessions import (
+    FINAL_EPOCH,
+    FIRST_EPOCH,
+    NO_SESSION,
+    FetchSession,
+    Key,
+    TopicKey,
+    asked_partitions,
+)
+from oncelog.broker.fetching import READ_COMMITTED, FetchLimits, PartitionRead, PendingFetch
+from oncelog.broker.request import Reply, Request
+from oncelog.coordination import Parked
+from oncelog.wire import ErrorCode, construct
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+SESSIONS_FROM_VERSION = 7
+TOPIC_ID_FROM_VERSION = 13
+
+
+def handle(broker: Broker, request: Request) -> Reply:
+    body = request.body
+    if body.isolation_level not in (0, READ_COMMITTED):
+        return request.answer(error_code=ErrorCode.invalid_request, session_id=NO_SESSION, responses=())
+    by_id = request.version >= TOPIC_ID_FROM_VERSION
+    asked = asked_partitions(body.topics, by_id)
+    session = _session(broker, request, asked, by_id=by_id)
+    if isinstance(session, ErrorCode):
+        return request.answer(error_code=session, session_id=NO_SESSION, responses=())
+    is_incremental = session is not None and request.body.session_epoch > FIRST_EPOCH
+    partitions = asked if session is None else session.partitions
+    limits = FetchLimits(
+        isolation_level=body.isolation_level,
+        wait_ms=body.max_wait.total_seconds() * 1000,
+        size_bytes_min=body.min_bytes,
+        size_bytes_max=min(body.max_bytes, broker.settings.number("fetch.max.bytes")),
+    )
+    pending = PendingFetch(broker, tuple(partitions.values()), limits)
+    if pending.reads.is_released:
+        return _answer(request, session, pending.reads.value, is_incremental=is_incremental)
+    reply: Parked[Any] = Parked()
+    pending.reads.then(lambda reads: reply.release(_answer(request, session, reads, is_incremental=is_incremental)))
+    return reply
+
+
+def _session(
+    broker: Broker, request: Request, asked: OrderedDict[Key, Any], *, by_id: bool
+) -> FetchSession | ErrorCode | None:
+    body = request.body
+    if request.version < SESSIONS_FROM_VERSION:
+        return None
+    sessions = broker.fetch_sessions
+    if body.session_epoch in (FINAL_EPOCH, FIRST_EPOCH):
+        if body.session_id != NO_SESSION:
+            sessions.end(body.session_id)
+        return sessions.begin(asked, by_id=by_id) if body.session_epoch == FIRST_EPOCH else None
+    session = sessions.resume(body.session_id, body.session_epoch, by_id=by_id)
+    if isinstance(session, FetchSession):
+        forgotten = [
+            (topic.topic_id if by_id else topic.topic, index)
+            for topic in body.forgotten_topics_data
+            for index in topic.partitions
+        ]
+        session.update(asked, forgotten)
+    return session
+
+
+def _answer(
+    request: Request, session: FetchSession | None, reads: list[PartitionRead], *, is_incremental: bool
+) -> Any:
+    topics: OrderedDict[TopicKey, list[Any]] = OrderedDict()
+    for read in reads:
+        if session is None or _is_news(session, read) or not is_incremental:
+            topics.setdefault(read.asked.topic, []).append(_partition(request, read))
+    types = request.types
+    return request.answer(
+        error_code=ErrorCode.none,
+        session_id=session.session_id if session is not None else NO_SESSION,
+        responses=tuple(
+            construct(types.FetchableTopicResponse, topic=topic, topic_id=topic, partitions=tuple(partitions))
+            for topic, partitions in topics.items()
+        ),
+    )
+
+
+def _is_news(session: FetchSession, read: PartitionRead) -> bool:
+    """Whether a session's client has to be told; what it is told is remembered. Partitions with records go to the back."""
+    asked = read.asked
+    has_data = memoryview(read.data).nbytes > 0
+    is_news = (
+        has_data
+        or read.error is not ErrorCode.none
+        or read.diverging is not None
+        or asked.told_high_watermark != read.high_watermark
+        or asked.told_log_start_offset != read.log_start_offset
+    )
+    # An error is told each time: the client must see it again if it asks again.
+    asked.told_high_watermark = read.high_watermark if read.error is ErrorCode.none else -1
+    asked.told_log_start_offset = read.log_start_offset
+    if has_data and (asked.topic, asked.index) in session.partitions:
+        session.partitions.move_to_end((asked.topic, asked.index))
+    return is_news
+
+
+def _partition(request: Request, read: PartitionRead) -> Any:
+    types = request.types
+    values: dict[str, Any] = {}
+    if read.diverging is not None:
+        epoch, end_offset = read.diverging
+        values["diverging_epoch"] = types.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    aborted = None
+    if read.aborted is not None:
+        aborted = tuple(
+            types.AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
+            for entry in read.aborted
+        )
+    return construct(
+        types.PartitionData,
+        partition_index=read.asked.index,
+        error_code=read.error,
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.log_start_offset,
+        aborted_transactions=aborted,
+        records=read.data,
+        **values,
+    )
