@@ -1,0 +1,255 @@
+"""Topics, settings, producers and transactions: what operators ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from oncelog.client import requests
+from oncelog.client.cluster import (
+    Cluster,
+    CoordinatorKind,
+    ask_any,
+    ask_coordinator,
+    refresh,
+    refused,
+)
+from oncelog.client.conversation import Conversation, Patience, ask, ask_all
+from oncelog.client.errors import BrokerRefused, RetriesExhausted
+from oncelog.client.leaders import ask_leaders, by_topic
+from oncelog.client.requests import Request, milliseconds
+from oncelog.client.values import (
+    Address,
+    ClusterDescription,
+    ConfigEntry,
+    NewTopic,
+    ProducerState,
+    TopicDescription,
+    TopicPartition,
+    TransactionDescription,
+    TransactionListing,
+)
+from oncelog.wire import ErrorCode
+
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+DEFAULT_CONFIG_SOURCE = 5
+CREATE_WITH_DEFAULTS_VERSION = 4
+CONTROLLER_TIMEOUT_MS = 30_000
+
+
+def describe_topics(cluster: Cluster, topics: Iterable[str] | None) -> Conversation[list[TopicDescription]]:
+    """Some topics, or all. A topic that does not exist carries its error. Raises RetriesExhausted."""
+    return (yield from refresh(cluster, topics))
+
+
+def create_topics(cluster: Cluster, topics: Sequence[NewTopic]) -> Conversation[None]:
+    """Create topics and wait until their leaders are known. Raises BrokerRefused for the first that was refused."""
+    defaults = any(topic.partitions == -1 or topic.replication_factor == -1 for topic in topics)
+    fields = {"topics": [_new_topic(topic) for topic in topics], "timeout": milliseconds(CONTROLLER_TIMEOUT_MS)}
+    lowest = CREATE_WITH_DEFAULTS_VERSION if defaults else 0
+    answer = yield from ask_controller(cluster, Request(requests.CREATE_TOPICS, fields, version_min=lowest), "topics")
+    for result in answer.topics:
+        if result.error_code is not ErrorCode.none:
+            message = getattr(result, "error_message", None)
+            raise refused(result.error_code, f"creating topic {result.name}", message)
+    yield from _await_topics(cluster, {topic.name for topic in topics})
+
+
+def _new_topic(topic: NewTopic) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "num_partitions": topic.partitions,
+        "replication_factor": topic.replication_factor,
+        "assignments": (),
+        "configs": [{"name": name, "value": value} for name, value in topic.config.items()],
+    }
+
+
+def _await_topics(cluster: Cluster, names: set[str]) -> Conversation[None]:
+    patience = yield from Patience.lasting(cluster.settings.call_timeout_ms)
+    while True:
+        described = yield from refresh(cluster, names)
+        if all(_is_ready(topic) for topic in described):
+            return
+        if not (yield from patience.pause()):
+            raise RetriesExhausted(f"no leader yet for {', '.join(sorted(names))}")
+
+
+def _is_ready(topic: TopicDescription) -> bool:
+    return topic.error is ErrorCode.none and all(partition.leader >= 0 for partition in topic.partitions)
+
+
+def delete_topics(cluster: Cluster, names: Sequence[str]) -> Conversation[None]:
+    """Delete topics. Raises BrokerRefused for the first that was refused."""
+    fields = {"topic_names": list(names), "timeout": milliseconds(CONTROLLER_TIMEOUT_MS)}
+    answer = yield from ask_controller(cluster, Request(requests.DELETE_TOPICS, fields), "topics")
+    for result in answer.responses:
+        if result.error_code is not ErrorCode.none:
+            message = getattr(result, "error_message", None)
+            raise refused(result.error_code, f"deleting topic {result.name}", message)
+    yield from refresh(cluster, names)
+
+
+def ask_controller(cluster: Cluster, request: Request, what: str) -> Conversation[Any]:
+    """Ask the controller, as Metadata names it, or any node where it names none."""
+    patience = yield from Patience.lasting(cluster.settings.call_timeout_ms)
+    while True:
+        yield from refresh(cluster, ())
+        node = cluster.nodes.get(cluster.controller_id)
+        if node is None:
+            return (yield from ask_any(cluster, request, lambda _: ErrorCode.none, what, patience))
+        answer = yield from ask(Address(node.host, node.port), request)
+        errors = {result.error_code for result in getattr(answer, "topics", None) or answer.responses}
+        if ErrorCode.not_controller not in errors:
+            return answer
+        if not (yield from patience.pause()):
+            raise BrokerRefused(ErrorCode.not_controller, what)
+
+
+def describe_cluster(cluster: Cluster) -> Conversation[ClusterDescription]:
+    yield from refresh(cluster, ())
+    return ClusterDescription(cluster.cluster_id, cluster.controller_id, tuple(cluster.nodes.values()))
+
+
+def describe_configs(
+    cluster: Cluster, *, topics: Sequence[str] = (), broker: int | None = None
+) -> Conversation[dict[str, tuple[ConfigEntry, ...]]]:
+    """The settings of topics by name and of a broker by its number as text. Raises BrokerRefused."""
+    resources = [(TOPIC_RESOURCE, name) for name in topics]
+    if broker is not None:
+        resources.append((BROKER_RESOURCE, str(broker)))
+    fields = {
+        "resources": [
+            {"resource_type": kind, "resource_name": name, "configuration_keys": None} for kind, name in resources
+        ]
+    }
+    request = Request(requests.DESCRIBE_CONFIGS, fields)
+    if broker is None:
+        answer = yield from ask_any(cluster, request, lambda _: ErrorCode.none, "describing settings")
+    else:
+        yield from refresh(cluster, ())
+        node = cluster.nodes.get(broker)
+        if node is None:
+            raise BrokerRefused(ErrorCode.broker_not_available, f"broker {broker}")
+        answer = yield from ask(Address(node.host, node.port), request)
+    for result in answer.results:
+        if result.error_code is not ErrorCode.none:
+            raise refused(result.error_code, f"settings of {result.resource_name}", result.error_message)
+    return {str(result.resource_name): tuple(map(_config_entry, result.configs)) for result in answer.results}
+
+
+def _config_entry(entry: Any) -> ConfigEntry:
+    return ConfigEntry(
+        name=entry.name,
+        value=None if entry.is_sensitive else entry.value,
+        is_default=entry.config_source == DEFAULT_CONFIG_SOURCE,
+        is_read_only=entry.read_only,
+        is_sensitive=entry.is_sensitive,
+    )
+
+
+def describe_producers(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> Conversation[dict[TopicPartition, tuple[ProducerState, ...]]]:
+    """What each partition's leader knows of the producers that write to it. Raises BrokerRefused, RetriesExhausted."""
+
+    def request(group: Sequence[TopicPartition]) -> Request:
+        topics = [
+            {"name": topic, "partition_indexes": [item.partition for item in items]}
+            for topic, items in by_topic(group).items()
+        ]
+        return Request(requests.DESCRIBE_PRODUCERS, {"topics": topics})
+
+    return (yield from ask_leaders(cluster, partitions, request, _producers, "describing the producers"))
+
+
+def _producers(message: Any) -> Iterable[tuple[TopicPartition, ErrorCode, tuple[ProducerState, ...]]]:
+    for topic in message.topics:
+        for item in topic.partitions:
+            states = tuple(_producer_state(state) for state in item.active_producers)
+            yield TopicPartition(str(topic.name), int(item.partition_index)), item.error_code, states
+
+
+def _producer_state(state: Any) -> ProducerState:
+    return ProducerState(
+        producer_id=int(state.producer_id),
+        producer_epoch=int(state.producer_epoch),
+        last_sequence=int(state.last_sequence),
+        last_timestamp_ms=int(state.last_timestamp),
+        coordinator_epoch=int(state.coordinator_epoch),
+        transaction_start_offset=int(state.current_txn_start_offset),
+    )
+
+
+def describe_transactions(
+    cluster: Cluster, transactional_ids: Sequence[str]
+) -> Conversation[dict[str, TransactionDescription]]:
+    """What the coordinators know of transactional ids. Raises BrokerRefused or RetriesExhausted."""
+    described: dict[str, TransactionDescription] = {}
+    for transactional_id in transactional_ids:
+        request = Request(requests.DESCRIBE_TRANSACTIONS, {"transactional_ids": [transactional_id]})
+        answer = yield from ask_coordinator(
+            cluster,
+            CoordinatorKind.TRANSACTION,
+            transactional_id,
+            request,
+            _described_error,
+            f"describing transactional id {transactional_id!r}",
+        )
+        described[transactional_id] = _transaction_description(answer.transaction_states[0])
+    return described
+
+
+def _described_error(message: Any) -> ErrorCode:
+    error: ErrorCode = message.transaction_states[0].error_code
+    return error
+
+
+def _transaction_description(state: Any) -> TransactionDescription:
+    return TransactionDescription(
+        transactional_id=str(state.transactional_id),
+        state=state.transaction_state,
+        producer_id=int(state.producer_id),
+        producer_epoch=int(state.producer_epoch),
+        timeout_ms=round(state.transaction_timeout.total_seconds() * 1000),
+        start_ms=int(state.transaction_start_time_ms),
+        partitions=frozenset(
+            TopicPartition(str(topic.topic), int(number)) for topic in state.topics for number in topic.partitions
+        ),
+    )
+
+
+def list_transactions(
+    cluster: Cluster, *, states: Sequence[str] = (), producer_ids: Sequence[int] = (), duration_ms: int = -1
+) -> Conversation[list[TransactionListing]]:
+    """The transactional ids that all nodes together coordinate, with filters where any are given.
+
+    `duration_ms` leaves out those that have not run that long. Raises BrokerRefused or RetriesExhausted.
+    """
+    yield from refresh(cluster, ())
+    fields = {"state_filters": list(states), "producer_id_filters": list(producer_ids), "duration_filter": duration_ms}
+    request = Request(requests.LIST_TRANSACTIONS, fields, version_min=1 if duration_ms >= 0 else 0)
+    return (yield from _ask_every_node(cluster, request, _listed, "listing transactions"))
+
+
+def _ask_every_node(
+    cluster: Cluster, request: Request, read: Callable[[Any], list[TransactionListing]], what: str
+) -> Conversation[list[TransactionListing]]:
+    patience = yield from Patience.lasting(cluster.settings.call_timeout_ms)
+    while True:
+        addresses = [Address(node.host, node.port) for node in cluster.nodes.values()]
+        tickets = yield from ask_all((address, request) for address in addresses)
+        answers = [ticket.result() for ticket in tickets]
+        errors = {answer.error_code for answer in answers} - {ErrorCode.none}
+        if not errors:
+            return [listing for answer in answers for listing in read(answer)]
+        if errors != {ErrorCode.coordinator_load_in_progress} or not (yield from patience.pause()):
+            raise BrokerRefused(errors.pop(), what)
+
+
+def _listed(message: Any) -> list[TransactionListing]:
+    return [
+        TransactionListing(str(item.transactional_id), int(item.producer_id), item.transaction_state)
+        for item in message.transaction_states
+    ]

@@ -1,0 +1,171 @@
+"""How protocol logic talks to the world: generators that yield what they wait for.
+
+A conversation is a generator. It yields one of the effects below, a transport carries it out, and the generator goes on
+with the result. The same conversation therefore runs over blocking sockets, over asyncio and over a simulated network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias, TypeVar
+
+from oncelog.client.errors import ClientError, ConnectionLost
+from oncelog.client.requests import Request
+from oncelog.client.values import Address
+
+T = TypeVar("T")
+
+
+class TicketState(Enum):
+    WAITING = "waiting"
+    ANSWERED = "answered"
+    FAILED = "failed"
+
+
+class Ticket:
+    """One request on its way. It is answered once, or fails once."""
+
+    __slots__ = ("_answer", "_error", "address", "deadline_ms", "on_done", "request", "state", "version")
+
+    def __init__(self, address: Address, request: Request) -> None:
+        self.address = address
+        self.request = request
+        self.state = TicketState.WAITING
+        self.version = -1
+        self.deadline_ms = float("inf")
+        self.on_done: Any = None
+        self._answer: Any = None
+        self._error: ClientError | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.state is not TicketState.WAITING
+
+    def answer(self, message: Any) -> None:
+        self._settle(TicketState.ANSWERED)
+        self._answer = message
+        if self.on_done is not None:
+            self.on_done()
+
+    def fail(self, error: ClientError) -> None:
+        self._settle(TicketState.FAILED)
+        self._error = error
+        if self.on_done is not None:
+            self.on_done()
+
+    def result(self) -> Any:
+        """The answering message. Raises ConnectionLost or UnsupportedVersion."""
+        assert self.is_done, "the answer is not there yet"
+        if self._error is not None:
+            raise self._error
+        return self._answer
+
+    def _settle(self, state: TicketState) -> None:
+        assert self.state is TicketState.WAITING, "a ticket is settled once"
+        self.state = state
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What a broker said of itself when the connection was made."""
+
+    versions: Mapping[int, tuple[int, int]]
+    features: Mapping[str, int]
+    features_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a request, connecting first if need be; the result is a Ticket. A failure shows in the ticket."""
+
+    address: Address
+    request: Request
+    timeout_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Go on when at least one of the tickets is done or the time is over; the result is the list of those done.
+
+    With `until_woken`, a call of the transport's wake() ends it too.
+    """
+
+    tickets: tuple[Ticket, ...]
+    timeout_ms: float | None = None
+    until_woken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Go on after a time between the two, drawn evenly."""
+
+    low_ms: float
+    high_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The result is the monotonic time in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Greet:
+    """Connect if need be; the result is the broker's Greeting. Raises ConnectionLost."""
+
+    address: Address
+
+
+Effect: TypeAlias = Send | Wait | Sleep | Now | Greet
+Conversation: TypeAlias = Generator[Effect, Any, T]
+
+
+def ask(address: Address, request: Request, timeout_ms: float | None = None) -> Conversation[Any]:
+    """Send a request and wait for its answer. Raises ConnectionLost or UnsupportedVersion."""
+    ticket: Ticket = yield Send(address, request, timeout_ms)
+    while not ticket.is_done:
+        yield Wait((ticket,))
+    return ticket.result()
+
+
+def ask_all(asked: Iterable[tuple[Address, Request]]) -> Conversation[list[Ticket]]:
+    """Send several requests at once and wait until every one is answered or has failed."""
+    tickets: list[Ticket] = []
+    for address, request in asked:
+        ticket: Ticket = yield Send(address, request)
+        tickets.append(ticket)
+    while waiting := tuple(ticket for ticket in tickets if not ticket.is_done):
+        yield Wait(waiting)
+    return tickets
+
+
+class Patience:
+    """How long something is tried again, and how long to pause in between."""
+
+    __slots__ = ("_deadline_ms", "_pause_ms", "_pause_ms_max")
+
+    def __init__(self, deadline_ms: float, pause_ms: float, pause_ms_max: float) -> None:
+        self._deadline_ms = deadline_ms
+        self._pause_ms = pause_ms
+        self._pause_ms_max = pause_ms_max
+
+    @classmethod
+    def lasting(cls, time_ms: float, pause_ms: float = 20, pause_ms_max: float = 500) -> Conversation[Patience]:
+        now_ms: float = yield Now()
+        return cls(now_ms + time_ms, pause_ms, pause_ms_max)
+
+    def pause(self, pause_ms: float | None = None) -> Conversation[bool]:
+        """Sleep before the next try: `pause_ms`, or longer each time. False, at once, when the time is over."""
+        now_ms: float = yield Now()
+        if now_ms >= self._deadline_ms:
+            return False
+        if pause_ms is None:
+            pause_ms, self._pause_ms = self._pause_ms, min(self._pause_ms * 2, self._pause_ms_max)
+        yield Sleep(pause_ms / 2, pause_ms)
+        return True
+
+
+def was_sent(error: ClientError) -> bool:
+    """Whether a request that failed so may have been carried out."""
+    return isinstance(error, ConnectionLost) and error.sent
