@@ -1,7 +1,7 @@
 """The primitive fields inside the records of the internal topics, fixed and flexible.
 
-The records of `__transaction_state` and `__consumer_offsets` are versioned structs that no API key carries, so the message
-codec does not know them. They need six kinds of field.
+The records of `__transaction_state` and `__consumer_offsets` are versioned structs that no API key carries, so the
+message codec does not know them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _INT64 = struct.Struct(">q")
 
 
 class FieldReader:
-    """Reads fields one after the other. Every method raises WireError where the bytes end early or are no such field."""
+    """Reads fields one after the other. Every method raises WireError where the bytes end or are no such field."""
 
     __slots__ = ("_data", "_position")
 

@@ -1,0 +1,28 @@
+"""The transaction coordinator: states, decisions, replay, and what its log holds."""
+
+from oncelog.transactions.answers import (
+    EndTransactionAnswer,
+    InitProducerIdAnswer,
+    MarkersToSend,
+    TransactionDescription,
+    TransactionListing,
+)
+from oncelog.transactions.coordinator import TransactionCoordinator
+from oncelog.transactions.records import TransactionRecord, decode, encode
+from oncelog.transactions.state import TRANSITIONS, TopicPartition, TransactionMetadata, TransactionStatus
+
+__all__ = [
+    "TRANSITIONS",
+    "EndTransactionAnswer",
+    "InitProducerIdAnswer",
+    "MarkersToSend",
+    "TopicPartition",
+    "TransactionCoordinator",
+    "TransactionDescription",
+    "TransactionListing",
+    "TransactionMetadata",
+    "TransactionRecord",
+    "TransactionStatus",
+    "decode",
+    "encode",
+]

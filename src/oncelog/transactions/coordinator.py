@@ -1,0 +1,470 @@
+"""The transaction coordinator: every rule about who may do what to a transactional id, and when.
+
+Each function that decides returns records and an answer and changes no state; `replay` alone does that, with the
+records of a decision once they are appended, and with those of the log at start. In between the id is *pending*: every
+other request for it is told to come back, until the decision's own record is replayed or the broker abandons it.
+
+The order of EndTxn is: decide; make everything the transaction wrote durable; append the Prepare record, replay it,
+make it durable; answer. Then the markers go out, and `complete` gives the record that ends it all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+
+from oncelog.coordination import Decision
+from oncelog.coordination.placement import partition_for
+from oncelog.transactions import transitions
+from oncelog.transactions.answers import (
+    EndTransactionAnswer,
+    InitProducerIdAnswer,
+    MarkersToSend,
+    TransactionDescription,
+    TransactionListing,
+    markers_of,
+)
+from oncelog.transactions.records import TransactionRecord
+from oncelog.transactions.state import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    DEAD,
+    DECIDED,
+    IDLE,
+    LAST_CLIENT_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    ONGOING,
+    PREPARE_COMMIT,
+    TopicPartition,
+    TransactionMetadata,
+    TransactionStatus,
+    is_legal,
+)
+from oncelog.transactions.transitions import EPOCH_PER_TRANSACTION_VERSION
+from oncelog.wire import ErrorCode
+
+PARTITION_COUNT = 50
+TIMEOUT_MAX_MS = 900_000
+ID_EXPIRATION_MS = 604_800_000
+
+_NONE = ErrorCode.none
+_CONCURRENT = ErrorCode.concurrent_transactions
+_FENCED = ErrorCode.producer_fenced
+_UNMAPPED = ErrorCode.invalid_producer_id_mapping
+_ABORTABLE = ErrorCode.transaction_abortable
+_INVALID_STATE = ErrorCode.invalid_txn_state
+
+InitDecision = Decision[TransactionRecord, InitProducerIdAnswer]
+AddDecision = Decision[TransactionRecord, ErrorCode]
+EndDecision = Decision[TransactionRecord, EndTransactionAnswer]
+Tombstone = Decision[TransactionRecord, None]
+
+
+class TransactionCoordinator:
+    """Every transactional id of this node.
+
+    `transaction_version` is the finalized feature level: from 2 on, the aborts this coordinator decides by itself bump
+    the epoch the way EndTxn v5 does. Producer ids come from the `allocate` argument of the calls that may need one.
+    """
+
+    __slots__ = (
+        "_entries",
+        "_pending",
+        "id_expiration_ms",
+        "partition_count",
+        "timeout_max_ms",
+        "transaction_version",
+    )
+
+    def __init__(
+        self,
+        partition_count: int = PARTITION_COUNT,
+        *,
+        transaction_version: int = EPOCH_PER_TRANSACTION_VERSION,
+        timeout_max_ms: int = TIMEOUT_MAX_MS,
+        id_expiration_ms: int = ID_EXPIRATION_MS,
+    ) -> None:
+        self.partition_count = partition_count
+        self.transaction_version = transaction_version
+        self.timeout_max_ms = timeout_max_ms
+        self.id_expiration_ms = id_expiration_ms
+        self._entries: dict[str, TransactionMetadata] = {}
+        self._pending: dict[str, TransactionRecord] = {}
+
+    # Where an id lives, and whether it is free.
+
+    def partition_for(self, transactional_id: str) -> int:
+        """The partition of `__transaction_state` whose leader coordinates this id."""
+        return partition_for(transactional_id, self.partition_count)
+
+    def metadata(self, transactional_id: str) -> TransactionMetadata | None:
+        return self._entries.get(transactional_id)
+
+    def transactions(self) -> Collection[TransactionMetadata]:
+        return self._entries.values()
+
+    def is_pending(self, transactional_id: str) -> bool:
+        """Whether a decision about this id waits to be replayed or abandoned."""
+        return transactional_id in self._pending
+
+    def is_settled(self, transactional_id: str) -> bool:
+        """Whether nothing is in progress: a request that was told `concurrent_transactions` can be asked again."""
+        if transactional_id in self._pending:
+            return False
+        metadata = self._entries.get(transactional_id)
+        return metadata is None or metadata.status not in DECIDED
+
+    # What changes state.
+
+    def replay(self, partition: int, record: TransactionRecord) -> None:
+        """Apply one record of partition `partition`: the very object a decision held, or one decoded from the log."""
+        transactional_id = record.transactional_id
+        assert partition == self.partition_for(transactional_id), (partition, transactional_id)
+        pending = self._pending.pop(transactional_id, None)
+        assert pending is None or pending is record, (pending, record)
+        if record.metadata is None:
+            self._entries.pop(transactional_id, None)
+        else:
+            self._entries[transactional_id] = record.metadata
+
+    def abandon(self, transactional_id: str) -> None:
+        """Give up a decision whose records could not be appended: the id is as it was before."""
+        self._pending.pop(transactional_id)
+
+    # InitProducerId
+
+    def init_producer_id(
+        self,
+        transactional_id: str | None,
+        timeout_ms: int,
+        producer_id: int,
+        producer_epoch: int,
+        now_ms: int,
+        allocate: Callable[[], int],
+    ) -> InitDecision:
+        """Give a producer its id and epoch. `producer_id` and `producer_epoch` are the ones it has, or -1 and -1.
+
+        Errors: invalid_request, invalid_transaction_timeout, producer_fenced, and concurrent_transactions: with
+        `markers` when this very call aborts the transaction that was open, without when something else is in progress.
+        """
+        if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH):
+            return _init_refused(ErrorCode.invalid_request)
+        if transactional_id is None:
+            return Decision((), InitProducerIdAnswer(_NONE, allocate(), 0))
+        if not transactional_id:
+            return _init_refused(ErrorCode.invalid_request)
+        if not 0 < timeout_ms <= self.timeout_max_ms:
+            return _init_refused(ErrorCode.invalid_transaction_timeout)
+        if transactional_id in self._pending:
+            return _init_refused(_CONCURRENT)
+        before = self._entries.get(transactional_id)
+        if before is None:
+            before = transitions.unknown_id(transactional_id, allocate(), timeout_ms)
+        is_supplied = producer_id != NO_PRODUCER_ID
+        if is_supplied and not _may_ask_for_bump(before, producer_id, producer_epoch):
+            return _init_refused(_FENCED)
+        if before.status in DECIDED:
+            return _init_refused(_CONCURRENT)
+        if before.status is ONGOING:
+            if is_supplied and (producer_id, producer_epoch) != (before.producer_id, before.producer_epoch):
+                # A transaction is open under a newer epoch: a zombie must not be able to abort it.
+                return _init_refused(_FENCED)
+            fenced = self._fence(before, now_ms)
+            return Decision((fenced,), InitProducerIdAnswer(_CONCURRENT, markers=_markers_of(fenced)))
+        return self._initialize(before, timeout_ms, producer_epoch if is_supplied else None, now_ms, allocate)
+
+    def _initialize(
+        self,
+        before: TransactionMetadata,
+        timeout_ms: int,
+        expected_epoch: int | None,
+        now_ms: int,
+        allocate: Callable[[], int],
+    ) -> InitDecision:
+        """The bump of an idle id (KIP-360): once for each epoch the producer knows, and never twice for the same."""
+        stored_epoch = before.producer_epoch
+        producer_id = before.producer_id
+        if expected_epoch is None or expected_epoch == stored_epoch or stored_epoch == NO_PRODUCER_EPOCH:
+            last_epoch = NO_PRODUCER_EPOCH if expected_epoch is None else stored_epoch
+            if before.epoch_is_exhausted:
+                producer_id, epoch = allocate(), 0
+            else:
+                epoch = stored_epoch + 1
+        elif expected_epoch == before.last_producer_epoch and stored_epoch <= LAST_CLIENT_EPOCH:
+            # The answer to the bump before was lost: the same answer again.
+            epoch, last_epoch = stored_epoch, before.last_producer_epoch
+        else:
+            return _init_refused(_FENCED)
+        after = transitions.initialized(before, producer_id, epoch, last_epoch, timeout_ms, now_ms)
+        return Decision((self._reserve(after),), InitProducerIdAnswer(_NONE, producer_id, epoch))
+
+    # Partitions
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+        now_ms: int,
+        tv2: bool,
+    ) -> AddDecision:
+        """Add partitions to the transaction, and begin it if none is open.
+
+        Errors: invalid_request, invalid_producer_id_mapping, producer_fenced, concurrent_transactions.
+        """
+        before, error = self._writable(transactional_id, producer_id, producer_epoch)
+        if before is None:
+            return Decision((), error)
+        added = frozenset(partitions)
+        if before.status is ONGOING and added <= before.partitions:
+            return Decision((), _NONE)
+        version = EPOCH_PER_TRANSACTION_VERSION if tv2 else 0
+        return Decision((self._reserve(transitions.with_partitions(before, added, version, now_ms)),), _NONE)
+
+    def _writable(
+        self, transactional_id: str, producer_id: int, producer_epoch: int
+    ) -> tuple[TransactionMetadata | None, ErrorCode]:
+        if not transactional_id:
+            return None, ErrorCode.invalid_request
+        metadata = self._entries.get(transactional_id)
+        if metadata is None:
+            return None, _UNMAPPED
+        # First, because a producer may already hold the id and epoch that only the pending record will make true.
+        if transactional_id in self._pending or metadata.status in DECIDED:
+            return None, _CONCURRENT
+        if metadata.producer_id != producer_id:
+            return None, _UNMAPPED
+        if metadata.producer_epoch != producer_epoch:
+            return None, _FENCED
+        return metadata, _NONE
+
+    def verify(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, topic: str, partition: int
+    ) -> ErrorCode:
+        """Whether this producer may write to this partition now, inside its open transaction.
+
+        From the moment the end of a transaction is decided the answer is no: nothing can slip in before the marker.
+        Errors: invalid_producer_id_mapping, producer_fenced, concurrent_transactions, transaction_abortable.
+        """
+        metadata = self._entries.get(transactional_id)
+        if metadata is None or metadata.producer_id != producer_id:
+            return _UNMAPPED
+        if metadata.producer_epoch != producer_epoch:
+            return _FENCED
+        if transactional_id in self._pending:
+            return _CONCURRENT
+        if metadata.status is ONGOING:
+            return _NONE if (topic, partition) in metadata.partitions else _ABORTABLE
+        return _CONCURRENT if metadata.status in DECIDED else _ABORTABLE
+
+    # The end of a transaction
+
+    def end_transaction(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        now_ms: int,
+        tv2: bool,
+        allocate: Callable[[], int],
+    ) -> EndDecision:
+        """Decide how a transaction ends. `tv2` is EndTxn v5: an epoch for each transaction (KIP-890).
+
+        Errors: invalid_request, invalid_producer_id_mapping, producer_fenced, concurrent_transactions,
+        invalid_txn_state.
+        """
+        if not transactional_id:
+            return _end_refused(ErrorCode.invalid_request)
+        before = self._entries.get(transactional_id)
+        if before is None:
+            return _end_refused(_UNMAPPED)
+        if tv2:
+            return self._end_with_bump(before, producer_id, producer_epoch, committed, now_ms, allocate)
+        return self._end_without_bump(before, producer_id, producer_epoch, committed, now_ms)
+
+    def _end_without_bump(
+        self, before: TransactionMetadata, producer_id: int, producer_epoch: int, committed: bool, now_ms: int
+    ) -> EndDecision:
+        if before.producer_id != producer_id:
+            return _end_refused(_UNMAPPED)
+        if before.producer_epoch != producer_epoch:
+            return _end_refused(_FENCED)
+        if before.transactional_id in self._pending or before.status in DECIDED:
+            return _end_refused(_CONCURRENT)
+        if before.status is ONGOING:
+            record = self._reserve(transitions.prepared(before, committed, now_ms))
+            return Decision((record,), EndTransactionAnswer(_NONE, producer_id, producer_epoch, _markers_of(record)))
+        if before.status is (COMPLETE_COMMIT if committed else COMPLETE_ABORT):
+            return Decision((), EndTransactionAnswer(_NONE, producer_id, producer_epoch))
+        return _end_refused(_INVALID_STATE)
+
+    def _end_with_bump(
+        self,
+        before: TransactionMetadata,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        now_ms: int,
+        allocate: Callable[[], int],
+    ) -> EndDecision:
+        if before.transactional_id in self._pending or before.status in DECIDED:
+            return _end_refused(_CONCURRENT)
+        is_overflow_retry = _is_overflow_retry(before, producer_id, producer_epoch)
+        if before.producer_id != producer_id and not is_overflow_retry:
+            return _end_refused(_UNMAPPED)
+        if before.status in (COMPLETE_COMMIT, COMPLETE_ABORT) and (
+            is_overflow_retry or _is_bump_retry(before, producer_epoch)
+        ):
+            if before.status is (COMPLETE_COMMIT if committed else COMPLETE_ABORT):
+                return Decision((), EndTransactionAnswer(_NONE, before.producer_id, before.producer_epoch))
+            return _end_refused(_INVALID_STATE)
+        if before.producer_id != producer_id or before.producer_epoch != producer_epoch:
+            return _end_refused(_FENCED)
+        if before.status is not ONGOING and committed:
+            return _end_refused(_INVALID_STATE)
+        next_producer_id = allocate() if before.epoch_is_exhausted else NO_PRODUCER_ID
+        record = self._reserve(transitions.prepared_with_bump(before, committed, next_producer_id, now_ms))
+        if next_producer_id != NO_PRODUCER_ID:
+            identity = next_producer_id, 0
+        else:
+            identity = producer_id, producer_epoch + 1
+        return Decision((record,), EndTransactionAnswer(_NONE, *identity, _markers_of(record)))
+
+    def complete(self, transactional_id: str, now_ms: int) -> Tombstone:
+        """The record that ends a decided transaction, once every marker is durable."""
+        before = self._entries[transactional_id]
+        assert before.status in DECIDED, before
+        assert transactional_id not in self._pending, transactional_id
+        return Decision((self._reserve(transitions.completed(before, now_ms)),), None)
+
+    def pending_completions(self) -> tuple[MarkersToSend, ...]:
+        """Every transaction that is decided and not complete. After a start its markers go out, perhaps again."""
+        return tuple(
+            markers_of(metadata, committed=metadata.status is PREPARE_COMMIT)
+            for metadata in self._entries.values()
+            if metadata.status in DECIDED and metadata.transactional_id not in self._pending
+        )
+
+    # What time does
+
+    def abort_timed_out(self, now_ms: int) -> list[EndDecision]:
+        """One abort for each open transaction that outlived its timeout, its producer fenced."""
+        decisions = []
+        for before in self._entries.values():
+            if before.status is not ONGOING or before.transactional_id in self._pending:
+                continue
+            if before.start_ms + before.timeout_ms < now_ms:
+                record = self._fence(before, now_ms)
+                decisions.append(Decision((record,), EndTransactionAnswer(_NONE, markers=_markers_of(record))))
+        return decisions
+
+    def expire_ids(self, now_ms: int) -> list[Tombstone]:
+        """One tombstone for each id that nobody used for `id_expiration_ms`. An id with a transaction never expires."""
+        decisions: list[Tombstone] = []
+        for before in self._entries.values():
+            if before.status not in IDLE or before.transactional_id in self._pending:
+                continue
+            if before.last_update_ms + self.id_expiration_ms <= now_ms:
+                assert is_legal(before.status, DEAD), before
+                record = TransactionRecord(before.transactional_id, None, now_ms)
+                self._pending[before.transactional_id] = record
+                decisions.append(Decision((record,), None))
+        return decisions
+
+    # What operators ask
+
+    def describe(self, transactional_id: str) -> TransactionDescription:
+        """Errors: invalid_request, transactional_id_not_found."""
+        if not transactional_id:
+            return TransactionDescription(ErrorCode.invalid_request)
+        metadata = self._entries.get(transactional_id)
+        if metadata is None:
+            return TransactionDescription(ErrorCode.transactional_id_not_found)
+        return TransactionDescription(_NONE, metadata)
+
+    def list_transactions(
+        self,
+        now_ms: int,
+        *,
+        states: Collection[str] = (),
+        producer_ids: Collection[int] = (),
+        longer_than_ms: int = -1,
+        id_pattern: str | None = None,
+    ) -> TransactionListing:
+        """The ids that pass every filter given; `id_pattern` must match an id as a whole.
+
+        Errors: invalid_regular_expression.
+        """
+        try:
+            pattern = re.compile(id_pattern) if id_pattern else None
+        except re.error:
+            return TransactionListing(ErrorCode.invalid_regular_expression)
+        named = {state: TransactionStatus.from_label(state) for state in states}
+        wanted = set(named.values())
+        transactions = tuple(
+            metadata
+            for metadata in self._entries.values()
+            if (not named or metadata.status in wanted)
+            and (not producer_ids or metadata.producer_id in producer_ids)
+            and (longer_than_ms < 0 or now_ms - metadata.start_ms > longer_than_ms)
+            and (pattern is None or pattern.fullmatch(metadata.transactional_id))
+        )
+        unknown = tuple(state for state, status in named.items() if status is None)
+        return TransactionListing(_NONE, unknown, transactions)
+
+    def _fence(self, before: TransactionMetadata, now_ms: int) -> TransactionRecord:
+        return self._reserve(transitions.fenced(before, self.transaction_version, now_ms))
+
+    def _reserve(self, after: TransactionMetadata) -> TransactionRecord:
+        record = TransactionRecord(after.transactional_id, after, after.last_update_ms)
+        assert after.transactional_id not in self._pending, after
+        self._pending[after.transactional_id] = record
+        return record
+
+
+def _init_refused(error: ErrorCode) -> InitDecision:
+    return Decision((), InitProducerIdAnswer(error))
+
+
+def _end_refused(error: ErrorCode) -> EndDecision:
+    return Decision((), EndTransactionAnswer(error))
+
+
+def _markers_of(record: TransactionRecord) -> MarkersToSend:
+    assert record.metadata is not None
+    return markers_of(record.metadata, committed=record.metadata.status is PREPARE_COMMIT)
+
+
+def _may_ask_for_bump(before: TransactionMetadata, producer_id: int, producer_epoch: int) -> bool:
+    """KIP-360: the producer of record, one that saw its id rotate away without the answer, or anyone for a new id."""
+    return (
+        before.producer_epoch == NO_PRODUCER_EPOCH
+        or producer_id == before.producer_id
+        or (producer_id == before.previous_producer_id and producer_epoch >= LAST_CLIENT_EPOCH)
+    )
+
+
+def _is_bump_retry(before: TransactionMetadata, producer_epoch: int) -> bool:
+    """Whether this EndTxn v5 was answered before, and the answer was lost.
+
+    Only a transaction that ended with a bump has such an answer: otherwise the epoch below is that of a fenced producer.
+    And nobody is told the highest epoch.
+    """
+    return (
+        before.client_transaction_version >= EPOCH_PER_TRANSACTION_VERSION
+        and before.producer_epoch == producer_epoch + 1
+        and before.producer_epoch <= LAST_CLIENT_EPOCH
+    )
+
+
+def _is_overflow_retry(before: TransactionMetadata, producer_id: int, producer_epoch: int) -> bool:
+    """The same, when the lost answer named a new producer id because the epochs of the old one had run out."""
+    return (
+        before.client_transaction_version >= EPOCH_PER_TRANSACTION_VERSION
+        and before.previous_producer_id == producer_id
+        and producer_epoch == LAST_CLIENT_EPOCH
+        and before.producer_epoch == 0
+    )
