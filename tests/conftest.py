@@ -12,11 +12,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.kafka import KafkaNode
 from tests.support.oncelog_process import OncelogNode
 from tests.support.processes import BrokerProcess
 from tests.support.requirements import NOT_RUN
+
+# How long an example takes says something about how busy the machine is, and nothing about the code.
+settings.register_profile("oncelog", deadline=None)
+settings.load_profile("oncelog")
 
 NodeMaker = Callable[[], BrokerProcess]
 

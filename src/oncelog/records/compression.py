@@ -18,6 +18,8 @@ from oncelog.records.errors import CorruptBatchError
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
 OUTPUT_BYTES_MIN = 64 * 1024
 OUTPUT_GROWTH = 8
+# What cramjam says when the output has no room left, for which it has no type of its own.
+OUTPUT_FULL = "failed to write whole buffer"
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
@@ -98,7 +100,7 @@ def _decompress_stream(codec: object, data: memoryview, size_bytes_max: int) -> 
         try:
             written = codec.decompress_into(data, output)  # type: ignore[attr-defined]
         except cramjam.DecompressionError as error:
-            if size_bytes >= size_bytes_max:
+            if size_bytes >= size_bytes_max or OUTPUT_FULL not in str(error):
                 raise CorruptBatchError(f"the records are no {size_bytes_max} bytes compressed: {error}") from error
             size_bytes *= OUTPUT_GROWTH
         else:
