@@ -13,6 +13,8 @@ from oncelog.client.errors import (
     TransactionFailed,
     UnsupportedVersion,
 )
+from oncelog.client.fetcher import Fetcher
+from oncelog.client.fetching import FetchedBatches
 from oncelog.client.values import (
     Address,
     ClusterDescription,
@@ -41,6 +43,8 @@ __all__ = [
     "ClusterDescription",
     "ConfigEntry",
     "ConnectionLost",
+    "FetchedBatches",
+    "Fetcher",
     "IsolationLevel",
     "NewTopic",
     "Node",

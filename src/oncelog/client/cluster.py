@@ -1,4 +1,4 @@
-"""What the client knows of the cluster: its nodes, the leaders of partitions, the coordinators of groups and transactions.
+"""What the client knows of the cluster: its nodes, who leads partitions, who coordinates groups and transactions.
 
 It also holds the two ways of asking that everything else is built from: ask any node, ask a coordinator.
 """

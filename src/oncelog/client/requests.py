@@ -117,7 +117,7 @@ def _message_builder(kind: Any) -> Callable[[Any], Any]:
 
 
 def _absent(name: str, kind: Any) -> dict[str, Any]:
-    """What stands for a field that a request does not name and the schema has no default for, where it may be absent."""
+    """The value of a field that a request does not name and the schema has no default for, if it has an empty one."""
     if isinstance(kind, types.UnionType):
         return {name: None}
     if typing.get_origin(kind) is tuple:

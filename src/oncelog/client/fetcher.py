@@ -1,0 +1,76 @@
+"""The blocking fetcher: partitions as raw record batches, read ahead."""
+
+from __future__ import annotations
+
+from oncelog.client.blocking import BlockingBase
+from oncelog.client.fetching import MIB, FetchedBatches, Fetches, FetchSettings
+from oncelog.client.settings import ClientSettings, parse_addresses
+from oncelog.client.values import IsolationLevel, TopicPartition
+
+
+class Fetcher(BlockingBase):
+    """Reads partitions as bytes, over connections of its own. For one thread at a time."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        client_id: str = "oncelog",
+        isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
+        min_bytes: int = 1,
+        max_wait_ms: int = 500,
+        max_bytes: int = 50 * MIB,
+        partition_bytes: int = 4 * MIB,
+        request_timeout_ms: float = 30_000,
+        call_timeout_ms: float = 60_000,
+    ) -> None:
+        """A broker answers when `min_bytes` are there or `max_wait_ms` are over.
+
+        An answer has at most about `partition_bytes` of each partition and `max_bytes` in all; one batch may be larger.
+        """
+        super().__init__(
+            ClientSettings(
+                parse_addresses(bootstrap_servers),
+                client_id=client_id,
+                request_timeout_ms=request_timeout_ms,
+                call_timeout_ms=call_timeout_ms,
+            )
+        )
+        self._fetches = Fetches(
+            self._cluster, FetchSettings(isolation_level, min_bytes, max_wait_ms, max_bytes, partition_bytes)
+        )
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        return self._fetches.partitions
+
+    def read(self, partition: TopicPartition, offset: int, *, end_offset: int | None = None) -> None:
+        """Have `poll` read a partition from an offset; with `end_offset`, nothing is asked for at or beyond it."""
+        self._fetches.read(partition, offset, end_offset)
+
+    def stop(self, partition: TopicPartition) -> None:
+        self._fetches.stop(partition)
+
+    def poll(self, timeout_ms: float = 1000) -> list[FetchedBatches]:
+        """What the next answer has of the partitions being read; nothing if none comes in time.
+
+        A partition without new records is in the list too, with no chunks. Raises OffsetOutOfRange, BrokerRefused or
+        RetriesExhausted.
+        """
+        return self._run(self._fetches.next(timeout_ms))
+
+    def fetch(self, partition: TopicPartition, offset: int, *, end_offset: int | None = None) -> FetchedBatches:
+        """Read one partition, and no other, from an offset; the answer after it is asked for before this returns.
+
+        There are no chunks when no record came within the fetcher's `max_wait_ms`. Raises OffsetOutOfRange,
+        BrokerRefused or RetriesExhausted.
+        """
+        if not self._fetches.is_reading_at(partition, offset, end_offset):
+            for other in self._fetches.partitions:
+                self._fetches.stop(other)
+            self._fetches.read(partition, offset, end_offset)
+        assert end_offset is None or offset < end_offset, "there is nothing to read"
+        while True:
+            for fetched in self.poll(self._settings.call_timeout_ms):
+                if fetched.partition == partition:
+                    return fetched
