@@ -21,6 +21,7 @@ from oncelog.records.batch import (
 from oncelog.records.compression import Codec
 from oncelog.records.control import ControlType, EndTransactionMarker, control_batch, read_control
 from oncelog.records.errors import CorruptBatchError, InvalidRecordError, RecordsError, UnsupportedCompressionError
+from oncelog.records.partitioning import crc32_partition, murmur2, murmur2_partition
 from oncelog.records.record import NO_TIMESTAMP, Record
 from oncelog.records.sequence import NO_SEQUENCE, SEQUENCE_MAX, next_sequence, sequence_before
 
@@ -45,8 +46,11 @@ __all__ = [
     "build_batch",
     "check_batch",
     "control_batch",
+    "crc32_partition",
     "crc_is_valid",
     "decode_batch",
+    "murmur2",
+    "murmur2_partition",
     "next_sequence",
     "read_control",
     "read_header",
