@@ -58,7 +58,7 @@ _INVALID_STATE = ErrorCode.invalid_txn_state
 InitDecision = Decision[TransactionRecord, InitProducerIdAnswer]
 AddDecision = Decision[TransactionRecord, ErrorCode]
 EndDecision = Decision[TransactionRecord, EndTransactionAnswer]
-Tombstone = Decision[TransactionRecord, None]
+RecordDecision = Decision[TransactionRecord, None]
 
 
 class TransactionCoordinator:
@@ -333,7 +333,7 @@ class TransactionCoordinator:
             identity = producer_id, producer_epoch + 1
         return Decision((record,), EndTransactionAnswer(_NONE, *identity, _markers_of(record)))
 
-    def complete(self, transactional_id: str, now_ms: int) -> Tombstone:
+    def complete(self, transactional_id: str, now_ms: int) -> RecordDecision:
         """The record that ends a decided transaction, once every marker is durable."""
         before = self._entries[transactional_id]
         assert before.status in DECIDED, before
@@ -361,9 +361,9 @@ class TransactionCoordinator:
                 decisions.append(Decision((record,), EndTransactionAnswer(_NONE, markers=_markers_of(record))))
         return decisions
 
-    def expire_ids(self, now_ms: int) -> list[Tombstone]:
+    def expire_ids(self, now_ms: int) -> list[RecordDecision]:
         """One tombstone for each id that nobody used for `id_expiration_ms`. An id with a transaction never expires."""
-        decisions: list[Tombstone] = []
+        decisions: list[RecordDecision] = []
         for before in self._entries.values():
             if before.status not in IDLE or before.transactional_id in self._pending:
                 continue
@@ -450,8 +450,8 @@ def _may_ask_for_bump(before: TransactionMetadata, producer_id: int, producer_ep
 def _is_bump_retry(before: TransactionMetadata, producer_epoch: int) -> bool:
     """Whether this EndTxn v5 was answered before, and the answer was lost.
 
-    Only a transaction that ended with a bump has such an answer: otherwise the epoch below is that of a fenced producer.
-    And nobody is told the highest epoch.
+    Only a transaction that ended with a bump has such an answer: else the epoch below is that of a fenced producer. And
+    nobody is told the highest epoch.
     """
     return (
         before.client_transaction_version >= EPOCH_PER_TRANSACTION_VERSION

@@ -1,9 +1,9 @@
 """The records of `__transaction_state`, byte for byte.
 
 key     int16 version 0, string transactional id
-value   int16 version 0 or 1, int64 producer id, int16 epoch, int32 timeout, int8 status, partitions by topic (null while
-        Empty), int64 last update, int64 start. Version 1 is flexible and has the tagged fields 0 previous producer id,
-        1 next producer id, 2 the client's transaction version.
+value   int16 version 0 or 1, int64 producer id, int16 epoch, int32 timeout, int8 status, partitions by topic (null
+        while Empty), int64 last update, int64 start. Version 1 is flexible and has the tagged fields
+        0 previous producer id, 1 next producer id, 2 the client's transaction version.
 null    the id is forgotten
 """
 

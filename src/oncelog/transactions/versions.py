@@ -14,6 +14,7 @@ PRODUCE_ABORTABLE_VERSION = 11
 PRODUCE_ADDS_PARTITIONS_VERSION = 12
 OFFSET_COMMIT_ABORTABLE_VERSION = 4
 OFFSET_COMMIT_ADDS_PARTITIONS_VERSION = 5
+OFFSET_COMMIT_GROUP_NOT_FOUND_VERSION = 6
 OFFSET_COMMIT_LOADING_VERSION = 2
 END_BUMPS_VERSION = 5
 
@@ -72,6 +73,8 @@ def transactional_offset_commit_error(error: ErrorCode, version: int) -> ErrorCo
         return ErrorCode.invalid_producer_epoch
     if error is ErrorCode.transaction_abortable and version < OFFSET_COMMIT_ABORTABLE_VERSION:
         return ErrorCode.invalid_txn_state
+    if error is ErrorCode.group_id_not_found and version < OFFSET_COMMIT_GROUP_NOT_FOUND_VERSION:
+        return ErrorCode.illegal_generation
     if error is ErrorCode.network_exception:
         error = ErrorCode.coordinator_load_in_progress
     if error is ErrorCode.coordinator_load_in_progress and version < OFFSET_COMMIT_LOADING_VERSION:

@@ -1,0 +1,114 @@
+"""What is committed, and what waits for the end of a transaction. Only replayed records change it.
+
+A transactional offset is *pending* under its producer id until the marker of that producer reaches the partition of
+`__consumer_offsets`. A commit then replaces what is stored only where it is the later record of the two: the order of
+the log decides, not the order in which transactions end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from oncelog.groups.records import CommittedOffset, OffsetRecord
+
+TopicPartition = tuple[str, int]
+
+_NOTHING: Mapping[TopicPartition, StoredOffset] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOffset:
+    """A committed offset and the offset of its record in `__consumer_offsets`."""
+
+    committed: CommittedOffset
+    log_offset: int
+
+
+class Offsets:
+    """The offsets of every group of this node.
+
+    Producer ids are known by partition of `__consumer_offsets`: one transaction may commit for groups on several of
+    them, and each gets a marker of its own.
+    """
+
+    __slots__ = ("_by_group", "_pending", "_writers")
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, dict[TopicPartition, StoredOffset]] = {}
+        self._pending: dict[tuple[int, int], dict[tuple[str, TopicPartition], StoredOffset]] = {}
+        self._writers: dict[str, dict[TopicPartition, set[int]]] = {}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Offsets):
+            return NotImplemented
+        return (self._by_group, self._pending, self._writers) == (other._by_group, other._pending, other._writers)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def groups(self) -> frozenset[str]:
+        """Every group that has an offset, committed or pending."""
+        return frozenset(self._by_group.keys() | self._writers.keys())
+
+    def has_group(self, group: str) -> bool:
+        return group in self._by_group or group in self._writers
+
+    def of_group(self, group: str) -> Mapping[TopicPartition, StoredOffset]:
+        return self._by_group.get(group, _NOTHING)
+
+    def pending_of_group(self, group: str) -> Collection[TopicPartition]:
+        """The partitions that an open transaction has committed for this group."""
+        return self._writers.get(group, {}).keys()
+
+    def is_pending(self, group: str, partition: TopicPartition) -> bool:
+        writers = self._writers.get(group)
+        return writers is not None and partition in writers
+
+    def __iter__(self) -> Iterator[tuple[str, TopicPartition, StoredOffset]]:
+        for group, offsets in self._by_group.items():
+            for partition, stored in offsets.items():
+                yield group, partition, stored
+
+    def commit(self, record: OffsetRecord, log_offset: int) -> None:
+        assert record.committed is not None
+        offsets = self._by_group.setdefault(record.group, {})
+        offsets[record.topic, record.partition] = StoredOffset(record.committed, log_offset)
+
+    def commit_pending(self, home: int, record: OffsetRecord, producer_id: int, log_offset: int) -> None:
+        """`home` is the partition of `__consumer_offsets` that holds the record."""
+        assert record.committed is not None
+        partition = (record.topic, record.partition)
+        pending = self._pending.setdefault((home, producer_id), {})
+        pending[record.group, partition] = StoredOffset(record.committed, log_offset)
+        self._writers.setdefault(record.group, {}).setdefault(partition, set()).add(producer_id)
+
+    def forget(self, home: int, group: str, partition: TopicPartition) -> None:
+        """Drop what is committed and what is pending for one partition of a group."""
+        offsets = self._by_group.get(group)
+        if offsets is not None and offsets.pop(partition, None) is not None and not offsets:
+            del self._by_group[group]
+        for producer_id in sorted(self._writers.get(group, {}).get(partition, ())):
+            pending = self._pending[home, producer_id]
+            del pending[group, partition]
+            if not pending:
+                del self._pending[home, producer_id]
+            self._release(group, partition, producer_id)
+
+    def end_transaction(self, home: int, producer_id: int, *, committed: bool) -> None:
+        for (group, partition), stored in self._pending.pop((home, producer_id), {}).items():
+            self._release(group, partition, producer_id)
+            if not committed:
+                continue
+            offsets = self._by_group.setdefault(group, {})
+            current = offsets.get(partition)
+            if current is None or stored.log_offset > current.log_offset:
+                offsets[partition] = stored
+
+    def _release(self, group: str, partition: TopicPartition, producer_id: int) -> None:
+        partitions = self._writers[group]
+        partitions[partition].remove(producer_id)
+        if not partitions[partition]:
+            del partitions[partition]
+        if not partitions:
+            del self._writers[group]
