@@ -1,9 +1,9 @@
 """Incremental fetch sessions (KIP-227): what a client fetches is remembered, and only what is new is answered.
 
-    session id   epoch   meaning
-    0            0       begin a session
-    any          -1      fetch without a session; a session that is named is ended
-    id           n       go on: the request holds only what differs from the last one
+session id   epoch   meaning
+0            0       begin a session
+any          -1      fetch without a session; a session that is named is ended
+id           n       go on: the request holds only what differs from the last one
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TopicKey = str | UUID
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """One partition of a fetch, and what its reader was last told. −1 and None: nothing yet."""
+    """One partition of a fetch, and what its reader was last told. -1 and None: nothing yet."""
 
     topic: TopicKey
     index: int

@@ -139,7 +139,13 @@ class PendingFetch:
         return read
 
     def _read_records(
-        self, partition: Partition, asked: FetchedPartition, read: PartitionRead, size_bytes_left: int, *, whole_batch: bool
+        self,
+        partition: Partition,
+        asked: FetchedPartition,
+        read: PartitionRead,
+        size_bytes_left: int,
+        *,
+        whole_batch: bool,
     ) -> None:
         level = self._limits.isolation_level
         limit = partition.limit_offset(level)

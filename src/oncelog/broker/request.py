@@ -44,15 +44,23 @@ Reply = Any | Parked[Any]
 """A message, a parked message, or None when the client asked for no answer."""
 
 
-def reply_when(waiting: Parked[Any], answer: Callable[[], Any]) -> Reply:
-    """Call `answer` once `waiting` is released: now, or in a parked reply."""
+def reply_when(waiting: Parked[Any], answer: Callable[[], Reply]) -> Reply:
+    """Call `answer` once `waiting` is released, and reply with what it returns, which may be parked in its turn."""
     if waiting.is_released:
         return answer()
     reply: Parked[Any] = Parked()
-    waiting.then(lambda _: reply.release(answer()))
+
+    def released(_: Any) -> None:
+        given = answer()
+        if isinstance(given, Parked):
+            given.then(reply.release)
+        else:
+            reply.release(given)
+
+    waiting.then(released)
     return reply
 
 
 def time_or_none(timestamp_ms: int) -> datetime | None:
-    """A time as messages carry it; None, which travels as −1, when there is none."""
+    """A time as messages carry it; None, which travels as -1, when there is none."""
     return None if timestamp_ms < 0 else datetime.fromtimestamp(timestamp_ms / 1000, UTC)

@@ -73,7 +73,9 @@ def _settings(*settings: Setting) -> Mapping[str, Setting]:
 BROKER_SETTINGS = _settings(
     Setting(name="node.id", default=1, minimum=0, maximum=INT, help="The id of this broker."),
     Setting(name="auto.create.topics.enable", default=True, help="Make a topic when a client first asks for it."),
-    Setting(name="num.partitions", default=1, minimum=1, maximum=INT, help="Partitions of a topic made without a number."),
+    Setting(
+        name="num.partitions", default=1, minimum=1, maximum=INT, help="Partitions of a topic made without a number."
+    ),
     Setting(
         name="message.max.bytes",
         default=1_048_588,
@@ -192,7 +194,13 @@ BROKER_SETTINGS = _settings(
         maximum=LONG,
         help="Time between two looks for segments to delete.",
     ),
-    Setting(name="offsets.topic.num.partitions", default=50, minimum=1, maximum=INT, help="Partitions of __consumer_offsets."),
+    Setting(
+        name="offsets.topic.num.partitions",
+        default=50,
+        minimum=1,
+        maximum=INT,
+        help="Partitions of __consumer_offsets.",
+    ),
     Setting(
         name="offsets.retention.minutes",
         default=10_080,
@@ -215,7 +223,11 @@ BROKER_SETTINGS = _settings(
         help="The longest text that may be stored with a committed offset.",
     ),
     Setting(
-        name="transaction.state.log.num.partitions", default=50, minimum=1, maximum=INT, help="Partitions of __transaction_state."
+        name="transaction.state.log.num.partitions",
+        default=50,
+        minimum=1,
+        maximum=INT,
+        help="Partitions of __transaction_state.",
     ),
     Setting(
         name="transaction.max.timeout.ms",
@@ -267,7 +279,11 @@ BROKER_SETTINGS = _settings(
         help="A connection on which nothing happens for this time is closed; -1 keeps it.",
     ),
     Setting(
-        name="fetch.max.bytes", default=57_671_680, minimum=1024, maximum=INT, help="The most bytes that one Fetch answers with."
+        name="fetch.max.bytes",
+        default=57_671_680,
+        minimum=1024,
+        maximum=INT,
+        help="The most bytes that one Fetch answers with.",
     ),
     Setting(
         name="max.incremental.fetch.session.cache.slots",

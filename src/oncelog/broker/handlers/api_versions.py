@@ -1,4 +1,4 @@
-"""ApiVersions v0–4: which APIs and versions there are, and which protocol features are on.
+"""ApiVersions v0-4: which APIs and versions there are, and which protocol features are on.
 
 A version that is not known is answered in v0 with UNSUPPORTED_VERSION and the version range of ApiVersions itself,
 so that the client can ask again (KIP-511). v3 adds the features; a client takes them as valid only if their epoch is not negative.
@@ -47,7 +47,8 @@ def _api(types: Any, key: int, minimum: int, maximum: int) -> Any:
 
 def _supported(types: Any, broker: Broker) -> tuple[Any, ...]:
     return tuple(
-        types.SupportedFeatureKey(name=name, min_version=0, max_version=level) for name, level in broker.features.items()
+        types.SupportedFeatureKey(name=name, min_version=0, max_version=level)
+        for name, level in broker.features.items()
     )
 
 

@@ -1,4 +1,4 @@
-"""CreateTopics v2–7: makes topics; v4 takes −1 for the broker's own number of partitions and replicas, v7 answers topic ids.
+"""CreateTopics v2-7: makes topics; v4 takes -1 for the broker's own number of partitions and replicas, v7 answers topic ids.
 
 Every topic is answered for itself. With one broker the only replication factor is 1, and a manual assignment names this
 broker once for each partition.
@@ -47,9 +47,7 @@ def _repeated(names: list[str]) -> set[str]:
 def _answer(broker: Broker, request: Request, results: list[Any]) -> Any:
     answered = type(_refused(request, "", ErrorCode.none, None))
     return request.answer(
-        topics=tuple(
-            result if isinstance(result, answered) else _made(broker, request, result) for result in results
-        )
+        topics=tuple(result if isinstance(result, answered) else _made(broker, request, result) for result in results)
     )
 
 
@@ -71,7 +69,10 @@ def _problem(broker: Broker, asked: Any) -> tuple[ErrorCode, str] | None:
 def _shape_problem(broker: Broker, asked: Any) -> tuple[ErrorCode, str] | None:
     if asked.assignments:
         if asked.num_partitions != -1 or asked.replication_factor != -1:
-            return ErrorCode.invalid_request, "a topic with assignments has no partition count and no replication factor"
+            return (
+                ErrorCode.invalid_request,
+                "a topic with assignments has no partition count and no replication factor",
+            )
         if sorted(entry.partition_index for entry in asked.assignments) != list(range(len(asked.assignments))):
             return ErrorCode.invalid_replica_assignment, "the assigned partitions are not numbered 0, 1, 2 …"
         if any(tuple(entry.broker_ids) != (broker.node_id,) for entry in asked.assignments):
@@ -80,7 +81,10 @@ def _shape_problem(broker: Broker, asked: Any) -> tuple[ErrorCode, str] | None:
     if asked.num_partitions == 0 or asked.num_partitions < -1 or asked.num_partitions > PARTITIONS_MAX:
         return ErrorCode.invalid_partitions, f"a topic has 1 to {PARTITIONS_MAX} partitions, not {asked.num_partitions}"
     if asked.replication_factor not in (-1, 1):
-        return ErrorCode.invalid_replication_factor, f"replication factor {asked.replication_factor} needs more brokers than 1"
+        return (
+            ErrorCode.invalid_replication_factor,
+            f"replication factor {asked.replication_factor} needs more brokers than 1",
+        )
     return None
 
 
@@ -107,7 +111,12 @@ def _partition_count(broker: Broker, asked: Any) -> int:
 
 def _refused(request: Request, name: str, error: ErrorCode, message: str | None) -> Any:
     return construct(
-        request.types.CreatableTopicResult, name=name, topic_id=None, error_code=error, error_message=message, configs=None
+        request.types.CreatableTopicResult,
+        name=name,
+        topic_id=None,
+        error_code=error,
+        error_message=message,
+        configs=None,
     )
 
 

@@ -1,4 +1,4 @@
-"""DeleteTopics v1–6: deletes topics and their files; v6 names a topic by its name or its id."""
+"""DeleteTopics v1-6: deletes topics and their files; v6 names a topic by its name or its id."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
 def handle(broker: Broker, request: Request) -> Reply:
     body = request.body
-    asked = [(state.name, state.topic_id) for state in body.topics] if request.version >= 6 else [
-        (name, None) for name in body.topic_names
-    ]
+    asked = (
+        [(state.name, state.topic_id) for state in body.topics]
+        if request.version >= 6
+        else [(name, None) for name in body.topic_names]
+    )
     results = all_of([_delete(broker, request, name, topic_id) for name, topic_id in asked])
     return reply_when(results, lambda: request.answer(responses=tuple(results.value)))
 
@@ -29,9 +31,7 @@ def _delete(broker: Broker, request: Request, name: str | None, topic_id: Any) -
     if topic.is_internal:
         return Parked.ready(_result(request, topic.name, topic.topic_id, ErrorCode.invalid_topic_exception))
     result: Parked[Any] = Parked()
-    broker.topics.delete(topic).then(
-        lambda error: result.release(_result(request, topic.name, topic.topic_id, error))
-    )
+    broker.topics.delete(topic).then(lambda error: result.release(_result(request, topic.name, topic.topic_id, error)))
     return result
 
 

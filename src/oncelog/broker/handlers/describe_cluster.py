@@ -1,4 +1,4 @@
-"""DescribeCluster v0–2: the cluster's id and its one broker. v1 can ask for controllers, which clients never reach here."""
+"""DescribeCluster v0-2: the cluster's id and its one broker. v1 can ask for controllers, which clients never reach here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs v1–4: the settings of topics and of the broker, with where each value comes from; v3 adds types and help."""
+"""DescribeConfigs v1-4: the settings of topics and of the broker, with where each value comes from; v3 adds types and help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch v4–18: record batches as they are in the log.
+"""Fetch v4-18: record batches as they are in the log.
 
 v4 the isolation level, the last stable offset and the aborted transactions; v7 sessions (KIP-227); v9 leader epochs; v12 the
 epoch of the last record that was read; v13 topics by id; v15 on say who replicates, which here nobody does.
@@ -77,9 +77,7 @@ def _session(
     return session
 
 
-def _answer(
-    request: Request, session: FetchSession | None, reads: list[PartitionRead], *, is_incremental: bool
-) -> Any:
+def _answer(request: Request, session: FetchSession | None, reads: list[PartitionRead], *, is_incremental: bool) -> Any:
     topics: OrderedDict[TopicKey, list[Any]] = OrderedDict()
     for read in reads:
         if session is None or _is_news(session, read) or not is_incremental:

@@ -1,4 +1,4 @@
-"""FindCoordinator v0–6: who coordinates a group or a transactional id: here always this broker.
+"""FindCoordinator v0-6: who coordinates a group or a transactional id: here always this broker.
 
 v1 the key type, v4 several keys in one request. The coordinator's topic is made when somebody first asks for it; Kafka
 answers COORDINATOR_NOT_AVAILABLE meanwhile, here the answer waits. Share groups (key type 2, v6) are not served.
@@ -40,5 +40,7 @@ def _answer(broker: Broker, request: Request, error: ErrorCode, message: str | N
     if request.version < BATCHED_FROM_VERSION:
         return request.answer(**where)
     return request.answer(
-        coordinators=tuple(construct(request.types.Coordinator, key=key, **where) for key in request.body.coordinator_keys)
+        coordinators=tuple(
+            construct(request.types.Coordinator, key=key, **where) for key in request.body.coordinator_keys
+        )
     )

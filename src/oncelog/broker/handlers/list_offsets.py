@@ -1,8 +1,8 @@
-"""ListOffsets v1–11: the offset of a timestamp, or one of the ends of a partition.
+"""ListOffsets v1-11: the offset of a timestamp, or one of the ends of a partition.
 
 v2 the isolation level: for read_committed the latest offset is the last stable offset; v4 leader epochs; v7 the record with the
-largest timestamp (−3); v8 the earliest local offset (−4), which without remote storage is the earliest; v9 the latest tiered
-offset (−5) and v11 the earliest pending upload (−6), of which there are none here.
+largest timestamp (-3); v8 the earliest local offset (-4), which without remote storage is the earliest; v9 the latest tiered
+offset (-5) and v11 the earliest pending upload (-6), of which there are none here.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _partition(broker: Broker, request: Request, topic: str, asked: Any) -> Any:
 
 
 def _find(partition: Partition, timestamp: int, isolation_level: int) -> tuple[int, int]:
-    """Timestamp and offset, each −1 if there is none."""
+    """Timestamp and offset, each -1 if there is none."""
     log = partition.log
     limit = partition.limit_offset(isolation_level)
     if timestamp == LATEST:

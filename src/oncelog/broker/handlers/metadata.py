@@ -1,4 +1,4 @@
-"""Metadata v0–13: the broker, the topics and who leads their partitions.
+"""Metadata v0-13: the broker, the topics and who leads their partitions.
 
 v4 lets a client refuse auto-creation; v10 topic ids; v12 topics asked for by id. A topic that is made on the way is answered
 once it is there, where Kafka answers LEADER_NOT_AVAILABLE and lets the client ask again. v13 adds a top-level error, which
@@ -39,7 +39,9 @@ def _asked_topic(broker: Broker, request: Request, asked: Any) -> Any:
     topic_id = getattr(asked, "topic_id", None)
     if topic_id is not None:
         topic = broker.topics.with_id(topic_id)
-        return _topic(request, broker, topic) if topic else _no_topic(request, None, topic_id, ErrorCode.unknown_topic_id)
+        return (
+            _topic(request, broker, topic) if topic else _no_topic(request, None, topic_id, ErrorCode.unknown_topic_id)
+        )
     topic = broker.topics.named(asked.name or "")
     if topic is not None:
         return _topic(request, broker, topic)

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch v2–4: where an epoch ended, so that a client can see whether what it read was cut off (KIP-320)."""
+"""OffsetForLeaderEpoch v2-4: where an epoch ended, so that a client can see whether what it read was cut off (KIP-320)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ def handle(broker: Broker, request: Request) -> Any:
 
 def _partition(broker: Broker, request: Request, topic: str, asked: Any) -> Any:
     partition = broker.topics.partition(topic, asked.partition)
-    error = ErrorCode.unknown_topic_or_partition if partition is None else epoch_problem(partition, asked.current_leader_epoch)
+    error = (
+        ErrorCode.unknown_topic_or_partition
+        if partition is None
+        else epoch_problem(partition, asked.current_leader_epoch)
+    )
     epoch, end_offset = -1, -1
     if partition is not None and error is None:
         epoch, end_offset = partition.log.epoch_end_offset(asked.leader_epoch)

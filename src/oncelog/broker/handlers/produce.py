@@ -1,4 +1,4 @@
-"""Produce v3–13: appends record batches to partitions.
+"""Produce v3-13: appends record batches to partitions.
 
 v10 tells a client the current leader, which with one broker never differs; v11 lets the broker answer
 TRANSACTION_ABORTABLE; from v12 on the partition is added to the transaction by this request (KIP-890); v13 names topics by id.
@@ -14,10 +14,12 @@ from uuid import UUID
 
 from oncelog.broker.partition import Partition
 from oncelog.broker.request import Reply, Request, reply_when, time_or_none
-from oncelog.broker.topics import Topic
-from oncelog.coordination import all_of
+from oncelog.broker.topics import TRANSACTION_STATE, Topic
+from oncelog.coordination import Parked
 from oncelog.log import Appended, Origin, PartitionLog, Refused
 from oncelog.records import BatchHeader, Codec, RecordsError, check_batch
+from oncelog.transactions import TopicPartition
+from oncelog.transactions.versions import produce_adds_partitions, produce_error
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
@@ -91,26 +93,33 @@ def _append_in_transaction(
     results: dict[tuple[Any, int], Appended | Refused],
     producer: BatchHeader,
 ) -> Reply:
-    partitions = [partition for partition, _, header in checked.values() if header.is_transactional]
-    verified = broker.transactions.verify_or_add(
-        request.body.transactional_id,
-        producer.producer_id,
-        producer.producer_epoch,
-        [(partition.topic, partition.index) for partition in partitions],
-        request.version,
-    )
+    written = [
+        (partition.topic, partition.index) for partition, _, header in checked.values() if header.is_transactional
+    ]
+    asker = (request.body.transactional_id, producer.producer_id, producer.producer_epoch)
+    if broker.topics.named(TRANSACTION_STATE) is None:
+        allowed = Parked.ready(dict.fromkeys(written, ErrorCode.not_coordinator))
+    elif produce_adds_partitions(request.version):
+        allowed = _all_as(broker.transactions.add_partitions(*asker, written, tv2=True), written)
+    else:
+        allowed = Parked.ready(broker.transactions.verify(*asker, written))
 
     def append() -> Any:
-        errors = verified.value
         for key, (partition, _, header) in list(checked.items()):
-            error = errors.get((partition.topic, partition.index), ErrorCode.none) if header.is_transactional else None
-            if error:
-                message = f"{partition} is not in an open transaction of {request.body.transactional_id}: {error.name}"
-                results[key] = Refused(error, message)
+            error = allowed.value[partition.topic, partition.index] if header.is_transactional else ErrorCode.none
+            if error is not ErrorCode.none:
+                message = f"{partition}: {request.body.transactional_id} has no transaction open here ({error.name})"
+                results[key] = Refused(produce_error(error, request.version), message)
                 del checked[key]
         return _append(broker, request, checked, results)
 
-    return reply_when(verified, append) if not verified.is_released else append()
+    return reply_when(allowed, append)
+
+
+def _all_as(error: Parked[ErrorCode], partitions: list[TopicPartition]) -> Parked[dict[TopicPartition, ErrorCode]]:
+    every: Parked[dict[TopicPartition, ErrorCode]] = Parked()
+    error.then(lambda value: every.release(dict.fromkeys(partitions, value)))
+    return every
 
 
 def _append(
@@ -120,7 +129,7 @@ def _append(
     results: dict[tuple[Any, int], Appended | Refused],
 ) -> Reply:
     to_flush: list[PartitionLog] = []
-    first_must_be_zero = request.version >= 12
+    first_must_be_zero = produce_adds_partitions(request.version)
     for key, (partition, batch, header) in checked.items():
         result = partition.append(
             batch,

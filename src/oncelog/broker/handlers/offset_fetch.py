@@ -1,0 +1,84 @@
+"""OffsetFetch v1-10: a group's committed offsets. v2 all of them; v7 only stable ones (KIP-447); v8 several groups; v10 topic ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.request import Request
+from oncelog.groups import FetchedOffset
+from oncelog.wire import ErrorCode, construct
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+BATCHED_FROM_VERSION = 8
+TOPIC_ID_FROM_VERSION = 10
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    body = request.body
+    require_stable = getattr(body, "require_stable", False)
+    if request.version < BATCHED_FROM_VERSION:
+        topics = _group(broker, request, body.group_id, body.topics, require_stable)
+        return request.answer(topics=topics, error_code=ErrorCode.none)
+    return request.answer(
+        groups=tuple(
+            request.types.OffsetFetchResponseGroup(
+                group_id=group.group_id,
+                topics=_group(broker, request, group.group_id, group.topics, require_stable),
+                error_code=ErrorCode.none,
+            )
+            for group in body.groups
+        )
+    )
+
+
+def _group(broker: Broker, request: Request, group: str, asked: Any, require_stable: bool) -> tuple[Any, ...]:
+    coordinator = broker.offsets.coordinator
+    if asked is None:
+        by_topic: dict[str, list[FetchedOffset]] = {}
+        for fetched in coordinator.fetch(group, None, require_stable):
+            by_topic.setdefault(fetched.topic, []).append(fetched)
+        answered = [(_key(broker, request, name), found) for name, found in by_topic.items()]
+        return tuple(_topic(request, key, found) for key, found in answered if key is not None)
+    topics = []
+    for topic in asked:
+        by_id = request.version >= TOPIC_ID_FROM_VERSION
+        known = broker.topics.with_id(topic.topic_id) if by_id else None
+        key = topic.topic_id if by_id else topic.name
+        name = topic.name if not by_id else known.name if known is not None else None
+        if name is None:
+            missing = [FetchedOffset("", index, ErrorCode.unknown_topic_id) for index in topic.partition_indexes]
+            topics.append(_topic(request, key, missing))
+        else:
+            wanted = [(name, index) for index in topic.partition_indexes]
+            topics.append(_topic(request, key, coordinator.fetch(group, wanted, require_stable)))
+    return tuple(topics)
+
+
+def _key(broker: Broker, request: Request, name: str) -> Any:
+    """What the answer calls a topic; None for one that is gone, which has a name but no id."""
+    if request.version < TOPIC_ID_FROM_VERSION:
+        return name
+    topic = broker.topics.named(name)
+    return topic.topic_id if topic is not None else None
+
+
+def _topic(request: Request, key: Any, found: Sequence[FetchedOffset]) -> Any:
+    types = request.types
+    is_batched = request.version >= BATCHED_FROM_VERSION
+    topic_class = types.OffsetFetchResponseTopics if is_batched else types.OffsetFetchResponseTopic
+    partition_class = types.OffsetFetchResponsePartitions if is_batched else types.OffsetFetchResponsePartition
+    partitions = tuple(
+        construct(
+            partition_class,
+            partition_index=fetched.partition,
+            committed_offset=fetched.offset,
+            committed_leader_epoch=fetched.leader_epoch,
+            metadata=fetched.metadata,
+            error_code=fetched.error,
+        )
+        for fetched in found
+    )
+    return construct(topic_class, name=key, topic_id=key, partitions=partitions)

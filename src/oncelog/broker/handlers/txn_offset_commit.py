@@ -1,0 +1,83 @@
+"""TxnOffsetCommit v0-5: stores a group's offsets as part of a transaction: they count when it is committed.
+
+v3 says which member of the group asks (KIP-447); v4 may be answered TRANSACTION_ABORTABLE; v5 adds the group to the
+transaction by itself (KIP-890).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.handlers.offset_commit import offset_to_commit
+from oncelog.broker.request import Reply, Request, reply_when
+from oncelog.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog.coordination import Parked
+from oncelog.groups import MemberFacts, OffsetToCommit
+from oncelog.transactions.versions import offset_commit_adds_partitions, transactional_offset_commit_error
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+Key = tuple[str, int]
+
+
+def handle(broker: Broker, request: Request) -> Reply:
+    body = request.body
+    if broker.topics.named(TRANSACTION_STATE) is None or broker.topics.named(CONSUMER_OFFSETS) is None:
+        return _answer(request, _every(request, ErrorCode.not_coordinator))
+    home = (CONSUMER_OFFSETS, broker.offsets.partition_for(body.group_id))
+    producer = (body.transactional_id, body.producer_id, body.producer_epoch)
+    if offset_commit_adds_partitions(request.version):
+        added = broker.transactions.add_partitions(*producer, [home], tv2=True)
+    else:
+        added = Parked.ready(broker.transactions.verify(*producer, [home])[home])
+    return reply_when(added, lambda: _commit(broker, request, added.value))
+
+
+def _commit(broker: Broker, request: Request, error: ErrorCode) -> Any:
+    body = request.body
+    if error is not ErrorCode.none:
+        return _answer(request, _every(request, transactional_offset_commit_error(error, request.version)))
+    errors: dict[Key, ErrorCode] = {}
+    wanted: list[OffsetToCommit] = []
+    for topic in body.topics:
+        for asked in topic.partitions:
+            if broker.topics.partition(topic.name, asked.partition_index) is None:
+                errors[topic.name, asked.partition_index] = ErrorCode.unknown_topic_or_partition
+            else:
+                wanted.append(offset_to_commit(topic.name, asked))
+    answers = broker.offsets.commit_in_transaction(
+        body.group_id, _member(body), wanted, (body.producer_id, body.producer_epoch)
+    )
+    for offset, answer in zip(wanted, answers, strict=True):
+        errors[offset.topic, offset.partition] = transactional_offset_commit_error(answer, request.version)
+    return _answer(request, errors)
+
+
+def _member(body: Any) -> MemberFacts:
+    return MemberFacts(
+        getattr(body, "member_id", ""), getattr(body, "generation_id", -1), getattr(body, "group_instance_id", None)
+    )
+
+
+def _every(request: Request, error: ErrorCode) -> dict[Key, ErrorCode]:
+    return {(topic.name, asked.partition_index): error for topic in request.body.topics for asked in topic.partitions}
+
+
+def _answer(request: Request, errors: dict[Key, ErrorCode]) -> Any:
+    types = request.types
+    return request.answer(
+        topics=tuple(
+            types.TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    types.TxnOffsetCommitResponsePartition(
+                        partition_index=asked.partition_index, error_code=errors[topic.name, asked.partition_index]
+                    )
+                    for asked in topic.partitions
+                ),
+            )
+            for topic in request.body.topics
+        )
+    )
