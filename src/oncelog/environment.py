@@ -112,6 +112,10 @@ class Disk(Protocol):
         """
         ...
 
+    def boot_id(self) -> str:
+        """Names the time since the machine was last started: bytes that were never made durable live no longer than that."""
+        ...
+
     def lock(self, path: str) -> Lock:
         """Take the lock file, or raise DirectoryInUseError."""
         ...

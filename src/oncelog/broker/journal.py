@@ -20,9 +20,13 @@ FILE_NAME = "oncelog-metadata.jsonl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStarted:
-    """Each start is a leader epoch of its own, so that a reader notices when a crash cut off what it had read."""
+    """Each start is a leader epoch of its own, so that a reader notices when a crash cut off what it had read.
+
+    `boot_id` is that of the machine: another one means that what was not durable is gone.
+    """
 
     leader_epoch: int
+    boot_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

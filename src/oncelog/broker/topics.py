@@ -98,12 +98,14 @@ class Topics:
         random: Random,
         leader_epoch: int,
         open_log: OpenLog,
+        on_deleted: Callable[[Topic], None],
         on_failure: Callable[[DiskError], None],
     ) -> None:
         self._journal = journal
         self._random = random
         self._leader_epoch = leader_epoch
         self._open_log = open_log
+        self._on_deleted = on_deleted
         self._on_failure = on_failure
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
@@ -184,6 +186,7 @@ class Topics:
             for partition in topic.partitions:
                 partition.log.delete()
                 partition.wake()
+            self._on_deleted(topic)
             gone.release(ErrorCode.none)
 
         self._journal.append(record, durable)

@@ -18,6 +18,7 @@ from oncelog.environment import DirectoryInUseError, DiskError, File
 
 SYNC_THREADS = 4
 VECTOR_CHUNKS_MAX = 1000
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def _fail(what: str, path: str, error: OSError) -> NoReturn:
@@ -149,7 +150,9 @@ class RealDisk:
     def __enter__(self) -> RealDisk:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -214,6 +217,13 @@ class RealDisk:
 
     def sync(self, files: Sequence[File], done: Callable[[DiskError | None], None]) -> None:
         self._syncs.request(files, done)
+
+    def boot_id(self) -> str:
+        try:
+            return BOOT_ID.read_text().strip()
+        except OSError:
+            # Without one every start counts as the first since a power cut, which is safe and fences more than it must.
+            return os.urandom(16).hex()
 
     def lock(self, path: str) -> RealLock:
         return RealLock(path)

@@ -1,0 +1,76 @@
+"""The one table of APIs: what is dispatched, what ApiVersions answers and what the documentation lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from oncelog.broker.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    api_versions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_producers,
+    describe_transactions,
+    end_txn,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    list_transactions,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    txn_offset_commit,
+    write_txn_markers,
+)
+from oncelog.broker.request import Reply, Request
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API and the versions of it that are served, both ends included."""
+
+    key: int
+    name: str
+    minimum: int
+    maximum: int
+    handle: Callable[[Broker, Request], Reply]
+
+
+_TABLE = (
+    Api(0, "Produce", 3, 13, produce.handle),
+    Api(1, "Fetch", 4, 18, fetch.handle),
+    Api(2, "ListOffsets", 1, 11, list_offsets.handle),
+    Api(3, "Metadata", 0, 13, metadata.handle),
+    Api(8, "OffsetCommit", 2, 10, offset_commit.handle),
+    Api(9, "OffsetFetch", 1, 10, offset_fetch.handle),
+    Api(10, "FindCoordinator", 0, 6, find_coordinator.handle),
+    Api(18, "ApiVersions", 0, 4, api_versions.handle),
+    Api(19, "CreateTopics", 2, 7, create_topics.handle),
+    Api(20, "DeleteTopics", 1, 6, delete_topics.handle),
+    Api(22, "InitProducerId", 0, 5, init_producer_id.handle),
+    Api(23, "OffsetForLeaderEpoch", 2, 4, offset_for_leader_epoch.handle),
+    Api(24, "AddPartitionsToTxn", 0, 5, add_partitions_to_txn.handle),
+    Api(25, "AddOffsetsToTxn", 0, 4, add_offsets_to_txn.handle),
+    Api(26, "EndTxn", 0, 5, end_txn.handle),
+    Api(27, "WriteTxnMarkers", 1, 2, write_txn_markers.handle),
+    Api(28, "TxnOffsetCommit", 0, 5, txn_offset_commit.handle),
+    Api(32, "DescribeConfigs", 1, 4, describe_configs.handle),
+    Api(60, "DescribeCluster", 0, 2, describe_cluster.handle),
+    Api(61, "DescribeProducers", 0, 0, describe_producers.handle),
+    Api(65, "DescribeTransactions", 0, 0, describe_transactions.handle),
+    Api(66, "ListTransactions", 0, 2, list_transactions.handle),
+)
+
+APIS: Mapping[int, Api] = MappingProxyType({api.key: api for api in _TABLE})

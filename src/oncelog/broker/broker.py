@@ -1,0 +1,255 @@
+"""The broker: routes a request to its handler, parks the answer, owns the partitions and the coordinators.
+
+It holds no rule of the protocol and touches no part of the machine: what it asks of the world comes in through
+`Environment`, and bytes come and go through `receive`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from typing_extensions import Buffer
+
+from oncelog.broker.apis import APIS, Api
+from oncelog.broker.durability import Durability
+from oncelog.broker.fetch_sessions import FetchSessions
+from oncelog.broker.handlers import api_versions
+from oncelog.broker.housekeeping import Housekeeping
+from oncelog.broker.journal import BrokerStarted, Journal
+from oncelog.broker.loading import end_hanging_transactions, load_offsets, load_transactions, read_journal
+from oncelog.broker.offsets import CommittedOffsets
+from oncelog.broker.producer_ids import ProducerIds
+from oncelog.broker.request import Connection, Request
+from oncelog.broker.settings import Settings
+from oncelog.broker.topics import INTERNAL_TOPICS, Topic, Topics, log_config
+from oncelog.broker.transactions import Transactions
+from oncelog.coordination import Parked
+from oncelog.environment import Clock, Disk, DiskError, Random
+from oncelog.groups import OffsetCoordinator
+from oncelog.log import DataDirectory, NodeIdentity, PartitionLog
+from oncelog.transactions import TransactionCoordinator
+from oncelog.wire import (
+    RequestHeader,
+    WireError,
+    decode,
+    encode_answer,
+    message_class,
+    read_request_header,
+    skip_tagged_fields,
+)
+
+Answer = list[Buffer] | None
+MINUTE_MS = 60_000
+TRANSACTION_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What a broker may ask of the world."""
+
+    clock: Clock
+    disk: Disk
+    random: Random
+
+
+@dataclass(frozen=True, slots=True)
+class StartReport:
+    """What starting found. Bytes are those that followed the last checkpoint, and those of torn appends."""
+
+    was_clean: bool
+    bytes_read: int
+    bytes_cut: int
+    hanging_transactions: int
+
+
+class Broker:
+    """One node. `on_failure` hears of a disk that fails; the broker must then be stopped, and answers nothing any more."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        data_directory: str,
+        settings: Mapping[str, str],
+        on_failure: Callable[[DiskError], None],
+    ) -> None:
+        """Take the directory and bring back what is in it. Raises DirectoryInUseError, DiskError and SettingError."""
+        self.settings = Settings(settings)
+        self.clock = environment.clock
+        self._disk = environment.disk
+        self._report_failure = on_failure
+        self._has_failed = False
+        self.host = ""
+        self.port = 0
+        self.features = {"transaction.version": TRANSACTION_VERSION}
+        self.apis = APIS
+        self.node_id = self.settings.number("node.id")
+        self._directory = DataDirectory(environment.disk, data_directory)
+        try:
+            self._load(environment)
+        except BaseException:
+            self._directory.release()
+            raise
+
+    def _load(self, environment: Environment) -> None:
+        directory = self._directory
+        directory.remove_deleted()
+        self.cluster_id = self._identity(environment.random).cluster_id
+        was_clean = directory.take_clean_shutdown()
+        self._was_clean = was_clean
+        self._recovery_points = directory.recovery_points()
+        self._log_start_offsets = directory.log_start_offsets()
+        self._journal = Journal(environment.disk, directory.path)
+        state = read_journal(self._journal)
+        self.leader_epoch = state.last_leader_epoch + 1
+        boot_id = environment.disk.boot_id()
+        self._journal.append_now(BrokerStarted(leader_epoch=self.leader_epoch, boot_id=boot_id))
+        self.producer_ids = ProducerIds(self._journal, state.reserved_producer_ids, self.fail)
+        self.durability = Durability(environment.disk, self.fail)
+        self.fetch_sessions = FetchSessions(
+            environment.random, self.settings.number("max.incremental.fetch.session.cache.slots")
+        )
+        self.topics = Topics(self._journal, environment.random, self.leader_epoch, self._open_log, self._deleted, self.fail)
+        self._remove_strays(state.topics.keys())
+        for record in state.topics.values():
+            self.topics.replay_created(record)
+        self._recovery_points = {}
+        self._log_start_offsets = {}
+        self._was_clean = True
+        self._load_coordinators()
+        lost_power = not was_clean and boot_id != state.boot_id
+        if lost_power:
+            self.transactions.fence_all()
+        self.transactions.complete_prepared()
+        hanging = 0 if was_clean else end_hanging_transactions(self)
+        recoveries = [partition.log.recovery for partition in self.topics.partitions()]
+        self.start_report = StartReport(
+            was_clean,
+            sum(recovery.bytes_read for recovery in recoveries),
+            sum(recovery.bytes_cut for recovery in recoveries),
+            hanging,
+        )
+        self._housekeeping = Housekeeping(self)
+
+    def _load_coordinators(self) -> None:
+        number = self.settings.number
+        self.transactions = Transactions(
+            self,
+            TransactionCoordinator(
+                number("transaction.state.log.num.partitions"),
+                transaction_version=TRANSACTION_VERSION,
+                timeout_max_ms=number("transaction.max.timeout.ms"),
+                id_expiration_ms=number("transactional.id.expiration.ms"),
+            ),
+        )
+        self.offsets = CommittedOffsets(
+            self,
+            OffsetCoordinator(
+                number("offsets.topic.num.partitions"),
+                metadata_max_units=number("offset.metadata.max.bytes"),
+                retention_ms=number("offsets.retention.minutes") * MINUTE_MS,
+            ),
+        )
+        load_transactions(self)
+        load_offsets(self)
+
+    def _identity(self, random: Random) -> NodeIdentity:
+        found = self._directory.identity()
+        if found is None:
+            found = NodeIdentity.new(random, self.node_id)
+            self._directory.write_identity(found)
+        return found
+
+    def _open_log(self, topic: Topic, index: int) -> PartitionLog:
+        key = (topic.name, index)
+        return PartitionLog.open(
+            self._disk,
+            self.clock,
+            self._directory.partition_path(topic.name, index),
+            topic.name,
+            index,
+            log_config(self.settings, topic.name, topic.configs),
+            was_clean=self._was_clean,
+            recovery_point=self._recovery_points.get(key, 0),
+            log_start_offset=self._log_start_offsets.get(key, 0),
+            leader_epoch=self.leader_epoch,
+        )
+
+    def serve_at(self, host: str, port: int) -> None:
+        """Say where clients reach this broker; it is what Metadata answers."""
+        self.host = host
+        self.port = port
+
+    def receive(self, connection: Connection, frame: memoryview) -> Parked[Answer]:
+        """Take one request, without its length, and give its answer, with its length, when it is there.
+
+        The answer is None for a request that has none. Raises WireError for bytes that are no request of a served version.
+        """
+        if self._has_failed:
+            return Parked()
+        header = read_request_header(frame)
+        api = APIS.get(header.api_key)
+        if api is None or not api.minimum <= header.version <= api.maximum:
+            return Parked.ready(self._refuse(header))
+        request_class = message_class(header.api_key, header.version, "request")
+        position = skip_tagged_fields(frame, header.end) if request_class.__flexible__ else header.end
+        body, _ = decode(request_class, frame, position)
+        request = Request(header.api_key, header.version, header.client_id, body, connection)
+        return self._handle(api, request, header.correlation_id)
+
+    def _handle(self, api: Api, request: Request, correlation_id: int) -> Parked[Answer]:
+        def encoded(body: Any) -> Answer:
+            return None if body is None else encode_answer(api.key, request.version, correlation_id, body)
+
+        try:
+            reply = api.handle(self, request)
+        except DiskError as error:
+            self.fail(error)
+            return Parked()
+        if not isinstance(reply, Parked):
+            return Parked.ready(encoded(reply))
+        answer: Parked[Answer] = Parked()
+        reply.then(lambda body: answer.release(encoded(body)))
+        return answer
+
+    def _refuse(self, header: RequestHeader) -> Answer:
+        if header.api_key == api_versions.API_KEY:
+            return encode_answer(header.api_key, 0, header.correlation_id, api_versions.unsupported_version(self))
+        raise WireError(f"API {header.api_key} is not served in version {header.version}")
+
+    def fail(self, error: DiskError) -> None:
+        """Stop answering: the disk does not keep what it was given."""
+        if not self._has_failed:
+            self._has_failed = True
+            self._report_failure(error)
+
+    def checkpoint(self) -> None:
+        """Write how far each log is known to be durable, and where each begins."""
+        logs = {(partition.topic, partition.index): partition.log for partition in self.topics.partitions()}
+        self._directory.write_recovery_points({key: log.recovery_point for key, log in logs.items()})
+        self._directory.write_log_start_offsets({key: log.log_start_offset for key, log in logs.items()})
+        self._directory.write_high_watermarks({key: log.high_watermark for key, log in logs.items()})
+
+    def stop(self) -> None:
+        """Close every log and leave the directory so that the next start has nothing to repair. Blocks on the disk."""
+        self._housekeeping.stop()
+        if not self._has_failed:
+            for partition in self.topics.partitions():
+                partition.log.close()
+            self.checkpoint()
+            self._journal.close()
+            self._directory.mark_clean_shutdown()
+        self._directory.release()
+
+    def _deleted(self, topic: Topic) -> None:
+        if topic.name not in INTERNAL_TOPICS:
+            self.offsets.forget_partitions(topic.name, len(topic.partitions))
+        # A topic made anew under this name must not be held to the recovery points of the one that is gone.
+        self.checkpoint()
+
+    def _remove_strays(self, topics: Any) -> None:
+        """Remove the directories of topics that were deleted: the journal knew, and the crash came before their files went."""
+        for topic, index in self._directory.partitions():
+            if topic not in topics:
+                self._disk.remove(self._directory.partition_path(topic, index))

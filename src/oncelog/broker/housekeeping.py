@@ -1,0 +1,68 @@
+"""What a broker does without being asked: time out transactions, forget what expired, delete old segments, flush."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from oncelog.environment import DiskError, Timer
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+PRODUCER_ID_CHECK_INTERVAL_MS = 600_000
+CHECKPOINT_INTERVAL_MS = 60_000
+FLUSH_CHECK_INTERVAL_MS = 1000
+
+
+class Housekeeping:
+    """Repeated work on the broker's own clock; each kind at its own interval."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._timers: dict[str, Timer] = {}
+        number = broker.settings.number
+        self._repeat(
+            "transaction timeouts",
+            number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            broker.transactions.abort_timed_out,
+        )
+        self._repeat(
+            "transactional ids",
+            number("transaction.remove.expired.transaction.cleanup.interval.ms"),
+            broker.transactions.expire_ids,
+        )
+        self._repeat("offsets", number("offsets.retention.check.interval.ms"), broker.offsets.expire)
+        self._repeat("retention", number("log.retention.check.interval.ms"), self._delete_old_segments)
+        self._repeat("producer ids", PRODUCER_ID_CHECK_INTERVAL_MS, self._expire_producers)
+        self._repeat("checkpoint", CHECKPOINT_INTERVAL_MS, broker.checkpoint)
+        self._repeat("flush", FLUSH_CHECK_INTERVAL_MS, self._flush)
+
+    def stop(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _repeat(self, name: str, interval_ms: int, work: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                work()
+            except DiskError as error:
+                self._broker.fail(error)
+                return
+            self._timers[name] = self._broker.clock.call_later(interval_ms, run)
+
+        self._timers[name] = self._broker.clock.call_later(interval_ms, run)
+
+    def _delete_old_segments(self) -> None:
+        for partition in self._broker.topics.partitions():
+            partition.log.delete_expired(self._broker.clock.now_ms())
+
+    def _expire_producers(self) -> None:
+        for partition in self._broker.topics.partitions():
+            partition.log.expire_producers(self._broker.clock.now_ms())
+
+    def _flush(self) -> None:
+        now_ms = self._broker.clock.now_ms()
+        due = [partition.log for partition in self._broker.topics.partitions() if partition.log.needs_flush(now_ms)]
+        self._broker.durability.make_durable(due)

@@ -1,0 +1,120 @@
+"""Bringing a broker back to where it was: its topics from the journal, the coordinators from their own logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from oncelog import groups, transactions
+from oncelog.broker.journal import BrokerStarted, Journal, ProducerIdsReserved, TopicCreated, TopicDeleted
+from oncelog.broker.partition import Partition
+from oncelog.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog.records import BatchHeader, ControlType, batches, decode_batch, read_control
+from oncelog.transactions import TransactionMetadata, TransactionStatus
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+READ_BYTES = 1024 * 1024
+
+
+@dataclass(slots=True)
+class JournalState:
+    """What the journal says: topics by name, and the numbers that must never be used again."""
+
+    topics: dict[str, TopicCreated] = field(default_factory=dict)
+    last_leader_epoch: int = -1
+    reserved_producer_ids: int = 0
+    boot_id: str | None = None
+
+
+def read_journal(journal: Journal) -> JournalState:
+    state = JournalState()
+    for record in journal.load():
+        match record:
+            case BrokerStarted():
+                state.last_leader_epoch = record.leader_epoch
+                state.boot_id = record.boot_id
+            case TopicCreated():
+                state.topics[record.name] = record
+            case TopicDeleted():
+                state.topics.pop(record.name, None)
+            case ProducerIdsReserved():
+                state.reserved_producer_ids = record.next_producer_id
+    return state
+
+
+def load_transactions(broker: Broker) -> None:
+    """Replay the transaction log: of each transactional id the last record counts."""
+    coordinator = broker.transactions.coordinator
+    for partition in _partitions(broker, TRANSACTION_STATE):
+        for data, position, _ in _batches(partition):
+            for raw in decode_batch(data, position):
+                record = transactions.decode(raw)
+                if record is not None:
+                    coordinator.replay(partition.index, record)
+
+
+def load_offsets(broker: Broker) -> None:
+    """Replay the committed offsets, with the markers that say which transactional ones count."""
+    coordinator = broker.offsets.coordinator
+    for partition in _partitions(broker, CONSUMER_OFFSETS):
+        for data, position, header in _batches(partition):
+            if header.is_control:
+                marker = read_control(data, position)
+                committed = marker.kind is ControlType.COMMIT
+                coordinator.replay_marker(partition.index, header.producer_id, committed)
+                continue
+            for raw in decode_batch(data, position):
+                record = groups.decode(raw)
+                if record is not None:
+                    coordinator.replay(
+                        partition.index, record, header.producer_id, header.is_transactional, raw.offset
+                    )
+
+
+def _partitions(broker: Broker, topic: str) -> Iterable[Partition]:
+    found = broker.topics.named(topic)
+    return found.partitions if found is not None else ()
+
+
+def _batches(partition: Partition) -> Iterator[tuple[bytes, int, BatchHeader]]:
+    log = partition.log
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data, offset = log.read(offset, READ_BYTES, log.log_end_offset)
+        for position, header in batches(data):
+            yield bytes(data), position, header
+
+
+def end_hanging_transactions(broker: Broker) -> int:
+    """Abort every open transaction of a partition that its coordinator knows nothing of; return how many there were.
+
+    After a power cut a partition may have kept records whose Ongoing record is lost. Nobody would ever end that
+    transaction, and its readers would wait for ever.
+    """
+    owners = {
+        metadata.producer_id: metadata
+        for metadata in broker.transactions.coordinator.transactions()
+        if metadata.status not in (TransactionStatus.EMPTY, TransactionStatus.DEAD)
+    }
+    ended = 0
+    for partition in broker.topics.partitions():
+        for open_transaction in partition.log.open_transactions():
+            if _is_known(owners.get(open_transaction.producer_id), partition):
+                continue
+            broker.transactions.write_marker(
+                partition,
+                open_transaction.producer_id,
+                open_transaction.producer_epoch,
+                partition.leader_epoch,
+                0,
+                committed=False,
+            )
+            ended += 1
+    return ended
+
+
+def _is_known(owner: TransactionMetadata | None, partition: Partition) -> bool:
+    return owner is not None and (partition.topic, partition.index) in owner.partitions
