@@ -1,0 +1,128 @@
+"""The commands of `oncelog`, and the one place where an error becomes a sentence and an exit status.
+
+Only the module of the command that was named is imported; the others are known by their summaries.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+import typer
+from typer.main import get_command
+
+from oncelog.cli.exits import CommandError, ExitStatus
+
+TRACEBACK_VARIABLE = "ONCELOG_TRACEBACK"
+
+EPILOGUE = (
+    "Exit status: 0 fine; 1 the answer is no (verify, demo); 2 wrong usage; 3 no broker answered; "
+    "4 the broker refused; 5 a pipeline or broker failed; 6 the end of a transaction is unknown; 130 interrupted."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command: where it is, and what the overview says of it. A group has commands of its own."""
+
+    module: str
+    summary: str
+    is_group: bool = False
+
+
+COMMANDS = {
+    "serve": Entry("oncelog.cli.serve", "Run a broker until it is told to stop."),
+    "topics": Entry("oncelog.cli.topics", "Create, list, describe and delete topics.", is_group=True),
+    "produce": Entry("oncelog.cli.produce", "Write lines to a topic."),
+    "consume": Entry("oncelog.cli.consume", "Print the records of a topic."),
+    "transactions": Entry(
+        "oncelog.cli.transactions", "Show which transactions are open, and what they hold back.", is_group=True
+    ),
+    "run": Entry("oncelog.cli.run", "Run a function as an exactly-once pipeline from topic to topic."),
+    "verify": Entry("oncelog.cli.verify", "Compare two topics: lost, duplicated, out of order."),
+    "demo": Entry("oncelog.cli.demo.command", "Kill a pipeline again and again, and count what comes out."),
+}
+
+
+def run_application(arguments: list[str]) -> int:
+    """Run the command that the arguments name; return its exit status."""
+    try:
+        get_command(application(arguments[0] if arguments else ""))(args=arguments or ["--help"], prog_name="oncelog")
+    except SystemExit as ending:
+        return _status(ending)
+    except BrokenPipeError:
+        # The reader of a pipe left: `oncelog consume ... | head` is no error. What is still buffered has no reader.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitStatus.OK
+    except Exception as error:  # noqa: BLE001 - the last place where an error can become a sentence
+        return _report(error)
+    return ExitStatus.OK
+
+
+def application(chosen: str) -> typer.Typer:
+    """Every command by name; only `chosen` can be run."""
+    app = typer.Typer(
+        help="An exactly-once event log that speaks the Kafka protocol, and exactly-once PySpark pipelines on it.",
+        epilog=EPILOGUE,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        no_args_is_help=True,
+    )
+    app.callback()(_version)
+    for name, entry in COMMANDS.items():
+        if name != chosen:
+            app.command(name, help=entry.summary)(_not_loaded)
+        elif entry.is_group:
+            app.add_typer(import_module(entry.module).app, name=name, help=entry.summary, no_args_is_help=True)
+        else:
+            app.command(name, help=entry.summary, epilog=EPILOGUE)(_command(entry))
+    return app
+
+
+def _command(entry: Entry) -> Callable[..., None]:
+    command: Callable[..., None] = import_module(entry.module).command
+    return command
+
+
+def _not_loaded() -> None:
+    raise AssertionError("a command that was not chosen cannot run")
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        from importlib.metadata import version
+
+        print(f"oncelog {version('oncelog')}")
+        raise typer.Exit
+
+
+def _version(
+    version: bool = typer.Option(False, "--version", help="Print the version.", callback=_print_version, is_eager=True),
+) -> None: ...
+
+
+def _status(ending: SystemExit) -> int:
+    return ending.code if isinstance(ending.code, int) else ExitStatus.OK if ending.code is None else ExitStatus.USAGE
+
+
+def _report(error: Exception) -> int:
+    if os.environ.get(TRACEBACK_VARIABLE):
+        traceback.print_exception(error)
+    failure = error if isinstance(error, CommandError) else _as_command_error(error)
+    print(f"oncelog: {failure.sentence}", file=sys.stderr)
+    return failure.status
+
+
+def _as_command_error(error: Exception) -> CommandError:
+    from oncelog.client import ClientError
+
+    if isinstance(error, ClientError):
+        from oncelog.cli.brokers import client_failure
+
+        return client_failure(error)
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return CommandError(f"{what} (set {TRACEBACK_VARIABLE}=1 to see where)", ExitStatus.FAILED)

@@ -1,0 +1,74 @@
+"""How a command reaches a broker, and what it says when that does not work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oncelog.cli.exits import CommandError, ExitStatus
+from oncelog.client import (
+    BrokerRefused,
+    Client,
+    ClientError,
+    IsolationLevel,
+    OffsetSpec,
+    OutcomeUnknown,
+    TopicDescription,
+    TopicPartition,
+    TransactionError,
+    UnsupportedVersion,
+)
+from oncelog.wire import ErrorCode
+
+CALL_TIMEOUT_MS = 15_000
+CLIENT_ID = "oncelog-cli"
+
+
+def connect(bootstrap_server: str) -> Client:
+    """A client that gives up soon enough for a person who waits. Raises CommandError for an address that is none."""
+    try:
+        return Client(
+            bootstrap_server, client_id=CLIENT_ID, request_timeout_ms=CALL_TIMEOUT_MS, call_timeout_ms=CALL_TIMEOUT_MS
+        )
+    except ValueError as error:
+        raise CommandError(str(error), ExitStatus.USAGE) from error
+
+
+def client_failure(error: ClientError) -> CommandError:
+    """A sentence and a status for whatever the client raises."""
+    if isinstance(error, BrokerRefused):
+        return CommandError(f"the broker refused: {error}", ExitStatus.REFUSED)
+    if isinstance(error, OutcomeUnknown):
+        return CommandError(f"the end of the transaction is unknown: {error}", ExitStatus.UNKNOWN)
+    if isinstance(error, TransactionError):
+        return CommandError(str(error), ExitStatus.FAILED)
+    if isinstance(error, UnsupportedVersion):
+        return CommandError(str(error), ExitStatus.REFUSED)
+    return CommandError(f"no broker answered: {error}", ExitStatus.UNREACHABLE)
+
+
+def existing_topics(client: Client, names: Sequence[str]) -> list[TopicDescription]:
+    """Describe topics that must be there. Raises CommandError for the first that is not."""
+    described = list(client.metadata(list(names)).values())
+    for topic in described:
+        if topic.error is ErrorCode.unknown_topic_or_partition:
+            raise CommandError(f"there is no topic {topic.name}", ExitStatus.REFUSED)
+        if topic.error is not ErrorCode.none:
+            raise CommandError(f"topic {topic.name}: {topic.error.name.upper()}", ExitStatus.REFUSED)
+    return described
+
+
+def partitions_of(topic: TopicDescription) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, item.partition) for item in sorted(topic.partitions, key=lambda p: p.partition)]
+
+
+def offsets_at(
+    client: Client,
+    partitions: Sequence[TopicPartition],
+    spec: OffsetSpec | int,
+    isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> dict[TopicPartition, int]:
+    """One offset of each partition: its start, its end or the first at a time."""
+    if not partitions:
+        return {}
+    listed = client.list_offsets(dict.fromkeys(partitions, spec), isolation_level=isolation_level)
+    return {partition: found.offset for partition, found in listed.items()}

@@ -1,0 +1,27 @@
+"""The exit statuses of every command, and the error that ends one."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitStatus(IntEnum):
+    """What a script can tell from how a command ended."""
+
+    OK = 0
+    DIFFERENT = 1  # the command worked, and its answer is "no": verify and demo found something wrong
+    USAGE = 2  # the command line, or a file that it names, is wrong
+    UNREACHABLE = 3  # no broker answered in time
+    REFUSED = 4  # the broker answered with an error
+    FAILED = 5  # a pipeline or a broker stopped by itself
+    UNKNOWN = 6  # a transaction's end was asked for, and no definite answer came
+    INTERRUPTED = 130  # Ctrl-C
+
+
+class CommandError(Exception):
+    """Ends a command: one sentence for the user, and a status for scripts."""
+
+    def __init__(self, sentence: str, status: ExitStatus) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.status = status

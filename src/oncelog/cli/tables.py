@@ -1,0 +1,44 @@
+"""Tables for people and JSON for scripts, from the same rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+WIDTH_WITHOUT_TERMINAL = 500
+
+
+def console() -> Console:
+    """Standard output; lines are not folded where there is no terminal to fold them for."""
+    return Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL, highlight=False, soft_wrap=False)
+
+
+def print_json(value: object) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Mapping[str, object]], *, title: str | None = None) -> None:
+    """Print rows under their columns. A column's heading is its name in words; numbers are set to the right."""
+    listed = list(rows)
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold")
+    for column in columns:
+        is_number = all(isinstance(row[column], int) for row in listed) and bool(listed)
+        table.add_column(column.replace("_", " ").upper(), justify="right" if is_number else "left", no_wrap=True)
+    for row in listed:
+        table.add_row(*(cell(row[column]) for column in columns))
+    console().print(table)
+
+
+def cell(value: object) -> str:
+    """One value as text: lists with commas, nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ",".join(cell(item) for item in value)
+    return str(value)

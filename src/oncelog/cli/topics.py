@@ -1,0 +1,141 @@
+"""`oncelog topics`: create, list, describe, delete."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from oncelog.cli.brokers import connect, existing_topics, offsets_at, partitions_of
+from oncelog.cli.exits import CommandError, ExitStatus
+from oncelog.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, named_values
+from oncelog.cli.tables import print_json, print_table
+from oncelog.client import BrokerRefused, Client, IsolationLevel, NewTopic, OffsetSpec, TopicDescription
+from oncelog.wire import ErrorCode
+
+app = typer.Typer()
+
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="The topics.")]
+
+
+@app.command()
+def create(
+    names: Names,
+    partitions: Annotated[int, typer.Option("--partitions", min=1, help="Partitions of each topic.")] = 1,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", min=1, help="Copies of each partition; the broker's default.")
+    ] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A topic setting; may be given again.")
+    ] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="A topic that is there is no error.")] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Create topics."""
+    settings = named_values(config or [], "--config")
+    with connect(bootstrap_server) as client:
+        for name in names:
+            topic = NewTopic(name, partitions, replication_factor or -1, settings)
+            made = _create_one(client, topic, if_not_exists=if_not_exists)
+            print(f"created {name}" if made else f"{name} exists")
+
+
+def _create_one(client: Client, topic: NewTopic, *, if_not_exists: bool) -> bool:
+    try:
+        client.create_topics([topic])
+    except BrokerRefused as error:
+        if error.error is not ErrorCode.topic_already_exists:
+            raise
+        if not if_not_exists:
+            raise CommandError(f"topic {topic.name} exists already", ExitStatus.REFUSED) from error
+        return False
+    return True
+
+
+@app.command("list")
+def list_topics(
+    internal: Annotated[bool, typer.Option("--internal", help="Show the broker's own topics too.")] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    as_json: Json = False,
+) -> None:
+    """List topics with their partitions and records' offsets."""
+    with connect(bootstrap_server) as client:
+        topics = [topic for topic in client.metadata().values() if internal or not topic.is_internal]
+        rows = [_summary(client, topic) for topic in sorted(topics, key=lambda topic: topic.name)]
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(("topic", "partitions", "replication_factor", "offsets", "internal"), rows)
+
+
+def _summary(client: Client, topic: TopicDescription) -> dict[str, object]:
+    partitions = partitions_of(topic)
+    starts = offsets_at(client, partitions, OffsetSpec.EARLIEST)
+    ends = offsets_at(client, partitions, OffsetSpec.LATEST)
+    return {
+        "topic": topic.name,
+        "partitions": len(partitions),
+        "replication_factor": max((len(item.replicas) for item in topic.partitions), default=0),
+        "offsets": sum(ends.values()) - sum(starts.values()),
+        "internal": topic.is_internal,
+    }
+
+
+@app.command()
+def describe(
+    names: Names,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    as_json: Json = False,
+) -> None:
+    """Show each partition's leader, replicas and offsets, and the settings that are not defaults."""
+    with connect(bootstrap_server) as client:
+        described = [_details(client, topic) for topic in existing_topics(client, names)]
+    if as_json:
+        print_json(described)
+        return
+    columns = ("partition", "leader", "replicas", "in_sync", "log_start", "last_stable_offset", "high_watermark")
+    for topic in described:
+        settings = " ".join(f"{name}={value}" for name, value in topic["config"].items()) if topic["config"] else ""
+        print_table(
+            columns, topic["partitions"], title=f"{topic['topic']} {topic['topic_id'] or ''} {settings}".rstrip()
+        )
+
+
+def _details(client: Client, topic: TopicDescription) -> dict[str, Any]:
+    partitions = partitions_of(topic)
+    starts = offsets_at(client, partitions, OffsetSpec.EARLIEST)
+    stable = offsets_at(client, partitions, OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED)
+    ends = offsets_at(client, partitions, OffsetSpec.LATEST)
+    by_number = {item.partition: item for item in topic.partitions}
+    settings = client.describe_configs(topics=[topic.name])[topic.name]
+    return {
+        "topic": topic.name,
+        "topic_id": None if topic.topic_id is None else str(topic.topic_id),
+        "internal": topic.is_internal,
+        "config": {entry.name: entry.value for entry in settings if not entry.is_default},
+        "partitions": [
+            {
+                "partition": item.partition,
+                "leader": by_number[item.partition].leader,
+                "replicas": list(by_number[item.partition].replicas),
+                "in_sync": list(by_number[item.partition].in_sync_replicas),
+                "log_start": starts[item],
+                "last_stable_offset": stable[item],
+                "high_watermark": ends[item],
+            }
+            for item in partitions
+        ],
+    }
+
+
+@app.command()
+def delete(
+    names: Names,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Delete topics, with all that is in them."""
+    with connect(bootstrap_server) as client:
+        existing_topics(client, names)
+        client.delete_topics(names)
+    for name in names:
+        print(f"deleted {name}")
