@@ -1,5 +1,6 @@
 """A client of the Kafka protocol that can do what exactly-once needs: for oncelog and for Apache Kafka 3 and 4."""
 
+from oncelog.client.batch_sender import BatchSender
 from oncelog.client.blocking import Client
 from oncelog.client.errors import (
     BrokerRefused,
@@ -15,6 +16,8 @@ from oncelog.client.errors import (
 )
 from oncelog.client.fetcher import Fetcher
 from oncelog.client.fetching import FetchedBatches
+from oncelog.client.producing import Written
+from oncelog.client.shared_producer import SharedProducer
 from oncelog.client.values import (
     Address,
     ClusterDescription,
@@ -37,6 +40,7 @@ from oncelog.client.values import (
 
 __all__ = [
     "Address",
+    "BatchSender",
     "BrokerRefused",
     "Client",
     "ClientError",
@@ -58,6 +62,7 @@ __all__ = [
     "ProducerIdentity",
     "ProducerState",
     "RetriesExhausted",
+    "SharedProducer",
     "TopicDescription",
     "TopicPartition",
     "TransactionDescription",
@@ -66,4 +71,5 @@ __all__ = [
     "TransactionListing",
     "TransactionVersion",
     "UnsupportedVersion",
+    "Written",
 ]

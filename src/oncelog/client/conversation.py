@@ -111,13 +111,21 @@ class Now:
 
 
 @dataclass(frozen=True, slots=True)
+class Draw:
+    """The result is a number between the two, drawn evenly."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
 class Greet:
     """Connect if need be; the result is the broker's Greeting. Raises ConnectionLost."""
 
     address: Address
 
 
-Effect: TypeAlias = Send | Wait | Sleep | Now | Greet
+Effect: TypeAlias = Send | Wait | Sleep | Now | Draw | Greet
 Conversation: TypeAlias = Generator[Effect, Any, T]
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from typing_extensions import Buffer
 
 from oncelog.client.connection import FRAME_BYTES_MAX, Connection
-from oncelog.client.conversation import Conversation, Effect, Greet, Now, Send, Sleep, Ticket, Wait
+from oncelog.client.conversation import Conversation, Draw, Effect, Greet, Now, Send, Sleep, Ticket, Wait
 from oncelog.client.errors import ConnectionLost, UnsupportedVersion
 from oncelog.client.settings import ClientSettings
 from oncelog.client.values import Address
@@ -157,6 +157,8 @@ class BlockingTransport:
                 return None
             case Now():
                 return monotonic_ms()
+            case Draw():
+                return random.uniform(effect.low, effect.high)
             case Greet():
                 return self._link(effect.address).connection.greeting
 

@@ -1,0 +1,82 @@
+"""The blocking sender of ready-made record batches: what a task, or a driver that pumps, writes with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from typing_extensions import Buffer
+
+from oncelog.client.blocking import BlockingBase
+from oncelog.client.producing import ProduceFlow, Written
+from oncelog.client.settings import ClientSettings, parse_addresses
+from oncelog.client.transports.blocking import monotonic_ms
+from oncelog.client.values import ProducerIdentity, TopicPartition, TransactionVersion
+
+WAITING_BYTES_MAX = 32 * 1024 * 1024
+
+
+class BatchSender(BlockingBase):
+    """Writes batches into a transaction that somebody else begins and ends, over one connection per leader.
+
+    The partitions must be nobody else's in this transaction: sequences begin at 0 in each. What was not flushed before
+    `close` may or may not be written: only an abort is safe then. For one thread at a time.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        transaction_version: TransactionVersion,
+        *,
+        client_id: str = "oncelog",
+        request_timeout_ms: float = 30_000,
+        delivery_timeout_ms: float = 120_000,
+        waiting_bytes_max: int = WAITING_BYTES_MAX,
+    ) -> None:
+        """A batch that no broker takes for `delivery_timeout_ms` fails the sender.
+
+        `send` waits while more than `waiting_bytes_max` are not acknowledged.
+        """
+        super().__init__(
+            ClientSettings(
+                parse_addresses(bootstrap_servers), client_id=client_id, request_timeout_ms=request_timeout_ms
+            )
+        )
+        self._waiting_bytes_max = waiting_bytes_max
+        self._flow = ProduceFlow(
+            self._cluster,
+            identity,
+            transactional_id=transactional_id,
+            transaction_version=transaction_version,
+            delivery_timeout_ms=delivery_timeout_ms,
+        )
+
+    def send(self, batches: Mapping[TopicPartition, Sequence[Buffer]]) -> None:
+        """Send unstamped batches, in order within each partition. The first of all partitions leave in one request.
+
+        Returns when they are on their way or queued; `flush` waits for the acknowledgements. Raises TransactionFailed,
+        ProducerFenced or BrokerRefused, for these batches or earlier ones; the sender is of no use then.
+        """
+        for partition, several in batches.items():
+            for data in several:
+                self._flow.enqueue(partition, data, monotonic_ms())
+        if not self._flow.is_idle:
+            self._run(self._flow.step(0))
+        while self._flow.waiting_bytes > self._waiting_bytes_max:
+            self._run(self._flow.step())
+
+    def flush(self) -> dict[TopicPartition, Written]:
+        """Wait until every batch is acknowledged; return what was written in each partition since `begin`.
+
+        Raises as `send` does.
+        """
+        while not self._flow.is_idle:
+            self._run(self._flow.step())
+        if self._flow.error is not None:
+            raise self._flow.error
+        return self._flow.written()
+
+    def begin(self, identity: ProducerIdentity) -> None:
+        """Go on in the next transaction, under its identity, over the same connections. Everything must be flushed."""
+        self._flow.begin(identity)

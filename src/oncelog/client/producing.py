@@ -1,0 +1,348 @@
+"""Record batches on their way to partition leaders, in order, each once.
+
+A batch gets its sequence when it is first sent and keeps it: a broker that sees it twice answers with the offset of the
+first (KIP-98). Two rules keep the order. Until a partition's first batch is acknowledged, nothing else is sent there: a
+broker that does not know the producer may accept any sequence as the first (KAFKA-14904). And after a failure the
+partition is quiet until every request to it is answered; then its batches are sent again one by one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from typing_extensions import Buffer
+
+from oncelog.client import requests
+from oncelog.client.cluster import Cluster, locate
+from oncelog.client.conversation import Conversation, Draw, Now, Send, Ticket, Wait
+from oncelog.client.errors import (
+    RETRIABLE,
+    STALE_METADATA,
+    BrokerRefused,
+    ClientError,
+    ConnectionLost,
+    ProducerFenced,
+    RetriesExhausted,
+    TransactionFailed,
+)
+from oncelog.client.leaders import by_leader
+from oncelog.client.requests import Request, milliseconds
+from oncelog.client.values import Address, ProducerIdentity, TopicPartition, TransactionVersion
+from oncelog.records import SEQUENCE_MAX, next_sequence, read_header, stamp_producer
+from oncelog.wire import ErrorCode
+
+ALL_REPLICAS = -1
+IN_FLIGHT_MAX = 5
+REQUEST_BYTES_MAX = 16 * 1024 * 1024
+RETRY_LOW_MS, RETRY_HIGH_MS = 1.0, 3.0
+RETRY_PAUSE_MS_MAX = 200.0
+PRODUCE_TV1_VERSION_MAX = 11
+PRODUCE_TV2_VERSION_MIN = 12
+
+ABORTABLE = frozenset(
+    {
+        ErrorCode.out_of_order_sequence_number,
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.invalid_txn_state,
+        ErrorCode.unknown_producer_id,
+        ErrorCode.transaction_abortable,
+    }
+)
+TAKEN_OVER = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping})
+
+
+class BatchState(Enum):
+    WAITING = "waiting"
+    WRITTEN = "written"
+    FAILED = "failed"
+
+
+class OutgoingBatch:
+    """One record batch and where it is. `base_offset` is -1 until it is written, or where the broker did not say."""
+
+    __slots__ = ("base_offset", "base_sequence", "data", "deadline_ms", "error", "partition", "record_count", "state")
+
+    def __init__(self, partition: TopicPartition, data: Buffer, deadline_ms: float) -> None:
+        self.partition = partition
+        self.data = data
+        self.deadline_ms = deadline_ms
+        self.record_count = read_header(data).record_count
+        self.base_sequence = -1
+        self.base_offset = -1
+        self.state = BatchState.WAITING
+        self.error: ClientError | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return memoryview(self.data).nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was acknowledged in one partition. The offsets are -1 where the broker did not say."""
+
+    records: int
+    batches: int
+    size_bytes: int
+    first_offset: int
+    last_offset: int
+
+
+class _Lane:
+    """The batches of one partition: those that wait, and those that are sent."""
+
+    __slots__ = ("in_flight", "is_acknowledged", "next_sequence", "pause_ms", "queue", "retry_at_ms", "written")
+
+    def __init__(self) -> None:
+        self.queue: deque[OutgoingBatch] = deque()
+        self.in_flight: list[OutgoingBatch] = []
+        self.next_sequence = 0
+        self.is_acknowledged = False
+        self.retry_at_ms = 0.0
+        self.pause_ms = 0.0
+        self.written = Written(0, 0, 0, -1, -1)
+
+    def may_send(self, now_ms: float) -> bool:
+        if not self.queue or now_ms < self.retry_at_ms:
+            return False
+        return len(self.in_flight) < (IN_FLIGHT_MAX if self.is_acknowledged else 1)
+
+    def put_back(self, batch: OutgoingBatch) -> None:
+        """Queue a batch that was sent again, in order of its sequence; from now on one at a time."""
+        self.in_flight.remove(batch)
+        place = 0
+        while place < len(self.queue) and self._was_sent_before(self.queue[place], batch):
+            place += 1
+        self.queue.insert(place, batch)
+        self.is_acknowledged = False
+
+    def is_next_in_order(self, batch: OutgoingBatch) -> bool:
+        """Whether no batch before this one is without an acknowledgement."""
+        others = [other for other in (*self.in_flight, *self.queue) if other is not batch]
+        return not any(self._was_sent_before(other, batch) for other in others)
+
+    def _was_sent_before(self, first: OutgoingBatch, second: OutgoingBatch) -> bool:
+        return first.base_sequence >= 0 and self._age(first) > self._age(second)
+
+    def _age(self, batch: OutgoingBatch) -> int:
+        """How many records ago a batch was stamped; sequences wrap around."""
+        return (self.next_sequence - batch.base_sequence) & SEQUENCE_MAX
+
+    def acknowledge(self, batch: OutgoingBatch) -> None:
+        self.is_acknowledged = True
+        self.pause_ms = 0.0
+        written = self.written
+        last_offset = batch.base_offset + batch.record_count - 1 if batch.base_offset >= 0 else -1
+        self.written = Written(
+            written.records + batch.record_count,
+            written.batches + 1,
+            written.size_bytes + batch.size_bytes,
+            written.first_offset if written.batches else batch.base_offset,
+            last_offset,
+        )
+
+
+class ProduceFlow:
+    """Sends batches as one producer identity. After a failure it sends nothing more; `error` says why."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        identity: ProducerIdentity,
+        *,
+        transactional_id: str | None = None,
+        transaction_version: TransactionVersion = TransactionVersion.TV1,
+        delivery_timeout_ms: float = 120_000,
+        create_topics: bool = False,
+    ) -> None:
+        self.error: ClientError | None = None
+        self.waiting_bytes = 0
+        self._cluster = cluster
+        self._transactional_id = transactional_id
+        self._transaction_version = transaction_version
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._create_topics = create_topics
+        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._on_their_way: dict[Ticket, list[OutgoingBatch]] = {}
+        self.begin(identity)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every batch is acknowledged."""
+        return self.waiting_bytes == 0
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """The partitions that have or had batches under this identity."""
+        return frozenset(self._lanes)
+
+    def begin(self, identity: ProducerIdentity) -> None:
+        """Go on as another identity: sequences begin at 0 again."""
+        assert identity.producer_id >= 0, "a transactional batch without a producer id would be visible at once"
+        assert self.is_idle, "batches are still on their way"
+        self._identity = identity
+        self._lanes = {}
+
+    def enqueue(self, partition: TopicPartition, data: Buffer, now_ms: float) -> OutgoingBatch:
+        """Queue one unstamped batch."""
+        batch = OutgoingBatch(partition, data, now_ms + self._delivery_timeout_ms)
+        self._lanes.setdefault(partition, _Lane()).queue.append(batch)
+        self.waiting_bytes += batch.size_bytes
+        return batch
+
+    def written(self) -> dict[TopicPartition, Written]:
+        return {partition: lane.written for partition, lane in self._lanes.items()}
+
+    def step(self, timeout_ms: float | None = None, *, until_woken: bool = False) -> Conversation[None]:
+        """Send what may be sent, wait for something to happen, take it in. Raises what ended the flow."""
+        if self.error is not None:
+            raise self.error
+        try:
+            yield from self._locate()
+            now_ms: float = yield Now()
+            yield from self._send(now_ms)
+            retry_ms = self._time_to_retry(now_ms)
+            known = [wait_ms for wait_ms in (timeout_ms, retry_ms) if wait_ms is not None]
+            yield Wait(tuple(self._on_their_way), min(known, default=None), until_woken)
+            yield from self._take_answers()
+        except ClientError as error:
+            self.fail(error)
+            raise
+
+    def fail(self, error: ClientError) -> None:
+        """Give up every batch."""
+        self.error = error
+        for lane in self._lanes.values():
+            for batch in (*lane.in_flight, *lane.queue):
+                batch.state, batch.error = BatchState.FAILED, error
+            lane.in_flight.clear()
+            lane.queue.clear()
+        self._on_their_way.clear()
+        self.waiting_bytes = 0
+
+    def _locate(self) -> Conversation[None]:
+        unknown = [tp for tp, lane in self._lanes.items() if lane.queue and self._cluster.leader(tp) is None]
+        if unknown:
+            yield from locate(self._cluster, unknown, create=self._create_topics)
+
+    def _send(self, now_ms: float) -> Conversation[None]:
+        """One request after the other to each leader, each with at most one batch of a partition, while lanes allow."""
+        while ready := [tp for tp, lane in self._lanes.items() if lane.may_send(now_ms)]:
+            if any(ticket.is_done for ticket in self._on_their_way):
+                return  # a request could not be sent: see what that means before the next
+            for leader, group in by_leader(self._cluster, ready).items():
+                yield from self._send_some(leader, group, now_ms)
+
+    def _send_some(self, leader: Address, group: Iterable[TopicPartition], now_ms: float) -> Conversation[None]:
+        batches: list[OutgoingBatch] = []
+        size_bytes = 0
+        for partition in group:
+            lane = self._lanes[partition]
+            batch = lane.queue[0]
+            size_bytes += batch.size_bytes
+            if batches and size_bytes > REQUEST_BYTES_MAX:
+                break
+            if now_ms >= batch.deadline_ms:
+                raise self._gave_up(f"{partition} took no batch in {self._delivery_timeout_ms:.0f} ms")
+            self._stamp(lane, lane.queue.popleft())
+            lane.in_flight.append(batch)
+            batches.append(batch)
+        ticket: Ticket = yield Send(leader, self._request(batches))
+        self._on_their_way[ticket] = batches
+
+    def _stamp(self, lane: _Lane, batch: OutgoingBatch) -> None:
+        if batch.base_sequence >= 0:
+            return
+        batch.base_sequence = lane.next_sequence
+        lane.next_sequence = next_sequence(lane.next_sequence, batch.record_count)
+        identity = self._identity
+        is_transactional = self._transactional_id is not None
+        batch.data = stamp_producer(
+            batch.data, identity.producer_id, identity.epoch, batch.base_sequence, is_transactional
+        )
+
+    def _request(self, batches: Iterable[OutgoingBatch]) -> Request:
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for batch in batches:
+            item = {"index": batch.partition.partition, "records": batch.data}
+            topics.setdefault(batch.partition.topic, []).append(item)
+        fields = {
+            "transactional_id": self._transactional_id,
+            "acks": ALL_REPLICAS,
+            "timeout": milliseconds(self._cluster.settings.request_timeout_ms),
+            "topic_data": [{"name": topic, "partition_data": items} for topic, items in topics.items()],
+        }
+        if self._transactional_id is not None and self._transaction_version is TransactionVersion.TV2:
+            return Request(requests.PRODUCE, fields, version_min=PRODUCE_TV2_VERSION_MIN)
+        return Request(requests.PRODUCE, fields, version_max=PRODUCE_TV1_VERSION_MAX)
+
+    def _time_to_retry(self, now_ms: float) -> float | None:
+        times = [lane.retry_at_ms - now_ms for lane in self._lanes.values() if lane.queue and not lane.in_flight]
+        return max(0.0, min(times)) if times else None
+
+    def _take_answers(self) -> Conversation[None]:
+        for ticket in [ticket for ticket in self._on_their_way if ticket.is_done]:
+            batches = self._on_their_way.pop(ticket)
+            try:
+                message = ticket.result()
+            except ConnectionLost as lost:
+                for batch in batches:
+                    self._cluster.forget_leader(batch.partition)
+                    yield from self._retry(batch, lost)
+                continue
+            answers = {(str(topic), int(item.index)): item for topic, item in _partitions(message)}
+            for batch in batches:
+                yield from self._take(batch, answers[batch.partition])
+
+    def _take(self, batch: OutgoingBatch, item: Any) -> Conversation[None]:
+        lane = self._lanes[batch.partition]
+        error: ErrorCode = item.error_code
+        # The broker had the batch already, too long ago to know its offset.
+        if error in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
+            lane.in_flight.remove(batch)
+            batch.state = BatchState.WRITTEN
+            batch.base_offset = int(item.base_offset)
+            self.waiting_bytes -= batch.size_bytes
+            lane.acknowledge(batch)
+            return
+        refused = BrokerRefused(error, f"producing to {batch.partition}")
+        is_behind = error is ErrorCode.out_of_order_sequence_number and not lane.is_next_in_order(batch)
+        if error in RETRIABLE or is_behind:
+            if error in STALE_METADATA:
+                self._cluster.forget_leader(batch.partition)
+            yield from self._retry(batch, refused)
+            return
+        raise self._meaning(refused, getattr(item, "error_message", None))
+
+    def _retry(self, batch: OutgoingBatch, cause: ClientError) -> Conversation[None]:
+        lane = self._lanes[batch.partition]
+        lane.put_back(batch)
+        drawn_ms: float = yield Draw(RETRY_LOW_MS, RETRY_HIGH_MS)
+        lane.pause_ms = min(lane.pause_ms * 1.5 + drawn_ms, RETRY_PAUSE_MS_MAX)
+        now_ms: float = yield Now()
+        lane.retry_at_ms = now_ms + lane.pause_ms
+        if now_ms >= batch.deadline_ms:
+            raise self._gave_up(str(cause)) from cause
+
+    def _gave_up(self, message: str) -> ClientError:
+        if self._transactional_id is None:
+            return RetriesExhausted(message)
+        return TransactionFailed(message)
+
+    def _meaning(self, refused: BrokerRefused, message: str | None) -> ClientError:
+        what = f"{refused.message}: {message}" if message else refused.message
+        if self._transactional_id is not None and refused.error in TAKEN_OVER:
+            return ProducerFenced(what, refused.error)
+        if self._transactional_id is not None and refused.error in ABORTABLE:
+            return TransactionFailed(what, refused.error)
+        return BrokerRefused(refused.error, what)
+
+
+def _partitions(message: Any) -> Iterator[tuple[str, Any]]:
+    for topic in message.responses:
+        for item in topic.partition_responses:
+            yield topic.name, item
