@@ -42,7 +42,7 @@ def oncelog_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oncelog
     node.stop()
 
 
-@pytest.fixture(scope="session", params=["oncelog", pytest.param("kafka", marks=pytest.mark.jvm)])
+@pytest.fixture(scope="session", params=["oncelog", pytest.param("kafka", marks=pytest.mark.jvm, id="apache")])
 def log(request: pytest.FixtureRequest) -> BrokerProcess:
     """A broker that speaks the Kafka protocol: ours, then Apache Kafka."""
     node: BrokerProcess = request.getfixturevalue("oncelog_broker" if request.param == "oncelog" else "kafka")

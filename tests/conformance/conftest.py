@@ -1,0 +1,59 @@
+"""One client after the other, and topics of each test's own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.conformance.clients import Aiokafka, ClientUnderTest, Confluent, Java, KafkaPython
+from tests.support.processes import BrokerProcess
+
+CLIENTS = ["confluent-kafka", "kafka-python", "aiokafka", pytest.param("java", marks=pytest.mark.jvm)]
+
+
+@pytest.fixture(scope="session")
+def java_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
+    client = Java(tmp_path_factory.mktemp("java"))
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session", params=CLIENTS)
+def client(request: pytest.FixtureRequest) -> ClientUnderTest:
+    """A Kafka client: confluent-kafka, kafka-python, aiokafka, then the Java client."""
+    if request.param == "java":
+        java: ClientUnderTest = request.getfixturevalue("java_client")
+        return java
+    kinds = {"confluent-kafka": Confluent, "kafka-python": KafkaPython, "aiokafka": Aiokafka}
+    made: ClientUnderTest = kinds[request.param]()
+    return made
+
+
+@pytest.fixture
+def new_topic(log: BrokerProcess) -> Callable[..., str]:
+    """Make a topic and return its name, once its partitions have a leader that answers."""
+
+    def make(partitions: int = 1, **configs: str) -> str:
+        name = f"conformance-{uuid.uuid4().hex[:8]}"
+        admin = AdminClient({"bootstrap.servers": log.bootstrap_servers})
+        admin.create_topics([NewTopic(name, partitions, 1, config=configs)])[name].result(30)
+        wait_for_leaders(admin, name, partitions)
+        return name
+
+    return make
+
+
+def wait_for_leaders(admin: AdminClient, name: str, partitions: int) -> None:
+    while True:
+        known = admin.list_topics(name, timeout=10).topics[name]
+        if len(known.partitions) == partitions and all(one.leader >= 0 for one in known.partitions.values()):
+            return
+
+
+@pytest.fixture
+def unique() -> str:
+    """A part of names that no other test uses."""
+    return uuid.uuid4().hex[:8]

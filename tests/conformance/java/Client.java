@@ -1,0 +1,160 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.Set;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.serialization.StringDeserializer;
+import org.apache.kafka.common.serialization.StringSerializer;
+
+/**
+ * The Java client, driven line by line over standard input: tab-separated words in, one line of tab-separated words
+ * out. An answer begins with "ok" or with "error", the class of the exception and its message.
+ */
+public final class Client {
+    private final Map<String, KafkaProducer<String, String>> producers = new HashMap<>();
+    private final Map<String, List<Future<?>>> sent = new HashMap<>();
+
+    public static void main(String[] arguments) throws Exception {
+        Client client = new Client();
+        PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            out.println(client.answer(line.split("\t", -1)));
+        }
+        System.exit(0);
+    }
+
+    private String answer(String[] words) {
+        try {
+            return "ok" + run(words);
+        } catch (Exception error) {
+            Throwable cause = error instanceof ExecutionException ? error.getCause() : error;
+            String message = String.valueOf(cause.getMessage()).replaceAll("\\s+", " ");
+            return "error\t" + cause.getClass().getSimpleName() + "\t" + message;
+        }
+    }
+
+    private String run(String[] words) throws Exception {
+        switch (words[0]) {
+            case "producer": open(words); return "";
+            case "init": producers.get(words[1]).initTransactions(); return "";
+            case "begin": producers.get(words[1]).beginTransaction(); return "";
+            case "send": send(words); return "";
+            case "flush": flush(words[1]); return "";
+            case "offsets": offsets(words); return "";
+            case "commit": flush(words[1]); producers.get(words[1]).commitTransaction(); return "";
+            case "abort": producers.get(words[1]).abortTransaction(); sent.get(words[1]).clear(); return "";
+            case "close": producers.remove(words[1]).close(Duration.ZERO); return "";
+            case "read": return read(words);
+            case "end": return "\t" + end(words);
+            case "committed": return "\t" + committed(words);
+            default: throw new IllegalArgumentException(words[0]);
+        }
+    }
+
+    private void open(String[] words) {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", words[2]);
+        settings.put("compression.type", words[4]);
+        settings.put("linger.ms", "5");
+        settings.put("delivery.timeout.ms", "30000");
+        settings.put("request.timeout.ms", "20000");
+        if (!words[3].isEmpty()) {
+            settings.put("transactional.id", words[3]);
+        }
+        producers.put(words[1], new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer()));
+        sent.put(words[1], new ArrayList<>());
+    }
+
+    /** send HANDLE TOPIC PARTITION KEY VALUE HEADER */
+    private void send(String[] words) {
+        ProducerRecord<String, String> record =
+            new ProducerRecord<>(words[2], Integer.parseInt(words[3]), words[4], words[5]);
+        record.headers().add("header", words[6].getBytes(StandardCharsets.UTF_8));
+        sent.get(words[1]).add(producers.get(words[1]).send(record));
+    }
+
+    private void flush(String handle) throws Exception {
+        producers.get(handle).flush();
+        for (Future<?> one : sent.get(handle)) {
+            one.get();
+        }
+        sent.get(handle).clear();
+    }
+
+    /** offsets HANDLE GROUP TOPIC PARTITION OFFSET */
+    private void offsets(String[] words) {
+        TopicPartition partition = new TopicPartition(words[3], Integer.parseInt(words[4]));
+        producers.get(words[1]).sendOffsetsToTransaction(
+            Map.of(partition, new OffsetAndMetadata(Long.parseLong(words[5]), "from java")),
+            new ConsumerGroupMetadata(words[2]));
+    }
+
+    private static KafkaConsumer<String, String> consumer(String bootstrap, String isolation) {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("isolation.level", isolation);
+        settings.put("enable.auto.commit", "false");
+        settings.put("auto.offset.reset", "earliest");
+        settings.put("fetch.max.wait.ms", "50");
+        return new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
+    }
+
+    /** read BOOTSTRAP ISOLATION TOPIC PARTITION UNTIL: (offset, key, value, header) of each record, four words each */
+    private static String read(String[] words) {
+        StringBuilder found = new StringBuilder();
+        long deadline = System.nanoTime() + 30_000_000_000L;
+        try (KafkaConsumer<String, String> consumer = consumer(words[1], words[2])) {
+            TopicPartition partition = new TopicPartition(words[3], Integer.parseInt(words[4]));
+            consumer.assign(List.of(partition));
+            consumer.seek(partition, 0);
+            while (System.nanoTime() < deadline) {
+                for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(200))) {
+                    Header header = record.headers().lastHeader("header");
+                    found.append('\t').append(record.offset()).append('\t').append(record.key());
+                    found.append('\t').append(record.value()).append('\t');
+                    found.append(header == null ? "" : new String(header.value(), StandardCharsets.UTF_8));
+                    if (record.value().equals(words[5])) {
+                        return found.toString();
+                    }
+                }
+            }
+        }
+        throw new IllegalStateException("no record " + words[5] + " in 30 s, only" + found);
+    }
+
+    /** end BOOTSTRAP ISOLATION TOPIC PARTITION */
+    private static long end(String[] words) {
+        try (KafkaConsumer<String, String> consumer = consumer(words[1], words[2])) {
+            TopicPartition partition = new TopicPartition(words[3], Integer.parseInt(words[4]));
+            return consumer.endOffsets(List.of(partition)).get(partition);
+        }
+    }
+
+    /** committed BOOTSTRAP GROUP TOPIC PARTITION: the offset, or -1 */
+    private static long committed(String[] words) throws Exception {
+        TopicPartition partition = new TopicPartition(words[3], Integer.parseInt(words[4]));
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", words[1]))) {
+            OffsetAndMetadata found = admin.listConsumerGroupOffsets(words[2])
+                .partitionsToOffsetAndMetadata().get().get(partition);
+            return found == null ? -1 : found.offset();
+        }
+    }
+}
