@@ -38,23 +38,32 @@ class Connection(asyncio.BufferedProtocol):
         "_frame_filled",
         "_frame_size",
         "_handler",
+        "_on_bug",
         "_on_close",
         "_request_bytes_max",
+        "_serving",
         "_start",
         "_stop",
         "_transport",
         "_waiting",
         "_write_paused",
         "close_reason",
-        "last_active_ms",
+        "last_active_s",
         "peer_host",
         "peer_port",
     )
 
-    def __init__(self, handler: Handler, request_bytes_max: int, on_close: Callable[[Connection], None]) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        request_bytes_max: int,
+        on_close: Callable[[Connection], None],
+        on_bug: Callable[[BaseException], None],
+    ) -> None:
         self._handler = handler
         self._request_bytes_max = request_bytes_max
         self._on_close = on_close
+        self._on_bug = on_bug
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray(RECEIVE_BYTES)
         self._start = 0
@@ -64,10 +73,11 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_filled = 0
         self._waiting: deque[memoryview] = deque()
         self._answering = False
+        self._serving = False
         self._write_paused = False
         self._closing = False
         self.close_reason: str | None = None
-        self.last_active_ms = 0.0
+        self.last_active_s = 0.0
         self.peer_host = ""
         self.peer_port = 0
 
@@ -94,11 +104,12 @@ class Connection(asyncio.BufferedProtocol):
         return memoryview(self._buffer)[self._stop :]
 
     def buffer_updated(self, size_bytes: int) -> None:
+        self.last_active_s = asyncio.get_running_loop().time()
         if self._frame is not None:
             self._frame_filled += size_bytes
             if self._frame_filled == self._frame_size:
                 frame, self._frame = self._frame, None
-                self._receive(memoryview(frame))
+                self._waiting.append(memoryview(frame))
         else:
             self._stop += size_bytes
             self._split()
@@ -122,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             begin = self._start + LENGTH_BYTES
             if self._stop - begin >= size:
-                self._receive(memoryview(bytes(memoryview(self._buffer)[begin : begin + size])))
+                self._waiting.append(memoryview(bytes(memoryview(self._buffer)[begin : begin + size])))
                 self._start = begin + size
             elif LENGTH_BYTES + size > RECEIVE_BYTES:
                 self._begin_large_frame(begin, size)
@@ -145,24 +156,27 @@ class Connection(asyncio.BufferedProtocol):
             self._buffer[:rest] = self._buffer[self._start : self._stop]
             self._start, self._stop = 0, rest
 
-    def _receive(self, frame: memoryview) -> None:
-        self._waiting.append(frame)
-
     # --- answers
+
+    @property
+    def is_answering(self) -> bool:
+        return self._answering
 
     def _serve(self) -> None:
         """Hand on requests until one has to wait for its answer, or the client does not read its answers."""
-        while self._waiting and not (self._answering or self._write_paused or self._closing):
-            frame = self._waiting.popleft()
-            self._answering = True
-            try:
-                parked = self._handler(self, frame)
-            except WireError as error:
-                self.close(str(error))
-                return
-            parked.then(self._answer)
-            if parked.is_released:
-                continue
+        self._serving = True
+        try:
+            while self._waiting and not (self._answering or self._write_paused or self._closing):
+                frame = self._waiting.popleft()
+                self._answering = True
+                self._handler(self, frame).then(self._answer)
+        except WireError as error:
+            self.close(str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is a bug, and the process must not go on
+            self._on_bug(error)
+            return
+        finally:
+            self._serving = False
         if self._transport is not None and not self._closing:
             self._pause_or_resume_reading(self._transport)
 
@@ -174,7 +188,6 @@ class Connection(asyncio.BufferedProtocol):
             transport.pause_reading()
 
     def _answer(self, chunks: Answer) -> None:
-        was_parked = self._answering
         self._answering = False
         if self._closing or self._transport is None:
             return
@@ -183,11 +196,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.write(chunks[0])  # type: ignore[arg-type]
             else:
                 self._transport.writelines(chunks)  # type: ignore[arg-type]
-        if was_parked and self._waiting:
-            self._serve_soon()
-
-    def _serve_soon(self) -> None:
-        asyncio.get_running_loop().call_soon(self._serve)
+        if self._waiting and not self._serving:
+            # Not from here: whoever released this answer is in the middle of its own work.
+            asyncio.get_running_loop().call_soon(self._serve)
 
     def close(self, reason: str | None = None) -> None:
         """Close after what was answered already is sent. `reason` is None when the client did nothing wrong."""

@@ -1,0 +1,31 @@
+"""Closing connections on which nothing has happened for a long time (`connections.max.idle.ms`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+from oncelog.server.connection import Connection
+
+CHECKS_PER_LIMIT = 4
+
+
+class IdleConnections:
+    """Looks at every connection a few times per limit; a negative limit closes nothing."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, connections: Collection[Connection], limit_s: float) -> None:
+        self._loop = loop
+        self._connections = connections
+        self._limit_s = limit_s
+        self._timer = loop.call_later(limit_s / CHECKS_PER_LIMIT, self._look) if limit_s >= 0 else None
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        oldest_s = self._loop.time() - self._limit_s
+        for connection in tuple(self._connections):
+            if connection.last_active_s < oldest_s and not connection.is_answering:
+                connection.close()
+        self._timer = self._loop.call_later(self._limit_s / CHECKS_PER_LIMIT, self._look)

@@ -1,0 +1,86 @@
+"""`oncelog serve`: one broker as a process, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+import traceback
+from collections.abc import Mapping
+
+from oncelog.environment import DirectoryInUseError, DiskError
+from oncelog.server.node import Broker
+
+EXIT_OK, EXIT_FAILED, EXIT_BUG = 0, 1, 70
+SWITCH_INTERVAL_S = 0.0005
+"""A thread that made a file durable must not wait 5 ms, Python's default, for a busy event loop to let it report."""
+
+
+def serve(listen: str, data_dir: str | None, settings: Mapping[str, str]) -> int:
+    """Run a broker until SIGTERM or SIGINT; print one line when it is ready. Return the process's exit status."""
+    if not __debug__:
+        _say("python -O switches off the checks that protect the log: start it without -O")
+        return EXIT_FAILED
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            return runner.run(_serve(listen, data_dir, settings))
+    except (DirectoryInUseError, DiskError) as error:
+        _say(str(error))
+        return EXIT_FAILED
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where there is one, else Python's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+async def _serve(listen: str, data_dir: str | None, settings: Mapping[str, str]) -> int:
+    broker = Broker(listen=listen, data_dir=data_dir, settings=settings)
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    await broker.start()
+    _announce(broker, data_dir)
+    # What was made so far lives as long as the process: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    failure = asyncio.ensure_future(broker.failure())
+    stop = asyncio.ensure_future(stopped.wait())
+    await asyncio.wait((failure, stop), return_when=asyncio.FIRST_COMPLETED)
+    if not failure.done():
+        failure.cancel()
+        await broker.stop()
+        return EXIT_OK
+    return _report(failure.result())
+
+
+def _announce(broker: Broker, data_dir: str | None) -> None:
+    report = broker.start_report
+    where = data_dir or "a temporary directory"
+    repaired = ""
+    if not report.was_clean and report.bytes_read:
+        repaired = f" (after a crash: {report.bytes_read} bytes read again, {report.bytes_cut} torn bytes cut off)"
+    sys.stdout.write(f"oncelog is ready on {broker.bootstrap_servers}, data in {where}{repaired}\n")
+    sys.stdout.flush()
+
+
+def _report(error: BaseException) -> int:
+    """The broker stops without closing anything: what is not known to be right must not be marked clean."""
+    if isinstance(error, DiskError):
+        _say(str(error))
+        return EXIT_FAILED
+    traceback.print_exception(error)
+    _say("a bug stopped the broker; what was acknowledged is safe, and the next start repairs the rest")
+    return EXIT_BUG
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"oncelog: {text}\n")

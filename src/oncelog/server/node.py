@@ -1,0 +1,144 @@
+"""A broker on a socket of this machine: `oncelog.Broker` in a program of yours, `oncelog serve` as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import tempfile
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from oncelog.broker.broker import Broker as BrokerCore
+from oncelog.broker.broker import Environment, StartReport
+from oncelog.environment import DiskError
+from oncelog.server.clock import RealClock, RealRandom
+from oncelog.server.connection import Connection
+from oncelog.server.disk import RealDisk
+from oncelog.server.idle import IdleConnections
+
+DEFAULT_LISTEN = "127.0.0.1:0"
+LISTEN_BACKLOG = 511
+
+
+class Broker:
+    """A transactional broker inside an asyncio program, as an asynchronous context manager.
+
+    `listen` is HOST:PORT, where port 0 takes a free one. Without `data_dir` the log lives in a temporary directory that is
+    removed at the end. Settings have Kafka's names, either in `settings` or as arguments with underscores for dots:
+    `Broker(num_partitions=4)`. Entering raises DirectoryInUseError, DiskError, ValueError for a wrong setting, and OSError
+    for an address that cannot be had.
+    """
+
+    def __init__(
+        self,
+        *,
+        data_dir: str | None = None,
+        listen: str = DEFAULT_LISTEN,
+        settings: Mapping[str, str] | None = None,
+        **more_settings: str | int | bool,
+    ) -> None:
+        self._data_dir = data_dir
+        self._host, self._port = parse_address(listen)
+        self._settings = dict(settings or {}) | {
+            name.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in more_settings.items()
+        }
+        self._connections: set[Connection] = set()
+        self._failure: asyncio.Future[BaseException] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What a client takes as `bootstrap.servers`."""
+        return f"{self._host}:{self._port}"
+
+    @property
+    def start_report(self) -> StartReport:
+        return self._core.start_report
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._failure = loop.create_future()
+        # Before anything is loaded: an address that is taken must not cost the replay of a log.
+        listener = _bind(self._host, self._port)
+        self._temporary = tempfile.mkdtemp(prefix="oncelog-") if self._data_dir is None else None
+        self._disk = RealDisk(loop.call_soon_threadsafe)
+        environment = Environment(RealClock(loop), self._disk, RealRandom())
+        directory = self._data_dir or self._temporary or ""
+        try:
+            self._core = BrokerCore(environment, directory, self._settings, self._fail)
+        except BaseException:
+            listener.close()
+            self._discard()
+            raise
+        self._port = listener.getsockname()[1]
+        self._core.serve_at(self._host, self._port)
+        request_bytes_max = self._core.settings.number("socket.request.max.bytes")
+        self._server = await loop.create_server(lambda: self._connection(request_bytes_max), sock=listener)
+        self._idle = IdleConnections(
+            loop, self._connections, self._core.settings.number("connections.max.idle.ms") / 1000
+        )
+
+    async def stop(self) -> None:
+        """Close the listener and the connections, then the log, which blocks on the disk."""
+        self._idle.stop()
+        self._server.close()
+        for connection in tuple(self._connections):
+            connection.close()
+        self._core.stop()
+        self._discard()
+
+    async def failure(self) -> BaseException:
+        """Wait for the error that ends this broker: a disk that does not keep what it was given, or a bug."""
+        assert self._failure is not None, "the broker was not started"
+        return await asyncio.shield(self._failure)
+
+    def _discard(self) -> None:
+        self._disk.close()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def _connection(self, request_bytes_max: int) -> Connection:
+        connection = Connection(self._core.receive, request_bytes_max, self._connections.discard, self._fail)
+        self._connections.add(connection)
+        return connection
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is not None and not self._failure.done():
+            self._failure.set_result(error)
+
+    @property
+    def has_failed_disk(self) -> bool:
+        return self._failure is not None and self._failure.done() and isinstance(self._failure.result(), DiskError)
+
+
+def parse_address(listen: str) -> tuple[str, int]:
+    """Split HOST:PORT. Raises ValueError."""
+    host, separator, port = listen.rpartition(":")
+    if not separator or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{listen!r} is not an address: give HOST:PORT, for example 127.0.0.1:9092")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(LISTEN_BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    return listener
