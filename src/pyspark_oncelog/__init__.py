@@ -1,0 +1,5 @@
+"""Makes format("oncelog") known to Spark: it looks for `DefaultSource` in every package named pyspark_*."""
+
+from oncelog.spark.source import OncelogDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

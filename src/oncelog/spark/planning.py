@@ -1,0 +1,72 @@
+"""How much one micro-batch reads, and how its offsets are divided among tasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from oncelog.client.values import TopicPartition
+from oncelog.spark.offsets import Offsets
+
+
+class OffsetRange(NamedTuple):
+    """Offsets from `start` up to, not including, `end`. Not each of them need be a record."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+def limited(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], offsets_max: int) -> Offsets:
+    """End offsets of at most about `offsets_max` offsets, shared out in proportion to what each partition has.
+
+    A partition with anything to read gets at least one offset, so that none waits for ever; the sum may exceed the
+    limit by that.
+    `start` has every partition of `latest`.
+    """
+    sizes = {partition: max(0, end - start[partition]) for partition, end in latest.items()}
+    total = sum(sizes.values())
+    if total <= offsets_max:
+        return dict(latest)
+    return {
+        partition: start[partition] + min(size, max(1, size * offsets_max // total)) if size else latest[partition]
+        for partition, size in sizes.items()
+    }
+
+
+def available(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> int:
+    """How many offsets there are to read. `start` has every partition of `latest`."""
+    return sum(max(0, end - start[partition]) for partition, end in latest.items())
+
+
+def capped(latest: Mapping[TopicPartition, int], bound: Mapping[TopicPartition, int]) -> Offsets:
+    """`latest`, but nothing beyond `bound`, nor partitions that `bound` does not have."""
+    return {partition: min(latest[partition], end) for partition, end in bound.items() if partition in latest}
+
+
+def divided(ranges: Iterable[OffsetRange], partitions_min: int | None, records_max: int | None) -> list[OffsetRange]:
+    """Leave out empty ranges and cut long ones, so that there are about `partitions_min`, none over `records_max`."""
+    parts = [part for whole in ranges if whole.size > 0 for part in _cut_by_size(whole, records_max)]
+    if not parts or partitions_min is None or len(parts) >= partitions_min:
+        return parts
+    total = sum(part.size for part in parts)
+    return [
+        piece
+        for part in parts
+        for piece in _cut(part, max(1, min(part.size, round(part.size * partitions_min / total))))
+    ]
+
+
+def _cut_by_size(whole: OffsetRange, records_max: int | None) -> list[OffsetRange]:
+    return [whole] if records_max is None else _cut(whole, math.ceil(whole.size / records_max))
+
+
+def _cut(whole: OffsetRange, pieces: int) -> list[OffsetRange]:
+    edges = [whole.start + whole.size * index // pieces for index in range(pieces + 1)]
+    return [OffsetRange(whole.partition, *edge) for edge in pairwise(edges)]
