@@ -1,0 +1,163 @@
+"""Kafka's small text files: checkpoints of offsets and leader epochs, `partition.metadata` and `meta.properties`.
+
+A checkpoint is its version, the number of entries, and one entry a line, with single spaces between the fields.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from oncelog.environment import Disk, DiskError
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+META_PROPERTIES = "meta.properties"
+
+_VERSION = "0"
+_UUID_BYTES = 16
+
+PartitionOffsets = Mapping[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochStart:
+    """The first offset that a leader of this epoch wrote."""
+
+    epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeIdentity:
+    """Whose data directory this is. Ids are Kafka's 22-character base64 text, but for a cluster id given by hand."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: str
+
+
+def read_partition_offsets(disk: Disk, path: str) -> dict[tuple[str, int], int]:
+    """Read a checkpoint of one offset for each partition; empty if the file is absent.
+
+    Raises DiskError for a file that is no such checkpoint.
+    """
+    offsets: dict[tuple[str, int], int] = {}
+    for line in _entries(disk, path):
+        try:
+            topic, partition, offset = line.split(" ")
+            offsets[topic, int(partition)] = int(offset)
+        except ValueError as error:
+            raise _malformed(path, line) from error
+    return offsets
+
+
+def write_partition_offsets(disk: Disk, path: str, offsets: PartitionOffsets) -> None:
+    lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
+    disk.replace_file(path, _checkpoint(lines))
+
+
+def read_epoch_starts(disk: Disk, path: str) -> list[EpochStart]:
+    """Read a leader epoch checkpoint. Raises DiskError for a file that is none."""
+    starts: list[EpochStart] = []
+    for line in _entries(disk, path):
+        try:
+            epoch, start_offset = line.split(" ")
+            starts.append(EpochStart(int(epoch), int(start_offset)))
+        except ValueError as error:
+            raise _malformed(path, line) from error
+    return starts
+
+
+def epoch_starts_checkpoint(starts: Iterable[EpochStart]) -> bytes:
+    return _checkpoint(f"{start.epoch} {start.start_offset}" for start in starts)
+
+
+def read_topic_id(disk: Disk, path: str) -> UUID:
+    """Read `partition.metadata`. Raises DiskError for a file that is none."""
+    properties = _properties(disk, path, ": ")
+    try:
+        return uuid_of(properties["topic_id"])
+    except (KeyError, ValueError) as error:
+        raise _malformed(path, "topic_id") from error
+
+
+def write_topic_id(disk: Disk, path: str, topic_id: UUID) -> None:
+    disk.replace_file(path, f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}".encode())
+
+
+def read_identity(disk: Disk, path: str) -> NodeIdentity:
+    """Read `meta.properties`. Raises DiskError for a file that is none."""
+    properties = _properties(disk, path, "=")
+    try:
+        return NodeIdentity(
+            cluster_id=properties["cluster.id"],
+            node_id=int(properties["node.id"]),
+            directory_id=properties.get("directory.id", ""),
+        )
+    except (KeyError, ValueError) as error:
+        raise _malformed(path, str(error)) from error
+
+
+def write_identity(disk: Disk, path: str, identity: NodeIdentity) -> None:
+    lines = [
+        "version=1",
+        f"cluster.id={identity.cluster_id}",
+        f"node.id={identity.node_id}",
+        f"directory.id={identity.directory_id}",
+    ]
+    disk.replace_file(path, "".join(f"{line}\n" for line in lines).encode())
+
+
+def uuid_text(value: UUID) -> str:
+    """A UUID as Kafka writes it: URL-safe base64 without padding."""
+    return urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def uuid_of(text: str) -> UUID:
+    """Raises ValueError if the text is not 16 bytes of URL-safe base64."""
+    data = urlsafe_b64decode(text + "==")
+    if len(data) != _UUID_BYTES:
+        raise ValueError(f"{text!r} is not a UUID in base64")
+    return UUID(bytes=data)
+
+
+def _checkpoint(entries: Iterable[str]) -> bytes:
+    lines = list(entries)
+    return "".join(f"{line}\n" for line in (_VERSION, str(len(lines)), *lines)).encode()
+
+
+def _entries(disk: Disk, path: str) -> list[str]:
+    if not disk.exists(path):
+        return []
+    version, *rest = _lines(disk, path) or [""]
+    if version != _VERSION:
+        raise _malformed(path, version)
+    count, *entries = rest or [""]
+    if count != str(len(entries)):
+        raise DiskError(f"{path} says it has {count or 'no'} entries, and has {len(entries)}")
+    return entries
+
+
+def _properties(disk: Disk, path: str, separator: str) -> dict[str, str]:
+    properties = {}
+    for line in _lines(disk, path):
+        if line and not line.startswith("#"):
+            name, _, value = line.partition(separator)
+            properties[name.strip()] = value.strip()
+    return properties
+
+
+def _lines(disk: Disk, path: str) -> list[str]:
+    try:
+        return disk.read_file(path).decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise _malformed(path, str(error)) from error
+
+
+def _malformed(path: str, what: str) -> DiskError:
+    return DiskError(f"{path} is malformed: {what!r}")

@@ -1,0 +1,33 @@
+"""The settings of one log. Names, units and defaults are those of Kafka's topic settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LONG_MAX = 2**63 - 1
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """A limit of LONG_MAX, and a retention of -1, mean that there is none."""
+
+    segment_bytes: int = 1024**3
+    segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 * 1024**2
+    index_interval_bytes: int = 4096
+    max_message_bytes: int = 1024**2 + 12
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = -1
+    file_delete_delay_ms: int = 60_000
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_after_max_ms: int = 60 * 60 * 1000
+    producer_id_expiration_ms: int = DAY_MS
+
+    @property
+    def stamps_append_time(self) -> bool:
+        return self.message_timestamp_type == "LogAppendTime"

@@ -1,0 +1,83 @@
+"""What a log answers."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from typing_extensions import Buffer
+
+from oncelog.wire import ErrorCode
+
+
+class Origin(Enum):
+    """Who appends. Coordinators write with sequence 0 every time, so theirs are not checked."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+
+
+class Appended(NamedTuple):
+    """Where a batch is. For a duplicate these are the offsets of the first copy, and nothing was written."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    duplicate: bool
+    log_start_offset: int
+
+
+class Refused(NamedTuple):
+    """Nothing was written, and this is why."""
+
+    error: ErrorCode
+    message: str
+
+
+class LogSlice(NamedTuple):
+    """Whole batches as they are in the log. The first may begin below the offset that was asked for.
+
+    `next_offset` is where the next read goes on: no batch in `data` reaches it.
+    """
+
+    data: Buffer
+    next_offset: int
+
+
+class TimestampOffset(NamedTuple):
+    """A record's timestamp in milliseconds, and its offset."""
+
+    timestamp_ms: int
+    offset: int
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction with records in this partition that was aborted.
+
+    `last_offset` is that of the ABORT marker; `last_stable_offset` is the one just after the marker was written.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that has records in this partition and no marker yet."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_timestamp_ms: int
+
+
+class ActiveProducer(NamedTuple):
+    """What a partition remembers of a producer, as DescribeProducers shows it. -1 where there is nothing."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    current_transaction_first_offset: int

@@ -1,0 +1,490 @@
+"""The log of one partition: appending, reading, and how far each may go."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from zlib import crc32
+
+from typing_extensions import Buffer
+
+from oncelog.environment import Clock, Disk, DiskError, File
+from oncelog.log import retention, timestamps
+from oncelog.log.checkpoints import epoch_starts_checkpoint
+from oncelog.log.config import LogConfig
+from oncelog.log.limits import refusal
+from oncelog.log.names import DELETED_DIRECTORY, LEADER_EPOCHS
+from oncelog.log.outcome import (
+    AbortedTransaction,
+    ActiveProducer,
+    Appended,
+    LogSlice,
+    OpenTransaction,
+    Origin,
+    Refused,
+    TimestampOffset,
+)
+from oncelog.log.recovery import LoadedLog, RecoveryReport, load_log, reload_producers, write_epochs
+from oncelog.log.segment import Segment
+from oncelog.log.unsynced import Unsynced
+from oncelog.records import BatchHeader, ControlType, control_batch, stamped
+
+READ_POSITIONS_KEPT = 64
+SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
+
+
+class PartitionLog:
+    """Not durable by itself: whoever needs that syncs `unsynced_files()` and then says `synced_up_to`.
+
+    Every method that touches files raises DiskError when the disk fails or holds what was not written.
+    """
+
+    __slots__ = (
+        "_active",
+        "_clock",
+        "_config",
+        "_directory",
+        "_disk",
+        "_end",
+        "_end_when_opened",
+        "_epochs",
+        "_high_watermark",
+        "_last_stable_offset",
+        "_leader_epoch",
+        "_log_start",
+        "_producers",
+        "_read_positions",
+        "_segments",
+        "_snapshots",
+        "_unsnapshotted_bytes",
+        "_unsynced",
+        "name",
+        "recovery",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        directory: str,
+        name: str,
+        config: LogConfig,
+        leader_epoch: int,
+        loaded: LoadedLog,
+    ) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._directory = directory
+        self._config = config
+        self._leader_epoch = leader_epoch
+        self.name = name
+        self.recovery: RecoveryReport = loaded.report
+        self._segments = loaded.segments
+        self._active = loaded.segments[-1]
+        self._producers = loaded.producers
+        self._snapshots = loaded.snapshots
+        self._epochs = loaded.epochs
+        self._log_start = loaded.log_start_offset
+        self._end = loaded.log_end_offset
+        self._high_watermark = self._last_stable_offset = self._log_start
+        self._unsynced = Unsynced(self._end, clock.now_ms())
+        self._end_when_opened = self._end
+        self._unsnapshotted_bytes = 0
+        # Where recent reads ended: a reader that goes on there needs no look at an index.
+        self._read_positions: dict[int, tuple[Segment, int]] = {}
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        clock: Clock,
+        directory: str,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        *,
+        was_clean: bool,
+        recovery_point: int,
+        log_start_offset: int = 0,
+        leader_epoch: int = 0,
+        high_watermark: int | None = None,
+    ) -> PartitionLog:
+        """Open the log in `directory`, or begin one there.
+
+        Below `recovery_point` everything is durable; DiskError if it is not there, or not whole. What comes after it
+        is read again unless the log `was_clean`. Without `high_watermark` it is the end of the log: there are no
+        followers.
+        """
+        name = f"{topic}-{partition}"
+        loaded = load_log(
+            disk,
+            clock.now_ms(),
+            directory,
+            config,
+            name=name,
+            was_clean=was_clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            high_watermark=high_watermark,
+        )
+        log = cls(disk, clock, directory, name, config, leader_epoch, loaded)
+        log.advance_high_watermark(log._end if high_watermark is None else min(high_watermark, log._end))
+        return log
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._log_start
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._end
+
+    @property
+    def high_watermark(self) -> int:
+        return self._high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self._last_stable_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def recovery_point(self) -> int:
+        return self._unsynced.recovery_point
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._leader_epoch
+
+    @leader_epoch.setter
+    def leader_epoch(self, epoch: int) -> None:
+        """From now on batches carry this epoch."""
+        assert epoch >= self._leader_epoch, "leader epochs do not go back"
+        self._leader_epoch = epoch
+
+    def configure(self, config: LogConfig) -> None:
+        """Take other settings, from the next append on."""
+        self._config = config
+
+    def append(
+        self,
+        batch: bytes,
+        header: BatchHeader,
+        origin: Origin = Origin.CLIENT,
+        *,
+        verified: bool = False,
+        first_sequence_must_be_zero: bool = False,
+    ) -> Appended | Refused:
+        """Append a batch that `check_batch` has passed; `header` is what it returned.
+
+        `verified`: the transaction coordinator says that the batch's transaction contains this partition.
+        `first_sequence_must_be_zero`: the batch begins a transaction whose producer got a new epoch for it (KIP-890).
+        """
+        now_ms = self._clock.now_ms()
+        refused = refusal(self.name, self._config, len(batch), header, now_ms)
+        if refused is not None:
+            return refused
+        has_producer = header.producer_id >= 0
+        if has_producer:
+            found = self._producers.check_data(
+                header, origin, verified=verified, first_sequence_must_be_zero=first_sequence_must_be_zero
+            )
+            if found is not None:
+                if isinstance(found, Refused):
+                    return found
+                return Appended(found.first_offset, found.last_offset, found.timestamp_ms, True, self._log_start)
+        base_offset = self._end
+        append_time_ms = now_ms if self._config.stamps_append_time else None
+        timestamp_ms = header.max_timestamp_ms if append_time_ms is None else now_ms
+        chunks = stamped(batch, base_offset, self._leader_epoch, log_append_time_ms=append_time_ms)
+        last_offset = base_offset + header.last_offset_delta
+        self._write(chunks, len(batch), last_offset, timestamp_ms, now_ms)
+        if has_producer:
+            self._producers.record_data(header, base_offset, timestamp_ms)
+        return Appended(base_offset, last_offset, -1 if append_time_ms is None else now_ms, False, self._log_start)
+
+    def append_marker(
+        self,
+        control: ControlType,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        transaction_version: int,
+        timestamp_ms: int,
+    ) -> Appended | Refused:
+        """Append the marker that ends a producer's transaction here, whether it has records here or not."""
+        refused = self._producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
+        if refused is not None:
+            return refused
+        offset = self._end
+        batch = control_batch(
+            control,
+            producer_id,
+            producer_epoch,
+            coordinator_epoch,
+            timestamp_ms,
+            base_offset=offset,
+            leader_epoch=self._leader_epoch,
+        )
+        self._write([batch], len(batch), offset, timestamp_ms, self._clock.now_ms())
+        aborted = self._producers.record_marker(
+            control, producer_id, producer_epoch, coordinator_epoch, timestamp_ms, offset
+        )
+        if aborted is not None:
+            self._active.transaction_index.append(aborted)
+            self._unsynced.add(offset, self._active.transaction_index.file.create())
+        self._update_last_stable_offset()
+        return Appended(offset, offset, -1, False, self._log_start)
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Let readers read below `offset`. It never goes back."""
+        assert offset <= self._end, "the high watermark is inside the log"
+        if offset > self._high_watermark:
+            self._high_watermark = offset
+            self._producers.advance_high_watermark(offset)
+            self._update_last_stable_offset()
+
+    def read(self, offset: int, size_bytes_max: int, limit_offset: int) -> LogSlice:
+        """Whole batches from the one that contains `offset`, below `limit_offset`.
+
+        As many as fit into `size_bytes_max`, but at least one if there is one. `offset` is not outside the log, and
+        `limit_offset` is the high watermark, the last stable offset, or the end of the log.
+        """
+        assert self._log_start <= offset <= self._end, f"{self.name} does not have offset {offset}"
+        while offset < limit_offset:
+            segment, end_offset = self._segment_of(offset)
+            kept = self._read_positions.get(offset)
+            if kept is not None and kept[0] is segment:
+                position = kept[1]
+            else:
+                found = segment.position_of(offset)
+                if found is None:
+                    offset = end_offset
+                    continue
+                position = found.position
+            part = segment.read(position, size_bytes_max, limit_offset, end_offset)
+            if part.data:
+                self._keep_position(part.next_offset, segment, position + len(part.data))  # type: ignore[arg-type]
+            return part
+        return LogSlice(b"", offset)
+
+    def aborted_transactions(self, first_offset: int, upper_bound_offset: int) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions with records from `first_offset` on and below the upper bound, by first offset."""
+        found: list[AbortedTransaction] = []
+        slot = self._slot_of(first_offset)
+        for segment in self._segments[slot:]:
+            part, is_last = segment.transaction_index.between(first_offset, upper_bound_offset)
+            found += part
+            if is_last:
+                break
+        found.sort(key=lambda aborted: aborted.first_offset)
+        return tuple(found)
+
+    def offset_for_timestamp(self, timestamp_ms: int, limit_offset: int) -> TimestampOffset | None:
+        """The first record below `limit_offset` whose timestamp is not before `timestamp_ms`."""
+        return timestamps.first_at_or_after(self._segments, timestamp_ms, self._log_start, limit_offset)
+
+    def max_timestamp(self) -> TimestampOffset | None:
+        """The first record that has the largest timestamp; None in an empty log."""
+        return timestamps.latest(self._segments, self._log_start)
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch that wrote `offset`, or would write it; -1 if that is not known."""
+        return self._leader_epoch if offset >= self._end else self._epochs.epoch_of(offset)
+
+    def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
+        """The largest known epoch not above `leader_epoch`, and where it ends; (-1, -1) if it is above them all."""
+        if leader_epoch == self._leader_epoch:
+            return leader_epoch, self._end
+        return self._epochs.end_offset(leader_epoch, self._end)
+
+    def active_producers(self) -> tuple[ActiveProducer, ...]:
+        return self._producers.active()
+
+    def open_transactions(self) -> tuple[OpenTransaction, ...]:
+        """The oldest first."""
+        return self._producers.open_transactions()
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget producers that wrote nothing for long; return how many."""
+        return self._producers.expire(now_ms, self._config.producer_id_expiration_ms)
+
+    def unsynced_files(self) -> tuple[File, ...]:
+        """What has to be synced for everything that is in the log now to be durable."""
+        unsynced = self._unsynced.files()
+        if self._unsynced.recovery_point < self._end and self._active.size_bytes:
+            return (self._active.file, *unsynced)
+        return unsynced
+
+    def synced_up_to(self, log_end_offset: int) -> None:
+        """The files of `unsynced_files()` are synced; the log ended at `log_end_offset` when they were asked for."""
+        self._unsynced.synced_up_to(log_end_offset, self._clock.now_ms())
+        if self._unsnapshotted_bytes >= SNAPSHOT_INTERVAL_BYTES:
+            self._take_snapshot()
+
+    def needs_flush(self, now_ms: int) -> bool:
+        """Whether flush.messages or flush.ms ask for a sync."""
+        return self._unsynced.needs_flush(self._end, now_ms, self._config)
+
+    def expired_segments(self, now_ms: int) -> int:
+        """How many of the oldest segments retention no longer keeps."""
+        return retention.expired(
+            self._segments,
+            self._config,
+            now_ms,
+            log_start_offset=self._log_start,
+            log_end_offset=self._end,
+            high_watermark=self._high_watermark,
+        )
+
+    def delete_expired(self, now_ms: int) -> int:
+        """Delete the segments that retention no longer keeps; return how many."""
+        count = self.expired_segments(now_ms)
+        if count == len(self._segments):
+            self._roll(now_ms)
+        for segment in self._segments[:count]:
+            self._remove_later([*segment.rename_deleted(), *self._snapshots.rename_deleted(segment.base_offset)])
+            segment.close()
+        del self._segments[:count]
+        self.advance_log_start(self._segments[0].base_offset)
+        return count
+
+    def advance_log_start(self, offset: int) -> None:
+        """Begin the log at `offset`, not beyond the high watermark. The caller keeps it in the checkpoint."""
+        if offset > self._log_start:
+            assert offset <= self._high_watermark, "only what everybody has may be deleted"
+            self._log_start = offset
+            self._update_last_stable_offset()
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut off everything from `offset` on, and build the producers' state again from what is left."""
+        if offset >= self._end:
+            return
+        slot = self._slot_of(offset)
+        segment = self._segments[slot]
+        found = segment.position_of(offset)
+        if found is not None:
+            segment.truncate(found)
+            offset = found.header.base_offset
+        for later in self._segments[slot + 1 :]:
+            later.remove()
+        del self._segments[slot + 1 :]
+        self._active = segment
+        self._end = offset
+        self._read_positions.clear()
+        self._unsynced.truncate(offset)
+        self._snapshots.remove_above(offset)
+        if self._epochs.truncate_end(offset):
+            write_epochs(self._disk, self._directory, self._epochs)
+        self._high_watermark = min(self._high_watermark, offset)
+        reload_producers(self._segments, self._producers, self._snapshots)
+        self._producers.advance_high_watermark(self._high_watermark)
+        self._update_last_stable_offset()
+
+    def close(self, *, clean: bool = True) -> None:
+        """Close the files. A clean close makes everything durable first, and leaves nothing to be read again."""
+        if clean:
+            if self._end > self._snapshots.latest_offset:
+                self._take_snapshot()
+            if self._active.size_bytes and self._end > self._end_when_opened:
+                for file in self._active.seal():
+                    self._unsynced.add(self._end, file)
+            for file in self._unsynced.files():
+                file.sync()
+            self._unsynced.all_synced(self._end, self._clock.now_ms())
+        for segment in self._segments:
+            segment.close()
+
+    def delete(self) -> None:
+        """Delete the partition: its directory gets another name at once, and goes after file.delete.delay.ms."""
+        self.close(clean=False)
+        deleted = f"{self._directory}.{self._clock.now_ms():032x}{DELETED_DIRECTORY}"
+        self._disk.rename(self._directory, deleted)
+        self._remove_later([deleted])
+
+    def _write(
+        self, chunks: Sequence[Buffer], size_bytes: int, last_offset: int, timestamp_ms: int, now_ms: int
+    ) -> None:
+        config = self._config
+        jitter_ms = self._jitter_ms() if config.segment_jitter_ms else 0
+        if self._active.should_roll(size_bytes, last_offset, timestamp_ms, now_ms, config, jitter_ms):
+            self._roll(now_ms)
+        if self._epochs.latest < self._leader_epoch:
+            self._begin_epoch()
+        try:
+            self._active.append(chunks, size_bytes, last_offset, timestamp_ms)
+        except DiskError as error:
+            raise DiskError(f"{self.name} at offset {self._end}: {error}") from error
+        self._end = last_offset + 1
+        self._unsnapshotted_bytes += size_bytes
+
+    def _roll(self, now_ms: int) -> None:
+        """Seal the active segment and begin another one at the end of the log."""
+        if self._active.size_bytes == 0 and self._active.base_offset == self._end:
+            return
+        for file in self._active.seal():
+            self._unsynced.add(self._end, file, self._active.close)
+        segment = Segment(self._disk, self._directory, self._end, self._config, now_ms)
+        self._unsynced.add(self._end, segment.file)
+        self._segments.append(segment)
+        self._active = segment
+        self._take_snapshot()
+
+    def _take_snapshot(self) -> None:
+        bases = {segment.base_offset for segment in self._segments}
+        file = self._snapshots.write(self._end, self._producers, bases)
+        self._unsynced.add(self._end, file, file.close)
+        self._unsnapshotted_bytes = 0
+
+    def _begin_epoch(self) -> None:
+        """Note the leader's epoch with its first batch. The first one ever is made durable together with that batch."""
+        is_first = not self._epochs.starts
+        self._epochs.assign(self._leader_epoch, self._end)
+        if is_first:
+            file = self._disk.open(f"{self._directory}/{LEADER_EPOCHS}", create=True)
+            file.truncate(0)
+            file.append([epoch_starts_checkpoint(self._epochs.starts)])
+            self._unsynced.add(self._end, file, file.close)
+        else:
+            write_epochs(self._disk, self._directory, self._epochs)
+
+    def _update_last_stable_offset(self) -> None:
+        first_unstable = self._producers.first_unstable_offset
+        high_watermark = self._high_watermark
+        if first_unstable is None or first_unstable >= high_watermark:
+            self._last_stable_offset = high_watermark
+        else:
+            self._last_stable_offset = max(first_unstable, self._log_start)
+
+    def _slot_of(self, offset: int) -> int:
+        return max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
+
+    def _segment_of(self, offset: int) -> tuple[Segment, int]:
+        """The segment that contains `offset`, and the offset at which it ends."""
+        if offset >= self._active.base_offset:
+            return self._active, self._end
+        slot = self._slot_of(offset)
+        return self._segments[slot], self._segments[slot + 1].base_offset
+
+    def _keep_position(self, offset: int, segment: Segment, position: int) -> None:
+        positions = self._read_positions
+        if len(positions) >= READ_POSITIONS_KEPT and offset not in positions:
+            del positions[next(iter(positions))]
+        positions[offset] = (segment, position)
+
+    def _jitter_ms(self) -> int:
+        """Different for every segment, so that segments begun together do not all end together."""
+        return crc32(f"{self.name}-{self._active.base_offset}".encode()) % self._config.segment_jitter_ms
+
+    def _remove_later(self, paths: list[str]) -> None:
+        def remove() -> None:
+            for path in paths:
+                self._disk.remove(path)
+
+        if self._config.file_delete_delay_ms > 0:
+            self._clock.call_later(self._config.file_delete_delay_ms, remove)
+        else:
+            remove()

@@ -1,0 +1,41 @@
+"""Which segments a log no longer has to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oncelog.log.config import LogConfig
+from oncelog.log.segment import Segment
+
+
+def expired(
+    segments: Sequence[Segment],
+    config: LogConfig,
+    now_ms: int,
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    high_watermark: int,
+) -> int:
+    """How many of the oldest segments may go: too old, too many bytes, or below the start of the log.
+
+    Never one with an offset at or above the high watermark, and an empty last one stays.
+    """
+    surplus_bytes = sum(segment.size_bytes for segment in segments) - config.retention_bytes
+    ends = [*(segment.base_offset for segment in segments[1:]), log_end_offset]
+    for slot, (segment, end_offset) in enumerate(zip(segments, ends, strict=True)):
+        is_empty_last = segment.size_bytes == 0 and slot + 1 == len(segments)
+        is_old = (
+            config.retention_ms >= 0 and segment.size_bytes > 0 and now_ms - _age_from_ms(segment) > config.retention_ms
+        )
+        is_surplus = config.retention_bytes >= 0 and surplus_bytes >= segment.size_bytes
+        is_before_start = end_offset <= log_start_offset
+        if is_empty_last or end_offset > high_watermark or not (is_old or is_surplus or is_before_start):
+            return slot
+        surplus_bytes -= segment.size_bytes
+    return len(segments)
+
+
+def _age_from_ms(segment: Segment) -> int:
+    largest_ms, _ = segment.max_timestamp
+    return largest_ms if largest_ms >= 0 else segment.modified_ms()

@@ -1,0 +1,86 @@
+"""Reading a segment's batches one after the other, with a check of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from oncelog.environment import File
+from oncelog.records import HEADER_BYTES, BatchHeader, crc_is_valid, read_header
+from oncelog.records.batch import MAGIC
+
+CHUNK_BYTES = 1024 * 1024
+
+
+class ScannedBatch(NamedTuple):
+    """A batch at `position` of its segment, which is at `position_in_data` of `data`."""
+
+    position: int
+    header: BatchHeader
+    data: bytes
+    position_in_data: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The first bytes that are no batch: where they are, the offset expected there, and what is wrong."""
+
+    position: int
+    offset: int
+    reason: str
+
+
+class Scan:
+    """Yields whole batches from `position` up to `end`; stops at the first fault, and then has it as `fault`.
+
+    Without `check_crc` only the headers have to make sense, and of batches other than control batches `data` may hold
+    no more than the header.
+    """
+
+    __slots__ = ("_check_crc", "_end", "_file", "fault", "next_offset", "position")
+
+    def __init__(self, file: File, position: int, end: int, next_offset: int, *, check_crc: bool = True) -> None:
+        self._file = file
+        self._end = end
+        self._check_crc = check_crc
+        self.position = position
+        self.next_offset = next_offset
+        self.fault: Fault | None = None
+
+    def __iter__(self) -> Iterator[ScannedBatch]:
+        data, start = b"", self.position
+        while self.position < self._end:
+            at = self.position - start
+            if at + HEADER_BYTES > len(data):
+                data, start, at = self._file.read(self.position, CHUNK_BYTES), self.position, 0
+            header = self._header(data, at)
+            if header is None:
+                return
+            if (self._check_crc or header.is_control) and at + header.size_bytes > len(data):
+                size_bytes = max(CHUNK_BYTES, header.size_bytes)
+                data, start, at = self._file.read(self.position, size_bytes), self.position, 0
+            if self._check_crc and not crc_is_valid(data, at, header):
+                self._stop("the CRC-32C is not that of the bytes")
+                return
+            yield ScannedBatch(self.position, header, data, at)
+            self.position += header.size_bytes
+            self.next_offset = header.next_offset
+
+    def _header(self, data: bytes, at: int) -> BatchHeader | None:
+        if at + HEADER_BYTES > len(data):
+            self._stop(f"{len(data) - at} bytes are no batch header")
+            return None
+        header = read_header(data, at)
+        if header.magic != MAGIC:
+            self._stop(f"the format version is {header.magic}")
+        elif header.size_bytes < HEADER_BYTES or self.position + header.size_bytes > self._end:
+            self._stop(f"a batch of {header.size_bytes} bytes does not fit")
+        elif header.base_offset < self.next_offset or header.last_offset_delta < 0:
+            self._stop(f"the offset is {header.base_offset}")
+        else:
+            return header
+        return None
+
+    def _stop(self, reason: str) -> None:
+        self.fault = Fault(self.position, self.next_offset, reason)

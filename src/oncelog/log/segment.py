@@ -1,0 +1,370 @@
+"""One segment: a file of batches, and the indexes into it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from typing_extensions import Buffer
+
+from oncelog.environment import Disk, DiskError, File
+from oncelog.log.config import LogConfig
+from oncelog.log.names import DELETED, LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, offset_name
+from oncelog.log.offset_index import OffsetIndex
+from oncelog.log.outcome import LogSlice
+from oncelog.log.scan import Scan, ScannedBatch
+from oncelog.log.time_index import NO_TIMESTAMP, TimeIndex
+from oncelog.log.transaction_index import TransactionIndex
+from oncelog.records import HEADER_BYTES, BatchHeader, CorruptBatchError, batches, crc_is_valid, read_header
+from oncelog.records.batch import MAGIC
+
+RELATIVE_OFFSET_MAX = 2**31 - 1
+WALK_BYTES = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPosition:
+    """A batch and where it is in its segment."""
+
+    position: int
+    header: BatchHeader
+
+
+class Segment:
+    """From the position `trusted_from` on, every batch was checked or written by this process.
+
+    What comes before it is checked whenever it is read.
+    """
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "_directory",
+        "_disk",
+        "_file",
+        "_first_timestamp_ms",
+        "_index_interval_bytes",
+        "_max",
+        "base_offset",
+        "created_ms",
+        "offset_index",
+        "path",
+        "size_bytes",
+        "time_index",
+        "transaction_index",
+        "trusted_from",
+    )
+
+    def __init__(
+        self, disk: Disk, directory: str, base_offset: int, config: LogConfig, now_ms: int, names: Collection[str] = ()
+    ) -> None:
+        """`names` are the files that are in the directory."""
+        self._disk = disk
+        self._directory = directory
+        self.base_offset = base_offset
+        self.created_ms = now_ms
+        self._index_interval_bytes = config.index_interval_bytes
+
+        def index(suffix: str) -> tuple[str, bool]:
+            name = offset_name(base_offset, suffix)
+            return f"{directory}/{name}", name in names
+
+        self.path, exists = index(LOG)
+        path, indexed = index(OFFSET_INDEX)
+        self.offset_index = OffsetIndex(disk, path, base_offset, config.segment_index_bytes, exists=indexed)
+        path, indexed = index(TIME_INDEX)
+        self.time_index = TimeIndex(disk, path, base_offset, config.segment_index_bytes, exists=indexed)
+        path, indexed = index(TRANSACTION_INDEX)
+        self.transaction_index = TransactionIndex(disk, path, exists=indexed)
+        self._file: File | None = None
+        self.size_bytes = 0
+        if exists:
+            file = disk.open(self.path)
+            self.size_bytes = file.size_bytes
+            file.close()
+        self.trusted_from = self.size_bytes
+        self._bytes_since_entry = 0
+        self._max: tuple[int, int] | None = None
+        self._first_timestamp_ms: int | None = None
+
+    @property
+    def file(self) -> File:
+        """The file of batches, opened when it is first needed."""
+        if self._file is None:
+            self._file = self._disk.open(self.path, create=self.size_bytes == 0)
+        return self._file
+
+    @property
+    def max_timestamp(self) -> tuple[int, int]:
+        """The largest timestamp, NO_TIMESTAMP without one, and the last offset of the first batch that has it."""
+        if self._max is None:
+            self._max = self.time_index.last
+        return self._max
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """The largest timestamp of the first batch; NO_TIMESTAMP if there is none."""
+        if self._first_timestamp_ms is None:
+            if self.size_bytes == 0:
+                return NO_TIMESTAMP
+            self._first_timestamp_ms = read_header(self.file.read(0, HEADER_BYTES)).max_timestamp_ms
+        return self._first_timestamp_ms
+
+    def append(self, chunks: Sequence[Buffer], size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
+        """Write one batch, given in chunks, at the end."""
+        position = self.size_bytes
+        (self._file or self.file).append(chunks)
+        if position == 0:
+            self._first_timestamp_ms = max_timestamp_ms
+        self.note(position, size_bytes, last_offset, max_timestamp_ms)
+        self.size_bytes = position + size_bytes
+
+    def note(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
+        """Bring the indexes up to date with a batch that is in the file."""
+        if max_timestamp_ms > self.max_timestamp[0]:
+            self._max = (max_timestamp_ms, last_offset)
+        if self._bytes_since_entry > self._index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.append_if_later(*self.max_timestamp)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += size_bytes
+
+    def should_roll(
+        self, size_bytes: int, last_offset: int, max_timestamp_ms: int, now_ms: int, config: LogConfig, jitter_ms: int
+    ) -> bool:
+        """Whether a batch of `size_bytes` has to go to a new segment."""
+        if self.size_bytes + size_bytes > config.segment_bytes:
+            return True
+        if self.offset_index.is_full or self.time_index.is_full or last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            return True
+        if self.size_bytes == 0:
+            return False
+        first_ms = self.first_timestamp_ms
+        waited_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
+        return waited_ms > config.segment_ms - jitter_ms
+
+    def position_of(self, offset: int) -> BatchPosition | None:
+        """The batch that contains `offset`, or the first one after it; None if the segment ends before it."""
+        entry = self._usable_index().floor(offset)
+        if entry is not None and not self._is_entry_true(entry):
+            self.rebuild_indexes()
+            entry = self.offset_index.floor(offset)
+        for found in self._walk(0 if entry is None else entry[1]):
+            if found.header.last_offset >= offset:
+                return found
+        return None
+
+    def read(self, position: int, size_bytes_max: int, limit_offset: int, end_offset: int) -> LogSlice:
+        """Whole batches from `position`, below `limit_offset`: as many as fit, but at least one if there is one.
+
+        `end_offset` is that of the segment. Raises DiskError if what is on the disk is not what was written.
+        """
+        size_left = self.size_bytes - position
+        if limit_offset >= end_offset and size_left <= size_bytes_max:
+            data = self.file.read(position, size_left)
+            found = LogSlice(data, end_offset)
+        else:
+            found = self._cut(position, min(size_left, max(size_bytes_max, HEADER_BYTES)), limit_offset)
+        if position < self.trusted_from:
+            self._check(found.data, position)
+        return found
+
+    def scan(self, position: int, next_offset: int, *, check_crc: bool = True) -> Scan:
+        return Scan(self.file, position, self.size_bytes, next_offset, check_crc=check_crc)
+
+    def index_start(self, offset: int) -> int:
+        """Drop the index entries from `offset` on; return the position from which on batches are to be noted again.
+
+        Indexes that make no sense are dropped whole.
+        """
+        # What comes first after this is the last entry's own batch: it must not give a second entry.
+        self._bytes_since_entry = 0
+        self.offset_index.truncate(offset)
+        entry = self.offset_index.last()
+        if entry is not None and self.offset_index.is_sane(self.size_bytes) and self._is_entry_true(entry):
+            self.time_index.truncate(entry[0] + 1)
+            if self.time_index.is_sane():
+                self._max = self.time_index.last
+                return entry[1]
+        self.offset_index.clear()
+        self.time_index.clear()
+        self._max = self.time_index.last
+        return 0
+
+    def rebuild_indexes(self) -> None:
+        """Make both indexes anew from the batches. Raises DiskError if there are bytes that are no batch."""
+        scan = self.scan(self.index_start(self.base_offset), self.base_offset)
+        for batch in scan:
+            header = batch.header
+            self.note(batch.position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
+        if scan.fault is not None:
+            raise self.damaged(scan.fault.position, scan.fault.offset, scan.fault.reason)
+
+    def resume(self) -> int | None:
+        """Take up a segment that was closed whole; return the offset at which it ends, or None if it is not whole."""
+        if self.size_bytes == 0:
+            return self.base_offset
+        if not self.offset_index.is_sane(self.size_bytes):
+            return None
+        entry = self.offset_index.last()
+        position = 0
+        if entry is not None:
+            if not self._is_entry_true(entry):
+                return None
+            position = entry[1]
+        elif self.size_bytes > self._index_interval_bytes and not self.offset_index.file.exists:
+            return None
+        scan = self.scan(position, self.base_offset, check_crc=False)
+        self._bytes_since_entry = sum(batch.header.size_bytes for batch in scan)
+        self.offset_index.unload()
+        is_whole = scan.fault is None and self.time_index.last[0] != NO_TIMESTAMP
+        return scan.next_offset if is_whole else None
+
+    def seal(self) -> list[File]:
+        """Write the last time index entry; return the files that are to be made durable."""
+        self.time_index.append_if_later(*self.max_timestamp)
+        self.offset_index.unload()
+        return [self.file, self.offset_index.file.create(), self.time_index.file.create()]
+
+    def truncate(self, batch: BatchPosition) -> None:
+        """Cut off `batch` and what follows it."""
+        offset = batch.header.base_offset
+        self.transaction_index.truncate(offset)
+        position = self.index_start(offset)
+        self.cut(batch.position)
+        for found in self._walk(position):
+            header = found.header
+            self.note(found.position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
+
+    def cut(self, position: int) -> None:
+        """Cut off the bytes from `position` on."""
+        self.file.truncate(position)
+        self.size_bytes = position
+        self.trusted_from = min(self.trusted_from, position)
+        if position == 0:
+            self._first_timestamp_ms = None
+
+    def modified_ms(self) -> int:
+        return self._disk.modified_ms(self.path)
+
+    def close(self) -> None:
+        """Close the files until they are needed again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        for index in (self.offset_index, self.time_index, self.transaction_index):
+            index.file.close()
+        self.offset_index.unload()
+
+    def rename_deleted(self) -> list[str]:
+        """Rename the files as deleted; return the new paths. Reading goes on where a file is open."""
+        paths = []
+        if self._disk.exists(self.path):
+            paths.append(self.path + DELETED)
+            self._disk.rename(self.path, paths[0])
+            self.path = paths[0]
+        for index in (self.offset_index, self.time_index, self.transaction_index):
+            if index.file.exists:
+                index.file.rename(index.file.path + DELETED)
+                paths.append(index.file.path)
+        return paths
+
+    def remove(self) -> None:
+        """Remove the files."""
+        self.close()
+        for index in (self.offset_index, self.time_index, self.transaction_index):
+            index.file.remove()
+        self._disk.remove(self.path)
+
+    def damaged(self, position: int, offset: int, reason: str) -> DiskError:
+        return DiskError(f"{self.path} is damaged at offset {offset}, byte {position}: {reason}")
+
+    def batches_from(self, offset: int) -> Iterator[ScannedBatch]:
+        """The batches from the one that contains `offset` on, each checked. Raises DiskError where one is damaged."""
+        start = self.position_of(offset)
+        if start is None:
+            return
+        scan = self.scan(start.position, start.header.base_offset)
+        yield from scan
+        if scan.fault is not None:
+            raise self.damaged(scan.fault.position, scan.fault.offset, scan.fault.reason)
+
+    def _usable_index(self) -> OffsetIndex:
+        """The offset index, made anew if it is missing or makes no sense."""
+        index = self.offset_index
+        if not index.is_loaded:
+            is_missing = self.trusted_from > self._index_interval_bytes and index.file.count == 0
+            if (is_missing and not index.file.exists) or not index.is_sane(self.size_bytes):
+                self.rebuild_indexes()
+        return index
+
+    def _is_entry_true(self, entry: tuple[int, int]) -> bool:
+        """Whether the batch the entry points at is the one it names."""
+        last_offset, position = entry
+        try:
+            header = read_header(self.file.read(position, HEADER_BYTES))
+        except CorruptBatchError:
+            return False
+        return header.magic == MAGIC and header.last_offset == last_offset
+
+    def _walk(self, position: int) -> Iterator[BatchPosition]:
+        """The batches from `position` on, by their headers alone."""
+        data, start = b"", position
+        while position < self.size_bytes:
+            at = position - start
+            if at + HEADER_BYTES > len(data):
+                data, start, at = self.file.read(position, WALK_BYTES), position, 0
+            if at + HEADER_BYTES > len(data):
+                raise self.damaged(position, self.base_offset, "the file ends inside a batch header")
+            header = read_header(data, at)
+            end = position + header.size_bytes
+            if header.magic != MAGIC or header.size_bytes < HEADER_BYTES or end > self.size_bytes:
+                raise self.damaged(position, header.base_offset, "no batch header")
+            yield BatchPosition(position, header)
+            position = end
+
+    def _cut(self, position: int, size_bytes: int, limit_offset: int) -> LogSlice:
+        """Whole batches from `position`, below `limit_offset`, in `size_bytes` unless the first one is larger."""
+        index = self._usable_index()
+        beyond = index.ceiling_position(limit_offset)
+        if beyond is not None and beyond > position:
+            size_bytes = min(size_bytes, beyond - position)
+        data = self.file.read(position, size_bytes)
+        end = 0
+        if len(data) >= HEADER_BYTES:
+            entry = index.floor_of_position(position + len(data) - HEADER_BYTES)
+            if entry is not None and entry[1] > position and entry[0] < limit_offset:
+                end = entry[1] - position
+        return self._whole(data, position, end, limit_offset)
+
+    def _whole(self, data: bytes, position: int, end: int, limit_offset: int) -> LogSlice:
+        """The part of `data` that is whole batches below `limit_offset`; up to `end` it is known to be."""
+        next_offset = -1
+        while end + HEADER_BYTES <= len(data):
+            header = read_header(data, end)
+            if header.size_bytes < HEADER_BYTES:
+                raise self.damaged(position + end, header.base_offset, "no batch header")
+            if next_offset < 0:
+                next_offset = header.base_offset
+            if header.last_offset >= limit_offset:
+                break
+            if end + header.size_bytes > len(data):
+                if end == 0:
+                    return LogSlice(self.file.read(position, header.size_bytes), header.next_offset)
+                break
+            end += header.size_bytes
+            next_offset = header.next_offset
+        if next_offset < 0:
+            raise self.damaged(position, self.base_offset, f"{len(data)} bytes are no batch header")
+        return LogSlice(data if end == len(data) else memoryview(data)[:end], next_offset)
+
+    def _check(self, data: Buffer, position: int) -> None:
+        end = 0
+        try:
+            for at, header in batches(data):
+                if not crc_is_valid(data, at, header):
+                    raise self.damaged(position + at, header.base_offset, "the CRC-32C is not that of the bytes")
+                end = at + header.size_bytes
+        except CorruptBatchError as error:
+            raise self.damaged(position + end, self.base_offset, str(error)) from error
+        if end != memoryview(data).nbytes:
+            raise self.damaged(position + end, self.base_offset, "a batch is cut short")
