@@ -361,6 +361,28 @@ class TransactionCoordinator:
                 decisions.append(Decision((record,), EndTransactionAnswer(_NONE, markers=_markers_of(record))))
         return decisions
 
+    def fence_all(self, now_ms: int, allocate: Callable[[], int]) -> list[EndDecision]:
+        """Move every epoch on, and abort what is open: for a start that may have lost records which were acknowledged.
+
+        A producer that goes on as if nothing had happened would commit a transaction of which only a part is left, or be
+        told that its last one was committed when it asks about the one after that. A decided transaction keeps its epoch:
+        all that it wrote was made durable before it was decided.
+        """
+        decisions = []
+        for before in self._entries.values():
+            if before.status is ONGOING:
+                record = self._fence(before, now_ms)
+                decisions.append(Decision((record,), EndTransactionAnswer(_NONE, markers=_markers_of(record))))
+            elif before.status in IDLE:
+                producer_id, epoch = before.producer_id, before.producer_epoch + 1
+                if before.epoch_is_exhausted:
+                    producer_id, epoch = allocate(), 0
+                after = transitions.initialized(
+                    before, producer_id, epoch, NO_PRODUCER_EPOCH, before.timeout_ms, now_ms
+                )
+                decisions.append(Decision((self._reserve(after),), EndTransactionAnswer(_NONE)))
+        return decisions
+
     def expire_ids(self, now_ms: int) -> list[RecordDecision]:
         """One tombstone for each id that nobody used for `id_expiration_ms`. An id with a transaction never expires."""
         decisions: list[RecordDecision] = []

@@ -1,0 +1,18 @@
+from pathlib import Path
+
+from oncelog.transactions import TRANSITIONS
+from oncelog.transactions.diagram import page
+
+PAGE = Path(__file__).parents[2] / "docs" / "transaction-states.md"
+REWRITE = "from oncelog.transactions.diagram import page; print(page(), end='')"
+    "python -c 'from oncelog.transactions.diagram import page; print(page(), end=\"\")' > docs/transaction-states.md"
+)
+
+
+def test_the_page_in_docs_is_the_one_the_table_gives() -> None:
+    assert PAGE.read_text() == page(), f"the transition table changed; what rewrites the page: {REWRITE}"
+
+
+def test_every_move_of_the_table_is_an_arrow() -> None:
+    for before, after in TRANSITIONS:
+        assert f"    {before.label} --> {after.label}: " in page()
