@@ -1,0 +1,1 @@
+"""The demo: real flights through two pipelines that are killed on purpose, and a count of what came out."""

@@ -1,0 +1,184 @@
+"""One column of the demo's table: the job under its kills, until it is done, and what came out of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from oncelog.cli.demo.plan import OFFSETS_PER_BATCH, PIPELINES, Guarantee, Kill, Moment, Pipeline, Victim, kills
+from oncelog.cli.demo.processes import BrokerProcess, DriverProcess, ProcessError
+from oncelog.cli.demo.reading import ConcurrentReader, read_all
+from oncelog.cli.demo.tally import InputLog, Output, Place, Tally, batch_ends, expected, tally
+from oncelog.testing.proxy import ApiKey, Point, Proxy, Then
+
+RUN_SECONDS_MAX = 120.0
+UNPLANNED_ENDS_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What both columns share."""
+
+    directory: Path
+    examples: Path
+    broker: BrokerProcess
+    proxy: Proxy
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What one way of writing did under the kills."""
+
+    guarantee: Guarantee
+    tally: Tally
+    driver_kills: int
+    broker_kills: int
+    unplanned_restarts: int
+
+
+class Executioner:
+    """Waits on the wire for the moment of one kill, and kills."""
+
+    def __init__(self, stage: Stage, kill: Kill, guarantee: Guarantee) -> None:
+        self._stage = stage
+        self._kill = kill
+        self._text = kill.pipeline.topic(guarantee).encode()
+        self._driver: DriverProcess | None = None
+        self.has_killed = threading.Event()
+
+    def lie_in_wait(self) -> None:
+        """Start to count at the pipeline's first write."""
+        self._stage.proxy.at_request(
+            ApiKey.PRODUCE, where=lambda frame: self._text in frame.payload, call=self._first_write
+        )
+
+    def aim(self, driver: DriverProcess) -> None:
+        self._driver = driver
+
+    def _first_write(self) -> None:
+        if self._kill.after is None:
+            self._wait_for_the_moment()
+        else:
+            self._at(self._kill.after, Then.FORWARD, self._wait_for_the_moment)
+
+    def _wait_for_the_moment(self) -> None:
+        self._at(self._kill.moment, Then.CUT, self._strike)
+
+    def _at(self, moment: Moment, then: Then, call: Callable[[], object]) -> None:
+        add = self._stage.proxy.at_answer if moment.point is Point.ANSWER else self._stage.proxy.at_request
+        add(moment.api_key, nth=moment.nth, then=then, call=call)
+
+    def _strike(self) -> None:
+        if self._kill.victim is Victim.BROKER:
+            self._stage.broker.kill()
+        else:
+            assert self._driver is not None
+            self._driver.kill()
+        self.has_killed.set()
+
+
+def run_column(
+    stage: Stage, guarantee: Guarantee, log: InputLog, say: Callable[[str], None], advance: Callable[[int], None]
+) -> Column:
+    """Run the job with one kill in each run of the driver, read what came out, and count.
+
+    `say` gets a sentence for each kill, `advance` the number of records that the concurrent reader has got.
+    """
+    topics = [pipeline.topic(guarantee) for pipeline in PIPELINES]
+    reader = ConcurrentReader(stage.proxy.bootstrap_servers, topics, advance)
+    reader.start()
+    runs = Runs(stage, guarantee, say)
+    for kill in kills(guarantee):
+        runs.run_under(kill)
+    while not runs.is_done:
+        runs.run_freely()
+    reader.stop()
+    total = Tally()
+    for pipeline in PIPELINES:
+        total += _count(stage, guarantee, pipeline, log, reader.seen)
+    return Column(guarantee, total, runs.driver_kills, runs.broker_kills, runs.unplanned_restarts)
+
+
+class Runs:
+    """The runs of the driver, one after the other, on the same checkpoints."""
+
+    def __init__(self, stage: Stage, guarantee: Guarantee, say: Callable[[str], None]) -> None:
+        self._stage = stage
+        self._guarantee = guarantee
+        self._say = say
+        self._number = 0
+        self.is_done = False
+        self.driver_kills = 0
+        self.broker_kills = 0
+        self.unplanned_restarts = 0
+
+    def run_under(self, kill: Kill) -> None:
+        """Run the driver until it is killed, or to its end where the broker is killed. Raises ProcessError."""
+        executioner = Executioner(self._stage, kill, self._guarantee)
+        executioner.lie_in_wait()
+        driver = self._start()
+        executioner.aim(driver)
+        if kill.victim is Victim.BROKER:
+            nurse = threading.Thread(target=self._restart_broker, args=(executioner.has_killed,), daemon=True)
+            nurse.start()
+        self._wait(driver)
+        if not executioner.has_killed.is_set():
+            raise ProcessError(f"the moment never came at which {kill.what}: {driver.tail()}")
+        self.driver_kills += kill.victim is Victim.DRIVER
+        self.broker_kills += kill.victim is Victim.BROKER
+        self._say(f"{kill.victim.value} killed in {kill.pipeline.topic(self._guarantee)} once {kill.what}")
+
+    def run_freely(self) -> None:
+        """Run the driver to its end. Raises ProcessError when it fails too often."""
+        self._wait(self._start())
+
+    def _start(self) -> DriverProcess:
+        self._number += 1
+        return DriverProcess(
+            [
+                *("--bootstrap-server", self._stage.proxy.bootstrap_servers),
+                *("--guarantee", self._guarantee),
+                *("--examples", str(self._stage.examples)),
+                *("--checkpoints", str(self._stage.directory / "checkpoints")),
+                *("--offsets-per-batch", str(OFFSETS_PER_BATCH)),
+            ],
+            self._stage.directory / f"{self._guarantee}-driver-{self._number}.txt",
+        )
+
+    def _wait(self, driver: DriverProcess) -> None:
+        has_finished = driver.wait(RUN_SECONDS_MAX)
+        self.is_done = has_finished
+        if has_finished or driver.was_killed:
+            return
+        self.unplanned_restarts += 1
+        if self.unplanned_restarts > UNPLANNED_ENDS_MAX:
+            raise ProcessError(f"the driver failed {self.unplanned_restarts} times by itself: {driver.tail()}")
+
+    def _restart_broker(self, has_killed: threading.Event) -> None:
+        if has_killed.wait(RUN_SECONDS_MAX):
+            self._stage.broker.start()
+
+
+def _count(stage: Stage, guarantee: Guarantee, pipeline: Pipeline, log: InputLog, seen: Iterable[Place]) -> Tally:
+    topic = pipeline.topic(guarantee)
+    due = expected(pipeline, log, batch_ends(stage.directory / "checkpoints" / topic))
+    address = stage.proxy.bootstrap_servers
+    outputs = sorted(read_all(address, topic, "read_committed"), key=lambda output: output.place)
+    if guarantee is Guarantee.EXACTLY_ONCE:
+        committed = {output.place for output in outputs}
+        aborted = frozenset(output.place for output in read_all(address, topic, "read_uncommitted")) - committed
+    else:
+        aborted = frozenset(_superseded(outputs))
+    return tally(due, outputs, aborted, (place for place in seen if place[0] == topic))
+
+
+def _superseded(outputs: Sequence[Output]) -> Iterator[Place]:
+    """Plain writes are never marked as aborted; those that a later attempt of the batch repeated should have been."""
+    newest: dict[tuple[bytes | None, bytes], Place] = {}
+    for output in outputs:
+        identity = (output.key, output.value)
+        if identity in newest:
+            yield newest[identity]
+        newest[identity] = output.place

@@ -1,0 +1,129 @@
+"""The driver program that the demo starts, kills and starts again: both pipelines, one after the other.
+
+The functions are those of the user files under `examples/`. Only the sink differs: `exactly_once`, or what many
+pipelines do today, a producer in each task and the offsets committed after the batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from runpy import run_path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from oncelog.cli.demo.plan import INPUT_TOPIC, PIPELINES, Guarantee, Pipeline
+from oncelog.spark import exactly_once, session
+
+Sink = Callable[[DataFrame, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one run of the driver has to do."""
+
+    bootstrap_servers: str
+    guarantee: Guarantee
+    examples: Path
+    checkpoints: Path
+    offsets_per_batch: int
+
+
+def main() -> None:
+    """Run both pipelines over all the flights there are, from where the checkpoints say."""
+    options = argparse.ArgumentParser()
+    options.add_argument("--bootstrap-server", required=True)
+    options.add_argument("--guarantee", required=True, type=Guarantee, choices=list(Guarantee))
+    options.add_argument("--examples", required=True, type=Path)
+    options.add_argument("--checkpoints", required=True, type=Path)
+    options.add_argument("--offsets-per-batch", required=True, type=int)
+    chosen = options.parse_args()
+    task = Task(
+        chosen.bootstrap_server, chosen.guarantee, chosen.examples, chosen.checkpoints, chosen.offsets_per_batch
+    )
+    spark = session("oncelog demo", master="local[2]", config=QUICK)
+    for pipeline in PIPELINES:
+        run_pipeline(spark, task, pipeline)
+
+
+QUICK = {
+    # A driver that lives for seconds: do not compile what will not be run often, and show no web page.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+def run_pipeline(spark: SparkSession, task: Task, pipeline: Pipeline) -> None:
+    function = run_path(str(task.examples / pipeline.file))[pipeline.function]
+    flights = (
+        spark.readStream.format("oncelog")
+        .option("kafka.bootstrap.servers", task.bootstrap_servers)
+        .option("subscribe", INPUT_TOPIC)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", task.offsets_per_batch)
+        .load()
+    )
+    topic = pipeline.topic(task.guarantee)
+    checkpoint = task.checkpoints / topic
+    query = (
+        function(flights)
+        .writeStream.foreachBatch(sink(task, topic, checkpoint))
+        .outputMode(pipeline.output_mode)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def sink(task: Task, topic: str, checkpoint: Path) -> Sink:
+    if task.guarantee is Guarantee.EXACTLY_ONCE:
+        return exactly_once(topic=topic, transactional_id=topic, bootstrap_servers=task.bootstrap_servers)
+    return at_least_once(topic, task.bootstrap_servers, checkpoint)
+
+
+def at_least_once(topic: str, bootstrap_servers: str, checkpoint: Path) -> Sink:
+    """Write with a producer in each task, then commit the batch's offsets for all to see."""
+
+    def write_partition(rows: Iterable[Row]) -> None:
+        producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "linger.ms": 5})
+        for row in rows:
+            while True:
+                try:
+                    producer.produce(topic, key=_bytes(row.key), value=_bytes(row.value))
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        producer.flush()
+
+    def write_batch(batch: DataFrame, batch_id: int) -> None:
+        batch.select("key", "value").foreachPartition(write_partition)
+        commit_offsets(bootstrap_servers, topic, checkpoint / "offsets" / str(batch_id))
+
+    return write_batch
+
+
+def commit_offsets(bootstrap_servers: str, group: str, offsets: Path) -> None:
+    ends: dict[str, dict[str, int]] = json.loads(offsets.read_text().splitlines()[2])
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group})
+    positions = [
+        TopicPartition(topic, int(number), end) for topic, parts in ends.items() for number, end in parts.items()
+    ]
+    consumer.commit(offsets=positions, asynchronous=False)
+    consumer.close()
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""The demo itself: start a broker, load the flights, run the job in both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.progress import Progress
+
+from oncelog.cli.demo.column import Column, Stage, run_column
+from oncelog.cli.demo.flights import Flight, flights
+from oncelog.cli.demo.loading import create_topics, input_log, load
+from oncelog.cli.demo.plan import Guarantee
+from oncelog.cli.demo.processes import BrokerProcess
+from oncelog.testing.proxy import Proxy
+
+FLIGHTS = 336_776
+
+
+def perform(directory: Path, examples: Path, progress: Progress) -> list[Column]:
+    """Run everything in `directory`. Raises ProcessError when a process does not do what it has to."""
+    with ExitStack() as stack:
+        broker = BrokerProcess(directory)
+        stack.callback(broker.stop)
+        broker.start()
+        proxy = stack.enter_context(Proxy(broker.bootstrap_servers))
+        stage = Stage(directory, examples, broker, proxy)
+        log = _loaded(stage, progress)
+        return [_column(stage, guarantee, log, progress) for guarantee in Guarantee]
+
+
+def _loaded(stage: Stage, progress: Progress) -> list[list[Flight]]:
+    """Load the flights straight into the broker: nothing is killed yet."""
+    address = stage.broker.bootstrap_servers
+    create_topics(address)
+    all_flights = list(progress.track(flights(), FLIGHTS, description="reading the flights"))
+    load(address, all_flights, _advancing(progress, "loading the flights", len(all_flights)))
+    return input_log(address, all_flights)
+
+
+def _column(stage: Stage, guarantee: Guarantee, log: list[list[Flight]], progress: Progress) -> Column:
+    expected = sum(not flight.is_cancelled for partition in log for flight in partition)
+    advance = _advancing(progress, guarantee.value, expected)
+
+    def say(sentence: str) -> None:
+        progress.console.print(f"{guarantee.value}: {sentence}", highlight=False)
+
+    return run_column(stage, guarantee, log, say, advance)
+
+
+def _advancing(progress: Progress, description: str, total: int) -> Callable[[int], None]:
+    task = progress.add_task(description, total=total)
+    return lambda count: progress.advance(task, count)

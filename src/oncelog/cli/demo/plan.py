@@ -1,0 +1,116 @@
+"""What the demo runs, and when it kills."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from oncelog.testing.proxy import ApiKey, Point
+
+INPUT_TOPIC = "flights"
+PARTITIONS = 4
+OFFSETS_PER_BATCH = 60_000
+
+
+class Guarantee(StrEnum):
+    """The two ways in which the same job is run."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A function of a user file under `examples/`."""
+
+    function: str
+    output_mode: str
+
+    @property
+    def file(self) -> str:
+        return f"{self.function}.py"
+
+    def topic(self, guarantee: Guarantee) -> str:
+        """Where it writes. The at-least-once run has topics of its own beside the others."""
+        return self.function if guarantee is Guarantee.EXACTLY_ONCE else f"{self.function}-at-least-once"
+
+
+DEPARTURES = Pipeline("departures", "append")
+AIRLINES = Pipeline("airlines", "update")
+PIPELINES = (DEPARTURES, AIRLINES)
+
+
+class Victim(Enum):
+    DRIVER = "driver"
+    BROKER = "broker"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A place on the wire: the nth request of one API, or the nth answer to one."""
+
+    api_key: ApiKey
+    point: Point
+    nth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One kill -9: at `moment` of a run of the driver, counted from the first write of `pipeline`.
+
+    `after` is a moment that has to pass first, so that a kill falls into the middle of a micro-batch.
+    """
+
+    victim: Victim
+    pipeline: Pipeline
+    what: str
+    moment: Moment
+    after: Moment | None = None
+
+
+def kills(guarantee: Guarantee) -> tuple[Kill, ...]:
+    """One for each run of the driver. The broker's comes in the last run, which ends by itself."""
+    return EXACTLY_ONCE_KILLS if guarantee is Guarantee.EXACTLY_ONCE else AT_LEAST_ONCE_KILLS
+
+
+EXACTLY_ONCE_KILLS = (
+    Kill(
+        Victim.DRIVER,
+        DEPARTURES,
+        "some tasks had produced",
+        Moment(ApiKey.PRODUCE, Point.ANSWER, 2),
+        after=Moment(ApiKey.END_TXN, Point.ANSWER, 1),
+    ),
+    Kill(Victim.DRIVER, DEPARTURES, "the offsets were in", Moment(ApiKey.TXN_OFFSET_COMMIT, Point.ANSWER, 2)),
+    Kill(Victim.DRIVER, DEPARTURES, "EndTxn was sent, not answered", Moment(ApiKey.END_TXN, Point.ANSWER, 2)),
+    Kill(
+        Victim.DRIVER,
+        AIRLINES,
+        "a task had produced",
+        Moment(ApiKey.PRODUCE, Point.ANSWER, 1),
+        after=Moment(ApiKey.END_TXN, Point.ANSWER, 1),
+    ),
+    Kill(Victim.DRIVER, AIRLINES, "EndTxn was sent, not answered", Moment(ApiKey.END_TXN, Point.ANSWER, 2)),
+    Kill(Victim.BROKER, AIRLINES, "EndTxn was done, not answered", Moment(ApiKey.END_TXN, Point.ANSWER, 1)),
+)
+
+AT_LEAST_ONCE_KILLS = (
+    Kill(
+        Victim.DRIVER,
+        DEPARTURES,
+        "some tasks had produced",
+        Moment(ApiKey.PRODUCE, Point.ANSWER, 2),
+        after=Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 1),
+    ),
+    Kill(Victim.DRIVER, DEPARTURES, "all had produced", Moment(ApiKey.OFFSET_COMMIT, Point.REQUEST, 2)),
+    Kill(Victim.DRIVER, DEPARTURES, "the offsets were in", Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 2)),
+    Kill(
+        Victim.DRIVER,
+        AIRLINES,
+        "a task had produced",
+        Moment(ApiKey.PRODUCE, Point.ANSWER, 1),
+        after=Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 1),
+    ),
+    Kill(Victim.DRIVER, AIRLINES, "the offsets were in", Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 2)),
+    Kill(Victim.BROKER, AIRLINES, "the offsets were in", Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 1)),
+)

@@ -1,0 +1,150 @@
+"""What came out, against what should have: the counts of the demo's table.
+
+What should have come out is computed from the data set and from the order of the flights in the input topic. The only
+thing taken from Spark is where each micro-batch ended, because the running totals are published once for each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from oncelog.cli.demo.flights import AirlineTotals, Flight, departure
+from oncelog.cli.demo.plan import AIRLINES, DEPARTURES, INPUT_TOPIC, PARTITIONS, Pipeline
+
+Place = tuple[str, int, int]
+Identity = tuple[bytes | None, bytes]
+"""Key and value: two records are the same record when both are, byte for byte."""
+
+InputLog = Sequence[Sequence[Flight]]
+"""The flights of each partition of the input topic, by offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """When a record has to come out: in which micro-batch, and after which others of the same key."""
+
+    batch: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One record of an output topic, as a read_committed reader gets it after everything has settled."""
+
+    place: Place
+    key: bytes | None
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The counts of one pipeline, or of several together. All but `expected` are zero when nothing went wrong."""
+
+    expected: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    unexpected: int = 0
+    out_of_order: int = 0
+    aborted_seen: int = 0
+    partial_batches: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(Tally)))
+
+    @property
+    def is_exact(self) -> bool:
+        return not any(getattr(self, field.name) for field in fields(Tally) if field.name != "expected")
+
+
+def batch_ends(checkpoint: Path) -> list[list[int]]:
+    """The end offset of each input partition after each micro-batch, from Spark's own log of them."""
+    logged = sorted((int(path.name), path) for path in (checkpoint / "offsets").iterdir() if path.name.isdigit())
+    ends = []
+    for _, path in logged:
+        by_partition: Mapping[str, int] = json.loads(path.read_text().splitlines()[2])[INPUT_TOPIC]
+        ends.append([by_partition.get(str(number), 0) for number in range(PARTITIONS)])
+    return ends
+
+
+def expected(pipeline: Pipeline, log: InputLog, ends: Sequence[Sequence[int]]) -> dict[Identity, Due]:
+    """Every record that a pipeline must have put out for the micro-batches that end there."""
+    if pipeline is DEPARTURES:
+        return dict(_expected_departures(log, ends))
+    assert pipeline is AIRLINES
+    return dict(_expected_totals(log, ends))
+
+
+def _expected_departures(log: InputLog, ends: Sequence[Sequence[int]]) -> Iterator[tuple[Identity, Due]]:
+    for batch, _, position, flight in _in_batches(log, ends):
+        record = departure(flight)
+        if record is not None:
+            yield (flight.key, _json(record)), Due(batch, position)
+
+
+def _expected_totals(log: InputLog, ends: Sequence[Sequence[int]]) -> Iterator[tuple[Identity, Due]]:
+    flights: dict[int, list[Flight]] = defaultdict(list)
+    for batch, _, _, flight in _in_batches(log, ends):
+        flights[batch].append(flight)
+    totals = AirlineTotals()
+    for batch in range(len(ends)):
+        for carrier, record in totals.add(flights[batch]).items():
+            yield (carrier.encode(), _json(record)), Due(batch, batch)
+
+
+def _in_batches(log: InputLog, ends: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, int, Flight]]:
+    """Each flight with its micro-batch, its partition and its position there."""
+    starts: Sequence[int] = [0] * PARTITIONS
+    for batch, end in enumerate(ends):
+        for number in range(PARTITIONS):
+            for position in range(starts[number], end[number]):
+                yield batch, number, position, log[number][position]
+        starts = end
+
+
+def tally(
+    due: Mapping[Identity, Due], outputs: Iterable[Output], aborted: frozenset[Place], seen: Iterable[Place]
+) -> Tally:
+    """Count what is wrong. `outputs` come in the order of their offsets in each partition.
+
+    `seen` is what the concurrent reader got, and `aborted` what it must not have got.
+    """
+    copies: Counter[Identity] = Counter()
+    newest: dict[tuple[str, int, bytes | None], int] = {}
+    unexpected = out_of_order = 0
+    for output in outputs:
+        identity = (output.key, output.value)
+        if identity not in due:
+            unexpected += 1
+            continue
+        copies[identity] += 1
+        if copies[identity] > 1:
+            continue  # a second copy is counted as that, not as out of order too
+        line = (output.place[0], output.place[1], output.key)
+        position = due[identity].position
+        out_of_order += position < newest.get(line, -1)
+        newest[line] = max(position, newest.get(line, -1))
+    return Tally(
+        expected=len(due),
+        lost=len(due) - len(copies),
+        duplicated=sum(copies.values()) - len(copies),
+        unexpected=unexpected,
+        out_of_order=out_of_order,
+        aborted_seen=sum(place in aborted for place in seen),
+        partial_batches=_partial_batches(due, copies),
+    )
+
+
+def _partial_batches(due: Mapping[Identity, Due], copies: Mapping[Identity, int]) -> int:
+    """Micro-batches of which some records are there more often than others: an attempt left only a part behind."""
+    seen: dict[int, set[int]] = defaultdict(set)
+    for identity, when in due.items():
+        seen[when.batch].add(copies.get(identity, 0))
+    return sum(len(counts) > 1 for counts in seen.values())
+
+
+def _json(record: Mapping[str, object]) -> bytes:
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
