@@ -5,8 +5,6 @@ from oncelog.transactions.diagram import page
 
 PAGE = Path(__file__).parents[2] / "docs" / "transaction-states.md"
 REWRITE = "from oncelog.transactions.diagram import page; print(page(), end='')"
-    "python -c 'from oncelog.transactions.diagram import page; print(page(), end=\"\")' > docs/transaction-states.md"
-)
 
 
 def test_the_page_in_docs_is_the_one_the_table_gives() -> None:
