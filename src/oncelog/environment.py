@@ -112,6 +112,10 @@ class Disk(Protocol):
         """
         ...
 
+    def in_background(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
+        """Do work that blocks, off the caller's thread of control; then call `done` on it. It may use nothing but the disk."""
+        ...
+
     def boot_id(self) -> str:
         """Names the time since the machine was last started: bytes that were never made durable live no longer than that."""
         ...

@@ -6,7 +6,7 @@ It holds no rule of the protocol and touches no part of the machine: what it ask
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,12 +23,12 @@ from oncelog.broker.offsets import CommittedOffsets
 from oncelog.broker.producer_ids import ProducerIds
 from oncelog.broker.request import Connection, Request
 from oncelog.broker.settings import Settings
-from oncelog.broker.topics import INTERNAL_TOPICS, Topic, Topics, log_config
+from oncelog.broker.topics import Topic, Topics, log_config
 from oncelog.broker.transactions import Transactions
 from oncelog.coordination import Parked
 from oncelog.environment import Clock, Disk, DiskError, Random
 from oncelog.groups import OffsetCoordinator
-from oncelog.log import DataDirectory, NodeIdentity, PartitionLog
+from oncelog.log import DataDirectory, NodeIdentity, PartitionLog, uuid_text, write_topic_id
 from oncelog.transactions import TransactionCoordinator
 from oncelog.wire import (
     RequestHeader,
@@ -43,6 +43,7 @@ from oncelog.wire import (
 Answer = list[Buffer] | None
 MINUTE_MS = 60_000
 TRANSACTION_VERSION = 2
+PARTITION_METADATA = "partition.metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +111,10 @@ class Broker:
         self.fetch_sessions = FetchSessions(
             environment.random, self.settings.number("max.incremental.fetch.session.cache.slots")
         )
-        self.topics = Topics(self._journal, environment.random, self.leader_epoch, self._open_log, self._deleted, self.fail)
-        self._remove_strays(state.topics.keys())
+        self.topics = Topics(
+            self._journal, environment.random, self.leader_epoch, self._open_log, self._before_deletion, self.fail
+        )
+        self._remove_deleted(state.deleted)
         for record in state.topics.values():
             self.topics.replay_created(record)
         self._recovery_points = {}
@@ -157,16 +160,18 @@ class Broker:
     def _identity(self, random: Random) -> NodeIdentity:
         found = self._directory.identity()
         if found is None:
-            found = NodeIdentity.new(random, self.node_id)
+            found = NodeIdentity(uuid_text(random.uuid()), self.node_id, uuid_text(random.uuid()))
             self._directory.write_identity(found)
         return found
 
     def _open_log(self, topic: Topic, index: int) -> PartitionLog:
         key = (topic.name, index)
-        return PartitionLog.open(
+        path = self._directory.partition_path(topic.name, index)
+        is_new = not self._disk.exists(path)
+        log = PartitionLog.open(
             self._disk,
             self.clock,
-            self._directory.partition_path(topic.name, index),
+            path,
             topic.name,
             index,
             log_config(self.settings, topic.name, topic.configs),
@@ -175,6 +180,9 @@ class Broker:
             log_start_offset=self._log_start_offsets.get(key, 0),
             leader_epoch=self.leader_epoch,
         )
+        if is_new:
+            self._write_topic_id(f"{path}/{PARTITION_METADATA}", topic)
+        return log
 
     def serve_at(self, host: str, port: int) -> None:
         """Say where clients reach this broker; it is what Metadata answers."""
@@ -218,18 +226,50 @@ class Broker:
             return encode_answer(header.api_key, 0, header.correlation_id, api_versions.unsupported_version(self))
         raise WireError(f"API {header.api_key} is not served in version {header.version}")
 
+    def _write_topic_id(self, path: str, topic: Topic) -> None:
+        def done(error: DiskError | None) -> None:
+            # A topic that is deleted again at once takes the directory away from under this file.
+            if error is not None and self.topics.with_id(topic.topic_id) is topic:
+                self.fail(error)
+
+        self._disk.in_background(lambda: write_topic_id(self._disk, path, topic.topic_id), done)
+
     def fail(self, error: DiskError) -> None:
         """Stop answering: the disk does not keep what it was given."""
         if not self._has_failed:
             self._has_failed = True
             self._report_failure(error)
 
-    def checkpoint(self) -> None:
-        """Write how far each log is known to be durable, and where each begins."""
-        logs = {(partition.topic, partition.index): partition.log for partition in self.topics.partitions()}
-        self._directory.write_recovery_points({key: log.recovery_point for key, log in logs.items()})
-        self._directory.write_log_start_offsets({key: log.log_start_offset for key, log in logs.items()})
-        self._directory.write_high_watermarks({key: log.high_watermark for key, log in logs.items()})
+    def checkpoint(self) -> Parked[None]:
+        """Write how far each log is known to be durable, and where each begins; release when it is on disk."""
+        written: Parked[None] = Parked()
+
+        def done(error: DiskError | None) -> None:
+            if error is not None:
+                self.fail(error)
+                return
+            written.release(None)
+
+        self._disk.in_background(self._checkpoint_work(), done)
+        return written
+
+    def _checkpoint_work(self) -> Callable[[], None]:
+        """What a checkpoint says now, as the writing of it."""
+        logs = {
+            (partition.topic, partition.index): partition.log
+            for partition in self.topics.partitions()
+            if not self.topics.is_being_deleted(partition.topic)
+        }
+        recovery_points = {key: log.recovery_point for key, log in logs.items()}
+        log_start_offsets = {key: log.log_start_offset for key, log in logs.items()}
+        high_watermarks = {key: log.high_watermark for key, log in logs.items()}
+
+        def work() -> None:
+            self._directory.write_recovery_points(recovery_points)
+            self._directory.write_log_start_offsets(log_start_offsets)
+            self._directory.write_high_watermarks(high_watermarks)
+
+        return work
 
     def stop(self) -> None:
         """Close every log and leave the directory so that the next start has nothing to repair. Blocks on the disk."""
@@ -237,19 +277,18 @@ class Broker:
         if not self._has_failed:
             for partition in self.topics.partitions():
                 partition.log.close()
-            self.checkpoint()
+            self._checkpoint_work()()
             self._journal.close()
             self._directory.mark_clean_shutdown()
         self._directory.release()
 
-    def _deleted(self, topic: Topic) -> None:
-        if topic.name not in INTERNAL_TOPICS:
-            self.offsets.forget_partitions(topic.name, len(topic.partitions))
-        # A topic made anew under this name must not be held to the recovery points of the one that is gone.
-        self.checkpoint()
+    def _before_deletion(self, topic: Topic) -> Parked[None]:
+        """A topic made anew under this name must not be held to the offsets and recovery points of the one that goes."""
+        self.offsets.forget_partitions(topic.name, len(topic.partitions))
+        return self.checkpoint()
 
-    def _remove_strays(self, topics: Any) -> None:
-        """Remove the directories of topics that were deleted: the journal knew, and the crash came before their files went."""
+    def _remove_deleted(self, deleted: Collection[str]) -> None:
+        """Remove what is left of topics whose deletion was recorded, and that a crash kept from being carried out."""
         for topic, index in self._directory.partitions():
-            if topic not in topics:
+            if topic in deleted:
                 self._disk.remove(self._directory.partition_path(topic, index))

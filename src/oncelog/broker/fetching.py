@@ -13,6 +13,7 @@ from oncelog.broker.fetch_sessions import FetchedPartition
 from oncelog.broker.leader_epochs import epoch_problem
 from oncelog.broker.partition import Partition
 from oncelog.coordination import Parked
+from oncelog.environment import Timer
 from oncelog.log import AbortedTransaction
 from oncelog.wire import ErrorCode
 
@@ -53,7 +54,7 @@ class PendingFetch:
         self._broker = broker
         self._asked = asked
         self._limits = limits
-        self._timer = None
+        self._timer: Timer | None = None
         self._watched: list[Partition] = []
         self._reads: list[PartitionRead] = []
         self.reads: Parked[list[PartitionRead]] = Parked()

@@ -43,7 +43,7 @@ class Housekeeping:
             timer.cancel()
         self._timers.clear()
 
-    def _repeat(self, name: str, interval_ms: int, work: Callable[[], None]) -> None:
+    def _repeat(self, name: str, interval_ms: int, work: Callable[[], object]) -> None:
         def run() -> None:
             try:
                 work()

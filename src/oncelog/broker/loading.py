@@ -24,6 +24,7 @@ class JournalState:
     """What the journal says: topics by name, and the numbers that must never be used again."""
 
     topics: dict[str, TopicCreated] = field(default_factory=dict)
+    deleted: set[str] = field(default_factory=set)
     last_leader_epoch: int = -1
     reserved_producer_ids: int = 0
     boot_id: str | None = None
@@ -38,8 +39,10 @@ def read_journal(journal: Journal) -> JournalState:
                 state.boot_id = record.boot_id
             case TopicCreated():
                 state.topics[record.name] = record
+                state.deleted.discard(record.name)
             case TopicDeleted():
                 state.topics.pop(record.name, None)
+                state.deleted.add(record.name)
             case ProducerIdsReserved():
                 state.reserved_producer_ids = record.next_producer_id
     return state
@@ -63,15 +66,15 @@ def load_offsets(broker: Broker) -> None:
         for data, position, header in _batches(partition):
             if header.is_control:
                 marker = read_control(data, position)
-                committed = marker.kind is ControlType.COMMIT
+                if marker is None:
+                    continue
+                committed = marker.control is ControlType.COMMIT
                 coordinator.replay_marker(partition.index, header.producer_id, committed)
                 continue
             for raw in decode_batch(data, position):
                 record = groups.decode(raw)
                 if record is not None:
-                    coordinator.replay(
-                        partition.index, record, header.producer_id, header.is_transactional, raw.offset
-                    )
+                    coordinator.replay(partition.index, record, header.producer_id, header.is_transactional, raw.offset)
 
 
 def _partitions(broker: Broker, topic: str) -> Iterable[Partition]:

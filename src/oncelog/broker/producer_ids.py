@@ -39,7 +39,8 @@ class ProducerIds:
         return Parked.ready(None)
 
     def _reserve(self) -> None:
-        self._refill = refill = Parked()
+        refill: Parked[None] = Parked()
+        self._refill = refill
         self._reserved_below += BLOCK_SIZE
 
         def durable(error: DiskError | None) -> None:

@@ -98,18 +98,19 @@ class Topics:
         random: Random,
         leader_epoch: int,
         open_log: OpenLog,
-        on_deleted: Callable[[Topic], None],
+        before_deletion: Callable[[Topic], Parked[None]],
         on_failure: Callable[[DiskError], None],
     ) -> None:
         self._journal = journal
         self._random = random
         self._leader_epoch = leader_epoch
         self._open_log = open_log
-        self._on_deleted = on_deleted
+        self._before_deletion = before_deletion
         self._on_failure = on_failure
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._being_made: dict[str, Parked[Topic]] = {}
+        self._being_deleted: dict[str, Parked[ErrorCode]] = {}
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._by_name.values())
@@ -170,28 +171,27 @@ class Topics:
         self._by_id[topic.topic_id] = topic
         return topic
 
+    def is_being_deleted(self, name: str) -> bool:
+        return name in self._being_deleted
+
     def delete(self, topic: Topic) -> Parked[ErrorCode]:
         """Delete a topic and its files; readers that wait for it are woken and find it gone."""
+        if topic.name in self._being_deleted:
+            return self._being_deleted[topic.name]
         gone: Parked[ErrorCode] = Parked()
-        record = TopicDeleted(name=topic.name)
+        self._being_deleted[topic.name] = gone
 
         def durable(error: DiskError | None) -> None:
             if error is not None:
                 self._on_failure(error)
                 return
-            if self._by_name.get(topic.name) is not topic:
-                gone.release(ErrorCode.unknown_topic_or_partition)
-                return
-            self._forget(topic)
+            del self._being_deleted[topic.name]
+            del self._by_name[topic.name]
+            del self._by_id[topic.topic_id]
             for partition in topic.partitions:
                 partition.log.delete()
                 partition.wake()
-            self._on_deleted(topic)
             gone.release(ErrorCode.none)
 
-        self._journal.append(record, durable)
+        self._before_deletion(topic).then(lambda _: self._journal.append(TopicDeleted(name=topic.name), durable))
         return gone
-
-    def _forget(self, topic: Topic) -> None:
-        del self._by_name[topic.name]
-        del self._by_id[topic.topic_id]

@@ -174,6 +174,14 @@ class Transactions:
             self._append(decision.records[0])
             self._settled(decision.records[0].transactional_id)
 
+    def fence_all(self) -> None:
+        """After a start that may have lost what was acknowledged: no producer goes on as if it had not."""
+        for decision in self.coordinator.fence_all(self._now_ms(), self._broker.producer_ids.allocate):
+            if decision.answer.markers is not None:
+                self._carry_out(decision.records[0], decision.answer.markers)
+            else:
+                self._append(decision.records[0])
+
     def complete_prepared(self) -> None:
         """After a start: send the markers of every decided transaction, those that were sent before once more."""
         for markers in self.coordinator.pending_completions():

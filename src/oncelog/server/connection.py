@@ -6,7 +6,7 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from typing_extensions import Buffer
 
@@ -84,8 +84,8 @@ class Connection(asyncio.BufferedProtocol):
     # --- what the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are such without being declared so.
+        self._transport = transport = cast("asyncio.Transport", transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):

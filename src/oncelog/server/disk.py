@@ -218,6 +218,9 @@ class RealDisk:
     def sync(self, files: Sequence[File], done: Callable[[DiskError | None], None]) -> None:
         self._syncs.request(files, done)
 
+    def in_background(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
+        self._syncs.run(work, done)
+
     def boot_id(self) -> str:
         try:
             return BOOT_ID.read_text().strip()
@@ -235,6 +238,9 @@ def _sync_directory(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+_Work = tuple[Callable[[], None], Callable[["DiskError | None"], None]]
 
 
 class _Ticket:
@@ -266,7 +272,7 @@ class _SyncThreads:
 
     def __init__(self, call_back: Callable[[Callable[[], None]], object]) -> None:
         self._call_back = call_back
-        self._queue: SimpleQueue[_FileSync | None] = SimpleQueue()
+        self._queue: SimpleQueue[_FileSync | _Work | None] = SimpleQueue()
         self._under_way: dict[File, _FileSync] = {}
         self._threads: list[threading.Thread] = []
 
@@ -288,6 +294,11 @@ class _SyncThreads:
                 # A thread that starts between the check and this line still covers what was written before the call.
                 sync.waiting.append(ticket)
 
+    def run(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
+        if not self._threads:
+            self._start()
+        self._queue.put((work, done))
+
     def stop(self) -> None:
         for _ in self._threads:
             self._queue.put(None)
@@ -302,13 +313,27 @@ class _SyncThreads:
             self._threads.append(thread)
 
     def _run(self) -> None:
-        while (sync := self._queue.get()) is not None:
-            sync.started = True
-            try:
-                sync.file.sync()
-            except DiskError as error:
-                sync.error = error
-            self._call_back(lambda finished=sync: self._finish(finished))  # type: ignore[misc]
+        while (task := self._queue.get()) is not None:
+            if isinstance(task, _FileSync):
+                self._sync(task)
+            else:
+                self._work(*task)
+
+    def _sync(self, sync: _FileSync) -> None:
+        sync.started = True
+        try:
+            sync.file.sync()
+        except DiskError as error:
+            sync.error = error
+        self._call_back(lambda: self._finish(sync))
+
+    def _work(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
+        failure: DiskError | None = None
+        try:
+            work()
+        except DiskError as error:
+            failure = error
+        self._call_back(lambda: done(failure))
 
     def _finish(self, sync: _FileSync) -> None:
         if sync.later:

@@ -79,7 +79,7 @@ def encode_answer(api_key: int, version: int, correlation_id: int, body: Any) ->
     """Write a whole answer frame. The header of an ApiVersions answer has no tagged fields in any version (KIP-482)."""
     chunks = encode(body)
     tags = b"\x00" if api_key != API_VERSIONS_KEY and message_class(api_key, version, "response").__flexible__ else b""
-    size = 4 + len(tags) + sum(len(chunk) for chunk in chunks)  # type: ignore[arg-type]
+    size = 4 + len(tags) + sum(memoryview(chunk).nbytes for chunk in chunks)
     head = _LENGTH_AND_CORRELATION.pack(size, correlation_id) + tags
     if len(chunks) == 1 and size < 65536:
         return [head + bytes(chunks[0])]

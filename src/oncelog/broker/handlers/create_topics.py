@@ -26,10 +26,9 @@ def handle(broker: Broker, request: Request) -> Reply:
     waiting: list[Parked[Topic]] = []
     repeated = _repeated([topic.name for topic in request.body.topics])
     for asked in request.body.topics:
+        problem = _problem(broker, asked)
         if asked.name in repeated:
             problem = (ErrorCode.invalid_request, f"topic {asked.name} is named twice in the request")
-        else:
-            problem = _problem(broker, asked)
         if problem is not None:
             results.append(_refused(request, asked.name, *problem))
             continue

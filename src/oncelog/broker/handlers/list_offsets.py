@@ -42,7 +42,7 @@ def _partition(broker: Broker, request: Request, topic: str, asked: Any) -> Any:
     problem = epoch_problem(partition, getattr(asked, "current_leader_epoch", -1))
     if problem is not None:
         return _result(request, asked, problem, *NOT_FOUND, -1)
-    if asked.timestamp < 0 and request.version < MIN_VERSION_OF.get(asked.timestamp, 0) or asked.timestamp < -6:
+    if (asked.timestamp < 0 and request.version < MIN_VERSION_OF.get(asked.timestamp, 0)) or asked.timestamp < -6:
         return _result(request, asked, ErrorCode.unsupported_version, *NOT_FOUND, -1)
     timestamp_ms, offset = _find(partition, asked.timestamp, getattr(request.body, "isolation_level", 0))
     epoch = -1 if offset < 0 else partition.log.epoch_at(offset)

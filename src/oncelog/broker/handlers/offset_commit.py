@@ -39,9 +39,7 @@ def _commit(broker: Broker, request: Request) -> Any:
                 errors[key, asked.partition_index] = ErrorCode.unknown_topic_or_partition
             else:
                 wanted.append(((key, asked.partition_index), offset_to_commit(name, asked)))
-    member = MemberFacts(
-        body.member_id, body.generation_id_or_member_epoch, getattr(body, "group_instance_id", None)
-    )
+    member = MemberFacts(body.member_id, body.generation_id_or_member_epoch, getattr(body, "group_instance_id", None))
     retention = getattr(body, "retention_time", None)
     answers = broker.offsets.commit(
         body.group_id, member, [offset for _, offset in wanted], -1 if retention is None else milliseconds(retention)

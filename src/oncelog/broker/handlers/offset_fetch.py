@@ -1,4 +1,4 @@
-"""OffsetFetch v1-10: a group's committed offsets. v2 all of them; v7 only stable ones (KIP-447); v8 several groups; v10 topic ids."""
+"""OffsetFetch v1-10: a group's committed offsets. v2 all; v7 only stable ones (KIP-447); v8 several groups; v10 topic ids."""
 
 from __future__ import annotations
 
