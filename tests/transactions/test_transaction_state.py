@@ -17,8 +17,8 @@ from oncelog.transactions.state import (
 PREDECESSORS = {
     EMPTY: {EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT},
     ONGOING: {ONGOING, EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT},
-    PREPARE_COMMIT: {ONGOING},
-    PREPARE_ABORT: {ONGOING, PREPARE_EPOCH_FENCE, EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT},
+    PREPARE_COMMIT: {ONGOING, PREPARE_COMMIT},
+    PREPARE_ABORT: {ONGOING, PREPARE_EPOCH_FENCE, EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT, PREPARE_ABORT},
     COMPLETE_COMMIT: {PREPARE_COMMIT},
     COMPLETE_ABORT: {PREPARE_ABORT},
     DEAD: {EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT},
@@ -28,10 +28,10 @@ PREDECESSORS = {
 
 @pytest.mark.parametrize("after", TransactionStatus)
 @pytest.mark.parametrize("before", TransactionStatus)
-def test_a_move_is_legal_exactly_where_kafka_names_the_predecessor(
+def test_a_move_is_legal_exactly_where_its_predecessor_is_named(
     before: TransactionStatus, after: TransactionStatus
 ) -> None:
-    """KIP-98 §Transaction states, with the abort of an empty transaction that KIP-890 adds."""
+    """KIP-98 §Transaction states, the abort of an empty transaction (KIP-890), and the fence after a power cut."""
     assert is_legal(before, after) == (before in PREDECESSORS[after])
 
 

@@ -361,28 +361,6 @@ class TransactionCoordinator:
                 decisions.append(Decision((record,), EndTransactionAnswer(_NONE, markers=_markers_of(record))))
         return decisions
 
-    def fence_all(self, now_ms: int, allocate: Callable[[], int]) -> list[EndDecision]:
-        """Move every epoch on, and abort what is open: for a start that may have lost records which were acknowledged.
-
-        A producer that goes on as if nothing had happened would commit a transaction of which only a part is left, or be
-        told that its last one was committed when it asks about the one after that. A decided transaction keeps its epoch:
-        all that it wrote was made durable before it was decided.
-        """
-        decisions = []
-        for before in self._entries.values():
-            if before.status is ONGOING:
-                record = self._fence(before, now_ms)
-                decisions.append(Decision((record,), EndTransactionAnswer(_NONE, markers=_markers_of(record))))
-            elif before.status in IDLE:
-                producer_id, epoch = before.producer_id, before.producer_epoch + 1
-                if before.epoch_is_exhausted:
-                    producer_id, epoch = allocate(), 0
-                after = transitions.initialized(
-                    before, producer_id, epoch, NO_PRODUCER_EPOCH, before.timeout_ms, now_ms
-                )
-                decisions.append(Decision((self._reserve(after),), EndTransactionAnswer(_NONE)))
-        return decisions
-
     def expire_ids(self, now_ms: int) -> list[RecordDecision]:
         """One tombstone for each id that nobody used for `id_expiration_ms`. An id with a transaction never expires."""
         decisions: list[RecordDecision] = []
@@ -395,6 +373,34 @@ class TransactionCoordinator:
                 self._pending[before.transactional_id] = record
                 decisions.append(Decision((record,), None))
         return decisions
+
+    def fence_all(self, now_ms: int, allocate: Callable[[], int]) -> list[EndDecision]:
+        """Take every producer's identity away: for a start that may have lost records which were acknowledged.
+
+        A producer that went on as if nothing had happened could commit a transaction of which only a part is left, or be
+        told that its last one was committed when it asks about the one after that. Open transactions are aborted, decided
+        ones stay decided; the epoch a decided one promised for the next goes too, because that next one may be what was
+        lost. No answer holds markers: they are those of `pending_completions`, once these records are replayed.
+        """
+        return [
+            Decision((self._reserve(after),), EndTransactionAnswer(_NONE))
+            for before in tuple(self._entries.values())
+            if (after := self._without_producer(before, now_ms, allocate)) is not None
+        ]
+
+    def _without_producer(
+        self, before: TransactionMetadata, now_ms: int, allocate: Callable[[], int]
+    ) -> TransactionMetadata | None:
+        if before.status is ONGOING:
+            return transitions.fenced(before, self.transaction_version, now_ms)
+        if before.status in IDLE:
+            identity = (allocate(), 0) if before.epoch_is_exhausted else (before.producer_id, before.producer_epoch + 1)
+            return transitions.initialized(before, *identity, NO_PRODUCER_EPOCH, before.timeout_ms, now_ms)
+        if before.next_producer_id != NO_PRODUCER_ID:
+            return transitions.fenced_again(before, allocate(), now_ms)
+        if before.producer_epoch > LAST_CLIENT_EPOCH:
+            return None
+        return transitions.fenced_again(before, NO_PRODUCER_ID, now_ms)
 
     # What operators ask
 

@@ -9,6 +9,7 @@ from oncelog.transactions.state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
+    IDLE,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
@@ -123,6 +124,16 @@ def fenced(before: TransactionMetadata, transaction_version: int, now_ms: int) -
     )
 
 
+def fenced_again(before: TransactionMetadata, next_producer_id: int, now_ms: int) -> TransactionMetadata:
+    """A decided transaction whose producer must not have the identity it was promised for the next one.
+
+    Without a client's transaction version no repeated EndTxn can take the bump for its own.
+    """
+    committed = before.status is PREPARE_COMMIT
+    epoch = min(before.producer_epoch + 1, PRODUCER_EPOCH_MAX)
+    return _decided(before, committed, epoch, NO_PRODUCER_EPOCH, next_producer_id, 0, now_ms)
+
+
 def completed(before: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """Every marker is written. A producer id that ran out of epochs gives way to the next one here."""
     status = COMPLETE_COMMIT if before.status is PREPARE_COMMIT else COMPLETE_ABORT
@@ -166,7 +177,7 @@ def _decided(
         status=status,
         partitions=before.partitions,
         # An abort of nothing has no beginning of its own, and the log wants one.
-        start_ms=before.start_ms if before.status is ONGOING else now_ms,
+        start_ms=now_ms if before.status in IDLE else before.start_ms,
         last_update_ms=now_ms,
         client_transaction_version=client_transaction_version,
     )
