@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conformance.clients import Aiokafka, ClientUnderTest, Confluent, Java, KafkaPython
 from tests.support.processes import BrokerProcess
+from tests.support.shared_producer import Cluster
 
 CLIENTS = ["confluent-kafka", "kafka-python", "aiokafka", pytest.param("java", marks=pytest.mark.jvm)]
 
@@ -57,3 +58,8 @@ def wait_for_leaders(admin: AdminClient, name: str, partitions: int) -> None:
 def unique() -> str:
     """A part of names that no other test uses."""
     return uuid.uuid4().hex[:8]
+
+
+@pytest.fixture
+def cluster(log: BrokerProcess) -> Cluster:
+    return Cluster(log)

@@ -1,0 +1,284 @@
+"""A disk in memory that can lose its power.
+
+Bytes that were not synced are lost at a crash, or kept, or torn: whole writes, half writes, sectors of zeros where the
+device never wrote. Files appear, move and go in the order in which that was asked for, but no later than the next sync
+of any file, as a journaling file system does it. The seed decides everything that may happen either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from typing_extensions import Buffer
+
+from oncelog.environment import DirectoryInUseError, DiskError, File
+
+SECTOR_BYTES = 512
+
+
+class _Node:
+    """One file: its bytes as processes see them, as they are on the medium, and the writes in between."""
+
+    __slots__ = ("data", "durable", "modified_ms", "writes")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.durable = b""
+        self.writes: list[tuple[int, bytes | None]] = []
+        self.modified_ms = 0
+
+    def write(self, position: int, data: bytes) -> None:
+        if position > len(self.data):
+            self.data.extend(bytes(position - len(self.data)))
+        self.data[position : position + len(data)] = data
+        self.writes.append((position, data))
+
+    def truncate(self, size_bytes: int) -> None:
+        del self.data[size_bytes:]
+        self.data.extend(bytes(size_bytes - len(self.data)))
+        self.writes.append((size_bytes, None))
+
+    def sync(self) -> None:
+        self.durable = bytes(self.data)
+        self.writes.clear()
+
+    def crash(self, random: Random) -> None:
+        """Choose what the medium has of the writes that were not synced."""
+        kept = random.choice(("none", "all", "torn", "sectors"))
+        writes = self.writes
+        survivor = _Node()
+        survivor.data[:] = self.durable
+        if kept == "torn" and writes:
+            writes = writes[: random.randrange(len(writes)) + 1]
+            position, last = writes[-1]
+            if last is not None:
+                writes[-1] = (position, last[: random.randrange(len(last) + 1)])
+        for position, data in writes if kept != "none" else ():
+            if data is None:
+                survivor.truncate(position)
+            else:
+                survivor.write(position, data)
+        if kept == "sectors":
+            survivor._lose_sectors(random, self.durable)
+        self.data = survivor.data
+        self.sync()
+
+    def _lose_sectors(self, random: Random, durable: bytes) -> None:
+        for start in range(0, len(self.data), SECTOR_BYTES):
+            end = min(start + SECTOR_BYTES, len(self.data))
+            old = durable[start:end]
+            if self.data[start:end] != old and random.random() < 0.3:
+                self.data[start:end] = old + bytes(end - start - len(old))
+
+
+class MemoryFile:
+    """An open file. After a crash it belongs to a process that is gone."""
+
+    __slots__ = ("_disk", "_life", "_node", "_path", "is_open")
+
+    def __init__(self, disk: MemoryDisk, path: str, node: _Node) -> None:
+        self._disk = disk
+        self._life = disk.life
+        self._node = node
+        self._path = path
+        self.is_open = True
+        disk.open_files += 1
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._node.data)
+
+    def append(self, chunks: Sequence[Buffer]) -> int:
+        position = len(self._node.data)
+        self.write(position, b"".join(chunks))
+        return position
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        self._check()
+        self._disk.bytes_read += size_bytes
+        self._disk.reads += 1
+        return bytes(self._node.data[position : position + size_bytes])
+
+    def write(self, position: int, data: Buffer) -> None:
+        self._check()
+        data = bytes(data)
+        if self._disk.space_bytes is not None:
+            if self._disk.space_bytes < len(data):
+                raise DiskError(f"cannot write {len(data)} bytes to {self._path}: no space left on device")
+            self._disk.space_bytes -= len(data)
+        self._node.write(position, data)
+        self._node.modified_ms = self._disk.now_ms()
+
+    def truncate(self, size_bytes: int) -> None:
+        self._check()
+        self._node.truncate(size_bytes)
+
+    def sync(self) -> None:
+        """Closed files are durable as they are: nobody waits for what was deleted."""
+        if self.is_open:
+            self._check()
+            self._disk.syncs += 1
+            self._node.sync()
+            self._disk.commit_names()
+
+    def close(self) -> None:
+        if self.is_open:
+            self._disk.open_files -= 1
+        self.is_open = False
+
+    def _check(self) -> None:
+        assert self._life == self._disk.life, f"{self._path} was opened before the crash"
+        assert self.is_open, f"{self._path} is closed"
+
+
+class MemoryLock:
+    def __init__(self, disk: MemoryDisk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def release(self) -> None:
+        self._disk.locked.discard(self._path)
+
+
+class MemoryDisk:
+    """`space_bytes` is how much may still be written before the disk is full; None for no limit."""
+
+    def __init__(self, seed: int = 0, now_ms: Callable[[], int] = lambda: 0) -> None:
+        self.now_ms = now_ms
+        self.life = 0
+        self.space_bytes: int | None = None
+        self.syncs = self.reads = self.bytes_read = self.open_files = 0
+        self.locked: set[str] = set()
+        self._boots = 0
+        self._random = Random(seed)
+        self._names: dict[str, _Node] = {}
+        self._durable_names: dict[str, _Node] = {}
+        self._renamings: list[Callable[[dict[str, _Node]], None]] = []
+        self._directories: set[str] = set()
+
+    def crash(self) -> None:
+        """Cut the power: what was not synced is lost, or torn, and open files are open no more."""
+        self.kill()
+        self._boots += 1
+        for change in self._renamings[: self._random.randrange(len(self._renamings) + 1)]:
+            change(self._durable_names)
+        self._renamings.clear()
+        for node in self._durable_names.values():
+            node.crash(self._random)
+        self._names = dict(self._durable_names)
+
+    def kill(self) -> None:
+        """End the process alone: what it wrote stays with the operating system, synced or not."""
+        self.life += 1
+        self.open_files = 0
+        self.locked.clear()
+
+    def commit_names(self) -> None:
+        self._durable_names = dict(self._names)
+        self._renamings.clear()
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        node = self._names.get(path)
+        if node is None:
+            if not create:
+                raise DiskError(f"cannot open {path}: No such file or directory")
+            node = made = _Node()
+            node.modified_ms = self.now_ms()
+            self._change(lambda names: names.update({path: made}))
+        return MemoryFile(self, path, node)
+
+    def exists(self, path: str) -> bool:
+        return path in self._names or path in self._directories
+
+    def list_directory(self, path: str) -> list[str]:
+        if path not in self._directories:
+            raise DiskError(f"cannot list {path}: No such file or directory")
+        prefix = path + "/"
+        inside = [name for name in (*self._names, *self._directories) if name.startswith(prefix)]
+        return sorted({name[len(prefix) :].split("/")[0] for name in inside})
+
+    def make_directory(self, path: str) -> None:
+        self._directories.add(path)
+
+    def rename(self, source: str, target: str) -> None:
+        if not self.exists(source):
+            raise DiskError(f"cannot rename {source}: No such file or directory")
+        if source in self._directories:
+            self._directories.discard(source)
+            self._directories.add(target)
+
+        def change(names: dict[str, _Node]) -> None:
+            for name in list(names):
+                if name == source or name.startswith(source + "/"):
+                    names[target + name[len(source) :]] = names.pop(name)
+
+        self._change(change)
+
+    def remove(self, path: str) -> None:
+        self._directories = {one for one in self._directories if one != path and not one.startswith(path + "/")}
+
+        def change(names: dict[str, _Node]) -> None:
+            for name in list(names):
+                if name == path or name.startswith(path + "/"):
+                    del names[name]
+
+        self._change(change)
+
+    def modified_ms(self, path: str) -> int:
+        return self._node(path).modified_ms
+
+    def read_file(self, path: str) -> bytes:
+        data = bytes(self._node(path).data)
+        self.bytes_read += len(data)
+        self.reads += 1
+        return data
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        node = _Node()
+        node.write(0, data)
+        node.sync()
+        node.modified_ms = self.now_ms()
+        self._change(lambda names: names.update({path: node}))
+        self.commit_names()
+
+    def sync(self, files: Sequence[File], done: Callable[[DiskError | None], None]) -> None:
+        for file in files:
+            file.sync()
+        done(None)
+
+    def in_background(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
+        try:
+            work()
+        except DiskError as error:
+            done(error)
+        else:
+            done(None)
+
+    def boot_id(self) -> str:
+        return f"boot-{self._boots}"
+
+    def lock(self, path: str) -> MemoryLock:
+        if path in self.locked:
+            raise DirectoryInUseError(f"{path} is in use by another process")
+        self.locked.add(path)
+        return MemoryLock(self, path)
+
+    def damage(self, path: str, position: int, data: bytes) -> None:
+        """Change bytes on the medium, as a device that fails without saying so."""
+        node = self._node(path)
+        node.data[position : position + len(data)] = data
+        node.durable = node.durable[:position] + data + node.durable[position + len(data) :]
+
+    def _node(self, path: str) -> _Node:
+        if path not in self._names:
+            raise DiskError(f"cannot read {path}: No such file or directory")
+        return self._names[path]
+
+    def _change(self, change: Callable[[dict[str, _Node]], None]) -> None:
+        change(self._names)
+        self._renamings.append(change)
