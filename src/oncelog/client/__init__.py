@@ -1,5 +1,6 @@
 """A client of the Kafka protocol that can do what exactly-once needs: for oncelog and for Apache Kafka 3 and 4."""
 
+from oncelog.client.accumulating import RecordMetadata
 from oncelog.client.batch_sender import BatchSender
 from oncelog.client.blocking import Client
 from oncelog.client.errors import (
@@ -16,6 +17,7 @@ from oncelog.client.errors import (
 )
 from oncelog.client.fetcher import Fetcher
 from oncelog.client.fetching import FetchedBatches
+from oncelog.client.producer import Delivery, Producer
 from oncelog.client.producing import Written
 from oncelog.client.shared_producer import SharedProducer
 from oncelog.client.values import (
@@ -47,6 +49,7 @@ __all__ = [
     "ClusterDescription",
     "ConfigEntry",
     "ConnectionLost",
+    "Delivery",
     "FetchedBatches",
     "Fetcher",
     "IsolationLevel",
@@ -58,9 +61,11 @@ __all__ = [
     "OffsetSpec",
     "OutcomeUnknown",
     "PartitionDescription",
+    "Producer",
     "ProducerFenced",
     "ProducerIdentity",
     "ProducerState",
+    "RecordMetadata",
     "RetriesExhausted",
     "SharedProducer",
     "TopicDescription",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import Buffer
 
-from oncelog.client.blocking import BlockingBase
+from oncelog.client.blocking_base import BlockingBase
 from oncelog.client.producing import ProduceFlow, Written
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking import monotonic_ms

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Self, TypeVar
 
 from oncelog.client import admin, cluster, offsets
-from oncelog.client.cluster import Cluster
-from oncelog.client.conversation import Conversation
+from oncelog.client.blocking_base import BlockingBase
 from oncelog.client.settings import ClientSettings, parse_addresses
-from oncelog.client.transports.blocking import BlockingTransport
 from oncelog.client.values import (
     ClusterDescription,
     ConfigEntry,
@@ -27,33 +22,6 @@ from oncelog.client.values import (
     TransactionListing,
     TransactionVersion,
 )
-
-T = TypeVar("T")
-
-
-class BlockingBase:
-    """A cluster, a transport of its own, and the time between making and closing both."""
-
-    def __init__(self, settings: ClientSettings) -> None:
-        self._settings = settings
-        self._cluster = Cluster(settings)
-        self._transport = BlockingTransport(settings)
-        self._one_at_a_time = threading.Lock()
-
-    def _run(self, conversation: Conversation[T]) -> T:
-        with self._one_at_a_time:
-            return self._transport.run(conversation)
-
-    def close(self) -> None:
-        self._transport.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class Client(BlockingBase):

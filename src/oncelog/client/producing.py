@@ -176,9 +176,13 @@ class ProduceFlow:
         return self.waiting_bytes == 0
 
     @property
-    def partitions(self) -> frozenset[TopicPartition]:
-        """The partitions that have or had batches under this identity."""
-        return frozenset(self._lanes)
+    def identity(self) -> ProducerIdentity:
+        return self._identity
+
+    @property
+    def waiting_partitions(self) -> frozenset[TopicPartition]:
+        """The partitions that have batches to be sent."""
+        return frozenset(partition for partition, lane in self._lanes.items() if lane.queue)
 
     def begin(self, identity: ProducerIdentity) -> None:
         """Go on as another identity: sequences begin at 0 again."""
@@ -186,6 +190,11 @@ class ProduceFlow:
         assert self.is_idle, "batches are still on their way"
         self._identity = identity
         self._lanes = {}
+
+    def begin_transaction(self) -> None:
+        """Go on with the same identity and the sequences where they stand: the first batch of each partition alone."""
+        for lane in self._lanes.values():
+            lane.is_acknowledged = False
 
     def enqueue(self, partition: TopicPartition, data: Buffer, now_ms: float) -> OutgoingBatch:
         """Queue one unstamped batch."""

@@ -9,6 +9,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 from typing_extensions import Buffer
@@ -104,10 +105,10 @@ class Link:
 class BlockingTransport:
     """Runs conversations on the calling thread, one at a time. Other threads may call `wake` and nothing else."""
 
-    def __init__(self, settings: ClientSettings, lock: threading.RLock | None = None) -> None:
+    def __init__(self, settings: ClientSettings, lock: AbstractContextManager[object] | None = None) -> None:
         """`lock`, if given, is held while a conversation's own code runs, and never while it waits."""
         self._settings = settings
-        self._lock = lock or threading.RLock()
+        self._lock = lock or nullcontext()
         self._links: dict[Address, Link] = {}
         self._selector = selectors.DefaultSelector()
         self._wake_receiver, self._wake_sender = socket.socketpair()
@@ -268,3 +269,27 @@ def _sender(conversation: Conversation[Any], value: Any) -> Callable[[], Effect]
 
 def _thrower(conversation: Conversation[Any], error: Exception) -> Callable[[], Effect]:
     return lambda: conversation.throw(error)
+
+
+class BackgroundRun:
+    """A thread that carries one conversation to its end, and then calls `ended`."""
+
+    def __init__(
+        self, transport: BlockingTransport, conversation: Conversation[None], ended: Callable[[], None], name: str
+    ) -> None:
+        self._transport = transport
+        self._conversation = conversation
+        self._ended = ended
+        self.is_over = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._transport.run(self._conversation)
+        finally:
+            self.is_over = True
+            self._ended()

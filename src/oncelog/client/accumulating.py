@@ -1,0 +1,70 @@
+"""Records that wait to become a batch, and the handle by which a caller learns where a record was written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oncelog.client.errors import ClientError
+from oncelog.client.producing import BatchState, OutgoingBatch
+from oncelog.client.values import TopicPartition
+from oncelog.records import HEADER_BYTES, Codec, Record, build_batch
+
+RECORD_OVERHEAD_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class RecordMetadata:
+    """Where a record was written. `offset` is -1 where the broker had it already and did not say."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class OpenBatch:
+    """The records of one partition that are not on their way yet."""
+
+    __slots__ = ("error", "first_ms", "outgoing", "partition", "records", "size_bytes")
+
+    def __init__(self, partition: TopicPartition, first_ms: float) -> None:
+        self.partition = partition
+        self.first_ms = first_ms
+        self.records: list[Record] = []
+        self.size_bytes = HEADER_BYTES
+        self.outgoing: OutgoingBatch | None = None
+        self.error: ClientError | None = None
+
+    def append(self, record: Record) -> int:
+        """Add a record; return its place."""
+        self.records.append(record)
+        self.size_bytes += size_bytes(record)
+        return len(self.records) - 1
+
+    def encode(self, codec: Codec) -> bytes:
+        return build_batch(self.records, codec=codec)
+
+    @property
+    def is_done(self) -> bool:
+        if self.outgoing is None:
+            return self.error is not None
+        return self.outgoing.state is not BatchState.WAITING
+
+    def result(self, place: int) -> RecordMetadata:
+        """Where the record at `place` was written. Raises what kept it from being written."""
+        assert self.is_done, "the batch is on its way"
+        error = self.error if self.outgoing is None else self.outgoing.error
+        if error is not None:
+            raise error
+        assert self.outgoing is not None
+        base_offset = self.outgoing.base_offset
+        offset = base_offset + place if base_offset >= 0 else -1
+        return RecordMetadata(*self.partition, offset, self.records[place].timestamp_ms)
+
+
+def size_bytes(record: Record) -> int:
+    """About what a record adds to its batch."""
+    size = RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += len(name) + len(value or b"") + 4
+    return size

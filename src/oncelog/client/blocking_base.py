@@ -1,0 +1,39 @@
+"""What every blocking object has: a cluster, a transport of its own, and an end."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Self, TypeVar
+
+from oncelog.client.cluster import Cluster
+from oncelog.client.conversation import Conversation
+from oncelog.client.settings import ClientSettings
+from oncelog.client.transports.blocking import BlockingTransport
+
+T = TypeVar("T")
+
+
+class BlockingBase:
+    """A cluster, a transport of its own, and the time between making and closing both."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._cluster = Cluster(settings)
+        self._transport = BlockingTransport(settings)
+        self._one_at_a_time = threading.Lock()
+
+    def _run(self, conversation: Conversation[T]) -> T:
+        with self._one_at_a_time:
+            return self._transport.run(conversation)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

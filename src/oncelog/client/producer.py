@@ -1,0 +1,192 @@
+"""The blocking producer: idempotent, or transactional. A thread of its own sends what the callers append."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from oncelog.client.accumulating import OpenBatch, RecordMetadata
+from oncelog.client.cluster import Cluster
+from oncelog.client.errors import RetriesExhausted
+from oncelog.client.producer_core import ProducerCore, ProducerSettings
+from oncelog.client.settings import ClientSettings, parse_addresses
+from oncelog.client.transports.blocking import BackgroundRun, BlockingTransport, monotonic_ms, wall_clock_ms
+from oncelog.client.values import OffsetAndMetadata, TopicPartition
+from oncelog.records import Codec, Record
+
+
+class Delivery:
+    """One record on its way."""
+
+    __slots__ = ("_batch", "_place", "_wait")
+
+    def __init__(self, batch: OpenBatch, place: int, wait: Callable[[Callable[[], bool], float | None], None]) -> None:
+        self._batch = batch
+        self._place = place
+        self._wait = wait
+
+    @property
+    def is_done(self) -> bool:
+        return self._batch.is_done
+
+    def result(self, timeout_ms: float | None = None) -> RecordMetadata:
+        """Wait until the record is written. Raises what kept it from being written, or RetriesExhausted."""
+        self._wait(lambda: self._batch.is_done, timeout_ms)
+        return self._batch.result(self._place)
+
+
+class Producer:
+    """Writes records, each once and in order within its partition. Threads may share one.
+
+    With a `transactional_id`: `init_transactions` once, then `begin_transaction`, any number of `send` and
+    `send_offsets_to_transaction`, and `commit_transaction` or `abort_transaction`, again and again. Three things can end
+    a transaction otherwise: TransactionFailed (abort it and try again), ProducerFenced (another producer has the id now:
+    stop) and OutcomeUnknown (it may be committed or not: stop, and read the log).
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
+        linger_ms: float = 5,
+        batch_bytes: int = 128 * 1024,
+        buffer_bytes_max: int = 32 * 1024 * 1024,
+        compression: str = "none",
+        delivery_timeout_ms: float = 120_000,
+        client_id: str = "oncelog",
+        request_timeout_ms: float = 30_000,
+        call_timeout_ms: float = 60_000,
+    ) -> None:
+        """A record waits up to `linger_ms` for others to share its batch of at most about `batch_bytes`.
+
+        `send` waits while `buffer_bytes_max` are not written; a record that is not written within `delivery_timeout_ms`
+        fails. `compression` is none, gzip, snappy, lz4 or zstd.
+        """
+        settings = ClientSettings(
+            parse_addresses(bootstrap_servers),
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            call_timeout_ms=call_timeout_ms,
+        )
+        self._settings = settings
+        self._changed = threading.Condition()
+        self._one_call_at_a_time = threading.RLock()
+        self._core = ProducerCore(
+            Cluster(settings),
+            ProducerSettings(
+                transactional_id=transactional_id,
+                transaction_timeout_ms=transaction_timeout_ms,
+                linger_ms=linger_ms,
+                batch_bytes=batch_bytes,
+                buffer_bytes_max=buffer_bytes_max,
+                compression=Codec[compression.upper()],
+                delivery_timeout_ms=delivery_timeout_ms,
+            ),
+            self._changed.notify_all,
+        )
+        self._calls = BlockingTransport(settings, self._changed)
+        self._sending = BlockingTransport(settings, self._changed)
+        self._pump = BackgroundRun(self._sending, self._core.pump(), self._notify, name="oncelog-producer")
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Append a record and return at once, unless the buffer is full or the topic is new to this producer.
+
+        Without a partition, a key decides as in the Java client. Raises what ended the transaction, and BrokerRefused or
+        RetriesExhausted for a topic that cannot be written.
+        """
+        record = Record(key, value, tuple(headers), wall_clock_ms() if timestamp_ms is None else timestamp_ms)
+        if not self._core.knows(topic):
+            with self._one_call_at_a_time:
+                self._calls.run(self._core.learn_topic(topic))
+        with self._changed:
+            self._wait(lambda: self._core.has_room, self._settings.call_timeout_ms)
+            batch, place = self._core.append(topic, partition, record, monotonic_ms())
+            is_news = self._core.is_news(batch)
+        if is_news:
+            self._sending.wake()
+        return Delivery(batch, place, self._wait)
+
+    def flush(self, timeout_ms: float | None = None) -> None:
+        """Wait until every record is written. Raises what kept one from being written, or RetriesExhausted."""
+        with self._changed:
+            self._core.hurry()
+            self._sending.wake()
+            self._wait(lambda: self._core.is_flushed, timeout_ms)
+            failure = self._core.take_failure()
+        if failure is not None:
+            raise failure
+
+    def init_transactions(self) -> None:
+        """Take the transactional id from whoever had it, and wait until their transaction has ended. Once."""
+        with self._one_call_at_a_time:
+            self._calls.run(self._core.init())
+
+    def begin_transaction(self) -> None:
+        """Raises ProducerFenced or OutcomeUnknown when the producer is of no use any more."""
+        with self._changed:
+            self._core.begin()
+
+    def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str) -> None:
+        """Make a group's offsets part of the transaction."""
+        with self._one_call_at_a_time:
+            self._calls.run(self._core.commit_offsets(group, offsets))
+
+    def commit_transaction(self) -> None:
+        """Write what is left and commit.
+
+        Raises TransactionFailed when the transaction is known not to be committed, ProducerFenced when another producer
+        has the id, and OutcomeUnknown when no definite answer came.
+        """
+        with self._one_call_at_a_time:
+            self.flush()
+            self._calls.run(self._core.commit())
+
+    def abort_transaction(self) -> None:
+        """Give up what is not written and abort. Raises ProducerFenced or OutcomeUnknown."""
+        with self._one_call_at_a_time:
+            with self._changed:
+                self._core.drop()
+                self._sending.wake()
+                self._wait(lambda: self._core.is_dropped, None)
+            self._calls.run(self._core.abort())
+
+    def close(self) -> None:
+        """Write what is left and end. An open transaction is left to its timeout, or to the next owner of its id."""
+        with self._changed:
+            self._core.stop()
+        self._sending.wake()
+        self._pump.join()
+        self._sending.close()
+        self._calls.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _wait(self, is_so: Callable[[], bool], timeout_ms: float | None) -> None:
+        timeout_s = None if timeout_ms is None else timeout_ms / 1000
+        with self._changed:
+            if not self._changed.wait_for(lambda: is_so() or self._pump.is_over, timeout_s):
+                raise RetriesExhausted(f"not done within {timeout_ms:.0f} ms")
+            assert is_so(), "the sending thread ended early, or the producer was closed"
+
+    def _notify(self) -> None:
+        with self._changed:
+            self._changed.notify_all()

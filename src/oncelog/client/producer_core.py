@@ -1,0 +1,333 @@
+"""The ordinary producer without threads or tasks: batches records, sends them, keeps the state of its transactions.
+
+Two conversations run side by side: `pump` sends for as long as the producer lives, and each call of the user is one of
+its own. A face runs both, wakes the pump when there is something for it, and sees to it that their code never runs at
+the same moment. Only the pump touches what is on its way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from oncelog.client import requests
+from oncelog.client.accumulating import OpenBatch, size_bytes
+from oncelog.client.cluster import Cluster, ask_any, refresh
+from oncelog.client.conversation import Conversation, Now, Patience, Wait
+from oncelog.client.errors import (
+    RETRIABLE,
+    BrokerRefused,
+    ClientError,
+    OutcomeUnknown,
+    ProducerFenced,
+    RetriesExhausted,
+    TransactionFailed,
+)
+from oncelog.client.producer_state import TRANSITIONS, ProducerState
+from oncelog.client.producing import ProduceFlow
+from oncelog.client.requests import Request, milliseconds
+from oncelog.client.transaction import NO_IDENTITY, TransactionSession
+from oncelog.client.values import OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
+from oncelog.records import Codec, Record
+from oncelog.records.partitioning import murmur2_partition
+from oncelog.wire import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """How records are batched. `transactional_id` makes a producer transactional; without, it is idempotent."""
+
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 60_000
+    linger_ms: float = 5
+    batch_bytes: int = 128 * 1024
+    buffer_bytes_max: int = 32 * 1024 * 1024
+    compression: Codec = Codec.NONE
+    delivery_timeout_ms: float = 120_000
+
+
+class ProducerCore:
+    """What a producer has not sent yet, and how its transaction stands. `changed` is called when either has moved on."""
+
+    def __init__(self, cluster: Cluster, settings: ProducerSettings, changed: Callable[[], None]) -> None:
+        self.settings = settings
+        self.state = ProducerState.UNINITIALIZED
+        self.error: ClientError | None = None
+        self._cluster = cluster
+        self._changed = changed
+        self._open: dict[TopicPartition, OpenBatch] = {}
+        self._full: deque[OpenBatch] = deque()
+        self._open_bytes = 0
+        self._flow: ProduceFlow | None = None
+        self._added: set[TopicPartition] = set()
+        self._has_offsets = False
+        self._is_in_a_hurry = False
+        self._is_stopping = False
+        self._drop_because: ClientError | None = None
+        self._keyless_turns: dict[str, int] = {}
+        self._session: TransactionSession | None = None
+        if settings.transactional_id is not None:
+            self._session = TransactionSession(cluster, settings.transactional_id, settings.transaction_timeout_ms)
+
+    @property
+    def has_room(self) -> bool:
+        waiting_bytes = self._flow.waiting_bytes if self._flow is not None else 0
+        return self._open_bytes + waiting_bytes <= self.settings.buffer_bytes_max
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether every record was written or given up."""
+        return not self._open and not self._full and (self._flow is None or self._flow.is_idle)
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether nothing waits to be given up, or to be written."""
+        return self._drop_because is None and self.is_flushed
+
+    def knows(self, topic: str) -> bool:
+        return topic in self._cluster.topics
+
+    def learn_topic(self, topic: str) -> Conversation[None]:
+        """Find out how many partitions a topic has; it is created where the cluster does that by itself.
+
+        Raises BrokerRefused or RetriesExhausted.
+        """
+        patience = yield from Patience.lasting(self._cluster.settings.call_timeout_ms)
+        while topic not in self._cluster.topics:
+            (described,) = yield from refresh(self._cluster, {topic}, create=True)
+            if described.error is ErrorCode.none:
+                return
+            refused = BrokerRefused(described.error, f"topic {topic}")
+            if described.error not in RETRIABLE:
+                raise refused
+            if not (yield from patience.pause()):
+                raise RetriesExhausted(str(refused)) from refused
+
+    def append(self, topic: str, partition: int | None, record: Record, now_ms: float) -> tuple[OpenBatch, int]:
+        """Put a record of a known topic where it belongs; return its batch and its place in it.
+
+        Raises TransactionFailed, ProducerFenced or OutcomeUnknown when the transaction takes no more records.
+        """
+        self._require_open()
+        chosen = TopicPartition(topic, self._partition(topic, record.key) if partition is None else partition)
+        added_bytes = size_bytes(record)
+        batch = self._open.get(chosen)
+        if batch is not None and batch.size_bytes + added_bytes > self.settings.batch_bytes:
+            self._close(batch)
+            batch = None
+        if batch is None:
+            batch = self._open[chosen] = OpenBatch(chosen, now_ms)
+        self._open_bytes += added_bytes
+        return batch, batch.append(record)
+
+    def is_news(self, batch: OpenBatch) -> bool:
+        """Whether the pump should be woken for the record that was just appended to `batch`."""
+        return len(batch.records) == 1
+
+    def hurry(self) -> None:
+        """Have what is there sent without waiting for more."""
+        self._is_in_a_hurry = True
+
+    def stop(self) -> None:
+        """Have `pump` end when it has nothing left to send."""
+        self._is_stopping = True
+        self.hurry()
+
+    def drop(self) -> None:
+        """Have what is not written yet given up."""
+        self._drop_because = TransactionFailed("the transaction was aborted")
+
+    def take_failure(self) -> ClientError | None:
+        """What went wrong. A transaction keeps its failure until it is aborted; without one it is told once."""
+        error = self.error
+        if self._session is None:
+            self.error = None
+        return error
+
+    def pump(self) -> Conversation[None]:
+        """Send, until `stop` was called and nothing is left."""
+        while not (self._is_stopping and self.is_flushed):
+            if self._drop_because is not None:
+                self._give_up(self._drop_because)
+                self._drop_because = None
+                self._changed()
+            elif self.is_flushed:
+                self._is_in_a_hurry = False
+                yield Wait((), None, until_woken=True)
+            else:
+                try:
+                    yield from self._send()
+                except ClientError as error:
+                    self._fail(error)
+                self._changed()
+
+    def init(self) -> Conversation[None]:
+        """Take the transactional id. Raises BrokerRefused or RetriesExhausted."""
+        session = self._transactional()
+        assert self.state is ProducerState.UNINITIALIZED, "a producer takes its transactional id once"
+        identity = yield from session.init()
+        self._flow = self._new_flow(identity)
+        self._become(ProducerState.READY)
+
+    def begin(self) -> None:
+        """Begin a transaction. Raises what ended the producer."""
+        session = self._transactional()
+        self._raise_if_dead()
+        assert self.state is ProducerState.READY, f"no transaction begins while the producer is {self.state.value}"
+        if self._flow is None or self._flow.error is not None or self._flow.identity != session.identity:
+            self._flow = self._new_flow(session.identity)
+        self._flow.begin_transaction()
+        self._added.clear()
+        self._has_offsets = False
+        self.error = None
+        self._become(ProducerState.IN_TRANSACTION)
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Conversation[None]:
+        """Raises TransactionFailed, ProducerFenced or BrokerRefused."""
+        session = self._transactional()
+        self._require_open()
+        self._has_offsets = True
+        try:
+            yield from session.commit_offsets(group, offsets)
+        except ClientError as error:
+            self._fail(error)
+            raise
+
+    def commit(self) -> Conversation[None]:
+        """Commit. Everything must be flushed. Raises TransactionFailed, ProducerFenced or OutcomeUnknown."""
+        assert self.is_flushed, "records are still on their way"
+        self._require_open()
+        self._become(ProducerState.COMMITTING_TRANSACTION)
+        yield from self._end(commit=True)
+
+    def abort(self) -> Conversation[None]:
+        """Abort. What was not written must have been dropped. Raises ProducerFenced or OutcomeUnknown."""
+        assert self.is_flushed, "records are still on their way"
+        self._raise_if_dead()
+        self._become(ProducerState.ABORTING_TRANSACTION)
+        yield from self._end(commit=False)
+
+    def _end(self, *, commit: bool) -> Conversation[None]:
+        session = self._transactional()
+        try:
+            # Nothing was added, so there is nothing to end: the coordinator would take it for a retry of the last end.
+            if self._added or self._has_offsets:
+                yield from session.end(commit)
+            if not commit:
+                yield from session.bump()
+        except ClientError as error:
+            self._fail(error)
+            raise
+        self.error = None
+        self._become(ProducerState.READY)
+
+    def _send(self) -> Conversation[None]:
+        flow = yield from self._sending_flow()
+        now_ms: float = yield Now()
+        linger_ms = self._close_ripe(now_ms)
+        while self._full:
+            batch = self._full.popleft()
+            self._open_bytes -= sum(map(size_bytes, batch.records))
+            batch.outgoing = flow.enqueue(batch.partition, batch.encode(self.settings.compression), now_ms)
+        yield from self._add_new_partitions(flow)
+        yield from flow.step(linger_ms, until_woken=True)
+
+    def _sending_flow(self) -> Conversation[ProduceFlow]:
+        if self._session is None and (self._flow is None or self._flow.error is not None):
+            identity = yield from _idempotent_identity(self._cluster)
+            self._flow = self._new_flow(identity)
+        assert self._flow is not None
+        return self._flow
+
+    def _add_new_partitions(self, flow: ProduceFlow) -> Conversation[None]:
+        if self._session is None:
+            return
+        new = flow.waiting_partitions - self._added
+        self._added |= new
+        if new and self._session.version is TransactionVersion.TV1:
+            yield from self._session.add_partitions(new)
+
+    def _close_ripe(self, now_ms: float) -> float | None:
+        """Close every batch that has waited long enough; return how long the next one may still wait."""
+        for batch in list(self._open.values()):
+            if self._is_in_a_hurry or now_ms - batch.first_ms >= self.settings.linger_ms:
+                self._close(batch)
+        left_ms = [batch.first_ms + self.settings.linger_ms - now_ms for batch in self._open.values()]
+        return min(left_ms, default=None)
+
+    def _close(self, batch: OpenBatch) -> None:
+        del self._open[batch.partition]
+        self._full.append(batch)
+        topic = batch.partition.topic
+        self._keyless_turns[topic] = self._keyless_turns.get(topic, 0) + 1
+
+    def _partition(self, topic: str, key: bytes | None) -> int:
+        """Keys go where the Java client puts them; records without one go together, batch by batch."""
+        count = len(self._cluster.topics[topic].partitions)
+        return self._keyless_turns.get(topic, 0) % count if key is None else murmur2_partition(key, count)
+
+    def _new_flow(self, identity: ProducerIdentity) -> ProduceFlow:
+        return ProduceFlow(
+            self._cluster,
+            identity,
+            transactional_id=self.settings.transactional_id,
+            transaction_version=TransactionVersion.TV1 if self._session is None else self._session.version,
+            delivery_timeout_ms=self.settings.delivery_timeout_ms,
+            create_topics=True,
+        )
+
+    def _fail(self, error: ClientError) -> None:
+        self._drop_because = error
+        if self._session is not None and self.state is not ProducerState.FATAL_ERROR:
+            is_final = isinstance(error, ProducerFenced | OutcomeUnknown)
+            is_final = is_final or self.state is ProducerState.ABORTING_TRANSACTION
+            if is_final or self.error is None:
+                self.error = error
+            self._become(ProducerState.FATAL_ERROR if is_final else ProducerState.ABORTABLE_ERROR)
+        elif self.error is None:
+            self.error = error
+        self._changed()
+
+    def _give_up(self, error: ClientError) -> None:
+        for batch in (*self._full, *self._open.values()):
+            batch.error = error
+        self._full.clear()
+        self._open.clear()
+        self._open_bytes = 0
+        if self._flow is not None:
+            self._flow.fail(error)
+
+    def _transactional(self) -> TransactionSession:
+        assert self._session is not None, "this producer was made without a transactional id"
+        return self._session
+
+    def _require_open(self) -> None:
+        if self._session is None:
+            return
+        self._raise_if_dead()
+        if self.state is ProducerState.ABORTABLE_ERROR:
+            raise TransactionFailed(f"the transaction has failed: {self.error}") from self.error
+        assert self.state is ProducerState.IN_TRANSACTION, f"no transaction is open: the producer is {self.state.value}"
+
+    def _raise_if_dead(self) -> None:
+        if self.state is ProducerState.FATAL_ERROR:
+            assert self.error is not None
+            raise self.error
+
+    def _become(self, state: ProducerState) -> None:
+        assert state in TRANSITIONS[self.state], f"{self.state.value} does not become {state.value}"
+        self.state = state
+
+
+def _idempotent_identity(cluster: Cluster) -> Conversation[ProducerIdentity]:
+    """A producer id for a producer without transactions. Raises BrokerRefused or RetriesExhausted."""
+    fields = {
+        "transactional_id": None,
+        "transaction_timeout": milliseconds(0),
+        "producer_id": NO_IDENTITY.producer_id,
+        "producer_epoch": NO_IDENTITY.epoch,
+    }
+    request = Request(requests.INIT_PRODUCER_ID, fields)
+    answer = yield from ask_any(cluster, request, lambda message: message.error_code, "asking for a producer id")
+    return ProducerIdentity(int(answer.producer_id), int(answer.producer_epoch))
