@@ -136,6 +136,12 @@ class Requests(RuleBasedStateMachine):
         self.ledger.restart()
         self.waiting.clear()
 
+    @rule()
+    def lose_power(self) -> None:
+        self.restart()
+        for decision in self.ledger.coordinator.fence_all(self.ledger.now_ms, self.ledger.allocate):
+            self.ledger.apply(decision)
+
     def check_identity(self, name: str, producer_id: int, epoch: int) -> None:
         """No two ids ever share a producer id, and nobody gets the epoch that is kept for fencing."""
         assert 0 <= epoch <= LAST_CLIENT_EPOCH

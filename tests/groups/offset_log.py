@@ -1,0 +1,86 @@
+"""An offset coordinator with its log: what a broker does with decisions and markers, and nothing else."""
+
+from __future__ import annotations
+
+from oncelog.coordination import Decision
+from oncelog.groups import (
+    ANYONE,
+    FetchedOffset,
+    MemberFacts,
+    OffsetCoordinator,
+    OffsetRecord,
+    OffsetToCommit,
+    decode,
+    encode,
+)
+from oncelog.records import Record
+from oncelog.wire import ErrorCode
+
+GROUP = "my-group"
+T0, T1 = ("t", 0), ("t", 1)
+
+
+class OffsetLog:
+    """One log for each partition of `__consumer_offsets`: records with their producer id, and markers."""
+
+    def __init__(self) -> None:
+        self.coordinator = OffsetCoordinator()
+        self.log: dict[int, list[tuple[Record, int] | tuple[bool, int]]] = {}
+        self.now_ms = 1_700_000_000_000
+
+    def apply(self, decision: Decision[OffsetRecord, object], producer_id: int = -1) -> None:
+        for record in decision.records:
+            home = self.coordinator.partition_for(record.group)
+            log = self.log.setdefault(home, [])
+            self.coordinator.replay(home, record, producer_id, producer_id >= 0, len(log))
+            log.append((encode(record), producer_id))
+        self.now_ms += 1
+
+    def commit(
+        self,
+        *offsets: OffsetToCommit,
+        group: str = GROUP,
+        member: MemberFacts = ANYONE,
+        retention_ms: int = -1,
+    ) -> tuple[ErrorCode, ...]:
+        decision = self.coordinator.commit_offsets(group, member, offsets, self.now_ms, retention_ms)
+        self.apply(decision)
+        return decision.answer
+
+    def commit_in_transaction(
+        self, producer_id: int, *offsets: OffsetToCommit, group: str = GROUP, member: MemberFacts = ANYONE
+    ) -> tuple[ErrorCode, ...]:
+        decision = self.coordinator.transactional_commit(group, member, offsets, self.now_ms)
+        self.apply(decision, producer_id)
+        return decision.answer
+
+    def end(self, producer_id: int, committed: bool, group: str = GROUP) -> None:
+        home = self.coordinator.partition_for(group)
+        self.coordinator.replay_marker(home, producer_id, committed)
+        self.log.setdefault(home, []).append((committed, producer_id))
+
+    def fetch(self, group: str = GROUP, stable: bool = False) -> dict[tuple[str, int], int]:
+        """The offsets that a reader of every committed partition is given."""
+        found = self.coordinator.fetch(group, None, stable)
+        return {(one.topic, one.partition): one.offset for one in found}
+
+    def fetch_one(self, partition: tuple[str, int], group: str = GROUP, stable: bool = True) -> FetchedOffset:
+        (found,) = self.coordinator.fetch(group, [partition], stable)
+        return found
+
+    def reread(self) -> OffsetCoordinator:
+        """What a new process makes of the log."""
+        reader = OffsetCoordinator()
+        for home, entries in self.log.items():
+            for offset, (entry, producer_id) in enumerate(entries):
+                if isinstance(entry, bool):
+                    reader.replay_marker(home, producer_id, entry)
+                    continue
+                record = decode(entry)
+                assert record is not None
+                reader.replay(home, record, producer_id, producer_id >= 0, offset)
+        return reader
+
+
+def at(partition: tuple[str, int], offset: int, metadata: str | None = None, leader_epoch: int = -1) -> OffsetToCommit:
+    return OffsetToCommit(*partition, offset, leader_epoch, metadata)
