@@ -109,7 +109,7 @@ class Connection(asyncio.BufferedProtocol):
             self._frame_filled += size_bytes
             if self._frame_filled == self._frame_size:
                 frame, self._frame = self._frame, None
-                self._waiting.append(memoryview(frame))
+                self._waiting.append(memoryview(frame).toreadonly())
         else:
             self._stop += size_bytes
             self._split()
