@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,20 +26,15 @@ from oncelog.records import (
 )
 from oncelog.records.aborted import AbortedFilter
 from oncelog.records.arrow import arrow_to_batches, batches_to_arrow, record_schema
+from tests.support.batches import resealed, with_body
 
 BYTES = st.none() | st.binary(max_size=200)
 HEADERS = st.lists(st.tuples(st.text(max_size=20), BYTES), max_size=3).map(tuple)
 RECORD = st.builds(Record, key=BYTES, value=BYTES, headers=HEADERS, timestamp_ms=st.integers(-(2**45), 2**45))
 RECORDS = st.lists(RECORD, min_size=1, max_size=20)
 CODECS = st.sampled_from(Codec)
+HEADER_TYPE = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 ALL_OFFSETS = (0, 2**62)
-
-
-def resealed(batch: bytes, **fields: int) -> bytes:
-    """The batch with other header fields, and the CRC that belongs to them."""
-    header = read_header(batch)._replace(**fields)
-    checked = struct.pack(">hiqqqhii", *header[5:]) + batch[HEADER_BYTES:]
-    return struct.pack(">qiibI", *header[:4], crc32c(checked)) + checked
 
 
 def rows(arrow: list[pa.RecordBatch]) -> list[dict[str, Any]]:
@@ -147,8 +140,7 @@ def test_changed_records_are_read_as_by_decode_batch_or_refused(
 
 @given(st.binary(max_size=60), st.integers(-2, 6))
 def test_arbitrary_records_are_read_as_by_decode_batch_or_refused(body: bytes, record_count: int) -> None:
-    batch = build_batch([Record(None, None)])[:HEADER_BYTES] + body
-    assert_same_outcome(resealed(batch, batch_length=len(batch) - 12, record_count=record_count))
+    assert_same_outcome(with_body(body, record_count))
 
 
 def assert_same_outcome(batch: bytes) -> None:
@@ -175,8 +167,7 @@ def without_extreme_times(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def test_header_key_that_is_not_utf_8_is_read_with_replacements() -> None:
     content = b"\x00\x00\x00\x01\x01\x02\x02\xff\x02v"
-    batch = build_batch([Record(None, None)])[:HEADER_BYTES] + bytes([2 * len(content)]) + content
-    batch = resealed(batch, batch_length=len(batch) - 12)
+    batch = with_body(bytes([2 * len(content)]) + content, 1)
     (row,) = rows(list(batches_to_arrow([batch], "orders", 3, *ALL_OFFSETS, include_headers=True)))
     assert row["headers"] == [{"key": "\ufffd", "value": b"v"}]
 
@@ -194,9 +185,7 @@ def test_batch_of_an_older_format_is_corrupt() -> None:
 
 
 def test_empty_batch_that_compaction_left_gives_no_row() -> None:
-    batch = build_batch([Record(None, b"v")])[:HEADER_BYTES]
-    batch = resealed(batch, batch_length=HEADER_BYTES - 12, record_count=0)
-    assert list(batches_to_arrow([batch], "orders", 3, *ALL_OFFSETS)) == []
+    assert list(batches_to_arrow([resealed(with_body(b"", 0), last_offset_delta=4)], "orders", 3, *ALL_OFFSETS)) == []
 
 
 def test_many_bytes_become_several_arrow_batches_in_order() -> None:
@@ -225,9 +214,7 @@ def table_of(records: list[Record]) -> pa.Table:
         {
             "key": pa.array([record.key for record in records], pa.binary()),
             "value": pa.array([record.value for record in records], pa.binary()),
-            "headers": pa.array(
-                headers, pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-            ),
+            "headers": pa.array(headers, pa.list_(HEADER_TYPE)),
             "timestamp": pa.array([record.timestamp_ms * 1000 for record in records], pa.timestamp("us", tz="UTC")),
         }
     )
@@ -298,7 +285,7 @@ def test_no_rows_make_no_batches() -> None:
         pa.table({"value": [b"v"], "headers": [b"h"]}),
         pa.table({"value": [b"v"], "headers": [[{"name": "a", "value": b"b"}]]}),
         pa.table({"value": [b"v"], "headers": [[{"key": None, "value": b"b"}]]}),
-        pa.table({"value": [b"v"], "headers": pa.array([[None]], pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()})))}),
+        pa.table({"value": [b"v"], "headers": pa.array([[None]], pa.list_(HEADER_TYPE))}),
         pa.table({"value": [b"v"], "timestamp": ["today"]}),
     ],
 )  # fmt: skip

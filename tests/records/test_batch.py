@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 
 import pytest
-from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder  # type: ignore[import-untyped]
@@ -30,6 +28,7 @@ from oncelog.records import (
     stamped,
 )
 from oncelog.wire import ErrorCode, WireError
+from tests.support.batches import resealed, with_body
 
 I64 = st.integers(-(2**63), 2**63 - 1)
 BYTES = st.none() | st.binary(max_size=300)
@@ -55,19 +54,6 @@ def error_of(read: Callable[[bytes], object], data: bytes) -> ErrorCode | None:
     except RecordsError as error:
         return error.error
     return None
-
-
-def resealed(batch: bytes, **fields: int) -> bytes:
-    """The batch with other header fields, and the CRC that belongs to them."""
-    header = read_header(batch)._replace(**fields)
-    checked = struct.pack(">hiqqqhii", *header[5:]) + batch[HEADER_BYTES:]
-    return struct.pack(">qiibI", *header[:4], crc32c(checked)) + checked
-
-
-def with_body(body: bytes, record_count: int) -> bytes:
-    """A batch, right in its header, whose records are `body`."""
-    batch = build_batch([Record(None, None)])[:HEADER_BYTES] + body
-    return resealed(batch, batch_length=len(batch) - 12, record_count=record_count, last_offset_delta=record_count - 1)
 
 
 def contents(records: list[Record]) -> list[tuple[object, ...]]:
