@@ -7,7 +7,6 @@ message codec does not know them.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 
 from oncelog.wire import WireError
 
@@ -111,11 +110,3 @@ def string(text: str) -> bytes:
 def compact_string(text: str) -> bytes:
     encoded = text.encode()
     return unsigned_varint(len(encoded) + 1) + encoded
-
-
-def tagged_fields(fields: Mapping[int, bytes]) -> bytes:
-    """Write fields in the order of their tags, as the protocol demands."""
-    chunks = [unsigned_varint(len(fields))]
-    for tag in sorted(fields):
-        chunks += (unsigned_varint(tag), unsigned_varint(len(fields[tag])), fields[tag])
-    return b"".join(chunks)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from oncelog.coordination.fields import FieldReader, compact_string, string, tagged_fields, unsigned_varint
+from oncelog.coordination.fields import FieldReader, compact_string, string, unsigned_varint
 from oncelog.records import Record
 from oncelog.transactions.state import (
     DEAD,
@@ -38,6 +38,9 @@ _TIMES = struct.Struct(">qq")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
+# A tag and a size below 128 take one byte each, as every one here does.
+_TAGGED_INT16 = struct.Struct(">BBh")
+_TAGGED_INT64 = struct.Struct(">BBq")
 _LOGGED = {status.value: status for status in TransactionStatus if status not in (DEAD, PREPARE_EPOCH_FENCE)}
 
 
@@ -103,14 +106,14 @@ def _encode_partitions(metadata: TransactionMetadata, flexible: bool) -> bytes:
 
 
 def _encode_tags(metadata: TransactionMetadata) -> bytes:
-    fields = {}
+    fields = []
     if metadata.previous_producer_id != NO_PRODUCER_ID:
-        fields[PREVIOUS_PRODUCER_ID_TAG] = _INT64.pack(metadata.previous_producer_id)
+        fields.append(_TAGGED_INT64.pack(PREVIOUS_PRODUCER_ID_TAG, _INT64.size, metadata.previous_producer_id))
     if metadata.next_producer_id != NO_PRODUCER_ID:
-        fields[NEXT_PRODUCER_ID_TAG] = _INT64.pack(metadata.next_producer_id)
+        fields.append(_TAGGED_INT64.pack(NEXT_PRODUCER_ID_TAG, _INT64.size, metadata.next_producer_id))
     if metadata.client_transaction_version:
-        fields[CLIENT_VERSION_TAG] = _INT16.pack(metadata.client_transaction_version)
-    return tagged_fields(fields)
+        fields.append(_TAGGED_INT16.pack(CLIENT_VERSION_TAG, _INT16.size, metadata.client_transaction_version))
+    return bytes((len(fields),)) + b"".join(fields)
 
 
 def _decode_value(transactional_id: str, value: FieldReader, *, flexible: bool) -> TransactionMetadata:
