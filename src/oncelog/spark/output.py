@@ -1,0 +1,128 @@
+"""Encoding a micro-batch for the output's topics, and choosing who sends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, NullType, StringType, StructType
+
+from oncelog.client import Client, TopicDescription, TopicPartition
+from oncelog.spark import plan
+from oncelog.spark.delivery import CollectedBatches, Delivery, DriverPump, EncodedRows, PumpedRows, collected
+from oncelog.spark.encoding import RowEncoder, RowError, Targets
+from oncelog.spark.plan import Mode
+from oncelog.spark.shared_producer import SharedProducerDelivery
+from oncelog.spark.sink_settings import SinkSettings
+from oncelog.wire import ErrorCode
+
+BYTES = (BinaryType, StringType)
+COLUMNS: dict[str, tuple[type[DataType], ...]] = {
+    "key": (*BYTES, NullType),
+    "value": (*BYTES, NullType),
+    "headers": (ArrayType, NullType),
+    "topic": (StringType,),
+    "partition": (IntegerType,),
+}
+"""The columns of Spark's Kafka sink and their types. Others are not written."""
+
+
+def columns_to_write(schema: StructType, topic: str | None) -> list[str]:
+    """The columns of the DataFrame that go to the log. Raises RowError for those that are missing or of a wrong type."""
+    kinds = {field.name: field.dataType for field in schema.fields}
+    for name, allowed in COLUMNS.items():
+        if name in kinds and not isinstance(kinds[name], allowed):
+            names = " or ".join(kind.typeName() for kind in allowed if kind is not NullType)
+            raise RowError(f"column {name} is of type {kinds[name].simpleString()}, not {names}")
+    if "value" not in kinds:
+        raise RowError("the DataFrame has no column `value`, of type string or binary")
+    if topic is None and "topic" not in kinds:
+        raise RowError("no topic: give the sink topic=..., or the DataFrame a column `topic`")
+    return [name for name in COLUMNS if name in kinds and not (name == "topic" and topic is not None)]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTopics:
+    """The partitions that can be written, and who leads them."""
+
+    targets: Targets
+    leaders: dict[TopicPartition, int]
+
+
+def output_topics(client: Client, topic: str | None) -> OutputTopics:
+    """Ask for the partitions as they are now: there may be more than there were. Raises RowError."""
+    described = client.metadata(None if topic is None else [topic])
+    if topic is not None and described[topic].error is not ErrorCode.none:
+        raise RowError(f"topic {topic!r} cannot be written: {described[topic].error.name}")
+    return _output_topics(described.values())
+
+
+def _output_topics(topics: Iterable[TopicDescription]) -> OutputTopics:
+    leaders = {
+        TopicPartition(topic.name, item.partition): item.leader
+        for topic in topics
+        if topic.error is ErrorCode.none and not topic.is_internal
+        for item in topic.partitions
+    }
+    return OutputTopics(Targets(tuple(sorted(leaders))), leaders)
+
+
+class EncodedOutput(NamedTuple):
+    """A micro-batch that is ready to be sent, and the partitions that its targets count along."""
+
+    delivery: Delivery
+    partitions: tuple[TopicPartition, ...]
+
+
+class Output:
+    """Makes deliveries of micro-batches."""
+
+    def __init__(self, settings: SinkSettings, client: Client) -> None:
+        self._settings = settings
+        self._client = client
+        self._pump = DriverPump()
+        self._columns: list[str] | None = None
+        self._records_before: int | None = None
+
+    def close(self) -> None:
+        self._pump.close()
+
+    def encode(self, rows: DataFrame, rotation: int, input_offsets: int | None) -> EncodedOutput:
+        """Run the plan of a micro-batch and encode its rows, all of them. Raises RowError, or what Spark raises.
+
+        `input_offsets` says how many offsets it reads, if that is known.
+        """
+        encoded = self._encode(rows, rotation, input_offsets)
+        self._records_before = sum(count.records for count in encoded.delivery.counts.values())
+        return encoded
+
+    def _encode(self, rows: DataFrame, rotation: int, input_offsets: int | None) -> EncodedOutput:
+        if self._columns is None:
+            self._columns = columns_to_write(rows.schema, self._settings.topic)
+        facts = plan.spark_facts(rows.sparkSession.sparkContext)
+        plan.check_mode(self._settings.mode, facts)
+        topics = output_topics(self._client, self._settings.topic)
+        encoder = RowEncoder(
+            topic=self._settings.topic,
+            targets=topics.targets,
+            codec=self._settings.codec,
+            batch_bytes_max=self._settings.batch_bytes_max,
+            rotation=rotation,
+        )
+        wanted = rows.select(*self._columns)
+        partitions = topics.targets.partitions
+        if plan.is_direct(self._settings.mode, input_offsets, self._records_before):
+            return EncodedOutput(self._collected(wanted, encoder), partitions)
+        encoded = EncodedRows(wanted, encoder)
+        sizes = {target: count.size_bytes for target, count in encoded.counts.items()}
+        if plan.sender(self._settings.mode, facts, sum(sizes.values())) is Mode.DRIVER_PUMP or not sizes:
+            return EncodedOutput(PumpedRows(encoded, partitions, self._pump), partitions)
+        lanes = plan.lanes(sizes, topics.leaders, partitions, facts.slots)
+        return EncodedOutput(SharedProducerDelivery(encoded, partitions, lanes), partitions)
+
+    def _collected(self, rows: DataFrame, encoder: RowEncoder) -> CollectedBatches:
+        table: Any = rows.toArrow()
+        batches = [batch for group in encoder.encode(table.to_batches(), 0) for batch in group]
+        return collected(batches, encoder.targets.partitions, self._pump)
