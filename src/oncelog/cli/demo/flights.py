@@ -8,42 +8,44 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from importlib.util import find_spec
+from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
-WHOLE_NUMBERS = ("sched_dep_time", "dep_time", "dep_delay", "sched_arr_time", "arr_time", "arr_delay")
-MORE_WHOLE_NUMBERS = ("flight", "air_time", "distance")
 TEXTS = ("time_hour", "carrier", "tailnum", "origin", "dest")
-MISSING = "NA"
+NUMBERS = (
+    *("flight", "sched_dep_time", "dep_time", "dep_delay", "sched_arr_time", "arr_time", "arr_delay"),
+    *("air_time", "distance"),
+)
+FLIGHT, DELAY, DISTANCE = map(NUMBERS.index, ("flight", "dep_delay", "distance"))
+MISSING = frozenset({"", "NA"})
 
 
 class DataSetMissingError(Exception):
     """The package that holds the flights is not installed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flight:
-    """One row. `id` is its number in the file; a cancelled flight has no departure delay."""
+class Flight(NamedTuple):
+    """One row. `id` is its number in the file; a cancelled flight has no departure delay; `value` is the row as JSON."""
 
     id: int
+    scheduled: str
     carrier: str
     tailnum: str | None
+    origin: str
+    dest: str
+    flight: int
     departure_delay_minutes: int | None
     distance_miles: int
-    fields: dict[str, int | str | None]
+    value: bytes
 
     @property
     def key(self) -> bytes | None:
         return None if self.tailnum is None else self.tailnum.encode()
-
-    @property
-    def value(self) -> bytes:
-        return json.dumps(self.fields, separators=(",", ":")).encode()
 
     @property
     def is_cancelled(self) -> bool:
@@ -61,25 +63,34 @@ def data_file() -> Path:
 def flights() -> Iterator[Flight]:
     """Every flight, in the order of the file."""
     with zipfile.ZipFile(data_file()) as archive, archive.open(archive.namelist()[0]) as raw:
-        for number, row in enumerate(csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8"))):
-            yield _flight(number, row)
+        rows = csv.reader(io.TextIOWrapper(raw, encoding="utf-8"))
+        columns = next(rows)
+        texts = itemgetter(*(columns.index(name) for name in TEXTS))
+        numbers = itemgetter(*(columns.index(name) for name in NUMBERS))
+        for number, row in enumerate(rows):
+            yield _flight(number, texts(row), numbers(row))
 
 
-def _flight(number: int, row: dict[str, str]) -> Flight:
-    fields: dict[str, int | str | None] = {"id": number}
-    for name in TEXTS:
-        fields[name] = None if row[name] in ("", MISSING) else row[name]
-    for name in (*WHOLE_NUMBERS, *MORE_WHOLE_NUMBERS):
-        fields[name] = None if row[name] in ("", MISSING) else int(row[name])
-    tailnum = fields["tailnum"]
-    delay = fields["dep_delay"]
+def _flight(number: int, texts: tuple[str, ...], numbers: tuple[str, ...]) -> Flight:
+    # The file holds nothing that JSON would escape, and whole numbers are written in it as JSON writes them.
+    fields = [f'"id":{number}']
+    fields += [
+        f'"{name}":null' if text in MISSING else f'"{name}":"{text}"' for name, text in zip(TEXTS, texts, strict=True)
+    ]
+    fields += [f'"{name}":{"null" if text in MISSING else text}' for name, text in zip(NUMBERS, numbers, strict=True)]
+    scheduled, carrier, tailnum, origin, dest = texts
+    flight, delay, distance = numbers[FLIGHT], numbers[DELAY], numbers[DISTANCE]
     return Flight(
-        id=number,
-        carrier=row["carrier"],
-        tailnum=tailnum if isinstance(tailnum, str) else None,
-        departure_delay_minutes=delay if isinstance(delay, int) else None,
-        distance_miles=int(row["distance"]),
-        fields=fields,
+        number,
+        scheduled,
+        carrier,
+        None if tailnum in MISSING else tailnum,
+        origin,
+        dest,
+        int(flight),
+        None if delay in MISSING else int(delay),
+        int(distance),
+        f"{{{','.join(fields)}}}".encode(),
     )
 
 
@@ -98,11 +109,11 @@ def departure(flight: Flight) -> dict[str, object] | None:
     return {
         "id": flight.id,
         "carrier": flight.carrier,
-        "flight": flight.fields["flight"],
+        "flight": flight.flight,
         "tailnum": flight.tailnum,
-        "origin": flight.fields["origin"],
-        "dest": flight.fields["dest"],
-        "scheduled": flight.fields["time_hour"],
+        "origin": flight.origin,
+        "dest": flight.dest,
+        "scheduled": flight.scheduled,
         "delay_minutes": flight.departure_delay_minutes,
         "delay_class": delay_class(flight.departure_delay_minutes),
     }

@@ -37,6 +37,8 @@ def load(bootstrap_servers: str, flights: Sequence[Flight], advance: Callable[[i
             "batch.size": 500_000,
             "queue.buffering.max.messages": 1_000_000,
             "compression.type": "lz4",
+            "message.timeout.ms": 60_000,
+            "log_level": 0,
         }
     )
     refused: list[KafkaError] = []
