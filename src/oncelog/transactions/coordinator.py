@@ -10,7 +10,6 @@ make it durable; answer. Then the markers go out, and `complete` gives the recor
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable
 
 from oncelog.coordination import Decision
@@ -24,7 +23,9 @@ from oncelog.transactions.answers import (
     TransactionListing,
     markers_of,
 )
+from oncelog.transactions.listing import listing
 from oncelog.transactions.records import TransactionRecord
+from oncelog.transactions.retries import is_bump_retry, is_overflow_retry, may_ask_for_bump
 from oncelog.transactions.state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -38,7 +39,6 @@ from oncelog.transactions.state import (
     PREPARE_COMMIT,
     TopicPartition,
     TransactionMetadata,
-    TransactionStatus,
     is_legal,
 )
 from oncelog.transactions.transitions import EPOCH_PER_TRANSACTION_VERSION
@@ -162,7 +162,7 @@ class TransactionCoordinator:
         if before is None:
             before = transitions.unknown_id(transactional_id, allocate(), timeout_ms)
         is_supplied = producer_id != NO_PRODUCER_ID
-        if is_supplied and not _may_ask_for_bump(before, producer_id, producer_epoch):
+        if is_supplied and not may_ask_for_bump(before, producer_id, producer_epoch):
             return _init_refused(_FENCED)
         if before.status in DECIDED:
             return _init_refused(_CONCURRENT)
@@ -312,12 +312,10 @@ class TransactionCoordinator:
     ) -> EndDecision:
         if before.transactional_id in self._pending or before.status in DECIDED:
             return _end_refused(_CONCURRENT)
-        is_overflow_retry = _is_overflow_retry(before, producer_id, producer_epoch)
-        if before.producer_id != producer_id and not is_overflow_retry:
+        is_rotated = is_overflow_retry(before, producer_id, producer_epoch)
+        if before.producer_id != producer_id and not is_rotated:
             return _end_refused(_UNMAPPED)
-        if before.status in (COMPLETE_COMMIT, COMPLETE_ABORT) and (
-            is_overflow_retry or _is_bump_retry(before, producer_epoch)
-        ):
+        if before.status in (COMPLETE_COMMIT, COMPLETE_ABORT) and (is_rotated or is_bump_retry(before, producer_epoch)):
             if before.status is (COMPLETE_COMMIT if committed else COMPLETE_ABORT):
                 return Decision((), EndTransactionAnswer(_NONE, before.producer_id, before.producer_epoch))
             return _end_refused(_INVALID_STATE)
@@ -422,26 +420,15 @@ class TransactionCoordinator:
         longer_than_ms: int = -1,
         id_pattern: str | None = None,
     ) -> TransactionListing:
-        """The ids that pass every filter given; `id_pattern` must match an id as a whole.
-
-        Errors: invalid_regular_expression.
-        """
-        try:
-            pattern = re.compile(id_pattern) if id_pattern else None
-        except re.error:
-            return TransactionListing(ErrorCode.invalid_regular_expression)
-        named = {state: TransactionStatus.from_label(state) for state in states}
-        wanted = set(named.values())
-        transactions = tuple(
-            metadata
-            for metadata in self._entries.values()
-            if (not named or metadata.status in wanted)
-            and (not producer_ids or metadata.producer_id in producer_ids)
-            and (longer_than_ms < 0 or now_ms - metadata.start_ms > longer_than_ms)
-            and (pattern is None or pattern.fullmatch(metadata.transactional_id))
+        """The ids that pass every filter given; see `listing`. Errors: invalid_regular_expression."""
+        return listing(
+            self._entries.values(),
+            now_ms,
+            states=states,
+            producer_ids=producer_ids,
+            longer_than_ms=longer_than_ms,
+            id_pattern=id_pattern,
         )
-        unknown = tuple(state for state, status in named.items() if status is None)
-        return TransactionListing(_NONE, unknown, transactions)
 
     def _fence(self, before: TransactionMetadata, now_ms: int) -> TransactionRecord:
         return self._reserve(transitions.fenced(before, self.transaction_version, now_ms))
@@ -464,35 +451,3 @@ def _end_refused(error: ErrorCode) -> EndDecision:
 def _markers_of(record: TransactionRecord) -> MarkersToSend:
     assert record.metadata is not None
     return markers_of(record.metadata, committed=record.metadata.status is PREPARE_COMMIT)
-
-
-def _may_ask_for_bump(before: TransactionMetadata, producer_id: int, producer_epoch: int) -> bool:
-    """KIP-360: the producer of record, one that saw its id rotate away without the answer, or anyone for a new id."""
-    return (
-        before.producer_epoch == NO_PRODUCER_EPOCH
-        or producer_id == before.producer_id
-        or (producer_id == before.previous_producer_id and producer_epoch >= LAST_CLIENT_EPOCH)
-    )
-
-
-def _is_bump_retry(before: TransactionMetadata, producer_epoch: int) -> bool:
-    """Whether this EndTxn v5 was answered before, and the answer was lost.
-
-    Only a transaction that ended with a bump has such an answer: else the epoch below is that of a fenced producer. And
-    nobody is told the highest epoch.
-    """
-    return (
-        before.client_transaction_version >= EPOCH_PER_TRANSACTION_VERSION
-        and before.producer_epoch == producer_epoch + 1
-        and before.producer_epoch <= LAST_CLIENT_EPOCH
-    )
-
-
-def _is_overflow_retry(before: TransactionMetadata, producer_id: int, producer_epoch: int) -> bool:
-    """The same, when the lost answer named a new producer id because the epochs of the old one had run out."""
-    return (
-        before.client_transaction_version >= EPOCH_PER_TRANSACTION_VERSION
-        and before.previous_producer_id == producer_id
-        and producer_epoch == LAST_CLIENT_EPOCH
-        and before.producer_epoch == 0
-    )
