@@ -81,6 +81,8 @@ class Broker:
         self._disk = environment.disk
         self._report_failure = on_failure
         self._has_failed = False
+        self._checkpoint_under_way: Parked[None] = Parked.ready(None)
+        self._next_checkpoint: Parked[None] | None = None
         self.host = ""
         self.port = 0
         self.features = {"transaction.version": TRANSACTION_VERSION}
@@ -242,7 +244,16 @@ class Broker:
 
     def checkpoint(self) -> Parked[None]:
         """Write how far each log is known to be durable, and where each begins; release when it is on disk."""
-        written: Parked[None] = Parked()
+        if self._next_checkpoint is None:
+            self._next_checkpoint = Parked()
+            # One at a time: two would replace the same files at once.
+            self._checkpoint_under_way.then(lambda _: self._begin_checkpoint())
+        return self._next_checkpoint or self._checkpoint_under_way
+
+    def _begin_checkpoint(self) -> None:
+        assert self._next_checkpoint is not None
+        self._checkpoint_under_way, self._next_checkpoint = self._next_checkpoint, None
+        written = self._checkpoint_under_way
 
         def done(error: DiskError | None) -> None:
             if error is not None:
@@ -251,7 +262,6 @@ class Broker:
             written.release(None)
 
         self._disk.in_background(self._checkpoint_work(), done)
-        return written
 
     def _checkpoint_work(self) -> Callable[[], None]:
         """What a checkpoint says now, as the writing of it."""

@@ -61,11 +61,13 @@ class Transactions:
                 self._broker.producer_ids.allocate,
             )
             if decision.answer.markers is not None:
-                # The open transaction of the producer before is aborted first; then the id is asked for again.
+                # The open transaction of the producer before is aborted; whoever asked is told so, as Kafka does, and
+                # comes back for the id.
                 self._carry_out(decision.records[0], decision.answer.markers)
-            if decision.answer.error is ErrorCode.concurrent_transactions and not last:
+                answer.release(decision.answer)
+            elif decision.answer.error is ErrorCode.concurrent_transactions and not last:
                 return False
-            if decision.answer.markers is not None or not decision.records:
+            elif not decision.records:
                 answer.release(decision.answer)
             elif self._append(decision.records[0]):
                 # An epoch that a power cut could take back would let the producer it fenced go on.
