@@ -3,6 +3,8 @@
 from oncelog.client.accumulating import RecordMetadata
 from oncelog.client.batch_sender import BatchSender
 from oncelog.client.blocking import Client
+from oncelog.client.consumer import Consumer
+from oncelog.client.consumer_core import ConsumedRecord
 from oncelog.client.errors import (
     BrokerRefused,
     ClientError,
@@ -20,6 +22,9 @@ from oncelog.client.fetching import FetchedBatches
 from oncelog.client.producer import Delivery, Producer
 from oncelog.client.producing import Written
 from oncelog.client.shared_producer import SharedProducer
+from oncelog.client.transports.async_client import AsyncClient
+from oncelog.client.transports.async_consumer import AsyncConsumer
+from oncelog.client.transports.async_producer import AsyncDelivery, AsyncProducer
 from oncelog.client.values import (
     Address,
     ClusterDescription,
@@ -42,6 +47,10 @@ from oncelog.client.values import (
 
 __all__ = [
     "Address",
+    "AsyncClient",
+    "AsyncConsumer",
+    "AsyncDelivery",
+    "AsyncProducer",
     "BatchSender",
     "BrokerRefused",
     "Client",
@@ -49,6 +58,8 @@ __all__ = [
     "ClusterDescription",
     "ConfigEntry",
     "ConnectionLost",
+    "ConsumedRecord",
+    "Consumer",
     "Delivery",
     "FetchedBatches",
     "Fetcher",

@@ -25,7 +25,7 @@ from oncelog.client.values import (
 
 
 class Client(BlockingBase):
-    """Asks a cluster, and makes the producers and consumers of it. Threads may share one; they take turns.
+    """Asks a cluster. Threads may share one; they take turns.
 
     Every method raises BrokerRefused when a broker says no, and RetriesExhausted when none answers in time.
     """

@@ -22,6 +22,7 @@ from oncelog.client.errors import (
     OutcomeUnknown,
     ProducerFenced,
     RetriesExhausted,
+    TransactionError,
     TransactionFailed,
 )
 from oncelog.client.producer_state import TRANSITIONS, ProducerState
@@ -192,7 +193,7 @@ class ProducerCore:
             yield from session.commit_offsets(group, offsets)
         except ClientError as error:
             self._fail(error)
-            raise
+            raise (self.error or error) from error.__cause__
 
     def commit(self) -> Conversation[None]:
         """Commit. Everything must be flushed. Raises TransactionFailed, ProducerFenced or OutcomeUnknown."""
@@ -218,7 +219,7 @@ class ProducerCore:
                 yield from session.bump()
         except ClientError as error:
             self._fail(error)
-            raise
+            raise (self.error or error) from error.__cause__
         self.error = None
         self._become(ProducerState.READY)
 
@@ -279,6 +280,8 @@ class ProducerCore:
 
     def _fail(self, error: ClientError) -> None:
         self._drop_because = error
+        if self._session is not None and not isinstance(error, TransactionError):
+            error = _failed_by(error)
         if self._session is not None and self.state is not ProducerState.FATAL_ERROR:
             is_final = isinstance(error, ProducerFenced | OutcomeUnknown)
             is_final = is_final or self.state is ProducerState.ABORTING_TRANSACTION
@@ -318,6 +321,13 @@ class ProducerCore:
     def _become(self, state: ProducerState) -> None:
         assert state in TRANSITIONS[self.state], f"{self.state.value} does not become {state.value}"
         self.state = state
+
+
+def _failed_by(error: ClientError) -> TransactionFailed:
+    """What refused a part of a transaction has failed the whole of it."""
+    failed = TransactionFailed(str(error))
+    failed.__cause__ = error
+    return failed
 
 
 def _idempotent_identity(cluster: Cluster) -> Conversation[ProducerIdentity]:

@@ -95,7 +95,16 @@ class Written:
 class _Lane:
     """The batches of one partition: those that wait, and those that are sent."""
 
-    __slots__ = ("in_flight", "is_acknowledged", "next_sequence", "pause_ms", "queue", "retry_at_ms", "written")
+    __slots__ = (
+        "in_flight",
+        "is_acknowledged",
+        "next_sequence",
+        "pause_ms",
+        "queue",
+        "retry_at_ms",
+        "trouble",
+        "written",
+    )
 
     def __init__(self) -> None:
         self.queue: deque[OutgoingBatch] = deque()
@@ -104,6 +113,7 @@ class _Lane:
         self.is_acknowledged = False
         self.retry_at_ms = 0.0
         self.pause_ms = 0.0
+        self.trouble: ClientError | None = None
         self.written = Written(0, 0, 0, -1, -1)
 
     def may_send(self, now_ms: float) -> bool:
@@ -256,7 +266,7 @@ class ProduceFlow:
             if batches and size_bytes > REQUEST_BYTES_MAX:
                 break
             if now_ms >= batch.deadline_ms:
-                raise self._gave_up(f"{partition} took no batch in {self._delivery_timeout_ms:.0f} ms")
+                raise self._gave_up(partition, lane.trouble) from lane.trouble
             self._stamp(lane, lane.queue.popleft())
             lane.in_flight.append(batch)
             batches.append(batch)
@@ -330,20 +340,24 @@ class ProduceFlow:
     def _retry(self, batch: OutgoingBatch, cause: ClientError) -> Conversation[None]:
         lane = self._lanes[batch.partition]
         lane.put_back(batch)
+        lane.trouble = cause
         drawn_ms: float = yield Draw(RETRY_LOW_MS, RETRY_HIGH_MS)
         lane.pause_ms = min(lane.pause_ms * 1.5 + drawn_ms, RETRY_PAUSE_MS_MAX)
         now_ms: float = yield Now()
         lane.retry_at_ms = now_ms + lane.pause_ms
         if now_ms >= batch.deadline_ms:
-            raise self._gave_up(str(cause)) from cause
+            raise self._gave_up(batch.partition, cause) from cause
 
-    def _gave_up(self, message: str) -> ClientError:
+    def _gave_up(self, partition: TopicPartition, cause: ClientError | None) -> ClientError:
+        message = f"{partition} took no batch in {self._delivery_timeout_ms:.0f} ms"
+        if cause is not None:
+            message += f": {cause}"
         if self._transactional_id is None:
             return RetriesExhausted(message)
         return TransactionFailed(message)
 
     def _meaning(self, refused: BrokerRefused, message: str | None) -> ClientError:
-        what = f"{refused.message}: {message}" if message else refused.message
+        what = f"producing: {message}" if message else refused.message
         if self._transactional_id is not None and refused.error in TAKEN_OVER:
             return ProducerFenced(what, refused.error)
         if self._transactional_id is not None and refused.error in ABORTABLE:

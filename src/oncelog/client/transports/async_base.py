@@ -1,0 +1,36 @@
+"""What every asyncio object has: a cluster, a transport of its own, and an end."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self, TypeVar
+
+from oncelog.client.cluster import Cluster
+from oncelog.client.conversation import Conversation
+from oncelog.client.settings import ClientSettings
+from oncelog.client.transports.asyncio import AsyncTransport
+
+T = TypeVar("T")
+
+
+class AsyncBase:
+    """For the event loop that first uses it, and no other."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._cluster = Cluster(settings)
+        self._transport = AsyncTransport(settings)
+
+    async def _run(self, conversation: Conversation[T]) -> T:
+        return await self._transport.run(conversation)
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,176 @@
+"""The asyncio producer: idempotent, or transactional. A task of its own sends what the callers append."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from oncelog.client.accumulating import OpenBatch, RecordMetadata
+from oncelog.client.errors import RetriesExhausted
+from oncelog.client.producer_core import ProducerCore, ProducerSettings
+from oncelog.client.settings import ClientSettings, parse_addresses
+from oncelog.client.transports.async_base import AsyncBase
+from oncelog.client.transports.asyncio import monotonic_ms, wall_clock_ms
+from oncelog.client.values import OffsetAndMetadata, TopicPartition
+from oncelog.records import Codec, Record
+
+
+class AsyncDelivery:
+    """One record on its way."""
+
+    __slots__ = ("_batch", "_place", "_wait")
+
+    def __init__(
+        self, batch: OpenBatch, place: int, wait: Callable[[Callable[[], bool], float | None], Awaitable[None]]
+    ) -> None:
+        self._batch = batch
+        self._place = place
+        self._wait = wait
+
+    @property
+    def is_done(self) -> bool:
+        return self._batch.is_done
+
+    async def result(self, timeout_ms: float | None = None) -> RecordMetadata:
+        """Wait until the record is written. Raises what kept it from being written, or RetriesExhausted."""
+        await self._wait(lambda: self._batch.is_done, timeout_ms)
+        return self._batch.result(self._place)
+
+
+class AsyncProducer(AsyncBase):
+    """Writes records, each once and in order within its partition. See Producer, whose methods these are."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
+        linger_ms: float = 5,
+        batch_bytes: int = 128 * 1024,
+        buffer_bytes_max: int = 32 * 1024 * 1024,
+        compression: str = "none",
+        delivery_timeout_ms: float = 120_000,
+        client_id: str = "oncelog",
+        request_timeout_ms: float = 30_000,
+        call_timeout_ms: float = 60_000,
+    ) -> None:
+        """A record waits up to `linger_ms` for others to share its batch of at most about `batch_bytes`.
+
+        `send` waits while `buffer_bytes_max` are not written; a record that is not written within `delivery_timeout_ms`
+        fails. `compression` is none, gzip, snappy, lz4 or zstd.
+        """
+        super().__init__(
+            ClientSettings(
+                parse_addresses(bootstrap_servers),
+                client_id=client_id,
+                request_timeout_ms=request_timeout_ms,
+                call_timeout_ms=call_timeout_ms,
+            )
+        )
+        self._waiters: list[asyncio.Future[None]] = []
+        self._pump: asyncio.Task[None] | None = None
+        self._core = ProducerCore(
+            self._cluster,
+            ProducerSettings(
+                transactional_id=transactional_id,
+                transaction_timeout_ms=transaction_timeout_ms,
+                linger_ms=linger_ms,
+                batch_bytes=batch_bytes,
+                buffer_bytes_max=buffer_bytes_max,
+                compression=Codec[compression.upper()],
+                delivery_timeout_ms=delivery_timeout_ms,
+            ),
+            self._notify,
+        )
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp_ms: int | None = None,
+    ) -> AsyncDelivery:
+        """Append a record; waits only for room in the buffer, and for the metadata of a new topic.
+
+        Without a partition, a key decides as in the Java client. Raises what ended the transaction, and BrokerRefused or
+        RetriesExhausted for a topic that cannot be written.
+        """
+        record = Record(key, value, tuple(headers), wall_clock_ms() if timestamp_ms is None else timestamp_ms)
+        if not self._core.knows(topic):
+            await self._run(self._core.learn_topic(topic))
+        await self._wait(lambda: self._core.has_room, self._settings.call_timeout_ms)
+        batch, place = self._core.append(topic, partition, record, monotonic_ms())
+        if self._core.is_news(batch):
+            self._wake()
+        return AsyncDelivery(batch, place, self._wait)
+
+    async def flush(self, timeout_ms: float | None = None) -> None:
+        """Wait until every record is written. Raises what kept one from being written, or RetriesExhausted."""
+        self._core.hurry()
+        self._wake()
+        await self._wait(lambda: self._core.is_flushed, timeout_ms)
+        failure = self._core.take_failure()
+        if failure is not None:
+            raise failure
+
+    async def init_transactions(self) -> None:
+        """Take the transactional id from whoever had it, and wait until their transaction has ended. Once."""
+        await self._run(self._core.init())
+
+    async def begin_transaction(self) -> None:
+        """Raises ProducerFenced or OutcomeUnknown when the producer is of no use any more."""
+        self._core.begin()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str
+    ) -> None:
+        """Make a group's offsets part of the transaction."""
+        await self._run(self._core.commit_offsets(group, offsets))
+
+    async def commit_transaction(self) -> None:
+        """Write what is left and commit. Raises TransactionFailed, ProducerFenced or OutcomeUnknown."""
+        await self.flush()
+        await self._run(self._core.commit())
+
+    async def abort_transaction(self) -> None:
+        """Give up what is not written and abort. Raises ProducerFenced or OutcomeUnknown."""
+        self._core.drop()
+        self._wake()
+        await self._wait(lambda: self._core.is_dropped, None)
+        await self._run(self._core.abort())
+
+    async def close(self) -> None:
+        """Write what is left and end. An open transaction is left to its timeout, or to the next owner of its id."""
+        self._core.stop()
+        if self._pump is not None:
+            self._wake()
+            await self._pump
+        await super().close()
+
+    def _wake(self) -> None:
+        """Have the sending task look again; it starts with the first call, when there is an event loop."""
+        if self._pump is None:
+            self._pump = asyncio.create_task(self._transport.run(self._core.pump()))
+            self._pump.add_done_callback(lambda _: self._notify())
+        self._transport.wake()
+
+    async def _wait(self, is_so: Callable[[], bool], timeout_ms: float | None) -> None:
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                while not is_so():
+                    assert self._pump is None or not self._pump.done(), "the sending task ended early"
+                    changed = asyncio.get_running_loop().create_future()
+                    self._waiters.append(changed)
+                    await changed
+        except TimeoutError as error:
+            raise RetriesExhausted(f"not done within {timeout_ms:.0f} ms") from error
+
+    def _notify(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
