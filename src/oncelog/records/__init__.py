@@ -3,6 +3,7 @@
 The Arrow kernels are in `oncelog.records.arrow`, which is not imported here: it needs the extra [spark].
 """
 
+from oncelog.records.aborted import AbortedFilter
 from oncelog.records.batch import (
     HEADER_BYTES,
     NO_PRODUCER_EPOCH,
@@ -32,6 +33,7 @@ __all__ = [
     "NO_SEQUENCE",
     "NO_TIMESTAMP",
     "SEQUENCE_MAX",
+    "AbortedFilter",
     "BatchHeader",
     "Codec",
     "ControlType",

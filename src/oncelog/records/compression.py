@@ -21,6 +21,9 @@ OUTPUT_GROWTH = 8
 # What cramjam says when the output has no room left, for which it has no type of its own.
 OUTPUT_FULL = "failed to write whole buffer"
 
+# The level cramjam takes by itself is eight times slower, for eight per cent less.
+LZ4_LEVEL = 1
+
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
 XERIAL_BLOCK_BYTES = 32 * 1024
@@ -75,7 +78,7 @@ def decompress(codec: Codec, data: Buffer, size_bytes_max: int = DECOMPRESSED_BY
 
 def _compress_lz4(data: Buffer) -> bytes:
     # The Java client refuses frames whose blocks depend on the block before.
-    compressor = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
+    compressor = cramjam.lz4.Compressor(level=LZ4_LEVEL, content_checksum=False, block_linked=False)
     compressor.compress(bytes(data))
     return bytes(compressor.finish())
 
