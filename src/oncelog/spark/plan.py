@@ -94,10 +94,14 @@ def lanes(
     total = sum(sizes.values()) or 1
     assigned: dict[int, int] = {}
     before = 0
+    lane = 0
     for place, target in enumerate(ordered):
-        by_size = before * width // total
-        # Every task gets one target at least: the last ones must not be left without.
-        assigned[target] = max(min(by_size, place, width - 1), width - (len(ordered) - place))
+        is_full = before * width // total > lane
+        # No lane stays empty: the targets that are left have to be enough for the lanes that are left.
+        is_needed_elsewhere = len(ordered) - place < width - lane
+        if place > 0 and lane < width - 1 and (is_full or is_needed_elsewhere):
+            lane += 1
+        assigned[target] = lane
         before += sizes[target]
     return assigned
 

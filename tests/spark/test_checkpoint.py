@@ -1,0 +1,47 @@
+"""What the checkpoint says of a micro-batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.spark.checkpoint import CheckpointError, batch_offsets, local_reader, parse_offset_log
+
+METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1795262445533,"conf":{}}'
+
+
+def write(root, batch_id, *lines):
+    (root / "offsets").mkdir(exist_ok=True)
+    (root / "offsets" / str(batch_id)).write_text("\n".join(["v1", METADATA, *lines]))
+
+
+def test_a_batch_starts_where_the_one_before_ended(tmp_path):
+    write(tmp_path, 6, '{"a":{"0":5}}', "-")
+    write(tmp_path, 7, '{"a":{"0":9}}', "17")
+    offsets = batch_offsets(local_reader(str(tmp_path)), 7)
+    assert offsets.start == ['{"a":{"0":5}}', None]
+    assert offsets.end_lines == ['{"a":{"0":9}}', "17"]
+
+
+def test_the_start_of_the_first_batch_is_not_in_the_offset_log(tmp_path):
+    write(tmp_path, 0, '{"a":{"0":5}}')
+    assert batch_offsets(local_reader(str(tmp_path)), 0).start == [None]
+
+
+def test_a_source_that_was_added_has_no_start(tmp_path):
+    write(tmp_path, 0, "1")
+    write(tmp_path, 1, "2", '{"a":{"0":5}}')
+    assert batch_offsets(local_reader(str(tmp_path)), 1).start == ["1", None]
+
+
+@pytest.mark.parametrize("batch_id", [0, 4])
+def test_missing_offsets_are_an_error(tmp_path, batch_id):
+    write(tmp_path, 5, "1")
+    with pytest.raises(CheckpointError):
+        batch_offsets(local_reader(str(tmp_path)), batch_id)
+    with pytest.raises(CheckpointError):
+        batch_offsets(local_reader(str(tmp_path)), 5)
+
+
+def test_another_version_is_refused():
+    with pytest.raises(CheckpointError, match="v2"):
+        parse_offset_log("v2\n{}\n1")

@@ -1,0 +1,33 @@
+"""Offsets as JSON."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.client.values import TopicPartition
+from oncelog.spark.offsets import digest, from_json, is_offsets, to_json
+
+offset_maps = st.dictionaries(
+    st.builds(TopicPartition, st.text(min_size=1), st.integers(0, 99)), st.integers(-2, 2**63 - 1)
+)
+
+
+@given(offset_maps)
+def test_json_gives_back_the_offsets(offsets):
+    assert from_json(to_json(offsets)) == offsets
+
+
+@pytest.mark.parametrize("text", ["", "3", "[]", '{"a":1}', '{"a":{"x":1}}', '{"a":{"0":"1"}}', '{"a":{"0":true}}'])
+def test_anything_else_is_refused(text):
+    with pytest.raises(ValueError):  # noqa: PT011 - JSON's own error is one of them
+        from_json(text)
+    assert not is_offsets(text)
+
+
+def test_digest_depends_on_the_offsets_and_not_on_how_they_are_written():
+    assert digest(['{"a":{"0":1,"1":2}}']) == digest(['{ "a": {"1": 2, "0": 1} }'])
+    assert digest(['{"a":{"0":1,"1":2}}']) != digest(['{"a":{"0":1,"1":3}}'])
+    assert digest(["1", "2"]) != digest(["2", "1"])
+    assert digest(["-"]) != digest([])
