@@ -1,0 +1,110 @@
+"""Runs conversations against answers that a test makes up, on a clock that moves only when the conversation waits."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from oncelog.client.conversation import (
+    Conversation,
+    Draw,
+    Effect,
+    Greet,
+    Greeting,
+    Now,
+    Send,
+    Sleep,
+    Ticket,
+    Wait,
+)
+from oncelog.client.errors import ClientError, ConnectionLost
+from oncelog.client.requests import Request
+from oncelog.client.settings import ClientSettings
+from oncelog.client.values import Address
+
+HERE = Address("scripted", 9092)
+SETTINGS = ClientSettings((HERE,), call_timeout_ms=1000, request_timeout_ms=100)
+Answer = Callable[[Request], Any]
+
+
+def lost(*, sent: bool = True) -> ConnectionLost:
+    return ConnectionLost("cut", sent=sent)
+
+
+class ScriptedTransport:
+    """`answer` gets each request and returns a message, or a ClientError that the request fails with.
+
+    Answers arrive in the order of the requests, when the conversation waits for them. A lost connection loses what was
+    sent after it, too. What takes no time elsewhere takes none here; every wait for nothing moves the clock.
+    """
+
+    def __init__(self, answer: Answer, *, features: dict[str, int] | None = None, seed: int = 0) -> None:
+        self.now_ms = 0.0
+        self.requests: list[Request] = []
+        self._answer = answer
+        self._features = {"transaction.version": 2} if features is None else features
+        self._on_their_way: deque[tuple[Ticket, Any]] = deque()
+        self._random = Random(seed)
+
+    def run(self, conversation: Conversation[Any]) -> Any:
+        value: Any = None
+        error: Exception | None = None
+        while True:
+            try:
+                effect = conversation.send(value) if error is None else conversation.throw(error)
+            except StopIteration as end:
+                return end.value
+            value, error = None, None
+            try:
+                value = self._perform(effect)
+            except ClientError as raised:
+                error = raised
+
+    def names(self) -> list[str]:
+        return [request.api.name for request in self.requests]
+
+    def _perform(self, effect: Effect) -> Any:
+        match effect:
+            case Send():
+                return self._send(effect)
+            case Wait():
+                return self._wait(effect)
+            case Sleep():
+                self.now_ms += effect.high_ms
+            case Now():
+                return self.now_ms
+            case Draw():
+                return self._random.uniform(effect.low, effect.high)
+            case Greet():
+                return Greeting({}, self._features, 0)
+
+    def _send(self, effect: Send) -> Ticket:
+        self.requests.append(effect.request)
+        ticket = Ticket(effect.address, effect.request)
+        answer = self._answer(effect.request)
+        if isinstance(answer, ConnectionLost) and not answer.sent:
+            ticket.fail(answer)
+        else:
+            self._on_their_way.append((ticket, answer))
+        return ticket
+
+    def _wait(self, effect: Wait) -> list[Ticket]:
+        while not any(ticket.is_done for ticket in effect.tickets):
+            if not self._on_their_way:
+                assert effect.timeout_ms is not None, "the conversation waits for nothing, for ever"
+                self.now_ms += effect.timeout_ms
+                break
+            self.now_ms += 1
+            ticket, answer = self._on_their_way.popleft()
+            if isinstance(answer, ConnectionLost):
+                ticket.fail(answer)
+                for other, _ in self._on_their_way:
+                    other.fail(lost())
+                self._on_their_way.clear()
+            elif isinstance(answer, ClientError):
+                ticket.fail(answer)
+            else:
+                ticket.answer(answer)
+        return [ticket for ticket in effect.tickets if ticket.is_done]

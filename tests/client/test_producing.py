@@ -1,0 +1,228 @@
+"""Batches against a broker that keeps Kafka's rules for sequences and fails in every way it may."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.client.cluster import Cluster
+from oncelog.client.errors import BrokerRefused, ProducerFenced, RetriesExhausted, TransactionFailed
+from oncelog.client.producing import IN_FLIGHT_MAX, ProduceFlow
+from oncelog.client.values import ProducerIdentity, TopicPartition, TransactionVersion
+from oncelog.records import Record, build_batch, decode_batch, next_sequence, read_header
+from oncelog.wire import ErrorCode
+from tests.client.scripted import HERE, SETTINGS, ScriptedTransport, lost
+
+IDENTITY = ProducerIdentity(7, 0)
+TOPIC = "orders"
+DUPLICATE_WINDOW = 5
+
+
+class ModelBroker:
+    """One leader: appends a batch whose sequence is next, answers a repeated one of the last five with its offset.
+
+    `whims` decides the fate of each request: fail before or after it is carried out, or refuse each batch.
+    """
+
+    def __init__(self, partitions: int, whims: list[str]) -> None:
+        self.logs: dict[int, list[bytes]] = {number: [] for number in range(partitions)}
+        self.whims = whims
+        self.in_flight_without_acknowledgement = 0
+        self._recent: dict[int, list[tuple[int, int, int]]] = {number: [] for number in range(partitions)}
+        self._partitions = partitions
+        self._acknowledged: set[int] = set()
+        self._is_broken = False
+
+    def answer(self, request):
+        if request.api.name == "Metadata":
+            self._is_broken = False
+            return self._metadata()
+        whim = self.whims.pop(0) if self.whims else "take"
+        if self._is_broken or whim == "lose before":
+            # What follows on a broken connection never arrives.
+            self._is_broken = True
+            return lost()
+        if whim == "unreachable":
+            return lost(sent=False)
+        code = {"not leader": 6, "not enough replicas": 19, "concurrent": 51}.get(whim, 0)
+        items = [self._take(item, code) for topic in request.fields["topic_data"] for item in topic["partition_data"]]
+        if whim == "lose after":
+            self._is_broken = True
+            return lost()
+        return SimpleNamespace(responses=[SimpleNamespace(name=TOPIC, partition_responses=items)])
+
+    def _take(self, item, code: int):
+        number, data = item["index"], item["records"]
+        error, offset = (ErrorCode(code), -1) if code else self._append(number, data)
+        return SimpleNamespace(index=number, error_code=error, base_offset=offset, error_message=None)
+
+    def _append(self, number: int, data: bytes) -> tuple[ErrorCode, int]:
+        header = read_header(data)
+        recent = self._recent[number]
+        for first, last, offset in recent[-DUPLICATE_WINDOW:]:
+            if (first, last) == (header.base_sequence, header.last_sequence):
+                return ErrorCode.none, offset
+        # A broker that does not know the producer may take any sequence as its first: the trap to stay out of.
+        if recent and header.base_sequence != next_sequence(recent[-1][1]):
+            return ErrorCode.out_of_order_sequence_number, -1
+        offset = len(self.logs[number])
+        self.logs[number] += [record.value for record in decode_batch(data)]
+        recent.append((header.base_sequence, header.last_sequence, offset))
+        return ErrorCode.none, offset
+
+    def _metadata(self):
+        partitions = [
+            SimpleNamespace(
+                error_code=ErrorCode.none, partition_index=number, leader_id=1, replica_nodes=(1,), isr_nodes=(1,)
+            )
+            for number in range(self._partitions)
+        ]
+        topic = SimpleNamespace(error_code=ErrorCode.none, name=TOPIC, is_internal=False, partitions=partitions)
+        node = SimpleNamespace(node_id=1, host=HERE.host, port=HERE.port, rack=None)
+        return SimpleNamespace(controller_id=1, brokers=[node], topics=[topic])
+
+
+def flow_for(**options) -> ProduceFlow:
+    return ProduceFlow(
+        Cluster(SETTINGS),
+        IDENTITY,
+        transactional_id="ledger",
+        transaction_version=TransactionVersion.TV2,
+        delivery_timeout_ms=100_000,
+        **options,
+    )
+
+
+def batch(*values: bytes) -> bytes:
+    return build_batch([Record(None, value) for value in values])
+
+
+def drain(flow: ProduceFlow, transport: ScriptedTransport) -> None:
+    while not flow.is_idle:
+        transport.run(flow.step())
+
+
+WHIMS = [
+    "take",
+    "take",
+    "take",
+    "lose before",
+    "lose after",
+    "unreachable",
+    "not leader",
+    "not enough replicas",
+    "concurrent",
+]
+
+
+@given(
+    counts=st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=12), min_size=1, max_size=3),
+    whims=st.lists(st.sampled_from(WHIMS), max_size=30),
+    seed=st.integers(0, 1000),
+)
+def test_every_record_is_written_once_and_in_order_whatever_fails(counts, whims, seed):
+    """KIP-98: a batch that is sent again is appended once."""
+    broker = ModelBroker(len(counts), list(whims))
+    transport = ScriptedTransport(broker.answer, seed=seed)
+    flow = flow_for()
+    expected: dict[int, list[bytes]] = {}
+    for number, sizes in enumerate(counts):
+        for place, size in enumerate(sizes):
+            values = [b"%d-%d-%d" % (number, place, record) for record in range(size)]
+            expected.setdefault(number, []).extend(values)
+            flow.enqueue(TopicPartition(TOPIC, number), batch(*values), transport.now_ms)
+    drain(flow, transport)
+    assert broker.logs == expected
+    for number, values in expected.items():
+        written = flow.written()[TopicPartition(TOPIC, number)]
+        assert (written.records, written.first_offset, written.last_offset) == (len(values), 0, len(values) - 1)
+
+
+def test_nothing_follows_a_partitions_first_batch_until_it_is_acknowledged():
+    broker = ModelBroker(2, [])
+    transport = ScriptedTransport(broker.answer)
+    flow = flow_for()
+    for number in (0, 1):
+        for _ in range(8):
+            flow.enqueue(TopicPartition(TOPIC, number), batch(b"value"), 0)
+    transport.run(flow.step(0))
+    produced = [request for request in transport.requests if request.api.name == "Produce"]
+    assert len(produced) == 1, "the first batches of all partitions leave in one request"
+    assert len(produced[0].fields["topic_data"][0]["partition_data"]) == 2
+    transport.run(flow.step(0))
+    assert transport.names().count("Produce") == 1 + IN_FLIGHT_MAX
+    drain(flow, transport)
+    assert len(broker.logs[0]) == len(broker.logs[1]) == 8
+
+
+def test_sequences_go_on_after_the_largest_number_at_zero():
+    broker = ModelBroker(1, ["take", "lose before", "lose after"])
+    transport = ScriptedTransport(broker.answer)
+    flow = flow_for()
+    partition = TopicPartition(TOPIC, 0)
+    flow.enqueue(partition, batch(b"first"), 0)
+    drain(flow, transport)
+    flow._lanes[partition].next_sequence = 2**31 - 2
+    broker._recent[0][-1] = (0, 2**31 - 3, 0)
+    for place in range(4):
+        flow.enqueue(partition, batch(b"a%d" % place, b"b%d" % place), 0)
+    drain(flow, transport)
+    assert broker.logs[0] == [b"first"] + [b"%s%d" % (side, place) for place in range(4) for side in (b"a", b"b")]
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        (47, TransactionFailed),
+        (45, TransactionFailed),
+        (48, TransactionFailed),
+        (120, TransactionFailed),
+        (90, ProducerFenced),
+        (49, ProducerFenced),
+        (10, BrokerRefused),
+        (29, BrokerRefused),
+    ],
+)
+def test_refused_batch_ends_the_flow(code, outcome):
+    broker = ModelBroker(1, [])
+    refusing = SimpleNamespace(index=0, error_code=ErrorCode(code), base_offset=-1, error_message=None)
+    answer = SimpleNamespace(responses=[SimpleNamespace(name=TOPIC, partition_responses=[refusing])])
+    transport = ScriptedTransport(lambda request: broker.answer(request) if request.api.key == 3 else answer)
+    flow = flow_for()
+    sent = flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
+    with pytest.raises(outcome):
+        drain(flow, transport)
+    assert isinstance(sent.error, outcome)
+    with pytest.raises(outcome):
+        transport.run(flow.step())
+
+
+def test_batch_that_nobody_takes_fails_in_the_end_and_says_why():
+    broker = ModelBroker(1, ["not enough replicas"] * 100_000)
+    transport = ScriptedTransport(broker.answer)
+    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY, delivery_timeout_ms=5_000)
+    flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
+    with pytest.raises(RetriesExhausted, match="NOT_ENOUGH_REPLICAS"):
+        drain(flow, transport)
+
+
+def test_identity_without_a_producer_id_is_a_bug():
+    """A transactional batch with producer id -1 is taken by Kafka, and visible at once."""
+    with pytest.raises(AssertionError):
+        ProduceFlow(Cluster(SETTINGS), ProducerIdentity(-1, -1), transactional_id="ledger")
+
+
+def test_batches_carry_the_identity_and_the_transactional_bit():
+    broker = ModelBroker(1, [])
+    transport = ScriptedTransport(broker.answer)
+    flow = flow_for()
+    flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
+    drain(flow, transport)
+    produced = transport.requests[-1]
+    header = read_header(produced.fields["topic_data"][0]["partition_data"][0]["records"])
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 0, 0)
+    assert header.is_transactional
+    assert (produced.version_min, produced.fields["transactional_id"]) == (12, "ledger")

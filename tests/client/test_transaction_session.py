@@ -1,0 +1,205 @@
+"""What each answer of a transaction coordinator means, and that a session which lost its id never takes it again."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from oncelog.client.cluster import Cluster
+from oncelog.client.errors import BrokerRefused, OutcomeUnknown, ProducerFenced, TransactionFailed
+from oncelog.client.transaction import SessionState, TransactionSession
+from oncelog.client.values import OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
+from oncelog.wire import ErrorCode
+from tests.client.scripted import HERE, SETTINGS, ScriptedTransport, lost
+
+PARTITION = TopicPartition("orders", 0)
+FOUND = SimpleNamespace(error_code=ErrorCode.none, host=HERE.host, port=HERE.port)
+
+
+def answered(code: int, **fields: object) -> SimpleNamespace:
+    return SimpleNamespace(error_code=ErrorCode(code), producer_id=7, producer_epoch=5, **fields)
+
+
+class Coordinator:
+    """Answers each API from a list; the last answer is given for ever."""
+
+    def __init__(self, *, version: TransactionVersion = TransactionVersion.TV2, **answers: list) -> None:
+        self._answers = {"InitProducerId": [answered(0)], "FindCoordinator": [FOUND], **answers}
+        self.transport = ScriptedTransport(self._answer, features={"transaction.version": int(version)})
+        self.session = TransactionSession(Cluster(SETTINGS), "ledger", 60_000)
+        self.transport.run(self.session.init())
+
+    def _answer(self, request):
+        answers = self._answers[request.api.name]
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+    def end(self, *, commit: bool):
+        return self.transport.run(self.session.end(commit))
+
+
+def added(*codes: int) -> SimpleNamespace:
+    results = [SimpleNamespace(partition_error_code=ErrorCode(code)) for code in codes]
+    return SimpleNamespace(results_by_topic_v3_and_below=[SimpleNamespace(results_by_partition=results)])
+
+
+def test_commit_answered_at_once_brings_the_next_identity():
+    """KIP-890: EndTxn v5 answers with the producer id and epoch of the next transaction."""
+    coordinator = Coordinator(EndTxn=[SimpleNamespace(error_code=ErrorCode.none, producer_id=7, producer_epoch=6)])
+    assert coordinator.end(commit=True) == ProducerIdentity(7, 6)
+
+
+def test_tv1_commit_keeps_the_identity_and_the_bump_brings_a_new_one():
+    coordinator = Coordinator(version=TransactionVersion.TV1, EndTxn=[SimpleNamespace(error_code=ErrorCode.none)])
+    assert coordinator.end(commit=True) == ProducerIdentity(7, 5)
+    coordinator.transport.run(coordinator.session.bump())
+    bump = coordinator.transport.requests[-1]
+    assert (bump.api.name, bump.fields["producer_id"], bump.fields["producer_epoch"]) == ("InitProducerId", 7, 5)
+    assert bump.version_min == 3
+
+
+def test_tv2_bump_asks_nothing():
+    coordinator = Coordinator()
+    before = len(coordinator.transport.requests)
+    assert coordinator.transport.run(coordinator.session.bump()) == ProducerIdentity(7, 5)
+    assert len(coordinator.transport.requests) == before
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [lost(), answered(0)],
+        [lost(sent=False), answered(0)],
+        [answered(51), answered(51), answered(0)],
+        [answered(-1), answered(0)],
+        [answered(16), answered(15), answered(14), answered(0)],
+    ],
+    ids=["answer lost", "never sent", "markers on their way", "unknown server error", "coordinator moves"],
+)
+def test_commit_is_asked_for_until_the_answer_is_definite(answers):
+    coordinator = Coordinator(EndTxn=answers)
+    coordinator.end(commit=True)
+    assert coordinator.session.state is SessionState.READY
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome"),
+    [
+        ([answered(90)], ProducerFenced),
+        ([answered(47)], ProducerFenced),
+        ([answered(49)], ProducerFenced),
+        ([answered(48)], TransactionFailed),
+        ([answered(120)], TransactionFailed),
+        ([lost(sent=False)], TransactionFailed),
+        ([answered(51)], TransactionFailed),
+        ([answered(53)], BrokerRefused),
+        ([lost()], OutcomeUnknown),
+        ([answered(-1)], OutcomeUnknown),
+        ([lost(), answered(90)], OutcomeUnknown),
+        ([lost(), answered(48)], OutcomeUnknown),
+        ([answered(-1), answered(90)], OutcomeUnknown),
+        ([lost(), answered(53)], OutcomeUnknown),
+    ],
+)
+def test_commit_that_is_not_confirmed_says_whether_it_may_have_happened(answers, outcome):
+    """An attempt that was sent and not answered may have committed; a later refusal does not tell."""
+    coordinator = Coordinator(EndTxn=answers)
+    with pytest.raises(outcome):
+        coordinator.end(commit=True)
+
+
+def test_refusal_to_name_the_coordinator_after_a_lost_commit_leaves_it_unknown():
+    refused = SimpleNamespace(error_code=ErrorCode.transactional_id_authorization_failed, host="", port=0)
+    coordinator = Coordinator(EndTxn=[lost()], FindCoordinator=[FOUND, refused])
+    with pytest.raises(OutcomeUnknown):
+        coordinator.end(commit=True)
+
+
+@pytest.mark.parametrize(
+    ("version", "answers", "outcome"),
+    [
+        (TransactionVersion.TV1, [answered(90)], ProducerFenced),
+        (TransactionVersion.TV2, [answered(90)], ProducerFenced),
+        (TransactionVersion.TV2, [answered(48)], ProducerFenced),
+        (TransactionVersion.TV2, [lost()], OutcomeUnknown),
+    ],
+)
+def test_abort_that_is_not_confirmed(version, answers, outcome):
+    with pytest.raises(outcome):
+        Coordinator(version=version, EndTxn=answers).end(commit=False)
+
+
+def test_tv1_abort_of_nothing_is_an_abort():
+    """EndTxn v4 on nothing added answers INVALID_TXN_STATE."""
+    coordinator = Coordinator(version=TransactionVersion.TV1, EndTxn=[answered(48)])
+    coordinator.end(commit=False)
+    assert coordinator.session.state is SessionState.READY
+
+
+@pytest.mark.parametrize("answers", [[answered(90)], [lost()]], ids=["fenced", "unknown"])
+def test_session_that_lost_its_id_asks_nothing_more(answers):
+    """A zombie's InitProducerId with its old epoch aborts the new owner's open transaction."""
+    coordinator = Coordinator(version=TransactionVersion.TV1, EndTxn=answers)
+    with pytest.raises((ProducerFenced, OutcomeUnknown)):
+        coordinator.end(commit=True)
+    before = coordinator.transport.names()
+    session = coordinator.session
+    for again in (session.bump, lambda: session.end(False), lambda: session.add_partitions([PARTITION])):
+        with pytest.raises((ProducerFenced, OutcomeUnknown)):
+            coordinator.transport.run(again())
+    with pytest.raises(AssertionError):
+        coordinator.transport.run(session.init())
+    assert coordinator.transport.names() == before
+
+
+def test_tv2_epoch_refused_inside_a_transaction_may_be_a_timeout():
+    """The abort tells: EndTxn v5 answers NONE after a timeout, and PRODUCER_FENCED after a takeover."""
+    coordinator = Coordinator(
+        AddPartitionsToTxn=[added(90)],
+        EndTxn=[SimpleNamespace(error_code=ErrorCode.none, producer_id=7, producer_epoch=6)],
+    )
+    with pytest.raises(TransactionFailed):
+        coordinator.transport.run(coordinator.session.add_partitions([PARTITION]))
+    assert coordinator.end(commit=False) == ProducerIdentity(7, 6)
+
+
+def test_tv1_epoch_refused_inside_a_transaction_is_fencing():
+    coordinator = Coordinator(version=TransactionVersion.TV1, AddPartitionsToTxn=[added(90)])
+    with pytest.raises(ProducerFenced):
+        coordinator.transport.run(coordinator.session.add_partitions([PARTITION]))
+
+
+def test_partition_that_was_refused_is_named_before_those_not_attempted():
+    coordinator = Coordinator(AddPartitionsToTxn=[added(55, 29, 55)])
+    with pytest.raises(BrokerRefused) as raised:
+        coordinator.transport.run(coordinator.session.add_partitions([PARTITION]))
+    assert raised.value.error is ErrorCode.topic_authorization_failed
+
+
+def test_adding_partitions_waits_out_the_markers_of_the_last_transaction():
+    coordinator = Coordinator(AddPartitionsToTxn=[added(51)] * 5 + [added(0)])
+    coordinator.transport.run(coordinator.session.add_partitions([PARTITION]))
+    assert coordinator.transport.now_ms < 30
+
+
+@pytest.mark.parametrize(
+    ("version", "apis"),
+    [
+        (TransactionVersion.TV1, ["AddOffsetsToTxn", "FindCoordinator", "TxnOffsetCommit"]),
+        (TransactionVersion.TV2, ["FindCoordinator", "TxnOffsetCommit"]),
+    ],
+)
+def test_group_coordinator_is_found_before_the_first_offsets(version, apis):
+    """On a new cluster TxnOffsetCommit does not create __consumer_offsets; FindCoordinator does."""
+    committed = SimpleNamespace(topics=[SimpleNamespace(partitions=[SimpleNamespace(error_code=ErrorCode.none)])])
+    coordinator = Coordinator(version=version, AddOffsetsToTxn=[answered(0)], TxnOffsetCommit=[committed])
+    before = len(coordinator.transport.requests)
+    coordinator.transport.run(coordinator.session.commit_offsets("group", {PARTITION: OffsetAndMetadata(3)}))
+    assert coordinator.transport.names()[before:] == apis
+
+
+def test_topic_the_cluster_lacks_is_refused_after_a_while():
+    committed = SimpleNamespace(topics=[SimpleNamespace(partitions=[SimpleNamespace(error_code=ErrorCode(3))])])
+    coordinator = Coordinator(TxnOffsetCommit=[committed])
+    with pytest.raises(BrokerRefused):
+        coordinator.transport.run(coordinator.session.commit_offsets("group", {PARTITION: OffsetAndMetadata(3)}))
