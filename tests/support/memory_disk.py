@@ -100,9 +100,10 @@ class MemoryFile:
 
     def read(self, position: int, size_bytes: int) -> bytes:
         self._check()
-        self._disk.bytes_read += size_bytes
+        data = bytes(self._node.data[position : position + size_bytes])
+        self._disk.bytes_read += len(data)
         self._disk.reads += 1
-        return bytes(self._node.data[position : position + size_bytes])
+        return data
 
     def write(self, position: int, data: Buffer) -> None:
         self._check()

@@ -42,11 +42,11 @@ class PartitionLog:
     __slots__ = (
         "_active",
         "_clock",
+        "_closed_end",
         "_config",
         "_directory",
         "_disk",
         "_end",
-        "_end_when_opened",
         "_epochs",
         "_high_watermark",
         "_last_stable_offset",
@@ -88,7 +88,8 @@ class PartitionLog:
         self._end = loaded.log_end_offset
         self._high_watermark = self._last_stable_offset = self._log_start
         self._unsynced = Unsynced(self._end, clock.now_ms())
-        self._end_when_opened = self._end
+        # Up to here the indexes are as a clean close left them.
+        self._closed_end = self._end if loaded.report.was_clean else -1
         self._unsnapshotted_bytes = 0
         # Where recent reads ended: a reader that goes on there needs no look at an index.
         self._read_positions: dict[int, tuple[Segment, int]] = {}
@@ -374,8 +375,10 @@ class PartitionLog:
         del self._segments[slot + 1 :]
         self._active = segment
         self._end = offset
+        self._closed_end = -1
         self._read_positions.clear()
         self._unsynced.truncate(offset)
+        self._unsynced.add(offset, segment.file)
         self._snapshots.remove_above(offset)
         if self._epochs.truncate_end(offset):
             write_epochs(self._disk, self._directory, self._epochs)
@@ -389,12 +392,13 @@ class PartitionLog:
         if clean:
             if self._end > self._snapshots.latest_offset:
                 self._take_snapshot()
-            if self._active.size_bytes and self._end > self._end_when_opened:
+            if self._active.size_bytes and self._end > self._closed_end:
                 for file in self._active.seal():
                     self._unsynced.add(self._end, file)
             for file in self._unsynced.files():
                 file.sync()
-            self._unsynced.all_synced(self._end, self._clock.now_ms())
+            self._unsynced.synced_up_to(self._end, self._clock.now_ms())
+        self._unsynced.release_all()
         for segment in self._segments:
             segment.close()
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from oncelog.environment import Disk, DiskError
-from oncelog.log.checkpoints import epoch_starts_checkpoint, read_epoch_starts
+from oncelog.log.checkpoints import EpochStart, epoch_starts_checkpoint, read_epoch_starts
 from oncelog.log.config import LONG_MAX, LogConfig
 from oncelog.log.leader_epochs import LeaderEpochs
 from oncelog.log.names import (
@@ -75,7 +75,7 @@ def load_log(
         segments=segments,
         producers=Producers(name),
         snapshots=Snapshots(disk, directory, names),
-        epochs=_epochs(disk, directory, was_clean=was_clean),
+        epochs=LeaderEpochs(),
         log_start_offset=max(log_start_offset, segments[0].base_offset),
         log_end_offset=segments[0].base_offset,
         report=RecoveryReport(was_clean),
@@ -88,8 +88,9 @@ def load_log(
         )
     if loaded.log_end_offset < loaded.log_start_offset:
         _start_again(loaded, Segment(disk, directory, loaded.log_start_offset, config, now_ms))
-    if loaded.epochs.truncate_end(loaded.log_end_offset):
-        write_epochs(disk, directory, loaded.epochs)
+    _join_epochs(loaded, disk, directory, recovery_point)
+    for segment in loaded.segments:
+        segment.close()
     return loaded
 
 
@@ -182,7 +183,7 @@ class _Loading:
         rebuild = not is_clean and (following is None or following.base_offset > self._recovery_point)
         if rebuild:
             position = segment.index_start(start)
-            segment.transaction_index.truncate(start)
+            segment.transaction_index.truncate(self._recovery_point)
         else:
             found = segment.position_of(start)
             if found is None:
@@ -208,7 +209,7 @@ class _Loading:
             return
         self._loaded.epochs.assign(header.leader_epoch, header.base_offset)
         aborted = replay(self._loaded.producers, batch)
-        if aborted is not None and rebuild:
+        if aborted is not None and rebuild and aborted.last_offset >= self._recovery_point:
             segment.transaction_index.append(aborted)
 
     def _cut(self, slot: int, fault: Fault) -> None:
@@ -235,8 +236,6 @@ class _Loading:
             for file in (*(file for segment in written for file in segment.seal()), snapshot):
                 file.sync()
             snapshot.close()
-        for segment in loaded.segments:
-            segment.close()
 
 
 def _swept(disk: Disk, directory: str) -> Collection[str]:
@@ -255,14 +254,23 @@ def _swept(disk: Disk, directory: str) -> Collection[str]:
     return names
 
 
-def _epochs(disk: Disk, directory: str, *, was_clean: bool) -> LeaderEpochs:
+def _join_epochs(loaded: LoadedLog, disk: Disk, directory: str, recovery_point: int) -> None:
+    """Put the epochs of the batches that were read behind those of the checkpoint, which may miss the last ones."""
+    in_file: list[EpochStart] | None = None
     try:
-        return LeaderEpochs(read_epoch_starts(disk, f"{directory}/{LEADER_EPOCHS}"))
+        in_file = read_epoch_starts(disk, f"{directory}/{LEADER_EPOCHS}")
     except DiskError:
-        if was_clean:
+        # It is first written with the first batch, and durable together with it.
+        if loaded.report.was_clean and loaded.log_end_offset > loaded.log_start_offset:
             raise
-        # Written with the first batch of an epoch and durable with it: it is made anew from the batches.
-        return LeaderEpochs()
+    epochs = LeaderEpochs(in_file or ())
+    for start in loaded.epochs.starts:
+        epochs.assign(start.epoch, start.start_offset)
+    epochs.truncate_end(loaded.log_end_offset)
+    loaded.epochs = epochs
+    # Beyond the recovery point even a file that says the right thing may not be durable.
+    if list(epochs.starts) != in_file or loaded.log_end_offset > recovery_point:
+        write_epochs(disk, directory, epochs)
 
 
 def _start_again(loaded: LoadedLog, segment: Segment) -> None:

@@ -40,7 +40,7 @@ class Scan:
 
     __slots__ = ("_check_crc", "_end", "_file", "fault", "next_offset", "position")
 
-    def __init__(self, file: File, position: int, end: int, next_offset: int, *, check_crc: bool = True) -> None:
+    def __init__(self, file: File | None, position: int, end: int, next_offset: int, *, check_crc: bool = True) -> None:
         self._file = file
         self._end = end
         self._check_crc = check_crc
@@ -50,7 +50,7 @@ class Scan:
 
     def __iter__(self) -> Iterator[ScannedBatch]:
         data, start = b"", self.position
-        while self.position < self._end:
+        while self._file is not None and self.position < self._end:
             at = self.position - start
             if at + HEADER_BYTES > len(data):
                 data, start, at = self._file.read(self.position, CHUNK_BYTES), self.position, 0

@@ -165,11 +165,11 @@ class Segment:
         else:
             found = self._cut(position, min(size_left, max(size_bytes_max, HEADER_BYTES)), limit_offset)
         if position < self.trusted_from:
-            self._check(found.data, position)
+            self._check(found.data, position, end_offset)
         return found
 
     def scan(self, position: int, next_offset: int, *, check_crc: bool = True) -> Scan:
-        return Scan(self.file, position, self.size_bytes, next_offset, check_crc=check_crc)
+        return Scan(self.file if self.size_bytes else None, position, self.size_bytes, next_offset, check_crc=check_crc)
 
     def index_start(self, offset: int) -> int:
         """Drop the index entries from `offset` on; return the position from which on batches are to be noted again.
@@ -223,7 +223,10 @@ class Segment:
         """Write the last time index entry; return the files that are to be made durable."""
         self.time_index.append_if_later(*self.max_timestamp)
         self.offset_index.unload()
-        return [self.file, self.offset_index.file.create(), self.time_index.file.create()]
+        files = [self.file, self.offset_index.file.create(), self.time_index.file.create()]
+        if self.transaction_index.file.exists:
+            files.append(self.transaction_index.file.create())
+        return files
 
     def truncate(self, batch: BatchPosition) -> None:
         """Cut off `batch` and what follows it."""
@@ -357,13 +360,16 @@ class Segment:
             raise self.damaged(position, self.base_offset, f"{len(data)} bytes are no batch header")
         return LogSlice(data if end == len(data) else memoryview(data)[:end], next_offset)
 
-    def _check(self, data: Buffer, position: int) -> None:
-        end = 0
+    def _check(self, data: Buffer, position: int, end_offset: int) -> None:
+        end, next_offset = 0, self.base_offset
         try:
             for at, header in batches(data):
                 if not crc_is_valid(data, at, header):
-                    raise self.damaged(position + at, header.base_offset, "the CRC-32C is not that of the bytes")
-                end = at + header.size_bytes
+                    raise self.damaged(position + at, next_offset, "the CRC-32C is not that of the bytes")
+                # Offsets are not part of what the CRC covers.
+                if not next_offset <= header.base_offset <= header.last_offset < end_offset:
+                    raise self.damaged(position + at, next_offset, f"the offset is {header.base_offset}")
+                end, next_offset = at + header.size_bytes, header.next_offset
         except CorruptBatchError as error:
             raise self.damaged(position + end, self.base_offset, str(error)) from error
         if end != memoryview(data).nbytes:

@@ -56,8 +56,9 @@ class TransactionIndex:
 
     def truncate(self, offset: int) -> None:
         """Keep the entries of markers before `offset`. Entries that are not entries count as later."""
+        data = self.file.read_all()
         kept: list[AbortedTransaction] = []
-        for version, *fields in _ENTRY.iter_unpack(self.file.read_all()):
+        for version, *fields in _ENTRY.iter_unpack(data):
             entry = AbortedTransaction(*fields)
             if (
                 version != VERSION
@@ -66,7 +67,8 @@ class TransactionIndex:
             ):
                 break
             kept.append(entry)
-        self.file.truncate(len(kept))
+        if len(kept) * _ENTRY.size < len(data):
+            self.file.truncate(len(kept))
         self._entries = kept
 
     def _read(self) -> list[AbortedTransaction]:

@@ -49,8 +49,8 @@ class Unsynced:
     def truncate(self, offset: int) -> None:
         self.recovery_point = min(self.recovery_point, offset)
 
-    def all_synced(self, log_end_offset: int, now_ms: int) -> None:
-        self.synced_up_to(log_end_offset, now_ms)
+    def release_all(self) -> None:
+        """Nobody will sync these files any more."""
         self._release(list(self._files))
 
     def _release(self, files: Iterable[File]) -> None:
