@@ -1,0 +1,137 @@
+"""The client's questions, asked of our broker and of Apache Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from oncelog.client import (
+    AsyncClient,
+    BrokerRefused,
+    Client,
+    IsolationLevel,
+    NewTopic,
+    OffsetAndMetadata,
+    OffsetSpec,
+    Producer,
+    RetriesExhausted,
+    TopicPartition,
+    TransactionVersion,
+)
+from oncelog.wire import ErrorCode
+from tests.support.processes import free_port
+
+
+@pytest.fixture
+def client(log):
+    with Client(log.bootstrap_servers, call_timeout_ms=20_000) as client:
+        yield client
+
+
+@pytest.fixture
+def topic(client, request):
+    name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
+    client.create_topics([NewTopic(name, 2, 1, {"retention.ms": "100000000"})])
+    yield name
+    client.delete_topics([name])
+
+
+def test_topic_is_described_as_it_was_created(client, topic):
+    described = client.metadata([topic])[topic]
+    assert described.error is ErrorCode.none
+    assert [partition.partition for partition in described.partitions] == [0, 1]
+    assert topic in client.metadata()
+    settings = {entry.name: entry for entry in client.describe_configs(topics=[topic])[topic]}
+    assert settings["retention.ms"].value == "100000000"
+    assert not settings["retention.ms"].is_default
+
+
+def test_topic_that_exists_or_does_not_exist_is_refused_by_its_code(client, topic):
+    with pytest.raises(BrokerRefused) as raised:
+        client.create_topics([NewTopic(topic, 1, 1)])
+    assert raised.value.error is ErrorCode.topic_already_exists
+    assert client.metadata(["nowhere"])["nowhere"].error is ErrorCode.unknown_topic_or_partition
+    for partition in (TopicPartition("nowhere", 0), TopicPartition(topic, 2)):
+        with pytest.raises(BrokerRefused) as raised:
+            client.end_offsets([partition])
+        assert raised.value.error is ErrorCode.unknown_topic_or_partition
+
+
+def test_offsets_are_found_by_place_and_by_time(client, topic, log):
+    partition = TopicPartition(topic, 1)
+    with Producer(log.bootstrap_servers) as producer:
+        for timestamp_ms in (1000, 2000, 3000):
+            producer.send(topic, b"value", partition=1, timestamp_ms=timestamp_ms)
+            producer.flush()
+    assert client.beginning_offsets([partition]) == {partition: 0}
+    assert client.end_offsets([partition, TopicPartition(topic, 0)]) == {partition: 3, TopicPartition(topic, 0): 0}
+    for spec, offset in ((2000, 1), (2001, 2), (3001, -1), (OffsetSpec.MAX_TIMESTAMP, 2)):
+        assert client.list_offsets({partition: spec})[partition].offset == offset
+
+
+def test_group_without_members_commits_and_reads_offsets(client, topic):
+    offsets = {TopicPartition(topic, 0): OffsetAndMetadata(3, "three"), TopicPartition(topic, 1): OffsetAndMetadata(4)}
+    group = f"group-{topic}"
+    assert client.committed_offsets(group) == {}
+    client.commit_offsets(group, offsets)
+    assert client.committed_offsets(group) == offsets
+    assert client.committed_offsets(group, [TopicPartition(topic, 0)]).keys() == {TopicPartition(topic, 0)}
+
+
+def test_open_transaction_is_seen_from_every_side(client, topic, log):
+    partition = TopicPartition(topic, 0)
+    with Producer(log.bootstrap_servers, transactional_id=topic) as producer:
+        producer.init_transactions()
+        assert client.describe_transactions([topic])[topic].start_ms == -1
+        producer.begin_transaction()
+        producer.send(topic, b"value", partition=0).result()
+        described = client.describe_transactions([topic])[topic]
+        assert (described.state, described.partitions) == ("Ongoing", {partition})
+        assert described.start_ms > 0
+        listed = [item for item in client.list_transactions(states=["Ongoing"]) if item.transactional_id == topic]
+        assert [item.producer_id for item in listed] == [described.producer_id]
+        (state,) = client.describe_producers([partition])[partition]
+        assert (state.producer_id, state.transaction_start_offset) == (described.producer_id, 0)
+        assert client.end_offsets([partition]) == {partition: 0}
+        assert client.end_offsets([partition], isolation_level=IsolationLevel.READ_UNCOMMITTED) == {partition: 1}
+        producer.abort_transaction()
+
+
+def test_transaction_version_is_the_finalized_one(client):
+    assert client.finalized_features()["transaction.version"] == 2
+    assert client.transaction_version() is TransactionVersion.TV2
+
+
+def test_unknown_transactional_id_is_refused(client):
+    with pytest.raises(BrokerRefused) as raised:
+        client.describe_transactions(["nobody"])
+    assert raised.value.error is ErrorCode.transactional_id_not_found
+
+
+def test_asyncio_client_asks_several_questions_at_once(log, topic):
+    async def ask():
+        async with AsyncClient(log.bootstrap_servers) as client:
+            partitions = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+            return await asyncio.gather(
+                client.metadata([topic]), client.end_offsets(partitions), client.describe_cluster()
+            )
+
+    described, ends, cluster = asyncio.run(ask())
+    assert set(described) == {topic}
+    assert list(ends.values()) == [0, 0]
+    assert len(cluster.nodes) == 1
+
+
+def test_cluster_that_is_not_there_is_an_error_in_time():
+    with Client(f"127.0.0.1:{free_port()}", call_timeout_ms=300) as client, pytest.raises(RetriesExhausted):
+        client.metadata()
+
+
+def test_cluster_that_is_not_there_is_an_error_in_time_under_asyncio():
+    async def ask():
+        async with AsyncClient(f"127.0.0.1:{free_port()}", call_timeout_ms=300) as client:
+            await client.metadata()
+
+    with pytest.raises(RetriesExhausted):
+        asyncio.run(ask())
