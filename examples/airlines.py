@@ -13,7 +13,7 @@ import argparse
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from oncelog.spark import exactly_once, session
+from oncelog.spark import build_session, exactly_once
 
 FLIGHT = "carrier string, dep_delay int, distance int"
 
@@ -35,10 +35,11 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--bootstrap-server", default="localhost:9092")
     options.add_argument("--checkpoint", default="checkpoints/airlines")
+    options.add_argument("--master", default="local[*]")
     chosen = options.parse_args()
 
     flights = (
-        session("airlines")
+        build_session(app_name="airlines", master=chosen.master)
         .readStream.format("oncelog")
         .option("kafka.bootstrap.servers", chosen.bootstrap_server)
         .option("subscribe", "flights")

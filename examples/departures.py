@@ -13,7 +13,7 @@ import argparse
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from oncelog.spark import exactly_once, session
+from oncelog.spark import build_session, exactly_once
 
 FLIGHT = """
     id long, time_hour string, carrier string, flight int, tailnum string, origin string, dest string, dep_delay int
@@ -45,10 +45,11 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--bootstrap-server", default="localhost:9092")
     options.add_argument("--checkpoint", default="checkpoints/departures")
+    options.add_argument("--master", default="local[*]")
     chosen = options.parse_args()
 
     flights = (
-        session("departures")
+        build_session(app_name="departures", master=chosen.master)
         .readStream.format("oncelog")
         .option("kafka.bootstrap.servers", chosen.bootstrap_server)
         .option("subscribe", "flights")

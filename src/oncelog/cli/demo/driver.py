@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from oncelog.cli.demo.plan import INPUT_TOPIC, PIPELINES, Guarantee, Pipeline
-from oncelog.spark import exactly_once, session
+from oncelog.spark import build_session, exactly_once
 
 Sink = Callable[[DataFrame, int], None]
 
@@ -46,16 +46,14 @@ def main() -> None:
     task = Task(
         chosen.bootstrap_server, chosen.guarantee, chosen.examples, chosen.checkpoints, chosen.offsets_per_batch
     )
-    spark = session("oncelog demo", master="local[2]", config=QUICK)
+    spark = build_session(app_name="oncelog demo", master="local[2]", settings=QUICK)
     for pipeline in PIPELINES:
         run_pipeline(spark, task, pipeline)
 
 
 QUICK = {
-    # A driver that lives for seconds: do not compile what will not be run often, and show no web page.
+    # A driver that lives for seconds: do not compile for long what is not run for long.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
 }
 
 
