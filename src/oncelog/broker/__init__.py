@@ -1,0 +1,6 @@
+"""The broker: routes requests, parks answers, owns the partitions and the coordinators."""
+
+from oncelog.broker.broker import Broker, Environment, StartReport
+from oncelog.broker.settings import SettingError
+
+__all__ = ["Broker", "Environment", "SettingError", "StartReport"]

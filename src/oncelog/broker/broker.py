@@ -17,7 +17,7 @@ from oncelog.broker.durability import Durability
 from oncelog.broker.fetch_sessions import FetchSessions
 from oncelog.broker.handlers import api_versions
 from oncelog.broker.housekeeping import Housekeeping
-from oncelog.broker.journal import BrokerStarted, Journal
+from oncelog.broker.journal import BootTrusted, BrokerStarted, Journal
 from oncelog.broker.loading import end_hanging_transactions, load_offsets, load_transactions, read_journal
 from oncelog.broker.offsets import CommittedOffsets
 from oncelog.broker.producer_ids import ProducerIds
@@ -106,8 +106,7 @@ class Broker:
         self._journal = Journal(environment.disk, directory.path)
         state = read_journal(self._journal)
         self.leader_epoch = state.last_leader_epoch + 1
-        boot_id = environment.disk.boot_id()
-        self._journal.append_now(BrokerStarted(leader_epoch=self.leader_epoch, boot_id=boot_id))
+        self._journal.append_now(BrokerStarted(leader_epoch=self.leader_epoch))
         self.producer_ids = ProducerIds(self._journal, state.reserved_producer_ids, self.fail)
         self.durability = Durability(environment.disk, self.fail)
         self.fetch_sessions = FetchSessions(
@@ -123,10 +122,12 @@ class Broker:
         self._log_start_offsets = {}
         self._was_clean = True
         self._load_coordinators()
-        lost_power = not was_clean and boot_id != state.boot_id
-        if lost_power:
-            self.transactions.fence_all()
         self.transactions.complete_prepared()
+        boot_id = environment.disk.boot_id()
+        if was_clean or boot_id == state.boot_id:
+            self._trust(boot_id)
+        else:
+            self.transactions.fence_all(lambda: self._trust(boot_id))
         hanging = 0 if was_clean else end_hanging_transactions(self)
         recoveries = [partition.log.recovery for partition in self.topics.partitions()]
         self.start_report = StartReport(
@@ -186,6 +187,9 @@ class Broker:
             self._write_topic_id(f"{path}/{PARTITION_METADATA}", topic)
         return log
 
+    def _trust(self, boot_id: str) -> None:
+        self._journal.append(BootTrusted(boot_id=boot_id), self._fail_if)
+
     def serve_at(self, host: str, port: int) -> None:
         """Say where clients reach this broker; it is what Metadata answers."""
         self.host = host
@@ -235,6 +239,10 @@ class Broker:
                 self.fail(error)
 
         self._disk.in_background(lambda: write_topic_id(self._disk, path, topic.topic_id), done)
+
+    def _fail_if(self, error: DiskError | None) -> None:
+        if error is not None:
+            self.fail(error)
 
     def fail(self, error: DiskError) -> None:
         """Stop answering: the disk does not keep what it was given."""

@@ -20,12 +20,15 @@ FILE_NAME = "oncelog-metadata.jsonl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerStarted:
-    """Each start is a leader epoch of its own, so that a reader notices when a crash cut off what it had read.
-
-    `boot_id` is that of the machine: another one means that what was not durable is gone.
-    """
+    """Each start is a leader epoch of its own, so that a reader notices when a crash cut off what it had read."""
 
     leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootTrusted:
+    """What was written since the machine booted is there. Under another boot id, what was not durable may be gone."""
+
     boot_id: str
 
 
@@ -53,8 +56,8 @@ class ProducerIdsReserved:
     next_producer_id: int
 
 
-MetadataRecord = BrokerStarted | TopicCreated | TopicDeleted | ProducerIdsReserved
-_KINDS = {kind.__name__: kind for kind in (BrokerStarted, TopicCreated, TopicDeleted, ProducerIdsReserved)}
+MetadataRecord = BrokerStarted | BootTrusted | TopicCreated | TopicDeleted | ProducerIdsReserved
+_KINDS = {kind.__name__: kind for kind in (BrokerStarted, BootTrusted, TopicCreated, TopicDeleted, ProducerIdsReserved)}
 
 
 def encode_line(record: MetadataRecord) -> bytes:

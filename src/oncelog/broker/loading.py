@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from oncelog import groups, transactions
-from oncelog.broker.journal import BrokerStarted, Journal, ProducerIdsReserved, TopicCreated, TopicDeleted
+from oncelog.broker.journal import BootTrusted, BrokerStarted, Journal, ProducerIdsReserved, TopicCreated, TopicDeleted
 from oncelog.broker.partition import Partition
 from oncelog.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog.records import BatchHeader, ControlType, batches, decode_batch, read_control
-from oncelog.transactions import TransactionMetadata, TransactionStatus
+from oncelog.transactions import ONGOING, TransactionMetadata
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
@@ -36,6 +36,7 @@ def read_journal(journal: Journal) -> JournalState:
         match record:
             case BrokerStarted():
                 state.last_leader_epoch = record.leader_epoch
+            case BootTrusted():
                 state.boot_id = record.boot_id
             case TopicCreated():
                 state.topics[record.name] = record
@@ -95,12 +96,13 @@ def end_hanging_transactions(broker: Broker) -> int:
     """Abort every open transaction of a partition that its coordinator knows nothing of; return how many there were.
 
     After a power cut a partition may have kept records whose Ongoing record is lost. Nobody would ever end that
-    transaction, and its readers would wait for ever.
+    transaction, and its readers would wait for ever. The markers of decided transactions are out already: what they did
+    not close is of a later one.
     """
     owners = {
         metadata.producer_id: metadata
         for metadata in broker.transactions.coordinator.transactions()
-        if metadata.status not in (TransactionStatus.EMPTY, TransactionStatus.DEAD)
+        if metadata.status is ONGOING
     }
     ended = 0
     for partition in broker.topics.partitions():

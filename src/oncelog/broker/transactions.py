@@ -19,6 +19,7 @@ from oncelog.coordination import Parked
 from oncelog.log import Appended, Origin
 from oncelog.records import ControlType, build_batch, read_header
 from oncelog.transactions import (
+    DECIDED,
     EndTransactionAnswer,
     InitProducerIdAnswer,
     MarkersToSend,
@@ -26,11 +27,17 @@ from oncelog.transactions import (
     TransactionCoordinator,
     TransactionRecord,
     encode,
+    has_epoch_per_transaction,
 )
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
+
+
+def _nothing(*_: object) -> None:
+    """For whoever does not want to be told."""
+
 
 HOLD_MS = 500
 """How long a request is held back while another of its transactional id is carried out, before it is told to come back."""
@@ -43,6 +50,8 @@ class Transactions:
         self._broker = broker
         self.coordinator = coordinator
         self._held: dict[str, deque[Callable[[], None]]] = {}
+        self._to_fence: set[str] = set()
+        self._all_fenced: Callable[[], None] = _nothing
 
     # --- what handlers ask
 
@@ -176,13 +185,26 @@ class Transactions:
             self._append(decision.records[0])
             self._settled(decision.records[0].transactional_id)
 
-    def fence_all(self) -> None:
-        """After a start that may have lost what was acknowledged: no producer goes on as if it had not."""
-        for decision in self.coordinator.fence_all(self._now_ms(), self._broker.producer_ids.allocate):
-            if decision.answer.markers is not None:
-                self._carry_out(decision.records[0], decision.answer.markers)
-            else:
-                self._append(decision.records[0])
+    def fence_all(self, done: Callable[[], None]) -> None:
+        """After a start that may have lost what was acknowledged: no producer goes on as if it had not.
+
+        Call this after `complete_prepared`; `done` is called when every producer is fenced.
+        """
+        known = tuple(self.coordinator.transactions())
+        self._to_fence = {metadata.transactional_id for metadata in known if metadata.status in DECIDED}
+        self._all_fenced = done
+        for metadata in known:
+            if metadata.transactional_id not in self._to_fence:
+                self._fence(metadata.transactional_id)
+        if not self._to_fence:
+            done()
+
+    def _fence(self, transactional_id: str) -> None:
+        decision = self.coordinator.fence(transactional_id, self._now_ms(), self._broker.producer_ids.allocate)
+        if decision.answer.markers is not None:
+            self._carry_out(decision.records[0], decision.answer.markers)
+        else:
+            self._append(decision.records[0])
 
     def complete_prepared(self) -> None:
         """After a start: send the markers of every decided transaction, those that were sent before once more."""
@@ -195,7 +217,7 @@ class Transactions:
         self,
         record: TransactionRecord,
         markers: MarkersToSend,
-        prepared: Callable[[ErrorCode], None] = lambda _: None,
+        prepared: Callable[[ErrorCode], None] = _nothing,
     ) -> None:
         written = self._partitions(markers) if markers.committed else []
 
@@ -226,23 +248,45 @@ class Transactions:
                 committed=markers.committed,
             )
         durable = self._broker.durability.make_durable(partition.log for partition in partitions)
-        durable.then(lambda _: self._complete(markers.transactional_id))
+        durable.then(lambda _: self._complete(markers))
 
-    def _complete(self, transactional_id: str) -> None:
-        decision = self.coordinator.complete(transactional_id, self._now_ms())
-        assert self._append(decision.records[0]), transactional_id
+    def _complete(self, markers: MarkersToSend) -> None:
+        decision = self.coordinator.complete(markers.transactional_id, self._now_ms())
+        record = decision.records[0]
+        appended = self._append_only(record)
+        assert appended, markers
+        if has_epoch_per_transaction(markers.transaction_version):
+            self._completed(record)
+        else:
+            # The next transaction of this producer has the same epoch. If a power cut left its records and the Prepare
+            # record of this one, but no Complete, the markers would go out again and end the wrong transaction.
+            self._durable_log(record).then(lambda _: self._completed(record))
+
+    def _completed(self, record: TransactionRecord) -> None:
+        transactional_id = record.transactional_id
+        self._replay(record)
+        if transactional_id in self._to_fence:
+            self._to_fence.remove(transactional_id)
+            self._fence(transactional_id)
+            if not self._to_fence:
+                self._all_fenced()
         self._settled(transactional_id)
 
     def _append(self, record: TransactionRecord) -> bool:
         """Write a record to the transaction log and make it true."""
-        partition = self._log_partition(record.transactional_id)
-        batch = build_batch([encode(record)], leader_epoch=partition.leader_epoch)
-        result = partition.append(batch, read_header(batch), Origin.COORDINATOR)
-        if not isinstance(result, Appended):
+        if not self._append_only(record):
             self.coordinator.abandon(record.transactional_id)
             return False
-        self.coordinator.replay(partition.index, record)
+        self._replay(record)
         return True
+
+    def _append_only(self, record: TransactionRecord) -> bool:
+        partition = self._log_partition(record.transactional_id)
+        batch = build_batch([encode(record)], leader_epoch=partition.leader_epoch)
+        return isinstance(partition.append(batch, read_header(batch), Origin.COORDINATOR), Appended)
+
+    def _replay(self, record: TransactionRecord) -> None:
+        self.coordinator.replay(self.coordinator.partition_for(record.transactional_id), record)
 
     def _durable_log(self, record: TransactionRecord) -> Parked[None]:
         return self._broker.durability.make_durable([self._log_partition(record.transactional_id).log])

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from oncelog.broker.broker import Broker as BrokerCore
-from oncelog.broker.broker import Environment, StartReport
+from oncelog.broker import Broker as BrokerCore
+from oncelog.broker import Environment, StartReport
 from oncelog.environment import DiskError
 from oncelog.server.clock import RealClock, RealRandom
 from oncelog.server.connection import Connection

@@ -9,9 +9,19 @@ from oncelog.transactions.answers import (
 )
 from oncelog.transactions.coordinator import TransactionCoordinator
 from oncelog.transactions.records import TransactionRecord, decode, encode
-from oncelog.transactions.state import TRANSITIONS, TopicPartition, TransactionMetadata, TransactionStatus
+from oncelog.transactions.state import (
+    DECIDED,
+    ONGOING,
+    TRANSITIONS,
+    TopicPartition,
+    TransactionMetadata,
+    TransactionStatus,
+)
+from oncelog.transactions.transitions import has_epoch_per_transaction
 
 __all__ = [
+    "DECIDED",
+    "ONGOING",
     "TRANSITIONS",
     "EndTransactionAnswer",
     "InitProducerIdAnswer",
@@ -25,4 +35,5 @@ __all__ = [
     "TransactionStatus",
     "decode",
     "encode",
+    "has_epoch_per_transaction",
 ]

@@ -372,33 +372,21 @@ class TransactionCoordinator:
                 decisions.append(Decision((record,), None))
         return decisions
 
-    def fence_all(self, now_ms: int, allocate: Callable[[], int]) -> list[EndDecision]:
-        """Take every producer's identity away: for a start that may have lost records which were acknowledged.
+    def fence(self, transactional_id: str, now_ms: int, allocate: Callable[[], int]) -> EndDecision:
+        """Take a producer's identity away: for a start that may have lost records which were acknowledged.
 
         A producer that went on as if nothing had happened could commit a transaction of which only a part is left, or be
-        told that its last one was committed when it asks about the one after that. Open transactions are aborted, decided
-        ones stay decided; the epoch a decided one promised for the next goes too, because that next one may be what was
-        lost. No answer holds markers: they are those of `pending_completions`, once these records are replayed.
+        told that its last one was committed when it asks about the one after that. An open transaction is aborted, with
+        `markers`. A decided one is completed first: its markers must keep the epoch that its records have.
         """
-        return [
-            Decision((self._reserve(after),), EndTransactionAnswer(_NONE))
-            for before in tuple(self._entries.values())
-            if (after := self._without_producer(before, now_ms, allocate)) is not None
-        ]
-
-    def _without_producer(
-        self, before: TransactionMetadata, now_ms: int, allocate: Callable[[], int]
-    ) -> TransactionMetadata | None:
+        before = self._entries[transactional_id]
+        assert before.status not in DECIDED, before
         if before.status is ONGOING:
-            return transitions.fenced(before, self.transaction_version, now_ms)
-        if before.status in IDLE:
-            identity = (allocate(), 0) if before.epoch_is_exhausted else (before.producer_id, before.producer_epoch + 1)
-            return transitions.initialized(before, *identity, NO_PRODUCER_EPOCH, before.timeout_ms, now_ms)
-        if before.next_producer_id != NO_PRODUCER_ID:
-            return transitions.fenced_again(before, allocate(), now_ms)
-        if before.producer_epoch > LAST_CLIENT_EPOCH:
-            return None
-        return transitions.fenced_again(before, NO_PRODUCER_ID, now_ms)
+            record = self._fence(before, now_ms)
+            return Decision((record,), EndTransactionAnswer(_NONE, markers=_markers_of(record)))
+        identity = (allocate(), 0) if before.epoch_is_exhausted else (before.producer_id, before.producer_epoch + 1)
+        after = transitions.initialized(before, *identity, NO_PRODUCER_EPOCH, before.timeout_ms, now_ms)
+        return Decision((self._reserve(after),), EndTransactionAnswer(_NONE))
 
     # What operators ask
 

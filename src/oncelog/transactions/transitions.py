@@ -27,6 +27,11 @@ from oncelog.transactions.state import (
 EPOCH_PER_TRANSACTION_VERSION = 2
 
 
+def has_epoch_per_transaction(transaction_version: int) -> bool:
+    """Whether no two transactions of a producer share an epoch (KIP-890)."""
+    return transaction_version >= EPOCH_PER_TRANSACTION_VERSION
+
+
 def unknown_id(transactional_id: str, producer_id: int, timeout_ms: int) -> TransactionMetadata:
     """What is known of an id before its first record. The epoch -1 makes the first bump give 0."""
     return TransactionMetadata(
@@ -112,7 +117,7 @@ def fenced(before: TransactionMetadata, transaction_version: int, now_ms: int) -
     Under an epoch per transaction the move counts as that transaction's own bump, and its producer's EndTxn as a retry.
     """
     assert is_legal(before.status, PREPARE_EPOCH_FENCE), before
-    bumps = transaction_version >= EPOCH_PER_TRANSACTION_VERSION
+    bumps = has_epoch_per_transaction(transaction_version)
     return _decided(
         before,
         False,
@@ -122,16 +127,6 @@ def fenced(before: TransactionMetadata, transaction_version: int, now_ms: int) -
         EPOCH_PER_TRANSACTION_VERSION if bumps else 0,
         now_ms,
     )
-
-
-def fenced_again(before: TransactionMetadata, next_producer_id: int, now_ms: int) -> TransactionMetadata:
-    """A decided transaction whose producer must not have the identity it was promised for the next one.
-
-    Without a client's transaction version no repeated EndTxn can take the bump for its own.
-    """
-    committed = before.status is PREPARE_COMMIT
-    epoch = min(before.producer_epoch + 1, PRODUCER_EPOCH_MAX)
-    return _decided(before, committed, epoch, NO_PRODUCER_EPOCH, next_producer_id, 0, now_ms)
 
 
 def completed(before: TransactionMetadata, now_ms: int) -> TransactionMetadata:

@@ -1,0 +1,154 @@
+"""A broker that dies at any step of a transaction's end, by kill or by power cut, comes back with all of it or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.broker_in_memory import BrokerInMemory, SteppedDisk
+from tests.support.manual_clock import ManualClock
+from tests.support.transaction_in_memory import (
+    MINUTE,
+    NONE,
+    TV1,
+    TV2,
+    ProducerInMemory,
+    Protocol,
+    committed_offset,
+    make_topic,
+    visible,
+)
+
+# More than the end of a transaction ever takes: the last cases crash a broker that has nothing left to do.
+STEPS_MAX = 12
+# So that a start has few logs to open.
+FEW_PARTITIONS = {"offsets_topic_num_partitions": "2", "transaction_state_log_num_partitions": "2"}
+Crash = Callable[[SteppedDisk], None]
+
+
+def kill(disk: SteppedDisk) -> None:
+    disk.kill()
+
+
+def cut_power(disk: SteppedDisk) -> None:
+    disk.crash()
+
+
+def with_one_commit(seed: int, protocol: Protocol) -> tuple[BrokerInMemory, ProducerInMemory]:
+    broker = BrokerInMemory(SteppedDisk(seed), ManualClock(), **FEW_PARTITIONS)
+    make_topic(broker)
+    producer = ProducerInMemory(broker, protocol)
+    producer.write("first", 1)
+    producer.end(committed=True)
+    broker.settle()
+    return broker, producer
+
+
+def whole_or_absent(broker: BrokerInMemory, value: str, offset: int) -> bool:
+    """Whether the transaction is there: in both partitions and in the group, or in none of them."""
+    found = [visible(broker, partition) for partition in (0, 1)]
+    assert found[0] == found[1], "a part of the transaction is visible"
+    is_there = value in found[0]
+    assert found[0] == ["first", value] if is_there else ["first"], found
+    assert committed_offset(broker) == (offset if is_there else 1), "the offsets and the records disagree"
+    return is_there
+
+
+def no_transaction_is_open(broker: BrokerInMemory) -> None:
+    for partition in broker.core.topics.partitions():
+        assert partition.log.last_stable_offset == partition.log.high_watermark, str(partition)
+
+
+@pytest.mark.parametrize("steps", range(STEPS_MAX))
+@pytest.mark.parametrize("crash", [kill, cut_power])
+@pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
+def test_commit_that_was_answered_survives_and_any_other_is_whole_or_absent(
+    protocol: Protocol, crash: Crash, steps: int
+) -> None:
+    for seed in range(8):
+        broker, producer = with_one_commit(seed, protocol)
+        producer.write("second", 2)
+        reply = producer.send_end(committed=True)
+        for _ in range(steps):
+            broker.disk.take_step()
+        was_answered = reply.came
+        if was_answered:
+            assert reply.message.error_code is NONE
+        crash(broker.disk)
+        broker.restart()
+        broker.settle()
+        if not was_answered and crash is kill:
+            # What the operating system kept goes on where it was: the producer, or its timeout, ends it.
+            broker.clock.advance(120_000)
+            broker.settle()
+        assert whole_or_absent(broker, "second", 2) or not was_answered
+        no_transaction_is_open(broker)
+
+
+@pytest.mark.parametrize("steps", range(STEPS_MAX))
+@pytest.mark.parametrize("crash", [kill, cut_power])
+@pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
+def test_aborted_transaction_never_comes_back(protocol: Protocol, crash: Crash, steps: int) -> None:
+    for seed in range(8):
+        broker, producer = with_one_commit(seed, protocol)
+        producer.write("second", 2)
+        producer.send_end(committed=False)
+        for _ in range(steps):
+            broker.disk.take_step()
+        crash(broker.disk)
+        broker.restart()
+        broker.settle()
+        broker.clock.advance(120_000)
+        broker.settle()
+        assert not whole_or_absent(broker, "second", 2)
+        no_transaction_is_open(broker)
+
+
+@pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
+def test_producer_of_a_transaction_that_a_power_cut_interrupted_is_fenced(protocol: Protocol) -> None:
+    """What it wrote may be gone, so that its commit would be one of a part."""
+    for seed in range(8):
+        broker, producer = with_one_commit(seed, protocol)
+        producer.write("second", 2)
+        broker.disk.crash()
+        broker.restart()
+        broker.settle()
+        reply = producer.send_end(committed=True)
+        broker.settle()
+        assert reply.message.error_code is not NONE
+        assert not whole_or_absent(broker, "second", 2)
+        no_transaction_is_open(broker)
+
+
+@pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
+def test_producer_goes_on_after_the_broker_was_killed(protocol: Protocol) -> None:
+    broker, producer = with_one_commit(0, protocol)
+    producer.write("second", 2)
+    broker.disk.kill()
+    broker.restart()
+    producer.end(committed=True)
+    broker.settle()
+    assert whole_or_absent(broker, "second", 2)
+
+
+def test_epoch_that_was_answered_survives_a_power_cut() -> None:
+    """A zombie that a bump fenced must not come back to life with the epoch it had."""
+    broker, _ = with_one_commit(0, TV1)
+    newer = ProducerInMemory(broker, TV1)
+    broker.disk.crash()
+    broker.restart()
+    broker.settle()
+    assert ProducerInMemory(broker, TV1).epoch > newer.epoch
+
+
+def test_producer_id_is_never_given_out_twice() -> None:
+    broker = BrokerInMemory(SteppedDisk(), ManualClock())
+    given: list[int] = []
+    for _ in range(4):
+        for _ in range(300):
+            answer = broker.ask("init_producer_id", 4, transactional_id=None, transaction_timeout=MINUTE)
+            given.append(answer.producer_id)
+        broker.disk.crash()
+        broker.restart()
+    assert len(set(given)) == len(given)

@@ -1,0 +1,134 @@
+"""A whole broker on a disk in memory and a clock that the test moves, asked with real requests, step by step."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from oncelog.broker import Broker, Environment
+from oncelog.environment import DiskError, File
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_disk import MemoryDisk
+from tests.support.wire import parse, request_payload
+
+DIRECTORY = "/data"
+
+
+class SteppedDisk(MemoryDisk):
+    """Makes nothing durable until it is told to take a step: one file, or one piece of background work."""
+
+    def __init__(self, seed: int = 0, now_ms: Callable[[], int] = lambda: 0) -> None:
+        super().__init__(seed, now_ms)
+        self.steps: deque[Callable[[], None]] = deque()
+
+    def sync(self, files: Sequence[File], done: Callable[[DiskError | None], None]) -> None:
+        missing = len(files)
+        if not missing:
+            done(None)
+
+        def step(file: File) -> None:
+            nonlocal missing
+            file.sync()
+            missing -= 1
+            if not missing:
+                done(None)
+
+        for file in files:
+            self.steps.append(lambda file=file: step(file))
+
+    def in_background(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
+        def step() -> None:
+            work()
+            done(None)
+
+        self.steps.append(step)
+
+    def take_step(self) -> bool:
+        if not self.steps:
+            return False
+        self.steps.popleft()()
+        return True
+
+    def kill(self) -> None:
+        self.steps.clear()
+        super().kill()
+
+
+class CountingRandom:
+    """Numbers that are different each time and the same in each run."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def uuid(self) -> UUID:
+        self._count += 1
+        return UUID(int=self._count)
+
+    def fraction(self) -> float:
+        self._count += 1
+        return (self._count % 997) / 997
+
+
+class ClientConnection:
+    """Stands for a socket: it notes that it was closed, and why."""
+
+    peer_host = "test"
+
+    def __init__(self) -> None:
+        self.closed: str | None = None
+
+    def close(self, reason: str | None = None) -> None:
+        self.closed = reason or ""
+
+
+class Reply:
+    """An answer that may come later."""
+
+    def __init__(self, api: str, version: int) -> None:
+        self._api = api
+        self._version = version
+        self.message: Any = None
+        self.came = False
+
+    def take(self, chunks: list[Any] | None) -> None:
+        self.came = True
+        if chunks is not None:
+            frame = b"".join(bytes(chunk) for chunk in chunks)
+            self.message = parse(self._api, self._version, frame[4:])
+
+
+class BrokerInMemory:
+    """Starts on what the disk holds; `restart` after `disk.crash()` or `disk.kill()` starts again on what is left."""
+
+    def __init__(self, disk: SteppedDisk, clock: ManualClock, **settings: str) -> None:
+        self.disk = disk
+        self.clock = clock
+        self.failures: list[DiskError] = []
+        self.random = CountingRandom()
+        self.connection = ClientConnection()
+        self._settings = {name.replace("_", "."): value for name, value in settings.items()}
+        self.restart()
+
+    def restart(self) -> None:
+        environment = Environment(self.clock, self.disk, self.random)
+        self.core = Broker(environment, DIRECTORY, self._settings, self.failures.append)
+        self.core.serve_at("memory", 9092)
+
+    def send(self, api: str, version: int, **fields: Any) -> Reply:
+        reply = Reply(api, version)
+        payload = request_payload(api, version, fields, "tests")
+        self.core.receive(self.connection, memoryview(payload)).then(reply.take)
+        return reply
+
+    def ask(self, api: str, version: int, **fields: Any) -> Any:
+        """Send, take as many steps of the disk as the answer needs, and return it."""
+        reply = self.send(api, version, **fields)
+        while not reply.came:
+            assert self.disk.take_step(), f"{api} is not answered, and nothing is left to wait for"
+        return reply.message
+
+    def settle(self) -> None:
+        while self.disk.take_step():
+            pass
