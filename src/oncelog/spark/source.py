@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 
 from oncelog.client.values import OffsetSpec, TopicPartition
 from oncelog.spark import planning
-from oncelog.spark.offsets import Offsets, OffsetTree, from_tree, to_tree
+from oncelog.spark.offsets import Offsets, OffsetTree, from_json, from_tree, is_offsets, to_tree
 from oncelog.spark.options import Boundary, OptionError, SourceOptions, parse_options
 from oncelog.spark.planning import OffsetRange
 from oncelog.spark.reading import DataLossError, read_range, read_settings
@@ -236,9 +236,13 @@ def lag(progress: Any) -> dict[TopicPartition, int]:
     """Records behind, by partition, from a query's `lastProgress`; offsets of markers count as records."""
     behind: Offsets = {}
     for source in progress["sources"]:
-        latest, end = source["latestOffset"], source["endOffset"]
-        if isinstance(latest, str) or isinstance(end, str) or not latest or not end:
-            continue
-        reached = from_tree(end)
-        behind |= {item: max(0, offset - reached.get(item, 0)) for item, offset in from_tree(latest).items()}
+        latest, end = _progress_offsets(source["latestOffset"]), _progress_offsets(source["endOffset"])
+        behind |= {item: max(0, offset - end.get(item, 0)) for item, offset in latest.items()}
     return behind
+
+
+def _progress_offsets(found: Any) -> Offsets:
+    """Offsets in a progress report, which come as a dictionary or as its JSON; none for other sources."""
+    if isinstance(found, str):
+        return from_json(found) if is_offsets(found) else {}
+    return from_tree(found) if found else {}

@@ -1,0 +1,223 @@
+"""exactly_once(...) against brokers."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from oncelog.client import Client, TopicPartition
+from oncelog.spark import committed_offsets, exactly_once
+from oncelog.spark.fence import parse_fence
+from oncelog.spark.plan import Mode
+from tests.spark import topics
+
+pytestmark = pytest.mark.spark
+
+COUNT = 1200
+LIMIT = "500"
+
+
+class Pipeline:
+    """Copies one topic to another, in upper case."""
+
+    def __init__(self, spark, log, checkpoint):
+        self.spark, self.log, self.checkpoint = spark, log, checkpoint
+        self.source = topics.create(log.bootstrap_servers, topics.unique("in"))
+        self.target = topics.create(log.bootstrap_servers, topics.unique("out"), 3)
+        self.transactional_id = topics.unique("copy")
+        self.sinks = []
+        topics.produce(log.bootstrap_servers, self.source, topics.keyed_records(COUNT))
+
+    def rows(self, **options):
+        found = {
+            "kafka.bootstrap.servers": self.log.bootstrap_servers,
+            "subscribe": self.source,
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": LIMIT,
+            **options,
+        }
+        return self.spark.readStream.format("oncelog").options(**found).load()
+
+    def sink(self, **settings):
+        known = {
+            "topic": self.target,
+            "transactional_id": self.transactional_id,
+            "bootstrap_servers": self.log.bootstrap_servers,
+        }
+        self.sinks.append(exactly_once(**{**known, **settings}))
+        return self.sinks[-1]
+
+    def start(self, sink=None, rows=None, checkpoint=None, output_mode="append", **settings):
+        if rows is None:
+            rows = self.rows().selectExpr("key", "upper(cast(value as string)) value")
+        return (
+            rows.writeStream.outputMode(output_mode)
+            .foreachBatch(sink or self.sink(**settings))
+            .option("checkpointLocation", str(checkpoint or self.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+
+    def run(self, *arguments, **settings):
+        query = self.start(*arguments, **settings)
+        assert query.awaitTermination(180)
+        return self.sinks[-1]
+
+    def output(self):
+        return topics.read(self.log.bootstrap_servers, self.target)
+
+    def assert_copied_once(self, count=COUNT):
+        expected = {}
+        for key, value in topics.keyed_records(count):
+            expected.setdefault(key, []).append(value.upper())
+        assert topics.by_key(self.output()) == expected
+
+    def forget_last_commit(self):
+        """Leave the checkpoint as a driver leaves it that dies after the transaction and before Spark's own note."""
+        last = max((int(path.name) for path in (Path(self.checkpoint) / "commits").iterdir() if path.name.isdigit()))
+        (Path(self.checkpoint) / "commits" / str(last)).unlink()
+        (Path(self.checkpoint) / "commits" / f".{last}.crc").unlink(missing_ok=True)
+        return last
+
+
+@pytest.fixture
+def pipeline(spark, log, tmp_path):
+    made = Pipeline(spark, log, tmp_path / "checkpoint")
+    yield made
+    for sink in made.sinks:
+        sink.close()
+
+
+@pytest.mark.parametrize("mode", ["shared-producer", "driver-pump", "auto"])
+def test_every_record_is_written_once_in_the_order_of_its_key(pipeline, mode):
+    sink = pipeline.run(mode=mode)
+    pipeline.assert_copied_once()
+    assert sink.metrics.records == COUNT
+    assert sink.metrics.batches >= 3
+    assert sink.metrics.retries == 0
+    assert sink.last_batch.transaction_ms > 0
+    if mode != "auto":
+        assert sink.last_batch.mode is Mode(mode)
+    with Client(pipeline.log.bootstrap_servers) as client:
+        committed = client.committed_offsets(pipeline.transactional_id)
+        ends = client.end_offsets(TopicPartition(pipeline.source, number) for number in range(4))
+        records = {parse_fence(entry.metadata) for entry in committed.values()}
+        (state,) = client.describe_transactions([pipeline.transactional_id]).values()
+    assert {item: entry.offset for item, entry in committed.items()} == ends
+    assert {record.batch_id for record in records} == {sink.last_batch.batch_id}
+    assert state.state in ("CompleteCommit", "PrepareCommit")
+
+
+def test_a_batch_that_was_committed_before_the_crash_is_skipped(pipeline):
+    pipeline.run()
+    last = pipeline.forget_last_commit()
+    sink = pipeline.run()
+    assert sink.last_batch.batch_id == last
+    assert sink.last_batch.is_skipped
+    assert sink.metrics.records == 0
+    pipeline.assert_copied_once()
+
+
+def test_a_stateful_query_goes_on_after_a_skipped_batch(pipeline):
+    def totals():
+        rows = pipeline.rows().groupBy("key").count()
+        return rows.selectExpr("key", "cast(count as string) value")
+
+    pipeline.run(rows=totals(), output_mode="update")
+    before = pipeline.output()
+    pipeline.forget_last_commit()
+    sink = pipeline.run(rows=totals(), output_mode="update")
+    assert sink.metrics.batches_skipped == 1
+    assert pipeline.output() == before
+    topics.produce(pipeline.log.bootstrap_servers, pipeline.source, topics.keyed_records(17, start=COUNT))
+    sink = pipeline.run(rows=totals(), output_mode="update")
+    assert sink.metrics.batches_skipped == 0
+    per_key = {key: sum(k == key for k, _ in topics.keyed_records(COUNT + 17)) for key, _ in topics.keyed_records(17)}
+    assert {key: int(found[-1]) for key, found in topics.by_key(pipeline.output()).items()} == per_key
+
+
+def test_a_second_driver_fences_the_first(pipeline):
+    """KIP-98: InitProducerId with the same transactional id fences the producer that had it."""
+    first = pipeline.sink()
+    took_over = []
+
+    def write(rows, batch_id):
+        if batch_id == 1:
+            second = exactly_once(
+                topic=pipeline.target,
+                transactional_id=pipeline.transactional_id,
+                bootstrap_servers=pipeline.log.bootstrap_servers,
+            )
+            second(rows, batch_id)
+            took_over.append(second)
+        first(rows, batch_id)
+
+    query = pipeline.start(write)
+    with pytest.raises(Exception, match="ProducerFenced"):
+        query.awaitTermination(180)
+    assert took_over[0].last_batch.batch_id == 1
+    took_over[0].close()
+    pipeline.run()
+    pipeline.assert_copied_once()
+
+
+def test_a_lost_fence_record_stops_the_query(pipeline):
+    pipeline.run()
+    topics.produce(pipeline.log.bootstrap_servers, pipeline.source, topics.keyed_records(10, start=COUNT))
+    with pytest.raises(Exception, match=r"FenceError.*offsets.retention.minutes"):
+        pipeline.run(group_id=topics.unique("another"))
+    pipeline.run()
+    pipeline.assert_copied_once(COUNT + 10)
+
+
+def test_a_new_checkpoint_goes_on_from_the_committed_offsets_and_from_nowhere_else(pipeline, tmp_path):
+    pipeline.run()
+    topics.produce(pipeline.log.bootstrap_servers, pipeline.source, topics.keyed_records(10, start=COUNT))
+    with pytest.raises(Exception, match=r"FenceError.*another query"):
+        pipeline.run(checkpoint=tmp_path / "second")
+    shutil.rmtree(tmp_path / "second")
+    start = committed_offsets(pipeline.log.bootstrap_servers, pipeline.transactional_id)
+    rows = pipeline.rows(startingOffsets=start).selectExpr("key", "upper(cast(value as string)) value")
+    sink = pipeline.run(rows=rows, checkpoint=tmp_path / "third")
+    assert sink.metrics.records == 10
+    pipeline.assert_copied_once(COUNT + 10)
+
+
+def test_an_old_copy_of_the_checkpoint_stops_the_query(pipeline, tmp_path):
+    topics_limit = pipeline.rows(maxOffsetsPerTrigger="300").selectExpr("key", "upper(cast(value as string)) value")
+    pipeline.run()
+    shutil.rmtree(pipeline.checkpoint / "commits")
+    for batch_id in (1, 2, 3):
+        (pipeline.checkpoint / "offsets" / str(batch_id)).unlink(missing_ok=True)
+        (pipeline.checkpoint / "offsets" / f".{batch_id}.crc").unlink(missing_ok=True)
+    with pytest.raises(Exception, match=r"FenceError"):
+        pipeline.run(rows=topics_limit)
+    pipeline.assert_copied_once()
+
+
+def test_a_query_without_a_checkpoint_is_refused(pipeline):
+    query = pipeline.rows().writeStream.foreachBatch(pipeline.sink()).trigger(availableNow=True).start()
+    with pytest.raises(Exception, match=r"QueryError.*checkpointLocation"):
+        query.awaitTermination(120)
+    assert topics.values(pipeline.output()) == []
+
+
+def test_outside_of_a_stream_the_sink_is_refused(pipeline, spark):
+    with pytest.raises(Exception, match="not a streaming query"):
+        pipeline.sink()(spark.range(1).selectExpr("'1' value"), 0)
+
+
+def test_an_input_without_kafka_offsets_keeps_its_progress_with_the_output(pipeline, spark, tmp_path):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "1.txt").write_text("one\ntwo\n")
+    rows = spark.readStream.text(str(tmp_path / "files")).selectExpr("value", "value key")
+    pipeline.run(rows=rows)
+    pipeline.forget_last_commit()
+    sink = pipeline.run(rows=rows)
+    assert sink.metrics.batches_skipped == 1
+    assert topics.values(pipeline.output()) == ["one", "two"]
+    (tmp_path / "files" / "2.txt").write_text("three\n")
+    pipeline.run(rows=rows)
+    assert topics.values(pipeline.output()) == ["one", "three", "two"]
