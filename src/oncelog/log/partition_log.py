@@ -302,6 +302,10 @@ class PartitionLog:
             return leader_epoch, self._end
         return self._epochs.end_offset(leader_epoch, self._end)
 
+    def producer_epoch(self, producer_id: int) -> int:
+        """The epoch under which a producer, or the coordinator for it, last wrote here; -1 if it never did."""
+        return self._producers.epoch_of(producer_id)
+
     def active_producers(self) -> tuple[ActiveProducer, ...]:
         return self._producers.active()
 

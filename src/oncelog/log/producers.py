@@ -91,6 +91,10 @@ class Producers:
     def __len__(self) -> int:
         return len(self._by_id)
 
+    def epoch_of(self, producer_id: int) -> int:
+        producer = self._by_id.get(producer_id)
+        return NO_PRODUCER_EPOCH if producer is None else producer.epoch
+
     def check_data(
         self, header: BatchHeader, origin: Origin, *, verified: bool, first_sequence_must_be_zero: bool
     ) -> BatchEntry | Refused | None:

@@ -183,15 +183,15 @@ class _Loading:
         rebuild = not is_clean and (following is None or following.base_offset > self._recovery_point)
         if rebuild:
             position = segment.index_start(start)
-            segment.transaction_index.truncate(self._recovery_point)
         else:
             found = segment.position_of(start)
             if found is None:
                 return None
             position = found.position
         scan = segment.scan(position, segment.base_offset, check_crc=not is_clean)
-        for batch in scan:
-            self._take(segment, batch, start, rebuild=rebuild)
+        aborted = [one for batch in scan if (one := self._take(segment, batch, start, rebuild=rebuild))]
+        if rebuild:
+            segment.transaction_index.settle(start, aborted)
         loaded.report.bytes_read += scan.position - position
         loaded.log_end_offset = scan.next_offset
         if not is_clean:
@@ -200,17 +200,17 @@ class _Loading:
             return Fault(scan.position, scan.next_offset, f"the next segment begins at offset {following.base_offset}")
         return scan.fault
 
-    def _take(self, segment: Segment, batch: ScannedBatch, start: int, *, rebuild: bool) -> None:
+    def _take(
+        self, segment: Segment, batch: ScannedBatch, start: int, *, rebuild: bool
+    ) -> AbortedTransaction | None:
         header = batch.header
         self._loaded.report.batches_read += 1
         if rebuild:
             segment.note(batch.position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
         if header.base_offset < start:
-            return
+            return None
         self._loaded.epochs.assign(header.leader_epoch, header.base_offset)
-        aborted = replay(self._loaded.producers, batch)
-        if aborted is not None and rebuild and aborted.last_offset >= self._recovery_point:
-            segment.transaction_index.append(aborted)
+        return replay(self._loaded.producers, batch)
 
     def _cut(self, slot: int, fault: Fault) -> None:
         """Cut the log at a fault. What follows was never durable, so that nobody was told to count on it."""

@@ -216,8 +216,13 @@ class Segment:
         scan = self.scan(position, self.base_offset, check_crc=False)
         self._bytes_since_entry = sum(batch.header.size_bytes for batch in scan)
         self.offset_index.unload()
-        is_whole = scan.fault is None and self.time_index.last[0] != NO_TIMESTAMP
-        return scan.next_offset if is_whole else None
+        is_whole = scan.fault is None and self.time_index.last[0] != NO_TIMESTAMP and self.transaction_index.is_sane()
+        if not is_whole:
+            return None
+        # If the mark of a clean stop is an old one, the indexes may go on where the batches were lost.
+        self.time_index.truncate(scan.next_offset)
+        self.transaction_index.truncate(scan.next_offset)
+        return scan.next_offset
 
     def seal(self) -> list[File]:
         """Write the last time index entry; return the files that are to be made durable."""

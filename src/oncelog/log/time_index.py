@@ -59,7 +59,7 @@ class TimeIndex:
 
     def truncate(self, offset: int) -> None:
         """Keep the entries of batches that end before `offset`."""
-        if self.last[1] >= offset:
+        if self.last[0] != NO_TIMESTAMP and self.last[1] >= offset:
             self.file.truncate(sum(1 for _, entry_offset in self._entries() if entry_offset < offset))
             self._last = None
 

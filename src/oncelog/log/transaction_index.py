@@ -10,6 +10,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import takewhile
 from struct import Struct
 
 from oncelog.environment import Disk, DiskError
@@ -54,28 +56,48 @@ class TransactionIndex:
                 return found, True
         return found, False
 
+    def is_sane(self) -> bool:
+        return len(self._whole_entries()) == self.file.count
+
     def truncate(self, offset: int) -> None:
-        """Keep the entries of markers before `offset`. Entries that are not entries count as later."""
-        data = self.file.read_all()
-        kept: list[AbortedTransaction] = []
-        for version, *fields in _ENTRY.iter_unpack(data):
-            entry = AbortedTransaction(*fields)
-            if (
-                version != VERSION
-                or entry.last_offset >= offset
-                or (kept and entry.last_offset <= kept[-1].last_offset)
-            ):
-                break
-            kept.append(entry)
-        if len(kept) * _ENTRY.size < len(data):
-            self.file.truncate(len(kept))
-        self._entries = kept
+        """Keep the entries of markers before `offset`."""
+        self._keep([entry for entry in self.entries() if entry.last_offset < offset])
+
+    def settle(self, offset: int, aborted: Sequence[AbortedTransaction]) -> None:
+        """After a crash: from `offset` on there are to be the entries of `aborted`, whatever the file says.
+
+        Entries that are right stay as they are, for they may be durable; what is written is made durable.
+        """
+        entries = self._whole_entries()
+        wanted = [*(entry for entry in entries if entry.last_offset < offset), *aborted]
+        if entries == wanted and self.file.count == len(wanted):
+            self._entries = wanted
+            return
+        right = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(entries, wanted, strict=False)))
+        self._keep(wanted[:right])
+        for entry in wanted[right:]:
+            self.append(entry)
+        self.file.create().sync()
+
+    def _keep(self, entries: list[AbortedTransaction]) -> None:
+        if len(entries) < self.file.count:
+            self.file.truncate(len(entries))
+        self._entries = entries
 
     def _read(self) -> list[AbortedTransaction]:
+        entries = self._whole_entries()
+        if len(entries) < self.file.count:
+            raise DiskError(f"{self.file.path} is damaged at entry {len(entries)}")
+        return entries
+
+    def _whole_entries(self) -> list[AbortedTransaction]:
+        """The entries up to the first that can be none."""
         entries: list[AbortedTransaction] = []
+        before = -1
         for version, *fields in _ENTRY.iter_unpack(self.file.read_all()):
             entry = AbortedTransaction(*fields)
-            if version != VERSION or (entries and entry.last_offset <= entries[-1].last_offset):
-                raise DiskError(f"{self.file.path} is damaged at entry {len(entries)}")
+            if version != VERSION or entry.last_offset <= max(before, entry.first_offset):
+                break
             entries.append(entry)
+            before = entry.last_offset
         return entries

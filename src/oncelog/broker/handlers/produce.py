@@ -74,6 +74,9 @@ def _check(request: Request, topic: Topic | None, data: Any) -> Checked | Refuse
         return Refused(ErrorCode.unsupported_compression_type, "zstd needs Produce v7")
     if header.is_transactional and header.producer_id < 0:
         return Refused(ErrorCode.invalid_record, f"{partition}: a transactional batch has no producer id")
+    if header.is_transactional and header.producer_epoch < partition.log.producer_epoch(header.producer_id):
+        # Before the coordinator is asked: it may know nothing of a producer id that ran out of epochs (KIP-890).
+        return Refused(ErrorCode.invalid_producer_epoch, f"{partition}: epoch {header.producer_epoch} is fenced")
     return partition, data.records, header
 
 
