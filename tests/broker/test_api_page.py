@@ -1,0 +1,22 @@
+"""The page of APIs says what the table says, and the table what the codec and the handlers can do."""
+
+from pathlib import Path
+
+import pytest
+
+from oncelog.broker.api_page import page
+from oncelog.broker.apis import APIS, Api
+from oncelog.wire import message_class
+
+PAGE = Path(__file__).parents[2] / "docs" / "apis.md"
+
+
+def test_page_is_fresh() -> None:
+    assert PAGE.read_text() == page(), "write docs/apis.md again from oncelog.broker.api_page.page()"
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_every_version_in_the_table_has_its_messages(api: Api) -> None:
+    for version in range(api.minimum, api.maximum + 1):
+        for kind in ("request", "response"):
+            assert message_class(api.key, version, kind).__name__ == api.name + kind.capitalize()
