@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from oncelog.client.cluster import Cluster
+from oncelog.client.cluster import Cluster, transaction_version
 from oncelog.client.errors import BrokerRefused, OutcomeUnknown, ProducerFenced, TransactionFailed
 from oncelog.client.transaction import SessionState, TransactionSession
 from oncelog.client.values import OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
@@ -203,3 +203,18 @@ def test_topic_the_cluster_lacks_is_refused_after_a_while():
     coordinator = Coordinator(TxnOffsetCommit=[committed])
     with pytest.raises(BrokerRefused):
         coordinator.transport.run(coordinator.session.commit_offsets("group", {PARTITION: OffsetAndMetadata(3)}))
+
+
+@pytest.mark.parametrize(
+    ("features", "version"),
+    [
+        ({}, TransactionVersion.TV1),
+        ({"transaction.version": 0}, TransactionVersion.TV1),
+        ({"transaction.version": 1}, TransactionVersion.TV1),
+        ({"transaction.version": 2}, TransactionVersion.TV2),
+    ],
+)
+def test_protocol_is_chosen_by_the_finalized_feature(features, version):
+    """A broker offers Produce v13 at transaction.version 0 too; one TV2 request there blocks the transactional id."""
+    transport = ScriptedTransport(lambda request: FOUND, features=features)
+    assert transport.run(transaction_version(Cluster(SETTINGS))) is version

@@ -329,3 +329,32 @@ def test_asyncio_producer_is_fenced_by_a_second(log, topic):
                 await first.commit_transaction()
 
     asyncio.run(run())
+
+
+@pytest.mark.slow
+def test_transaction_that_timed_out_is_aborted_and_tried_again(log, topic):
+    """TV2 tells a timeout from fencing: EndTxn v5(abort) with the own epoch answers NONE with the next epoch."""
+    partition = TopicPartition(topic, 0)
+    with (
+        SharedProducer(log.bootstrap_servers, topic, timeout_ms=100) as driver,
+        Client(log.bootstrap_servers) as client,
+    ):
+        identity = driver.init()
+        driver.add_partitions([partition])
+        with BatchSender(log.bootstrap_servers, topic, identity, driver.transaction_version) as task:
+            task.send({partition: [batch(b"too late")]})
+            task.flush()
+        while client.describe_transactions([topic])[topic].state != "CompleteAbort":
+            client.metadata([topic])
+        with pytest.raises(TransactionFailed):
+            driver.commit_offsets(topic, {partition: OffsetAndMetadata(1)})
+        with pytest.raises(TransactionFailed):
+            driver.end(commit=True)
+        renewed = driver.end(commit=False)
+        assert renewed.epoch > identity.epoch
+        driver.add_partitions([partition])
+        with BatchSender(log.bootstrap_servers, topic, renewed, driver.transaction_version) as task:
+            task.send({partition: [batch(b"in time")]})
+            task.flush()
+        driver.end(commit=True)
+    assert read(log, topic) == [b"in time"]

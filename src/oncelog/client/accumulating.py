@@ -35,10 +35,10 @@ class OpenBatch:
         self.outgoing: OutgoingBatch | None = None
         self.error: ClientError | None = None
 
-    def append(self, record: Record) -> int:
-        """Add a record; return its place."""
+    def append(self, record: Record, record_bytes: int) -> int:
+        """Add a record of about that size; return its place."""
         self.records.append(record)
-        self.size_bytes += size_bytes(record)
+        self.size_bytes += record_bytes
         return len(self.records) - 1
 
     def encode(self, codec: Codec) -> bytes:
@@ -64,7 +64,11 @@ class OpenBatch:
 
 def size_bytes(record: Record) -> int:
     """About what a record adds to its batch."""
-    size = RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+    size = RECORD_OVERHEAD_BYTES
+    if record.key is not None:
+        size += len(record.key)
+    if record.value is not None:
+        size += len(record.value)
     for name, value in record.headers:
         size += len(name) + len(value or b"") + 4
     return size

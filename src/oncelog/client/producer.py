@@ -112,7 +112,8 @@ class Producer:
             with self._one_call_at_a_time:
                 self._calls.run(self._core.learn_topic(topic))
         with self._changed:
-            self._wait(lambda: self._core.has_room, self._settings.call_timeout_ms)
+            if not self._core.has_room:
+                self._wait(lambda: self._core.has_room, self._settings.call_timeout_ms)
             batch, place = self._core.append(topic, partition, record, monotonic_ms())
             is_news = self._core.is_news(batch)
         if is_news:

@@ -30,7 +30,7 @@ from oncelog.client.producing import ProduceFlow
 from oncelog.client.requests import Request, milliseconds
 from oncelog.client.transaction import NO_IDENTITY, TransactionSession
 from oncelog.client.values import OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
-from oncelog.records import Codec, Record
+from oncelog.records import HEADER_BYTES, Codec, Record
 from oncelog.records.partitioning import murmur2_partition
 from oncelog.wire import ErrorCode
 
@@ -120,7 +120,7 @@ class ProducerCore:
         if batch is None:
             batch = self._open[chosen] = OpenBatch(chosen, now_ms)
         self._open_bytes += added_bytes
-        return batch, batch.append(record)
+        return batch, batch.append(record, added_bytes)
 
     def is_news(self, batch: OpenBatch) -> bool:
         """Whether the pump should be woken for the record that was just appended to `batch`."""
@@ -229,7 +229,7 @@ class ProducerCore:
         linger_ms = self._close_ripe(now_ms)
         while self._full:
             batch = self._full.popleft()
-            self._open_bytes -= sum(map(size_bytes, batch.records))
+            self._open_bytes -= batch.size_bytes - HEADER_BYTES
             batch.outgoing = flow.enqueue(batch.partition, batch.encode(self.settings.compression), now_ms)
         yield from self._add_new_partitions(flow)
         yield from flow.step(linger_ms, until_woken=True)

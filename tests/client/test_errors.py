@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pickle
+from importlib.metadata import version
+
+import pytest
+
+from oncelog.client import BrokerRefused, ConnectionLost, OutcomeUnknown, ProducerFenced, TransactionFailed
+from oncelog.client.connection import SOFTWARE_VERSION
+from oncelog.wire import ErrorCode
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BrokerRefused(ErrorCode.message_too_large, "producing to orders-0"),
+        TransactionFailed("committing", ErrorCode.invalid_txn_state),
+        ProducerFenced("committing"),
+        OutcomeUnknown("committing"),
+        ConnectionLost("broker:9092: cut", sent=True),
+    ],
+)
+def test_error_keeps_its_meaning_on_the_way_out_of_a_task(error):
+    copied = pickle.loads(pickle.dumps(error))
+    assert (type(copied), str(copied), vars(copied)) == (type(error), str(error), vars(error))
+
+
+def test_failed_fenced_and_unknown_are_no_kinds_of_each_other():
+    ends = (TransactionFailed, ProducerFenced, OutcomeUnknown)
+    assert all(not issubclass(one, other) for one in ends for other in ends if one is not other)
+
+
+def test_client_names_the_version_it_is_installed_as():
+    assert version("oncelog") == SOFTWARE_VERSION
