@@ -35,7 +35,7 @@ def command(
     """
     check_needs()
     from oncelog.cli.demo.performance import perform
-    from oncelog.cli.demo.processes import ProcessError
+    from oncelog.cli.broker_process import ProcessError
     from oncelog.cli.demo.show import as_json as columns_as_json
     from oncelog.cli.demo.show import print_columns
 

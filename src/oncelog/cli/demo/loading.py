@@ -10,7 +10,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from oncelog.cli.demo.flights import Flight
 from oncelog.cli.demo.plan import INPUT_TOPIC, PARTITIONS, PIPELINES, Guarantee
-from oncelog.cli.demo.processes import ProcessError
+from oncelog.cli.broker_process import ProcessError
 from oncelog.cli.demo.reading import read_all
 
 ADVANCE_EVERY = 4096

@@ -12,7 +12,8 @@ from oncelog.cli.demo.column import Column, Stage, run_column
 from oncelog.cli.demo.flights import Flight, flights
 from oncelog.cli.demo.loading import create_topics, input_log, load
 from oncelog.cli.demo.plan import Guarantee
-from oncelog.cli.demo.processes import BrokerProcess
+from oncelog.cli.broker_process import BrokerProcess
+from oncelog.cli.demo.processes import free_port
 from oncelog.testing.proxy import Proxy
 
 FLIGHTS = 336_776
@@ -21,7 +22,7 @@ FLIGHTS = 336_776
 def perform(directory: Path, examples: Path, progress: Progress) -> list[Column]:
     """Run everything in `directory`. Raises ProcessError when a process does not do what it has to."""
     with ExitStack() as stack:
-        broker = BrokerProcess(directory)
+        broker = BrokerProcess(f"127.0.0.1:{free_port()}", directory / "data", directory / "broker.txt")
         stack.callback(broker.stop)
         broker.start()
         proxy = stack.enter_context(Proxy(broker.bootstrap_servers))

@@ -1,4 +1,4 @@
-"""The processes of the demo: a broker and a driver, each of which may be killed with -9 and started again."""
+"""The driver of the demo, which may be killed with -9 at any time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-READY_SECONDS = 30.0
-STOP_SECONDS = 20.0
-OUTPUT_TAIL_BYTES = 2000
-
-
-class ProcessError(Exception):
-    """A process of the demo did not start, or ended by itself when it should not have."""
+from oncelog.cli.broker_process import ProcessError, tail
 
 
 def free_port() -> int:
@@ -25,53 +19,6 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-class BrokerProcess:
-    """`oncelog serve` on one data directory and one port."""
-
-    def __init__(self, directory: Path) -> None:
-        self._data = directory / "data"
-        self._output = directory / "broker.txt"
-        self._port = free_port()
-        self._process: subprocess.Popen[str] | None = None
-
-    @property
-    def bootstrap_servers(self) -> str:
-        return f"127.0.0.1:{self._port}"
-
-    def start(self) -> None:
-        """Start it, and wait for the line that says it is ready. Raises ProcessError."""
-        with open(self._output, "a") as errors:
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "oncelog.cli.main", "serve"),
-                    *("--listen", self.bootstrap_servers, "--data-dir", str(self._data)),
-                ],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                start_new_session=True,
-            )
-        assert self._process.stdout is not None
-        if not self._process.stdout.readline():
-            raise ProcessError(f"the broker did not start: {tail(self._output)}")
-
-    def kill(self) -> None:
-        """kill -9, and wait until it is gone."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()
-
-    def stop(self) -> None:
-        """A clean stop."""
-        if self._process is None or self._process.poll() is not None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.kill()
 
 
 class DriverProcess:
@@ -107,11 +54,3 @@ class DriverProcess:
             self.kill()
             raise ProcessError(f"the driver was still busy after {timeout_seconds:.0f} s: {self.tail()}") from None
         return status == 0
-
-    def tail(self) -> str:
-        return tail(self._output)
-
-
-def tail(path: Path) -> str:
-    """The end of a log file, for an error message."""
-    return path.read_text(errors="replace")[-OUTPUT_TAIL_BYTES:].strip() if path.exists() else ""

@@ -1,0 +1,175 @@
+"""`oncelog consume`: print the records of a topic, with kcat's habits."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from oncelog.cli.brokers import CALL_TIMEOUT_MS, CLIENT_ID, connect, existing_topics, offsets_at, partitions_of
+from oncelog.cli.exits import CommandError, ExitStatus
+from oncelog.cli.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    BootstrapServer,
+    Isolation,
+    IsolationOption,
+    Json,
+    KeyDelimiter,
+)
+from oncelog.client import Client, ConsumedRecord, Consumer, IsolationLevel, OffsetSpec, TopicPartition
+
+POLL_MS = 500.0
+ISOLATION_LEVELS = {
+    Isolation.READ_COMMITTED: IsolationLevel.READ_COMMITTED,
+    Isolation.READ_UNCOMMITTED: IsolationLevel.READ_UNCOMMITTED,
+}
+NULL = b"NULL"
+
+
+def command(
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    offset: Annotated[
+        str,
+        typer.Option("-o", "--offset", metavar="beginning|end|N|-N", help="Where to start; -N is N before the end."),
+    ] = "beginning",
+    exit_at_end: Annotated[bool, typer.Option("-e", "--exit", help="Exit at what is the end now.")] = False,
+    count: Annotated[int | None, typer.Option("-c", "--count", min=1, help="Exit after so many records.")] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option("-p", "--partition", min=0, help="Only this partition; may be given again.")
+    ] = None,
+    key_delimiter: KeyDelimiter = None,
+    null: Annotated[bool, typer.Option("-Z", "--null", help="Print NULL for a null key or value.")] = False,
+    isolation_level: IsolationOption = Isolation.READ_COMMITTED,
+    control_records: Annotated[
+        bool, typer.Option("--control-records", help="Show the ends of transactions too.")
+    ] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    as_json: Json = False,
+) -> None:
+    """Print the value of each record on a line; with -K the key before it, with --json everything as one JSON object.
+
+    Records of open and aborted transactions are left out unless --isolation-level says otherwise.
+    """
+    level = ISOLATION_LEVELS[isolation_level]
+    with connect(bootstrap_server) as client:
+        wanted = _partitions(client, topic, partition)
+        ends = offsets_at(client, wanted, OffsetSpec.LATEST, level)
+        starts = _starts(client, offset, wanted, ends)
+    render = json_line if as_json else PlainLines(key_delimiter, null).line
+    consumer = Consumer(
+        bootstrap_server,
+        isolation_level=level,
+        include_control=control_records,
+        client_id=CLIENT_ID,
+        request_timeout_ms=CALL_TIMEOUT_MS,
+        call_timeout_ms=CALL_TIMEOUT_MS,
+    )
+    with consumer:
+        consumer.assign(starts)
+        _print(consumer, ends if exit_at_end else None, count, render)
+
+
+def _partitions(client: Client, topic: str, numbers: list[int] | None) -> list[TopicPartition]:
+    everything = partitions_of(existing_topics(client, [topic])[0])
+    if not numbers:
+        return everything
+    wanted = [TopicPartition(topic, number) for number in sorted(set(numbers))]
+    missing = [str(item.partition) for item in wanted if item not in everything]
+    if missing:
+        raise CommandError(f"topic {topic} has no partition {', '.join(missing)}", ExitStatus.REFUSED)
+    return wanted
+
+
+def _starts(
+    client: Client, offset: str, partitions: list[TopicPartition], ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The first offset of each partition. Raises typer.BadParameter."""
+    if offset == "end":
+        return dict(ends)
+    first = offsets_at(client, partitions, OffsetSpec.EARLIEST)
+    if offset == "beginning":
+        return first
+    try:
+        number = int(offset)
+    except ValueError:
+        raise typer.BadParameter("it is beginning, end, N or -N", param_hint="-o") from None
+    if offset.startswith("-"):
+        return {item: max(first[item], ends[item] + number) for item in partitions}
+    return {item: max(first[item], number) for item in partitions}
+
+
+def _print(
+    consumer: Consumer,
+    ends: Mapping[TopicPartition, int] | None,
+    count: int | None,
+    render: Callable[[ConsumedRecord], bytes],
+) -> None:
+    """Print until the ends are reached, `count` records are printed, or for ever."""
+    left = count
+    while ends is None or any(consumer.position(item) < end for item, end in ends.items()):
+        for record in consumer.poll(POLL_MS):
+            if ends is not None and record.offset >= ends[TopicPartition(record.topic, record.partition)]:
+                continue
+            sys.stdout.buffer.write(render(record) + b"\n")
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    sys.stdout.buffer.flush()
+                    return
+        sys.stdout.buffer.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class PlainLines:
+    """Values as they are, one on a line; the key before each where there is a delimiter."""
+
+    key_delimiter: str | None
+    show_null: bool
+
+    def line(self, record: ConsumedRecord) -> bytes:
+        if record.control is not None:
+            where = f"{record.topic}-{record.partition} offset {record.offset}"
+            return f"[{record.control.name} of producer {record.producer_id} at {where}]".encode()
+        value = self._text(record.value)
+        if self.key_delimiter is None:
+            return value
+        delimiter = self.key_delimiter.encode().decode("unicode_escape").encode()
+        return self._text(record.key) + delimiter + value
+
+    def _text(self, data: bytes | None) -> bytes:
+        if data is None:
+            return NULL if self.show_null else b""
+        return data
+
+
+def json_line(record: ConsumedRecord) -> bytes:
+    """Everything about a record. Bytes that are no UTF-8 become an object with the one field base64."""
+    fields: dict[str, object] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+    }
+    if record.control is not None:
+        fields |= {"control": record.control.name, "producer_id": record.producer_id}
+    else:
+        fields |= {
+            "key": _json_text(record.key),
+            "value": _json_text(record.value),
+            "headers": [[name, _json_text(value)] for name, value in record.headers],
+        }
+    return json.dumps(fields, ensure_ascii=False).encode()
+
+
+def _json_text(data: bytes | None) -> object:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

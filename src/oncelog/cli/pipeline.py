@@ -1,0 +1,185 @@
+"""Running a user's function over a topic: as a streaming query with a checkpoint, or without one."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from runpy import run_path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from oncelog.cli.exits import CommandError, ExitStatus
+from oncelog.client import ClientError, OutcomeUnknown
+from oncelog.spark import (
+    BatchReport,
+    CheckpointError,
+    FenceError,
+    JavaNotFoundError,
+    OptionError,
+    QueryError,
+    build_session,
+    exactly_once,
+    find_java,
+    run_stateless,
+)
+
+Transform = Callable[[DataFrame], DataFrame]
+OnBatch = Callable[[BatchReport], None]
+
+AWAIT_SECONDS = 0.2
+SENTENCE_CHARACTERS_MAX = 500
+
+STATEFUL = re.compile(
+    r"^[\s:+\-]*'?(Aggregate|Deduplicate\w*|Distinct|GlobalLimit|FlatMapGroups\w*WithState|TransformWithState\w*)\b",
+    re.MULTILINE,
+)
+"""The operators that remember something from one micro-batch to the next, as Spark prints a plan."""
+
+OWN_ERROR = re.compile(r"\boncelog\.[\w.]+\.(\w+): ([^\n]+)")
+"""An error of ours in the text of one of Spark's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """What to run. Without a checkpoint, the offsets committed with the output say where to go on."""
+
+    transform: Transform
+    name: str
+    source: str
+    target: str
+    bootstrap_servers: str
+    transactional_id: str
+    checkpoint: Path | None
+    output_mode: str
+    trigger: str | None
+    interval_ms: float
+    offsets_max: int | None
+    once: bool
+
+
+def load_function(spec: str) -> tuple[Transform, str]:
+    """Read FILE.py:FUNCTION; return the function and its name. Raises CommandError."""
+    file, separator, name = spec.rpartition(":")
+    if not separator or not name:
+        raise CommandError(f"{spec} is not FILE.py:FUNCTION", ExitStatus.USAGE)
+    path = Path(file)
+    if not path.is_file():
+        raise CommandError(f"there is no file {file}", ExitStatus.USAGE)
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        found = run_path(str(path)).get(name)
+    except Exception as error:  # noqa: BLE001 - a user's file may raise anything
+        raise CommandError(f"{file} does not load: {type(error).__name__}: {error}", ExitStatus.USAGE) from error
+    if not callable(found):
+        raise CommandError(f"{file} has no function {name}", ExitStatus.USAGE)
+    return found, name
+
+
+def start_spark(name: str, master: str) -> SparkSession:
+    """Start Spark, and say with which Java. Raises CommandError."""
+    try:
+        java = find_java()
+    except JavaNotFoundError as error:
+        raise CommandError(str(error), ExitStatus.USAGE) from error
+    print(java, file=sys.stderr)
+    spark = build_session(app_name=name, master=master, java=java)
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def run_pipeline(spark: SparkSession, pipeline: Pipeline, on_batch: OnBatch, stop: threading.Event) -> None:
+    """Run until `stop` is set; with `once`, until everything that was there is done. Raises CommandError."""
+    try:
+        if pipeline.checkpoint is None:
+            _run_without_checkpoint(spark, pipeline, on_batch, stop)
+        else:
+            _run_query(spark, pipeline, pipeline.checkpoint, on_batch, stop)
+    except (ClientError, CheckpointError, FenceError, OptionError, QueryError, PySparkException, Py4JError) as error:
+        raise pipeline_failure(error) from error
+
+
+def _run_without_checkpoint(spark: SparkSession, pipeline: Pipeline, on_batch: OnBatch, stop: threading.Event) -> None:
+    if keeps_state(pipeline.transform(_stream(spark, pipeline))):
+        raise CommandError(
+            f"{pipeline.name} remembers something from record to record: give it a --checkpoint", ExitStatus.USAGE
+        )
+    run_stateless(
+        spark,
+        pipeline.transform,
+        from_topic=pipeline.source,
+        to_topic=pipeline.target,
+        bootstrap_servers=pipeline.bootstrap_servers,
+        transactional_id=pipeline.transactional_id,
+        max_offsets_per_batch=pipeline.offsets_max,
+        once=pipeline.once,
+        interval_ms=pipeline.interval_ms,
+        stop=stop,
+        on_batch=on_batch,
+    )
+
+
+def _run_query(
+    spark: SparkSession, pipeline: Pipeline, checkpoint: Path, on_batch: OnBatch, stop: threading.Event
+) -> None:
+    sink = exactly_once(
+        topic=pipeline.target,
+        transactional_id=pipeline.transactional_id,
+        bootstrap_servers=pipeline.bootstrap_servers,
+    )
+
+    def write(rows: DataFrame, batch_id: int) -> None:
+        sink(rows, batch_id)
+        assert sink.last_batch is not None, "a batch that was written has a report"
+        on_batch(sink.last_batch)
+
+    writer = (
+        pipeline.transform(_stream(spark, pipeline))
+        .writeStream.queryName(pipeline.name)
+        .foreachBatch(write)
+        .outputMode(pipeline.output_mode)
+        .option("checkpointLocation", str(checkpoint.resolve()))
+    )
+    if pipeline.once:
+        writer = writer.trigger(availableNow=True)
+    elif pipeline.trigger is not None:
+        writer = writer.trigger(processingTime=pipeline.trigger)
+    query = writer.start()
+    while not query.awaitTermination(AWAIT_SECONDS):
+        if stop.is_set():
+            query.stop()
+            return
+
+
+def _stream(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
+    reader = (
+        spark.readStream.format("oncelog")
+        .option("kafka.bootstrap.servers", pipeline.bootstrap_servers)
+        .option("subscribe", pipeline.source)
+        .option("startingOffsets", "earliest")
+    )
+    if pipeline.offsets_max is not None:
+        reader = reader.option("maxOffsetsPerTrigger", pipeline.offsets_max)
+    return reader.load()
+
+
+def keeps_state(stream: DataFrame) -> bool:
+    """Whether a streaming DataFrame needs state."""
+    return STATEFUL.search(stream._jdf.queryExecution().analyzed().toString()) is not None
+
+
+def pipeline_failure(error: Exception) -> CommandError:
+    """A sentence out of what may be a page of Java and Python."""
+    text = str(error)
+    own = OWN_ERROR.findall(text)
+    if isinstance(error, OutcomeUnknown) or any(name == OutcomeUnknown.__name__ for name, _ in own):
+        status = ExitStatus.UNKNOWN
+    else:
+        status = ExitStatus.FAILED
+    sentence = f"{own[-1][0]}: {own[-1][1]}" if own else text.strip().partition("\n")[0] or type(error).__name__
+    return CommandError(f"the pipeline stopped: {sentence[:SENTENCE_CHARACTERS_MAX]}", status)
