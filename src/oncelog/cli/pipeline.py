@@ -32,7 +32,7 @@ from oncelog.spark import (
 Transform = Callable[[DataFrame], DataFrame]
 OnBatch = Callable[[BatchReport], None]
 
-AWAIT_SECONDS = 0.2
+AWAIT_SECONDS = 1
 SENTENCE_CHARACTERS_MAX = 500
 
 STATEFUL = re.compile(
@@ -74,7 +74,7 @@ def load_function(spec: str) -> tuple[Transform, str]:
     sys.path.insert(0, str(path.resolve().parent))
     try:
         found = run_path(str(path)).get(name)
-    except Exception as error:  # noqa: BLE001 - a user's file may raise anything
+    except Exception as error:
         raise CommandError(f"{file} does not load: {type(error).__name__}: {error}", ExitStatus.USAGE) from error
     if not callable(found):
         raise CommandError(f"{file} has no function {name}", ExitStatus.USAGE)

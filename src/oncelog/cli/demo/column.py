@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from oncelog.cli.demo.plan import OFFSETS_PER_BATCH, PIPELINES, Guarantee, Kill, Moment, Pipeline, Victim, kills
 from oncelog.cli.broker_process import BrokerProcess, ProcessError
+from oncelog.cli.demo.plan import OFFSETS_PER_BATCH, PIPELINES, Guarantee, Kill, Moment, Pipeline, Victim, kills
 from oncelog.cli.demo.processes import DriverProcess
 from oncelog.cli.demo.reading import ConcurrentReader, read_all
 from oncelog.cli.demo.tally import InputLog, Output, Place, Tally, batch_ends, expected, tally

@@ -34,8 +34,8 @@ def command(
     with plain at-least-once writes under the same kills. Exit status 1 if exactly-once was not exact.
     """
     check_needs()
-    from oncelog.cli.demo.performance import perform
     from oncelog.cli.broker_process import ProcessError
+    from oncelog.cli.demo.performance import perform
     from oncelog.cli.demo.show import as_json as columns_as_json
     from oncelog.cli.demo.show import print_columns
 

@@ -8,9 +8,9 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from oncelog.cli.broker_process import ProcessError
 from oncelog.cli.demo.flights import Flight
 from oncelog.cli.demo.plan import INPUT_TOPIC, PARTITIONS, PIPELINES, Guarantee
-from oncelog.cli.broker_process import ProcessError
 from oncelog.cli.demo.reading import read_all
 
 ADVANCE_EVERY = 4096

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from rich.progress import Progress
 
+from oncelog.cli.broker_process import BrokerProcess
 from oncelog.cli.demo.column import Column, Stage, run_column
 from oncelog.cli.demo.flights import Flight, flights
 from oncelog.cli.demo.loading import create_topics, input_log, load
 from oncelog.cli.demo.plan import Guarantee
-from oncelog.cli.broker_process import BrokerProcess
 from oncelog.cli.demo.processes import free_port
 from oncelog.testing.proxy import Proxy
 

@@ -54,3 +54,6 @@ class DriverProcess:
             self.kill()
             raise ProcessError(f"the driver was still busy after {timeout_seconds:.0f} s: {self.tail()}") from None
         return status == 0
+
+    def tail(self) -> str:
+        return tail(self._output)
