@@ -251,6 +251,42 @@ def test_produce_cut_at_every_point_writes_each_record_once(log, topic):
     assert read(log, topic) == [b"%d" % number for number in range(20)]
 
 
+def test_transaction_goes_on_after_the_broker_was_killed(new_oncelog, protocol):
+    node = new_oncelog()
+    with Client(node.bootstrap_servers) as client:
+        client.create_topics([NewTopic("orders", 2, 1)])
+    with Producer(node.bootstrap_servers, transactional_id="ledger") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("orders", b"before", partition=0).result()
+        node.kill()
+        producer.send("orders", b"between", partition=0)
+        producer.send("orders", b"elsewhere", partition=1)
+        node.start()
+        producer.commit_transaction()
+        producer.begin_transaction()
+        producer.send("orders", b"after", partition=0)
+        producer.commit_transaction()
+    assert read(node, "orders", partitions=[0]) == [b"before", b"between", b"after"]
+    assert read(node, "orders", partitions=[1]) == [b"elsewhere"]
+
+
+def test_transaction_that_no_broker_takes_has_failed(new_oncelog):
+    node = new_oncelog()
+    with Client(node.bootstrap_servers) as client:
+        client.create_topics([NewTopic("orders", 1, 1)])
+    with Producer(
+        node.bootstrap_servers, transactional_id="ledger", call_timeout_ms=300, delivery_timeout_ms=300
+    ) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("orders", b"written", partition=0).result()
+        node.kill()
+        producer.send("orders", b"never written", partition=0)
+        with pytest.raises(TransactionFailed):
+            producer.commit_transaction()
+
+
 def test_fetcher_reads_the_range_it_is_asked_for(log, topic):
     partition = TopicPartition(topic, 0)
     with Producer(log.bootstrap_servers) as producer:

@@ -228,6 +228,10 @@ class ProduceFlow:
             known = [wait_ms for wait_ms in (timeout_ms, retry_ms) if wait_ms is not None]
             yield Wait(tuple(self._on_their_way), min(known, default=None), until_woken)
             yield from self._take_answers()
+        except RetriesExhausted as error:
+            ended = self._gave_up(str(error))
+            self.fail(ended)
+            raise ended from error
         except ClientError as error:
             self.fail(error)
             raise
@@ -266,7 +270,7 @@ class ProduceFlow:
             if batches and size_bytes > REQUEST_BYTES_MAX:
                 break
             if now_ms >= batch.deadline_ms:
-                raise self._gave_up(partition, lane.trouble) from lane.trouble
+                raise self._too_late(partition, lane.trouble) from lane.trouble
             self._stamp(lane, lane.queue.popleft())
             lane.in_flight.append(batch)
             batches.append(batch)
@@ -346,12 +350,15 @@ class ProduceFlow:
         now_ms: float = yield Now()
         lane.retry_at_ms = now_ms + lane.pause_ms
         if now_ms >= batch.deadline_ms:
-            raise self._gave_up(batch.partition, cause) from cause
+            raise self._too_late(batch.partition, cause) from cause
 
-    def _gave_up(self, partition: TopicPartition, cause: ClientError | None) -> ClientError:
+    def _too_late(self, partition: TopicPartition, cause: ClientError | None) -> ClientError:
         message = f"{partition} took no batch in {self._delivery_timeout_ms:.0f} ms"
         if cause is not None:
             message += f": {cause}"
+        return self._gave_up(message)
+
+    def _gave_up(self, message: str) -> ClientError:
         if self._transactional_id is None:
             return RetriesExhausted(message)
         return TransactionFailed(message)
