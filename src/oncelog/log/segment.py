@@ -202,6 +202,8 @@ class Segment:
     def resume(self) -> int | None:
         """Take up a segment that was closed whole; return the offset at which it ends, or None if it is not whole."""
         if self.size_bytes == 0:
+            self.index_start(self.base_offset)
+            self.transaction_index.settle(self.base_offset, ())
             return self.base_offset
         if not self.offset_index.is_sane(self.size_bytes):
             return None

@@ -77,7 +77,8 @@ class TransactionIndex:
         self._keep(wanted[:right])
         for entry in wanted[right:]:
             self.append(entry)
-        self.file.create().sync()
+        if self.file.exists:
+            self.file.create().sync()
 
     def _keep(self, entries: list[AbortedTransaction]) -> None:
         if len(entries) < self.file.count:
