@@ -76,7 +76,7 @@ class Pipeline:
 
     def forget_last_commit(self):
         """Leave the checkpoint as a driver leaves it that dies after the transaction and before Spark's own note."""
-        last = max((int(path.name) for path in (Path(self.checkpoint) / "commits").iterdir() if path.name.isdigit()))
+        last = max(int(path.name) for path in (Path(self.checkpoint) / "commits").iterdir() if path.name.isdigit())
         (Path(self.checkpoint) / "commits" / str(last)).unlink()
         (Path(self.checkpoint) / "commits" / f".{last}.crc").unlink(missing_ok=True)
         return last
