@@ -1,0 +1,200 @@
+"""Fetch: limits, waiting, isolation and sessions."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from oncelog.records import Record, batches, build_batch
+from tests.support.broker_in_memory import BrokerInMemory, Reply, SteppedDisk
+from tests.support.manual_clock import ManualClock
+from tests.support.transaction_in_memory import MINUTE, TOPIC, TV1, TV2, ProducerInMemory, Protocol, make_topic
+
+COMMITTED, UNCOMMITTED = 1, 0
+
+
+@pytest.fixture
+def broker() -> BrokerInMemory:
+    broker = BrokerInMemory(SteppedDisk(), ManualClock())
+    make_topic(broker)
+    return broker
+
+
+def append(broker: BrokerInMemory, value: str, partition: int = 0) -> None:
+    batch = build_batch([Record(None, value.encode(), timestamp_ms=broker.clock.now_ms())])
+    data = {"name": TOPIC, "partition_data": [{"index": partition, "records": batch}]}
+    answer = broker.ask("produce", 9, acks=-1, timeout=MINUTE, topic_data=[data])
+    assert answer.responses[0].partition_responses[0].error_code is ErrorCode.none
+
+
+def send(
+    broker: BrokerInMemory,
+    *partitions: tuple[int, int],
+    wait_ms: int = 0,
+    min_bytes: int = 0,
+    max_bytes: int = 2**20,
+    isolation: int = UNCOMMITTED,
+    session: tuple[int, int] = (0, -1),
+    forgotten: tuple[int, ...] = (),
+    leader_epoch: int = -1,
+) -> Reply:
+    asked = [
+        {"partition": index, "fetch_offset": offset, "partition_max_bytes": 2**20, "current_leader_epoch": leader_epoch}
+        for index, offset in partitions
+    ]
+    return broker.send(
+        "fetch",
+        11,
+        max_wait=timedelta(milliseconds=wait_ms),
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=isolation,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[{"topic": TOPIC, "partitions": asked}] if asked else [],
+        forgotten_topics_data=[{"topic": TOPIC, "partitions": list(forgotten)}] if forgotten else [],
+    )
+
+
+def fetch(broker: BrokerInMemory, *partitions: tuple[int, int], **options: Any) -> dict[int, Any]:
+    reply = send(broker, *partitions, **options)
+    assert reply.came
+    return {found.partition_index: found for topic in reply.message.responses for found in topic.partitions}
+
+
+def offsets_in(records: bytes) -> list[int]:
+    return [header.base_offset for _, header in batches(records)]
+
+
+def test_fetch_with_nothing_to_read_waits_until_a_record_comes(broker: BrokerInMemory) -> None:
+    reply = send(broker, (0, 0), wait_ms=500, min_bytes=1)
+    assert not reply.came
+    append(broker, "a")
+    assert reply.came
+    assert offsets_in(reply.message.responses[0].partitions[0].records) == [0]
+
+
+def test_fetch_with_nothing_to_read_is_answered_empty_when_its_time_is_up(broker: BrokerInMemory) -> None:
+    reply = send(broker, (0, 0), wait_ms=500, min_bytes=1)
+    broker.clock.advance(499)
+    assert not reply.came
+    broker.clock.advance(1)
+    assert reply.came
+    assert not reply.message.responses[0].partitions[0].records
+
+
+def test_min_bytes_counts_over_all_partitions(broker: BrokerInMemory) -> None:
+    reply = send(broker, (0, 0), (1, 0), wait_ms=500, min_bytes=120)
+    append(broker, "a", 0)
+    assert not reply.came
+    append(broker, "b", 1)
+    assert reply.came
+
+
+def test_first_batch_is_given_even_if_it_is_larger_than_the_limits(broker: BrokerInMemory) -> None:
+    """KIP-74: a consumer must be able to make progress."""
+    append(broker, "x" * 500, 0)
+    append(broker, "y" * 500, 1)
+    found = fetch(broker, (0, 0), (1, 0), max_bytes=10)
+    assert offsets_in(found[0].records) == [0]
+    assert not found[1].records
+
+
+def test_offset_outside_the_log_is_out_of_range(broker: BrokerInMemory) -> None:
+    append(broker, "a")
+    assert fetch(broker, (0, 2))[0].error_code is ErrorCode.offset_out_of_range
+    assert fetch(broker, (0, 1))[0].error_code is ErrorCode.none
+
+
+def test_unknown_partition_is_answered_beside_the_known_ones(broker: BrokerInMemory) -> None:
+    append(broker, "a")
+    found = fetch(broker, (0, 0), (9, 0), wait_ms=500, min_bytes=10_000)
+    assert found[9].error_code is ErrorCode.unknown_topic_or_partition
+    assert offsets_in(found[0].records) == [0]
+
+
+def test_leader_epoch_of_an_earlier_start_is_fenced(broker: BrokerInMemory) -> None:
+    """KIP-320: a client that has not heard of the new leader epoch may have read what a crash cut off."""
+    broker.disk.kill()
+    broker.restart()
+    epoch = broker.core.leader_epoch
+    assert fetch(broker, (0, 0), leader_epoch=epoch - 1)[0].error_code is ErrorCode.fenced_leader_epoch
+    assert fetch(broker, (0, 0), leader_epoch=epoch + 1)[0].error_code is ErrorCode.unknown_leader_epoch
+    assert fetch(broker, (0, 0), leader_epoch=epoch)[0].error_code is ErrorCode.none
+
+
+@pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
+@pytest.mark.parametrize("committed", [True, False])
+def test_reader_parked_at_the_last_stable_offset_wakes_when_the_transaction_ends(
+    broker: BrokerInMemory, protocol: Protocol, committed: bool
+) -> None:
+    producer = ProducerInMemory(broker, protocol)
+    producer.write("a", 1)
+    reply = send(broker, (0, 0), wait_ms=10_000, min_bytes=1, isolation=COMMITTED)
+    assert not reply.came
+    producer.end(committed=committed)
+    broker.settle()
+    assert reply.came
+    (found,) = reply.message.responses[0].partitions
+    assert offsets_in(found.records) == [0, 1]
+    assert [entry.first_offset for entry in found.aborted_transactions] == ([] if committed else [0])
+    assert found.last_stable_offset == 2
+
+
+def test_reader_of_uncommitted_records_gets_no_aborted_list(broker: BrokerInMemory) -> None:
+    producer = ProducerInMemory(broker, TV1)
+    producer.write("a", 1)
+    producer.end(committed=False)
+    broker.settle()
+    assert fetch(broker, (0, 0), isolation=UNCOMMITTED)[0].aborted_transactions is None
+    assert fetch(broker, (0, 2), isolation=COMMITTED)[0].aborted_transactions == ()
+
+
+def test_session_answers_only_what_is_new(broker: BrokerInMemory) -> None:
+    """KIP-227: an incremental answer holds the partitions that changed."""
+    append(broker, "a", 0)
+    first = send(broker, (0, 0), (1, 0), session=(0, 0)).message
+    session = first.session_id
+    assert session != 0
+    assert len(first.responses[0].partitions) == 2
+    quiet = send(broker, (0, 1), session=(session, 1)).message
+    assert quiet.responses == ()
+    append(broker, "b", 1)
+    changed = send(broker, session=(session, 2)).message
+    assert [found.partition_index for found in changed.responses[0].partitions] == [1]
+
+
+def test_forgotten_partition_is_answered_no_more(broker: BrokerInMemory) -> None:
+    session = send(broker, (0, 0), (1, 0), session=(0, 0)).message.session_id
+    send(broker, session=(session, 1), forgotten=(0,))
+    append(broker, "a", 0)
+    append(broker, "b", 1)
+    changed = send(broker, session=(session, 2)).message
+    assert [found.partition_index for found in changed.responses[0].partitions] == [1]
+
+
+def test_wrong_session_or_epoch_makes_the_client_begin_again(broker: BrokerInMemory) -> None:
+    session = send(broker, (0, 0), session=(0, 0)).message.session_id
+    assert send(broker, session=(session, 7)).message.error_code is ErrorCode.invalid_fetch_session_epoch
+    assert send(broker, session=(session + 1, 1)).message.error_code is ErrorCode.fetch_session_id_not_found
+    send(broker, (0, 0), session=(session, -1))
+    assert send(broker, session=(session, 1)).message.error_code is ErrorCode.fetch_session_id_not_found
+
+
+def test_oldest_session_makes_way_when_there_is_no_room() -> None:
+    broker = BrokerInMemory(SteppedDisk(), ManualClock(), max_incremental_fetch_session_cache_slots="1")
+    make_topic(broker)
+    first = send(broker, (0, 0), session=(0, 0)).message.session_id
+    second = send(broker, (0, 0), session=(0, 0)).message.session_id
+    assert send(broker, session=(first, 1)).message.error_code is ErrorCode.fetch_session_id_not_found
+    assert send(broker, session=(second, 1)).message.error_code is ErrorCode.none
+
+
+def test_reader_of_a_topic_that_is_deleted_hears_of_it(broker: BrokerInMemory) -> None:
+    reply = send(broker, (0, 0), wait_ms=10_000, min_bytes=1)
+    broker.ask("delete_topics", 4, topic_names=[TOPIC], timeout=MINUTE)
+    assert reply.came
+    assert reply.message.responses[0].partitions[0].error_code is ErrorCode.unknown_topic_or_partition

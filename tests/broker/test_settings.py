@@ -1,0 +1,37 @@
+"""Settings have Kafka's names and defaults; what is wrong is named."""
+
+import pytest
+
+from oncelog.broker.settings import BROKER_SETTINGS, TOPIC_SETTINGS, SettingError, Settings, parse_settings
+
+
+def test_unknown_name_is_refused_and_the_nearest_one_named() -> None:
+    with pytest.raises(SettingError, match=r"num\.partition is no broker setting; the nearest is num\.partitions"):
+        Settings({"num.partition": "3"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "what"),
+    [
+        ("num.partitions", "0", "at least 1"),
+        ("num.partitions", "many", "not a whole number"),
+        ("auto.create.topics.enable", "yes", "true or false"),
+        ("log.message.timestamp.type", "Now", "CreateTime, LogAppendTime"),
+        ("log.segment.bytes", str(2**31), "at most"),
+    ],
+)
+def test_wrong_value_is_refused_with_the_name_the_value_and_what_is_allowed(name: str, value: str, what: str) -> None:
+    with pytest.raises(SettingError, match=what) as refused:
+        Settings({name: value})
+    assert f"{name}={value}" in str(refused.value)
+
+
+def test_every_setting_has_a_default_that_it_would_take_itself() -> None:
+    for table in (BROKER_SETTINGS, TOPIC_SETTINGS):
+        defaults = {name: str(setting.default).lower() for name, setting in table.items() if setting.kind != "string"}
+        assert parse_settings(defaults, table, "") == {name: table[name].default for name in defaults}
+
+
+def test_topic_setting_is_refused_under_its_own_name() -> None:
+    with pytest.raises(SettingError, match=r"segment\.bytes=5"):
+        parse_settings({"segment.bytes": "5"}, TOPIC_SETTINGS, "topic")

@@ -1,0 +1,166 @@
+"""What happens to a request that meets a transaction in the middle of something."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from tests.support.broker_in_memory import BrokerInMemory, Reply, SteppedDisk
+from tests.support.manual_clock import ManualClock
+from tests.support.transaction_in_memory import (
+    MINUTE,
+    TOPIC,
+    TV1,
+    TV2,
+    ProducerInMemory,
+    Protocol,
+    committed_offset,
+    make_topic,
+    visible,
+)
+
+NONE = ErrorCode.none
+
+
+@pytest.fixture
+def broker() -> BrokerInMemory:
+    broker = BrokerInMemory(SteppedDisk(), ManualClock())
+    make_topic(broker)
+    return broker
+
+
+def add_partition(broker: BrokerInMemory, producer: ProducerInMemory) -> Reply:
+    return broker.send(
+        "add_partitions_to_txn",
+        3,
+        v3_and_below_transactional_id=producer.transactional_id,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=[{"name": TOPIC, "partitions": [0]}],
+    )
+
+
+def error_of(reply: Reply) -> ErrorCode:
+    return reply.message.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+
+
+def init(broker: BrokerInMemory) -> Reply:
+    return broker.send("init_producer_id", 4, transactional_id="teller", transaction_timeout=MINUTE)
+
+
+def test_next_transaction_waits_for_the_markers_of_the_last_one(broker: BrokerInMemory) -> None:
+    producer = ProducerInMemory(broker, TV1)
+    producer.write("a", 1)
+    producer.end(committed=True)
+    reply = add_partition(broker, producer)
+    assert not reply.came
+    broker.settle()
+    assert reply.came
+    assert error_of(reply) is NONE
+
+
+def test_request_that_is_held_back_too_long_is_told_to_come_back(broker: BrokerInMemory) -> None:
+    producer = ProducerInMemory(broker, TV1)
+    producer.write("a", 1)
+    producer.end(committed=True)
+    reply = add_partition(broker, producer)
+    broker.clock.advance(500)
+    assert reply.came
+    assert error_of(reply) is ErrorCode.concurrent_transactions
+
+
+def test_answer_to_end_comes_when_the_decision_is_durable_and_not_before(broker: BrokerInMemory) -> None:
+    producer = ProducerInMemory(broker, TV1)
+    producer.write("a", 1)
+    broker.settle()
+    reply = producer.send_end(committed=True)
+    assert not reply.came
+    broker.settle()
+    assert reply.message.error_code is NONE
+
+
+@pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
+def test_new_producer_aborts_what_the_old_one_left_open_and_fences_it(
+    broker: BrokerInMemory, protocol: Protocol
+) -> None:
+    old = ProducerInMemory(broker, protocol)
+    old.write("a", 1)
+    first = init(broker)
+    assert first.message.error_code is ErrorCode.concurrent_transactions
+    second = init(broker)
+    broker.settle()
+    assert second.message.error_code is NONE
+    assert second.message.producer_epoch > old.epoch
+    ended = old.send_end(committed=True)
+    broker.settle()
+    assert ended.message.error_code in (ErrorCode.producer_fenced, ErrorCode.invalid_txn_state)
+    assert visible(broker, 0) == []
+    assert committed_offset(broker) == -1
+
+
+@pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
+def test_transaction_that_outlives_its_timeout_is_aborted_and_its_producer_fenced(
+    broker: BrokerInMemory, protocol: Protocol
+) -> None:
+    """KIP-98: the coordinator aborts a transaction that the producer does not end in time, and fences the producer."""
+    producer = ProducerInMemory(broker, protocol)
+    producer.write("a", 1)
+    broker.clock.advance(MINUTE / timedelta(milliseconds=1) + 10_001)
+    broker.settle()
+    assert visible(broker, 0) == []
+    assert producer.produce("late", 0) is ErrorCode.invalid_producer_epoch
+    reply = producer.send_end(committed=True)
+    broker.settle()
+    expected = ErrorCode.invalid_txn_state if protocol is TV2 else ErrorCode.producer_fenced
+    assert reply.message.error_code is expected
+
+
+def test_batch_after_the_end_was_decided_is_refused(broker: BrokerInMemory) -> None:
+    """Kafka takes it until the marker is written, and after a commit shows it."""
+    producer = ProducerInMemory(broker, TV1)
+    producer.write("a", 1)
+    producer.send_end(committed=True)
+    assert producer.produce("late", 0) is not NONE
+    broker.settle()
+    assert producer.produce("later", 0) is not NONE
+    assert visible(broker, 0) == ["a"]
+
+
+def test_transactional_request_before_there_is_a_coordinator_is_sent_to_find_it(broker: BrokerInMemory) -> None:
+    answer = broker.ask("init_producer_id", 4, transactional_id="teller", transaction_timeout=MINUTE)
+    assert answer.error_code is ErrorCode.not_coordinator
+
+
+def test_administrator_ends_a_transaction_in_a_partition(broker: BrokerInMemory) -> None:
+    """KIP-664: WriteTxnMarkers with the producer's own id and epoch."""
+    producer = ProducerInMemory(broker, TV1)
+    producer.write("a", 1)
+    asked = [{"name": TOPIC, "partition_indexes": [0]}]
+    found = broker.ask("describe_producers", 0, topics=asked).topics[0].partitions[0].active_producers[0]
+    assert found.current_txn_start_offset == 0
+    marker = {
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "transaction_result": False,
+        "topics": asked,
+        "coordinator_epoch": 0,
+    }
+    answer = broker.ask("write_txn_markers", 1, markers=[marker])
+    assert answer.markers[0].topics[0].partitions[0].error_code is NONE
+    again = broker.ask("describe_producers", 0, topics=asked).topics[0].partitions[0].active_producers[0]
+    assert again.current_txn_start_offset == -1
+
+
+def test_open_transaction_can_be_listed_and_described(broker: BrokerInMemory) -> None:
+    producer = ProducerInMemory(broker, TV1)
+    producer.write("a", 1)
+    listed = broker.ask("list_transactions", 1, state_filters=["Ongoing", "Nonsense"], producer_id_filters=[])
+    assert [state.transactional_id for state in listed.transaction_states] == ["teller"]
+    assert listed.unknown_state_filters == ("Nonsense",)
+    state = broker.ask("describe_transactions", 0, transactional_ids=["teller"]).transaction_states[0]
+    assert (state.transaction_state, state.producer_id) == ("Ongoing", producer.producer_id)
+    assert {(topic.topic, topic.partitions) for topic in state.topics} >= {(TOPIC, (0, 1))}
+    missing = broker.ask("describe_transactions", 0, transactional_ids=["nobody"]).transaction_states[0]
+    assert missing.error_code is ErrorCode.transactional_id_not_found
