@@ -1,7 +1,9 @@
 # The only commands a checkout needs. Each sets everything up by itself: the virtual environment, the install, and the
 # Java that Spark and the peers in the tests run on.
 
-PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+# The first that really runs: a version manager may put a name on the PATH that stands for nothing.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
@@ -17,7 +19,7 @@ help:
 	@echo "make bench   figures beside Apache Kafka's, on a quiet machine"
 
 $(STAMP): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "oncelog needs Python 3.11 or newer; name one with PYTHON=..."; exit 1; }
+	@test -n "$(PYTHON)" || { echo "oncelog needs Python 3.11 or newer with venv; name one with PYTHON=..."; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@

@@ -89,12 +89,14 @@ class ConfluentProducer:
             "enable.idempotence": True,
             "compression.type": codec,
             "linger.ms": 5,
+            "reconnect.backoff.max.ms": 200,
             "log_level": 0,
         }
         if transactional_id:
             settings["transactional.id"] = transactional_id
         self._producer = confluent_kafka.Producer(settings)
         self._failed: list[KafkaError] = []
+        self._groups: dict[str, confluent_kafka.Consumer] = {}
 
     def init(self) -> None:
         self._producer.init_transactions(TIMEOUT_SECONDS)
@@ -108,10 +110,13 @@ class ConfluentProducer:
         )
 
     def send_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
-        reader = confluent_kafka.Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": group, "log_level": 0})
-        self._producer.send_offsets_to_transaction(
-            [TopicPartition(topic, partition, offset)], reader.consumer_group_metadata(), TIMEOUT_SECONDS
-        )
+        """The group needs no member: a consumer that never connects says all there is to say of it."""
+        if group not in self._groups:
+            settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": group, "log_level": 0}
+            self._groups[group] = confluent_kafka.Consumer(settings)
+        metadata = self._groups[group].consumer_group_metadata()
+        place = TopicPartition(topic, partition, offset)
+        self._producer.send_offsets_to_transaction([place], metadata, TIMEOUT_SECONDS)
 
     def flush(self) -> None:
         left = self._producer.flush(TIMEOUT_SECONDS)

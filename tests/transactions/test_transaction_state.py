@@ -17,8 +17,8 @@ from oncelog.transactions.state import (
 PREDECESSORS = {
     EMPTY: {EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT},
     ONGOING: {ONGOING, EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT},
-    PREPARE_COMMIT: {ONGOING, PREPARE_COMMIT},
-    PREPARE_ABORT: {ONGOING, PREPARE_EPOCH_FENCE, EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT, PREPARE_ABORT},
+    PREPARE_COMMIT: {ONGOING},
+    PREPARE_ABORT: {ONGOING, PREPARE_EPOCH_FENCE, EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT},
     COMPLETE_COMMIT: {PREPARE_COMMIT},
     COMPLETE_ABORT: {PREPARE_ABORT},
     DEAD: {EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT},
@@ -31,7 +31,7 @@ PREDECESSORS = {
 def test_a_move_is_legal_exactly_where_its_predecessor_is_named(
     before: TransactionStatus, after: TransactionStatus
 ) -> None:
-    """KIP-98 §Transaction states, the abort of an empty transaction (KIP-890), and the fence after a power cut."""
+    """KIP-98 §Transaction states, and the abort of an empty transaction (KIP-890)."""
     assert is_legal(before, after) == (before in PREDECESSORS[after])
 
 

@@ -1,9 +1,6 @@
 """A client of the Kafka protocol that can do what exactly-once needs: for oncelog and for Apache Kafka 3 and 4."""
 
 from oncelog.client.accumulating import RecordMetadata
-from oncelog.client.batch_sender import BatchSender
-from oncelog.client.blocking import Client
-from oncelog.client.consumer import Consumer
 from oncelog.client.consumer_core import ConsumedRecord
 from oncelog.client.errors import (
     BrokerRefused,
@@ -17,14 +14,17 @@ from oncelog.client.errors import (
     TransactionFailed,
     UnsupportedVersion,
 )
-from oncelog.client.fetcher import Fetcher
 from oncelog.client.fetching import FetchedBatches
-from oncelog.client.producer import Delivery, Producer
 from oncelog.client.producing import Written
-from oncelog.client.shared_producer import SharedProducer
-from oncelog.client.transports.async_client import AsyncClient
-from oncelog.client.transports.async_consumer import AsyncConsumer
-from oncelog.client.transports.async_producer import AsyncDelivery, AsyncProducer
+from oncelog.client.transports.asynchronous.client import AsyncClient
+from oncelog.client.transports.asynchronous.consumer import AsyncConsumer
+from oncelog.client.transports.asynchronous.producer import AsyncDelivery, AsyncProducer
+from oncelog.client.transports.blocking.batch_sender import BatchSender
+from oncelog.client.transports.blocking.client import Client
+from oncelog.client.transports.blocking.consumer import Consumer
+from oncelog.client.transports.blocking.fetcher import Fetcher
+from oncelog.client.transports.blocking.producer import Delivery, Producer
+from oncelog.client.transports.blocking.shared_producer import SharedProducer
 from oncelog.client.values import (
     Address,
     ClusterDescription,

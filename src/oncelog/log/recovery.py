@@ -200,9 +200,7 @@ class _Loading:
             return Fault(scan.position, scan.next_offset, f"the next segment begins at offset {following.base_offset}")
         return scan.fault
 
-    def _take(
-        self, segment: Segment, batch: ScannedBatch, start: int, *, rebuild: bool
-    ) -> AbortedTransaction | None:
+    def _take(self, segment: Segment, batch: ScannedBatch, start: int, *, rebuild: bool) -> AbortedTransaction | None:
         header = batch.header
         self._loaded.report.batches_read += 1
         if rebuild:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from oncelog.client import OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionFailed
-from oncelog.client.shared_producer import SharedProducer
+from oncelog.client.transports.blocking.shared_producer import SharedProducer
 from oncelog.spark.delivery import Delivery, DeliveryChanged, DeliveryFailed, Producing
 from oncelog.spark.sink_settings import SinkSettings
 from oncelog.spark.tally import difference

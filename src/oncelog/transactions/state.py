@@ -70,7 +70,6 @@ TRANSITIONS: dict[tuple[TransactionStatus, TransactionStatus], str] = {
     (EMPTY, PREPARE_ABORT): "EndTxn v5 abort, nothing added",
     (COMPLETE_COMMIT, PREPARE_ABORT): "EndTxn v5 abort, nothing added",
     (COMPLETE_ABORT, PREPARE_ABORT): "EndTxn v5 abort, nothing added",
-    # Not a move of Kafka's, whose replicas outlive a power cut: see TransactionCoordinator.fence_all.
     (PREPARE_COMMIT, COMPLETE_COMMIT): "all markers written",
     (PREPARE_ABORT, COMPLETE_ABORT): "all markers written",
     (EMPTY, DEAD): "id expired",

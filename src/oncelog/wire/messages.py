@@ -50,12 +50,12 @@ def construct(entity_type: Any, **values: Any) -> Any:
 
 
 @cache
-def _reader(entity_type: type[Any]) -> Callable[[Buffer, int], tuple[Any, int]]:
+def _reader(entity_type: Any) -> Callable[[Buffer, int], tuple[Any, int]]:
     return entity_reader(entity_type)
 
 
 @cache
-def _writer(entity_type: type[Any]) -> Callable[[Any, Any], None]:
+def _writer(entity_type: Any) -> Callable[[Any, Any], None]:
     return entity_writer(entity_type)
 
 

@@ -1,1 +1,1 @@
-"""The only two places of the client that touch the machine: blocking sockets, and asyncio."""
+"""The only places of the client that touch the machine: each has a transport and the objects users hold."""

@@ -9,8 +9,8 @@ from oncelog.client.accumulating import OpenBatch, RecordMetadata
 from oncelog.client.errors import RetriesExhausted
 from oncelog.client.producer_core import ProducerCore, ProducerSettings
 from oncelog.client.settings import ClientSettings, parse_addresses
-from oncelog.client.transports.async_base import AsyncBase
-from oncelog.client.transports.asyncio import monotonic_ms, wall_clock_ms
+from oncelog.client.transports.asynchronous.base import AsyncBase
+from oncelog.client.transports.asynchronous.transport import monotonic_ms, wall_clock_ms
 from oncelog.client.values import OffsetAndMetadata, TopicPartition
 from oncelog.records import Codec, Record
 

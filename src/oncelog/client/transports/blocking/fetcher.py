@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from oncelog.client.blocking_base import BlockingBase
 from oncelog.client.fetching import MIB, FetchedBatches, Fetches, FetchSettings
 from oncelog.client.settings import ClientSettings, parse_addresses
+from oncelog.client.transports.blocking.base import BlockingBase
 from oncelog.client.values import IsolationLevel, TopicPartition
 
 

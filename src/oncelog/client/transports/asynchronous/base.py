@@ -8,7 +8,7 @@ from typing import Self, TypeVar
 from oncelog.client.cluster import Cluster
 from oncelog.client.conversation import Conversation
 from oncelog.client.settings import ClientSettings
-from oncelog.client.transports.asyncio import AsyncTransport
+from oncelog.client.transports.asynchronous.transport import AsyncTransport
 
 T = TypeVar("T")
 

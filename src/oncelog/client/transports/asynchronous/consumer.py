@@ -1,20 +1,20 @@
-"""The blocking consumer: partitions as records, from positions that the caller sets."""
+"""The asyncio consumer: partitions as records, from positions that the caller sets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oncelog.client.blocking_base import BlockingBase
 from oncelog.client.consumer_core import ConsumedRecord, ConsumerCore
 from oncelog.client.fetching import MIB, FetchSettings
 from oncelog.client.settings import ClientSettings, parse_addresses
+from oncelog.client.transports.asynchronous.base import AsyncBase
 from oncelog.client.values import IsolationLevel, OffsetSpec, TopicPartition
 
 RECORDS_MAX = 10_000
 
 
-class Consumer(BlockingBase):
-    """Reads the partitions it is told to, and is a member of no group. For one thread at a time."""
+class AsyncConsumer(AsyncBase):
+    """Reads the partitions it is told to, and is a member of no group. For one task at a time."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Consumer(BlockingBase):
     ) -> None:
         """`reset` says where to go on when a position is not in the log; None makes that an OffsetOutOfRange.
 
-        With `include_control`, the ends of transactions are records too. For the others see Fetcher.
+        With `include_control`, the ends of transactions are records too. For the others see Consumer.
         """
         super().__init__(
             ClientSettings(
@@ -54,24 +54,24 @@ class Consumer(BlockingBase):
     def assignment(self) -> frozenset[TopicPartition]:
         return self._core.assignment
 
-    def assign(self, partitions: Mapping[TopicPartition, int]) -> None:
+    async def assign(self, partitions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions and no others, from offsets or from where an OffsetSpec says.
 
         Raises BrokerRefused or RetriesExhausted.
         """
-        self._run(self._core.assign(partitions))
+        await self._run(self._core.assign(partitions))
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
+    async def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on elsewhere: at an offset, or where an OffsetSpec says. Raises BrokerRefused or RetriesExhausted."""
-        self._run(self._core.seek({partition: offset}))
+        await self._run(self._core.seek({partition: offset}))
 
     def position(self, partition: TopicPartition) -> int:
         """The offset at which `poll` goes on; offsets without a record to hand out are behind it."""
         return self._core.position(partition)
 
-    def poll(self, timeout_ms: float = 1000, *, records_max: int = RECORDS_MAX) -> list[ConsumedRecord]:
+    async def poll(self, timeout_ms: float = 1000, *, records_max: int = RECORDS_MAX) -> list[ConsumedRecord]:
         """Records as soon as there are any; an empty list when none came in time.
 
         Raises OffsetOutOfRange, BrokerRefused or RetriesExhausted.
         """
-        return self._run(self._core.poll(timeout_ms, records_max))
+        return await self._run(self._core.poll(timeout_ms, records_max))

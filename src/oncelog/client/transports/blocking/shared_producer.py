@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from oncelog.client.blocking_base import BlockingBase
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transaction import TransactionSession
+from oncelog.client.transports.blocking.base import BlockingBase
 from oncelog.client.values import OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
 
 

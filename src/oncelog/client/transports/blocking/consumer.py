@@ -1,4 +1,4 @@
-"""The asyncio consumer: partitions as records, from positions that the caller sets."""
+"""The blocking consumer: partitions as records, from positions that the caller sets."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from oncelog.client.consumer_core import ConsumedRecord, ConsumerCore
 from oncelog.client.fetching import MIB, FetchSettings
 from oncelog.client.settings import ClientSettings, parse_addresses
-from oncelog.client.transports.async_base import AsyncBase
+from oncelog.client.transports.blocking.base import BlockingBase
 from oncelog.client.values import IsolationLevel, OffsetSpec, TopicPartition
 
 RECORDS_MAX = 10_000
 
 
-class AsyncConsumer(AsyncBase):
-    """Reads the partitions it is told to, and is a member of no group. For one task at a time."""
+class Consumer(BlockingBase):
+    """Reads the partitions it is told to, and is a member of no group. For one thread at a time."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class AsyncConsumer(AsyncBase):
     ) -> None:
         """`reset` says where to go on when a position is not in the log; None makes that an OffsetOutOfRange.
 
-        With `include_control`, the ends of transactions are records too. For the others see Consumer.
+        With `include_control`, the ends of transactions are records too. For the others see Fetcher.
         """
         super().__init__(
             ClientSettings(
@@ -54,24 +54,24 @@ class AsyncConsumer(AsyncBase):
     def assignment(self) -> frozenset[TopicPartition]:
         return self._core.assignment
 
-    async def assign(self, partitions: Mapping[TopicPartition, int]) -> None:
+    def assign(self, partitions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions and no others, from offsets or from where an OffsetSpec says.
 
         Raises BrokerRefused or RetriesExhausted.
         """
-        await self._run(self._core.assign(partitions))
+        self._run(self._core.assign(partitions))
 
-    async def seek(self, partition: TopicPartition, offset: int) -> None:
+    def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on elsewhere: at an offset, or where an OffsetSpec says. Raises BrokerRefused or RetriesExhausted."""
-        await self._run(self._core.seek({partition: offset}))
+        self._run(self._core.seek({partition: offset}))
 
     def position(self, partition: TopicPartition) -> int:
         """The offset at which `poll` goes on; offsets without a record to hand out are behind it."""
         return self._core.position(partition)
 
-    async def poll(self, timeout_ms: float = 1000, *, records_max: int = RECORDS_MAX) -> list[ConsumedRecord]:
+    def poll(self, timeout_ms: float = 1000, *, records_max: int = RECORDS_MAX) -> list[ConsumedRecord]:
         """Records as soon as there are any; an empty list when none came in time.
 
         Raises OffsetOutOfRange, BrokerRefused or RetriesExhausted.
         """
-        return await self._run(self._core.poll(timeout_ms, records_max))
+        return self._run(self._core.poll(timeout_ms, records_max))

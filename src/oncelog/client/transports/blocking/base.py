@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 from oncelog.client.cluster import Cluster
 from oncelog.client.conversation import Conversation
 from oncelog.client.settings import ClientSettings
-from oncelog.client.transports.blocking import BlockingTransport
+from oncelog.client.transports.blocking.transport import BlockingTransport
 
 T = TypeVar("T")
 

@@ -1,12 +1,12 @@
-"""The blocking client: questions to a cluster, answered on the calling thread."""
+"""The asyncio client: questions to a cluster. Its methods are those of the blocking one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from oncelog.client import admin, cluster, offsets
-from oncelog.client.blocking_base import BlockingBase
 from oncelog.client.settings import ClientSettings, parse_addresses
+from oncelog.client.transports.asynchronous.base import AsyncBase
 from oncelog.client.values import (
     ClusterDescription,
     ConfigEntry,
@@ -24,8 +24,8 @@ from oncelog.client.values import (
 )
 
 
-class Client(BlockingBase):
-    """Asks a cluster. Threads may share one; they take turns.
+class AsyncClient(AsyncBase):
+    """Asks a cluster. Tasks may share one, and need not take turns.
 
     Every method raises BrokerRefused when a broker says no, and RetriesExhausted when none answers in time.
     """
@@ -48,60 +48,60 @@ class Client(BlockingBase):
             )
         )
 
-    def metadata(self, topics: Iterable[str] | None = None) -> dict[str, TopicDescription]:
+    async def metadata(self, topics: Iterable[str] | None = None) -> dict[str, TopicDescription]:
         """Describe some topics, or all. A topic that does not exist carries its error."""
-        described = self._run(admin.describe_topics(self._cluster, topics))
+        described = await self._run(admin.describe_topics(self._cluster, topics))
         return {topic.name: topic for topic in described}
 
-    def describe_cluster(self) -> ClusterDescription:
-        return self._run(admin.describe_cluster(self._cluster))
+    async def describe_cluster(self) -> ClusterDescription:
+        return await self._run(admin.describe_cluster(self._cluster))
 
-    def finalized_features(self) -> dict[str, int]:
+    async def finalized_features(self) -> dict[str, int]:
         """The feature levels the cluster has agreed on."""
-        return dict(self._run(cluster.greeting(self._cluster)).features)
+        return dict((await self._run(cluster.greeting(self._cluster))).features)
 
-    def transaction_version(self) -> TransactionVersion:
+    async def transaction_version(self) -> TransactionVersion:
         """The transaction protocol to speak with this cluster."""
-        return self._run(cluster.transaction_version(self._cluster))
+        return await self._run(cluster.transaction_version(self._cluster))
 
-    def create_topics(self, topics: Sequence[NewTopic]) -> None:
+    async def create_topics(self, topics: Sequence[NewTopic]) -> None:
         """Create topics, and return when they have leaders."""
-        self._run(admin.create_topics(self._cluster, topics))
+        await self._run(admin.create_topics(self._cluster, topics))
 
-    def delete_topics(self, names: Sequence[str]) -> None:
-        self._run(admin.delete_topics(self._cluster, names))
+    async def delete_topics(self, names: Sequence[str]) -> None:
+        await self._run(admin.delete_topics(self._cluster, names))
 
-    def describe_configs(
+    async def describe_configs(
         self, *, topics: Sequence[str] = (), broker: int | None = None
     ) -> dict[str, tuple[ConfigEntry, ...]]:
         """The settings of topics, by name, and of a broker, by its number as text."""
-        return self._run(admin.describe_configs(self._cluster, topics=topics, broker=broker))
+        return await self._run(admin.describe_configs(self._cluster, topics=topics, broker=broker))
 
-    def list_offsets(
+    async def list_offsets(
         self,
         partitions: Mapping[TopicPartition, int],
         *,
         isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """For each partition the first offset at or after a time in ms, or what an OffsetSpec says."""
-        return self._run(offsets.list_offsets(self._cluster, partitions, isolation_level))
+        return await self._run(offsets.list_offsets(self._cluster, partitions, isolation_level))
 
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log start offsets."""
-        found = self.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+        found = await self.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
         return {partition: answer.offset for partition, answer in found.items()}
 
-    def end_offsets(
+    async def end_offsets(
         self,
         partitions: Iterable[TopicPartition],
         *,
         isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[TopicPartition, int]:
         """The last stable offsets, or the high watermarks for read_uncommitted."""
-        found = self.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), isolation_level=isolation_level)
+        found = await self.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), isolation_level=isolation_level)
         return {partition: answer.offset for partition, answer in found.items()}
 
-    def committed_offsets(
+    async def committed_offsets(
         self,
         group: str,
         partitions: Iterable[TopicPartition] | None = None,
@@ -112,24 +112,24 @@ class Client(BlockingBase):
 
         With `require_stable`, waits until no open transaction has an offset of the group pending.
         """
-        return self._run(offsets.committed_offsets(self._cluster, group, partitions, require_stable))
+        return await self._run(offsets.committed_offsets(self._cluster, group, partitions, require_stable))
 
-    def commit_offsets(self, group: str, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def commit_offsets(self, group: str, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets outside any transaction, for a group without members."""
-        self._run(offsets.commit_offsets(self._cluster, group, committed))
+        await self._run(offsets.commit_offsets(self._cluster, group, committed))
 
-    def describe_producers(
+    async def describe_producers(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
-        return self._run(admin.describe_producers(self._cluster, partitions))
+        return await self._run(admin.describe_producers(self._cluster, partitions))
 
-    def describe_transactions(self, transactional_ids: Sequence[str]) -> dict[str, TransactionDescription]:
-        return self._run(admin.describe_transactions(self._cluster, transactional_ids))
+    async def describe_transactions(self, transactional_ids: Sequence[str]) -> dict[str, TransactionDescription]:
+        return await self._run(admin.describe_transactions(self._cluster, transactional_ids))
 
-    def list_transactions(
+    async def list_transactions(
         self, *, states: Sequence[str] = (), producer_ids: Sequence[int] = (), duration_ms: int = -1
     ) -> list[TransactionListing]:
         """`duration_ms` leaves out those that have not run that long."""
-        return self._run(
+        return await self._run(
             admin.list_transactions(self._cluster, states=states, producer_ids=producer_ids, duration_ms=duration_ms)
         )

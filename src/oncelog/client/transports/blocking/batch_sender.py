@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import Buffer
 
-from oncelog.client.blocking_base import BlockingBase
 from oncelog.client.producing import ProduceFlow, Written
 from oncelog.client.settings import ClientSettings, parse_addresses
-from oncelog.client.transports.blocking import monotonic_ms
+from oncelog.client.transports.blocking.base import BlockingBase
+from oncelog.client.transports.blocking.transport import monotonic_ms
 from oncelog.client.values import ProducerIdentity, TopicPartition, TransactionVersion
 
 WAITING_BYTES_MAX = 32 * 1024 * 1024

@@ -12,7 +12,7 @@ from oncelog.client.cluster import Cluster
 from oncelog.client.errors import RetriesExhausted
 from oncelog.client.producer_core import ProducerCore, ProducerSettings
 from oncelog.client.settings import ClientSettings, parse_addresses
-from oncelog.client.transports.blocking import BackgroundRun, BlockingTransport, monotonic_ms, wall_clock_ms
+from oncelog.client.transports.blocking.transport import BackgroundRun, BlockingTransport, monotonic_ms, wall_clock_ms
 from oncelog.client.values import OffsetAndMetadata, TopicPartition
 from oncelog.records import Codec, Record
 

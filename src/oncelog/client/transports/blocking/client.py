@@ -1,4 +1,4 @@
-"""The asyncio client: questions to a cluster. Its methods are those of the blocking one."""
+"""The blocking client: questions to a cluster, answered on the calling thread."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from oncelog.client import admin, cluster, offsets
 from oncelog.client.settings import ClientSettings, parse_addresses
-from oncelog.client.transports.async_base import AsyncBase
+from oncelog.client.transports.blocking.base import BlockingBase
 from oncelog.client.values import (
     ClusterDescription,
     ConfigEntry,
@@ -24,8 +24,8 @@ from oncelog.client.values import (
 )
 
 
-class AsyncClient(AsyncBase):
-    """Asks a cluster. Tasks may share one, and need not take turns.
+class Client(BlockingBase):
+    """Asks a cluster. Threads may share one; they take turns.
 
     Every method raises BrokerRefused when a broker says no, and RetriesExhausted when none answers in time.
     """
@@ -48,60 +48,60 @@ class AsyncClient(AsyncBase):
             )
         )
 
-    async def metadata(self, topics: Iterable[str] | None = None) -> dict[str, TopicDescription]:
+    def metadata(self, topics: Iterable[str] | None = None) -> dict[str, TopicDescription]:
         """Describe some topics, or all. A topic that does not exist carries its error."""
-        described = await self._run(admin.describe_topics(self._cluster, topics))
+        described = self._run(admin.describe_topics(self._cluster, topics))
         return {topic.name: topic for topic in described}
 
-    async def describe_cluster(self) -> ClusterDescription:
-        return await self._run(admin.describe_cluster(self._cluster))
+    def describe_cluster(self) -> ClusterDescription:
+        return self._run(admin.describe_cluster(self._cluster))
 
-    async def finalized_features(self) -> dict[str, int]:
+    def finalized_features(self) -> dict[str, int]:
         """The feature levels the cluster has agreed on."""
-        return dict((await self._run(cluster.greeting(self._cluster))).features)
+        return dict(self._run(cluster.greeting(self._cluster)).features)
 
-    async def transaction_version(self) -> TransactionVersion:
+    def transaction_version(self) -> TransactionVersion:
         """The transaction protocol to speak with this cluster."""
-        return await self._run(cluster.transaction_version(self._cluster))
+        return self._run(cluster.transaction_version(self._cluster))
 
-    async def create_topics(self, topics: Sequence[NewTopic]) -> None:
+    def create_topics(self, topics: Sequence[NewTopic]) -> None:
         """Create topics, and return when they have leaders."""
-        await self._run(admin.create_topics(self._cluster, topics))
+        self._run(admin.create_topics(self._cluster, topics))
 
-    async def delete_topics(self, names: Sequence[str]) -> None:
-        await self._run(admin.delete_topics(self._cluster, names))
+    def delete_topics(self, names: Sequence[str]) -> None:
+        self._run(admin.delete_topics(self._cluster, names))
 
-    async def describe_configs(
+    def describe_configs(
         self, *, topics: Sequence[str] = (), broker: int | None = None
     ) -> dict[str, tuple[ConfigEntry, ...]]:
         """The settings of topics, by name, and of a broker, by its number as text."""
-        return await self._run(admin.describe_configs(self._cluster, topics=topics, broker=broker))
+        return self._run(admin.describe_configs(self._cluster, topics=topics, broker=broker))
 
-    async def list_offsets(
+    def list_offsets(
         self,
         partitions: Mapping[TopicPartition, int],
         *,
         isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """For each partition the first offset at or after a time in ms, or what an OffsetSpec says."""
-        return await self._run(offsets.list_offsets(self._cluster, partitions, isolation_level))
+        return self._run(offsets.list_offsets(self._cluster, partitions, isolation_level))
 
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log start offsets."""
-        found = await self.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+        found = self.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
         return {partition: answer.offset for partition, answer in found.items()}
 
-    async def end_offsets(
+    def end_offsets(
         self,
         partitions: Iterable[TopicPartition],
         *,
         isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[TopicPartition, int]:
         """The last stable offsets, or the high watermarks for read_uncommitted."""
-        found = await self.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), isolation_level=isolation_level)
+        found = self.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), isolation_level=isolation_level)
         return {partition: answer.offset for partition, answer in found.items()}
 
-    async def committed_offsets(
+    def committed_offsets(
         self,
         group: str,
         partitions: Iterable[TopicPartition] | None = None,
@@ -112,24 +112,24 @@ class AsyncClient(AsyncBase):
 
         With `require_stable`, waits until no open transaction has an offset of the group pending.
         """
-        return await self._run(offsets.committed_offsets(self._cluster, group, partitions, require_stable))
+        return self._run(offsets.committed_offsets(self._cluster, group, partitions, require_stable))
 
-    async def commit_offsets(self, group: str, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def commit_offsets(self, group: str, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets outside any transaction, for a group without members."""
-        await self._run(offsets.commit_offsets(self._cluster, group, committed))
+        self._run(offsets.commit_offsets(self._cluster, group, committed))
 
-    async def describe_producers(
+    def describe_producers(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
-        return await self._run(admin.describe_producers(self._cluster, partitions))
+        return self._run(admin.describe_producers(self._cluster, partitions))
 
-    async def describe_transactions(self, transactional_ids: Sequence[str]) -> dict[str, TransactionDescription]:
-        return await self._run(admin.describe_transactions(self._cluster, transactional_ids))
+    def describe_transactions(self, transactional_ids: Sequence[str]) -> dict[str, TransactionDescription]:
+        return self._run(admin.describe_transactions(self._cluster, transactional_ids))
 
-    async def list_transactions(
+    def list_transactions(
         self, *, states: Sequence[str] = (), producer_ids: Sequence[int] = (), duration_ms: int = -1
     ) -> list[TransactionListing]:
         """`duration_ms` leaves out those that have not run that long."""
-        return await self._run(
+        return self._run(
             admin.list_transactions(self._cluster, states=states, producer_ids=producer_ids, duration_ms=duration_ms)
         )

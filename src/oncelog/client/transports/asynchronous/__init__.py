@@ -1,0 +1,1 @@
+"""asyncio's streams, and the client that is awaited."""

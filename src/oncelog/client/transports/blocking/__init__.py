@@ -1,0 +1,1 @@
+"""Blocking sockets, and the client that works on the calling thread."""
