@@ -21,7 +21,7 @@ pytestmark = pytest.mark.jvm
 
 @pytest.fixture
 def disk() -> Iterator[RealDisk]:
-    with RealDisk(lambda callback: callback()) as disk:
+    with RealDisk(lambda callback: callback(), pytest.fail) as disk:
         yield disk
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
@@ -102,14 +103,18 @@ class RealFile:
         self._size_bytes = size_bytes
 
     def sync(self) -> None:
+        """A file that is closed needs no sync: it was synced for somebody else before, or its topic was deleted."""
+        descriptor = self._descriptor
+        if descriptor < 0:
+            return
         try:
-            os.fdatasync(self._descriptor)
+            os.fdatasync(descriptor)
             if self._created:
                 _sync_directory(os.path.dirname(self._path))
                 self._created = False
         except OSError as error:
             if self._descriptor < 0:
-                return  # closed meanwhile: its topic was deleted, and nobody will read it again
+                return
             _fail("make durable", self._path, error)
 
     def close(self) -> None:
@@ -142,10 +147,15 @@ class RealLock:
 
 
 class RealDisk:
-    """Files of this machine. `call_back` brings a callback from a sync thread to the thread that owns the broker."""
+    """Files of this machine. `call_back` brings a callback from a sync thread to the thread that owns the broker.
 
-    def __init__(self, call_back: Callable[[Callable[[], None]], object]) -> None:
-        self._syncs = _SyncThreads(call_back)
+    `on_bug` is told there of what no thread should ever raise.
+    """
+
+    def __init__(
+        self, call_back: Callable[[Callable[[], None]], object], on_bug: Callable[[BaseException], None]
+    ) -> None:
+        self._syncs = _SyncThreads(call_back, on_bug)
 
     def __enter__(self) -> RealDisk:
         return self
@@ -270,8 +280,11 @@ class _FileSync:
 class _SyncThreads:
     """A few threads that call fdatasync; every caller that waits for one file is served by one call."""
 
-    def __init__(self, call_back: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(
+        self, call_back: Callable[[Callable[[], None]], object], on_bug: Callable[[BaseException], None]
+    ) -> None:
         self._call_back = call_back
+        self._on_bug = on_bug
         self._queue: SimpleQueue[_FileSync | _Work | None] = SimpleQueue()
         self._under_way: dict[File, _FileSync] = {}
         self._threads: list[threading.Thread] = []
@@ -314,10 +327,13 @@ class _SyncThreads:
 
     def _run(self) -> None:
         while (task := self._queue.get()) is not None:
-            if isinstance(task, _FileSync):
-                self._sync(task)
-            else:
-                self._work(*task)
+            try:
+                if isinstance(task, _FileSync):
+                    self._sync(task)
+                else:
+                    self._work(*task)
+            except Exception as error:  # noqa: BLE001 - a thread that ends in silence leaves everybody waiting
+                self._call_back(partial(self._on_bug, error))
 
     def _sync(self, sync: _FileSync) -> None:
         sync.started = True

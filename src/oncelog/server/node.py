@@ -72,7 +72,7 @@ class Broker:
         # Before anything is loaded: an address that is taken must not cost the replay of a log.
         listener = _bind(self._host, self._port)
         self._temporary = tempfile.mkdtemp(prefix="oncelog-") if self._data_dir is None else None
-        self._disk = RealDisk(loop.call_soon_threadsafe)
+        self._disk = RealDisk(loop.call_soon_threadsafe, self._fail)
         environment = Environment(RealClock(loop), self._disk, RealRandom())
         directory = self._data_dir or self._temporary or ""
         try:

@@ -99,7 +99,8 @@ def encode(*entities: Any) -> list[Buffer]:
     """Write entities one after the other, as a list of buffers."""
     gather = _Gather()
     for entity in entities:
-        _writer(type(entity))(gather, entity)
+        entity_type: Any = type(entity)
+        _writer(entity_type)(gather, entity)
     gather.flush()
     return gather.chunks
 

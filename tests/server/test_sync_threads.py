@@ -1,0 +1,69 @@
+"""The threads that make files durable: nobody waits for ever, whatever becomes of a file."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from oncelog.environment import DiskError
+from oncelog.server.disk import RealDisk, RealFile
+
+
+class Outcomes:
+    """What the threads report, in the order it comes."""
+
+    def __init__(self) -> None:
+        self.bugs: list[BaseException] = []
+        self.finished = threading.Semaphore(0)
+        self.errors: list[DiskError | None] = []
+
+    def bug(self, error: BaseException) -> None:
+        self.bugs.append(error)
+        self.finished.release()
+
+    def done(self, error: DiskError | None) -> None:
+        self.errors.append(error)
+        self.finished.release()
+
+    def wait(self) -> None:
+        assert self.finished.acquire(timeout=30), "nobody was told"
+
+
+@pytest.fixture
+def outcomes():
+    return Outcomes()
+
+
+@pytest.fixture
+def disk(outcomes):
+    with RealDisk(lambda callback: callback(), outcomes.bug) as made:
+        yield made
+
+
+def test_sync_of_a_file_that_was_closed_meanwhile_is_done(disk, outcomes, tmp_path):
+    """Two callers may wait for one file, and the first to be served may close it."""
+    file = disk.open(str(tmp_path / "snapshot"), create=True)
+    file.append([b"data"])
+    file.close()
+    for _ in range(8):
+        disk.sync([file], outcomes.done)
+        outcomes.wait()
+    assert outcomes.errors == [None] * 8
+    assert outcomes.bugs == []
+
+
+class BrokenFile(RealFile):
+    def sync(self) -> None:
+        raise ValueError("not an error of the disk")
+
+
+def test_error_that_no_disk_makes_is_reported_and_the_thread_goes_on(disk, outcomes, tmp_path):
+    for number in range(8):
+        disk.sync([BrokenFile(str(tmp_path / f"broken-{number}"), create=True)], outcomes.done)
+        outcomes.wait()
+    assert [str(bug) for bug in outcomes.bugs] == ["not an error of the disk"] * 8
+    file = disk.open(str(tmp_path / "whole"), create=True)
+    disk.sync([file], outcomes.done)
+    outcomes.wait()
+    assert outcomes.errors == [None]
