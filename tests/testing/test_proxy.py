@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -25,6 +26,12 @@ class EchoServer:
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def close(self) -> None:
+        """Stop listening. Closing alone would not: the thread in `accept` keeps the socket alive until a client comes."""
+        with suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
 
     def wait_for(self, correlation_id: int) -> bool:
         with self.received:
@@ -85,7 +92,7 @@ class Caller:
 def server() -> Iterator[EchoServer]:
     echo = EchoServer()
     yield echo
-    echo.listener.close()
+    echo.close()
 
 
 @pytest.fixture
@@ -173,7 +180,7 @@ def test_bytes_that_are_no_frame_close_the_connection(proxy):
 
 def test_broker_that_is_gone_closes_the_connection_of_the_client(server):
     address = server.address
-    server.listener.close()
+    server.close()
     with Proxy(address) as proxy:
         caller = Caller(proxy.bootstrap_servers)
         assert caller.receive() is None

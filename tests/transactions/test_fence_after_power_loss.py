@@ -52,7 +52,7 @@ def test_producer_id_that_was_promised_for_the_next_transaction_is_taken_back() 
     ledger.seed(producer_epoch=32766)
     answer = ledger.end(producer_id, 32766, True)
     start_after_power_loss(ledger)
-    assert ledger.status() is TransactionStatus.COMPLETE_COMMIT
+    assert ledger.status() is TransactionStatus.EMPTY
     assert ledger.end(answer.producer_id, 0, True).error in REFUSED
     assert ledger.add(answer.producer_id, 0) in REFUSED
 

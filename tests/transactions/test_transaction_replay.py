@@ -13,6 +13,7 @@ from oncelog.transactions import TransactionCoordinator, TransactionMetadata, Tr
 from oncelog.transactions.state import DECIDED, EMPTY, IDLE, LAST_CLIENT_EPOCH, ONGOING, is_legal
 from oncelog.wire import ErrorCode
 from tests.transactions.ledger import TIMEOUT_MS, Ledger
+from tests.transactions.test_fence_after_power_loss import start_after_power_loss
 
 IDS = ("a", "b")
 PARTITIONS = (("t", 0), ("t", 1), ("__consumer_offsets", 12))
@@ -138,9 +139,8 @@ class Requests(RuleBasedStateMachine):
 
     @rule()
     def lose_power(self) -> None:
-        self.restart()
-        for decision in self.ledger.coordinator.fence_all(self.ledger.now_ms, self.ledger.allocate):
-            self.ledger.apply(decision)
+        start_after_power_loss(self.ledger)
+        self.waiting.clear()
 
     def check_identity(self, name: str, producer_id: int, epoch: int) -> None:
         """No two ids ever share a producer id, and nobody gets the epoch that is kept for fencing."""
