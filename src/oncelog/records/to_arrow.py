@@ -208,6 +208,7 @@ def _empty_bitmap(item_count: int) -> NDArray[np.uint8]:
 
 def _record_batch(decoded: _Decoded, topic: str, partition: int) -> pa.RecordBatch:
     columns, counters, rows = decoded.columns, decoded.counters, decoded.row_count
+    # Out of buffers, not pa.array: that imports pandas to look at what it is given, in each of Spark's workers.
     arrays = [
         _bytes_array(columns.key_offsets, columns.key_data, columns.key_validity, rows, int(counters[NULL_KEYS])),
         _bytes_array(
@@ -215,9 +216,9 @@ def _record_batch(decoded: _Decoded, topic: str, partition: int) -> pa.RecordBat
         ),
         pa.repeat(pa.scalar(topic, pa.string()), rows),
         pa.repeat(pa.scalar(partition, pa.int32()), rows),
-        pa.array(columns.offsets[:rows]),
+        pa.Array.from_buffers(pa.int64(), rows, [None, _buffer(columns.offsets[:rows])], 0),
         pa.Array.from_buffers(_TIMESTAMP_TYPE, rows, [None, _buffer(columns.timestamps_us[:rows])], 0),
-        pa.array(columns.timestamp_types[:rows]),
+        pa.Array.from_buffers(pa.int32(), rows, [None, _buffer(columns.timestamp_types[:rows])], 0),
     ]
     if decoded.headers is not None:
         arrays.append(decoded.headers)
