@@ -12,7 +12,6 @@ from oncelog.client import Client, Fetcher
 from oncelog.client.errors import OffsetOutOfRange
 from oncelog.client.fetching import FetchedBatches
 from oncelog.client.values import IsolationLevel
-from oncelog.records.arrow import batches_to_arrow
 from oncelog.spark.options import SourceOptions
 from oncelog.spark.planning import OffsetRange
 
@@ -60,6 +59,9 @@ def read_range(wanted: OffsetRange, settings: ReadSettings) -> Iterator[pa.Recor
 
     Raises DataLossError when failOnDataLoss is set and the log does not reach from start to end.
     """
+    # Loads compiled code, which the processes that only plan a read do without.
+    from oncelog.records.arrow import batches_to_arrow
+
     reading = _RangeReading(wanted, settings)
     while (fetched := reading.fetch()) is not None:
         yield from batches_to_arrow(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from oncelog.client import Client
 from oncelog.records.arrow import BATCH_BYTES_MAX
-from oncelog.spark.exactly_once import ExactlyOnceSink
 from oncelog.spark.fence import parse_fence
+from oncelog.spark.micro_batches import ExactlyOnceSink
 from oncelog.spark.offsets import to_json
 from oncelog.spark.sink_settings import sink_settings
 
