@@ -123,7 +123,7 @@ def one_round(node: BrokerProcess, workers: list[Worker], chance: random.Random)
     """A load, a kill at a random moment of it, and a new start; every producer ends what it was doing."""
     stop = threading.Event()
     before = sum(worker.committed() for worker in workers)
-    threads = [threading.Thread(target=worker.write_until, args=(stop,)) for worker in workers]
+    threads = [threading.Thread(target=worker.write_until, args=(stop,), daemon=True) for worker in workers]
     for thread in threads:
         thread.start()
     until(lambda: sum(worker.committed() for worker in workers) >= before + 3, timeout_seconds=60)
@@ -133,9 +133,6 @@ def one_round(node: BrokerProcess, workers: list[Worker], chance: random.Random)
     node.start()
     for thread in threads:
         thread.join(45)
-        if thread.is_alive():
-
-            open("/tmp/stuck.txt", "a").write(node.tail())
         assert not thread.is_alive(), "a producer never came back"
 
 

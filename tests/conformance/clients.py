@@ -90,6 +90,9 @@ class ConfluentProducer:
             "compression.type": codec,
             "linger.ms": 5,
             "reconnect.backoff.max.ms": 200,
+            # librdkafka 2.16 forgets its only broker while that restarts, and then sends TxnOffsetCommit to the one it
+            # forgot, for ever and without a timeout.
+            "metadata.recovery.strategy": "none",
             "log_level": 0,
         }
         if transactional_id:

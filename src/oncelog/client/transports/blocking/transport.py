@@ -240,8 +240,11 @@ class BlockingTransport:
     def _receive(self, link: Link) -> None:
         link.socket.settimeout(0)
         try:
-            while link.connection.in_flight:
+            # Bytes that answer nothing, or the end of an idle connection, would be readable for ever if they stayed.
+            while True:
                 link.connection.receive(link.incoming.receive(link.socket))
+                if not link.connection.in_flight:
+                    return
         except BlockingIOError:
             return
         except EOFError:
