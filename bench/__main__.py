@@ -7,7 +7,8 @@ from bench.arrow import ArrowProgram
 from bench.memory import MemoryProgram
 from bench.produce_consume import ProduceConsumeProgram
 from bench.program import main
+from bench.spark import SparkProgram
 from bench.start import StartProgram
 from bench.transactions import TransactionsProgram
 
-main([StartProgram, MemoryProgram, ProduceConsumeProgram, TransactionsProgram, ArrowProgram])
+main([StartProgram, MemoryProgram, ProduceConsumeProgram, TransactionsProgram, ArrowProgram, SparkProgram])

@@ -54,7 +54,7 @@ class Topics:
     """Topics of one broker, made for one load and deleted after it."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
         self._numbers = itertools.count()
 
     def create(self, purpose: str, partitions: int = PARTITIONS) -> str:

@@ -56,10 +56,9 @@ class ProduceConsumeProgram(Program):
 
     def run(self, side: Side) -> Mapping[str, float]:
         node = self.nodes[side]
-        topics = Topics(node.bootstrap_servers)
         found: dict[str, float] = {}
         for size in SIZES:
-            found |= self._run_size(node, topics, size)
+            found |= self._run_size(node, self.topics[side], size)
         return found
 
     def _run_size(self, node: BrokerProcess, topics: Topics, size: Size) -> dict[str, float]:

@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 from bench.measure import Measure, Side, Table
-from bench.nodes import new_node
+from bench.nodes import Topics, new_node
 from bench.report import as_json, as_table
 from tests.support.processes import BrokerProcess
 
@@ -60,12 +60,14 @@ class Program(ABC):
         self.scratch = scratch
         self.resources = resources
         self.nodes: dict[Side, BrokerProcess] = {}
+        self.topics: dict[Side, Topics] = {}
 
     def open(self, side: Side) -> None:
         """Get ready what all runs of a side need: a broker that runs until the program ends."""
         self.nodes[side] = new_node(side, self.scratch / side.value)
         self.nodes[side].start()
         self.resources.callback(self.nodes[side].kill)
+        self.topics[side] = Topics(self.nodes[side].bootstrap_servers)
 
     @abstractmethod
     def run(self, side: Side) -> Mapping[str, float]:

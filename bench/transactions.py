@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.java_clients import produce
 from bench.measure import Measure, Side, at_least, at_most
-from bench.nodes import KAFKA, PARTITIONS, Topics
+from bench.nodes import KAFKA, PARTITIONS
 from bench.program import Program, main
 from bench.usage import cpu_seconds
 
@@ -78,7 +78,7 @@ class TransactionsProgram(Program):
 
     def run(self, side: Side) -> Mapping[str, float]:
         node = self.nodes[side]
-        topics = Topics(node.bootstrap_servers)
+        topics = self.topics[side]
         topic = topics.create("transactions")
         latencies_ms = one_producer(node.bootstrap_servers, topic, self.effort.amount(ONE_PRODUCER_TRANSACTIONS))
         found = {ONE_P50: percentile(latencies_ms, 0.5), ONE_P99: percentile(latencies_ms, 0.99)}
@@ -87,7 +87,7 @@ class TransactionsProgram(Program):
         latencies_ms = until_read(
             node.bootstrap_servers, topics.create("reader", 1), self.effort.amount(READER_RECORDS)
         )
-        return {**found, READER_P50: percentile(latencies_ms, 0.5), **self._throughput(side, topics)}
+        return {**found, READER_P50: percentile(latencies_ms, 0.5), **self._throughput(side)}
 
     def _concurrent(self, side: Side, topic: str, producers: int) -> dict[str, float]:
         node = self.nodes[side]
@@ -106,8 +106,9 @@ class TransactionsProgram(Program):
             f"{producers} producers, broker": cpu_s * 1000 / len(latencies_ms),
         }
 
-    def _throughput(self, side: Side, topics: Topics) -> dict[str, float]:
+    def _throughput(self, side: Side) -> dict[str, float]:
         rates = {}
+        topics = self.topics[side]
         for name, transaction_ms in ((IDEMPOTENT, None), (TRANSACTIONAL, COMMIT_INTERVAL_MS)):
             topic = topics.create("throughput")
             rates[name] = produce(

@@ -44,8 +44,7 @@ def kafka_libs() -> Path:
             requirements.not_run(f"ONCELOG_KAFKA_LIBS names {chosen}, where there is no Kafka")
         return Path(chosen)
     libs = cache_directory() / f"kafka-{KAFKA_VERSION}"
-    if not libs.exists():
-        _download(libs)
+    download(libs, "".join(DEPENDENCY.format(artifact=one, version=KAFKA_VERSION) for one in ARTIFACTS))
     return libs
 
 
@@ -53,8 +52,10 @@ def classpath() -> str:
     return str(kafka_libs() / "*")
 
 
-def _download(libs: Path) -> None:
-    """Fill `libs`, whole or not at all, also when several processes try at the same time."""
+def download(libs: Path, dependencies: str) -> None:
+    """Fill `libs` once with what a pom's dependencies name, whole or not at all, also when several processes try."""
+    if libs.exists():
+        return
     maven = requirements.maven()
     libs.parent.mkdir(parents=True, exist_ok=True)
     with open(libs.with_suffix(".lock"), "w") as lock:
@@ -62,13 +63,10 @@ def _download(libs: Path) -> None:
         if libs.exists():
             return
         with tempfile.TemporaryDirectory(dir=libs.parent) as scratch:
-            dependencies = "".join(DEPENDENCY.format(artifact=one, version=KAFKA_VERSION) for one in ARTIFACTS)
             (Path(scratch) / "pom.xml").write_text(POM.format(dependencies=dependencies))
             command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=libs"]
             environment = os.environ | {"JAVA_HOME": str(Path(requirements.java()).resolve().parent.parent)}
             done = subprocess.run(command, cwd=scratch, env=environment, capture_output=True, text=True, check=False)
             if done.returncode:
-                requirements.not_run(
-                    f"Maven could not bring Kafka's jars: {(done.stdout + done.stderr)[-300:].strip()}"
-                )
+                requirements.not_run(f"Maven could not bring {libs.name}: {(done.stdout + done.stderr)[-300:].strip()}")
             shutil.move(Path(scratch) / "libs", libs)
