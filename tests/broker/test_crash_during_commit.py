@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 
 import pytest
 
@@ -21,7 +22,7 @@ from tests.support.transaction_in_memory import (
 )
 
 # More than the end of a transaction ever takes: the last cases crash a broker that has nothing left to do.
-STEPS_MAX = 12
+STEPS_MAX = 18
 # So that a start has few logs to open.
 FEW_PARTITIONS = {"offsets_topic_num_partitions": "2", "transaction_state_log_num_partitions": "2"}
 Crash = Callable[[SteppedDisk], None]
@@ -35,6 +36,19 @@ def cut_power(disk: SteppedDisk) -> None:
     disk.crash()
 
 
+class Way(Enum):
+    """How what a commit needs is made durable."""
+
+    NEW_FILES = "the files are new: each is synced"
+    WRITE_AHEAD = "everything is small: one file is synced"
+    LARGE = "the records are large: their files are synced, and one for the rest"
+    RETIRED = "the one file is being retired: so is everything it stood for"
+
+    @property
+    def second(self) -> str:
+        return "second" * 20_000 if self is Way.LARGE else "second"
+
+
 def with_one_commit(seed: int, protocol: Protocol) -> tuple[BrokerInMemory, ProducerInMemory]:
     broker = BrokerInMemory(SteppedDisk(seed), ManualClock(), **FEW_PARTITIONS)
     make_topic(broker)
@@ -45,13 +59,20 @@ def with_one_commit(seed: int, protocol: Protocol) -> tuple[BrokerInMemory, Prod
     return broker, producer
 
 
-def whole_or_absent(broker: BrokerInMemory, value: str, offset: int) -> bool:
+def without_a_commit(seed: int, protocol: Protocol) -> tuple[BrokerInMemory, ProducerInMemory]:
+    broker = BrokerInMemory(SteppedDisk(seed), ManualClock(), **FEW_PARTITIONS)
+    make_topic(broker)
+    return broker, ProducerInMemory(broker, protocol)
+
+
+def whole_or_absent(broker: BrokerInMemory, value: str, offset: int, before: tuple[str, ...] = ("first",)) -> bool:
     """Whether the transaction is there: in both partitions and in the group, or in none of them."""
     found = [visible(broker, partition) for partition in (0, 1)]
     assert found[0] == found[1], "a part of the transaction is visible"
     is_there = value in found[0]
-    assert found[0] == ["first", value] if is_there else ["first"], found
-    assert committed_offset(broker) == (offset if is_there else 1), "the offsets and the records disagree"
+    assert found[0] == ([*before, value] if is_there else [*before]), found
+    previous = 1 if before else -1
+    assert committed_offset(broker) == (offset if is_there else previous), "the offsets and the records disagree"
     return is_there
 
 
@@ -63,12 +84,16 @@ def no_transaction_is_open(broker: BrokerInMemory) -> None:
 @pytest.mark.parametrize("steps", range(STEPS_MAX))
 @pytest.mark.parametrize("crash", [kill, cut_power])
 @pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
+@pytest.mark.parametrize("way", Way, ids=lambda way: way.name.lower())
 def test_commit_that_was_answered_survives_and_any_other_is_whole_or_absent(
-    protocol: Protocol, crash: Crash, steps: int
+    way: Way, protocol: Protocol, crash: Crash, steps: int
 ) -> None:
-    for seed in range(8):
-        broker, producer = with_one_commit(seed, protocol)
-        producer.write("second", 2)
+    is_first = way is Way.NEW_FILES
+    for seed in range(6):
+        broker, producer = without_a_commit(seed, protocol) if is_first else with_one_commit(seed, protocol)
+        producer.write(way.second, 2)
+        if way is Way.RETIRED:
+            broker.core.durability.retire()
         reply = producer.send_end(committed=True)
         for _ in range(steps):
             broker.disk.take_step()
@@ -82,7 +107,7 @@ def test_commit_that_was_answered_survives_and_any_other_is_whole_or_absent(
             # What the operating system kept goes on where it was: the producer, or its timeout, ends it.
             broker.clock.advance(120_000)
             broker.settle()
-        assert whole_or_absent(broker, "second", 2) or not was_answered
+        assert whole_or_absent(broker, way.second, 2, () if is_first else ("first",)) or not was_answered
         no_transaction_is_open(broker)
 
 

@@ -36,7 +36,7 @@ class History:
         self.batches: dict[int, bytes] = {}
         self.states: dict[int, State] = {0: self.state()}
         self.synced = 0
-        self.begun: tuple[tuple[File, ...], int] | None = None
+        self.begun: tuple[tuple[File, ...], SyncPoint] | None = None
 
     def state(self) -> State:
         log = self.on.log
@@ -95,7 +95,7 @@ class History:
     def end_sync(self) -> None:
         if self.begun is not None:
             self.on.end_sync(self.begun)
-            self.synced = max(self.synced, self.begun[1])
+            self.synced = max(self.synced, self.begun[1].log_end_offset)
             self.begun = None
             assert self.on.log.recovery_point == self.synced
 

@@ -112,6 +112,7 @@ class BrokerInMemory:
         self.restart()
 
     def restart(self) -> None:
+        self.clock.forget_timers()
         environment = Environment(self.clock, self.disk, self.random)
         self.core = Broker(environment, DIRECTORY, self._settings, self.failures.append)
         self.core.serve_at("memory", 9092)

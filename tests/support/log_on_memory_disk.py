@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncelog.environment import DiskError, File
-from oncelog.log import Appended, LogConfig, Origin, PartitionLog, Refused
+from oncelog.log import Appended, LogConfig, Origin, PartitionLog, Refused, SyncPoint
 from oncelog.records import ControlType, Record, build_batch, check_batch
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_disk import MemoryDisk
@@ -102,15 +102,15 @@ class LogOnMemoryDisk:
         self.log.advance_high_watermark(self.log.log_end_offset)
         return result
 
-    def begin_sync(self) -> tuple[tuple[File, ...], int]:
-        return self.log.unsynced_files(), self.log.log_end_offset
+    def begin_sync(self) -> tuple[tuple[File, ...], SyncPoint]:
+        return self.log.unsynced_files(), self.log.sync_point()
 
-    def end_sync(self, begun: tuple[tuple[File, ...], int]) -> None:
-        files, log_end_offset = begun
+    def end_sync(self, begun: tuple[tuple[File, ...], SyncPoint]) -> None:
+        files, point = begun
 
         def done(error: DiskError | None) -> None:
             assert error is None
-            self.log.synced_up_to(log_end_offset)
+            self.log.synced_up_to(point)
 
         self.disk.sync(files, done)
 

@@ -34,6 +34,10 @@ class ManualClock:
         heapq.heappush(self._timers, (self._now_ms + delay_ms, next(self._order), timer))
         return timer
 
+    def forget_timers(self) -> None:
+        """Whoever had set them is gone."""
+        self._timers.clear()
+
     def advance(self, duration_ms: float) -> None:
         """Move on, and call what falls due on the way, each at its own time."""
         end_ms = self._now_ms + duration_ms

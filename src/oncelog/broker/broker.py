@@ -6,9 +6,10 @@ It holds no rule of the protocol and touches no part of the machine: what it ask
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from typing_extensions import Buffer
 
@@ -17,7 +18,7 @@ from oncelog.broker.durability import Durability
 from oncelog.broker.fetch_sessions import FetchSessions
 from oncelog.broker.handlers import api_versions
 from oncelog.broker.housekeeping import Housekeeping
-from oncelog.broker.journal import BootTrusted, BrokerStarted, Journal
+from oncelog.broker.journal import BootTrusted, BrokerStarted, Journal, TopicCreated
 from oncelog.broker.loading import end_hanging_transactions, load_offsets, load_transactions, read_journal
 from oncelog.broker.offsets import CommittedOffsets
 from oncelog.broker.producer_ids import ProducerIds
@@ -28,7 +29,7 @@ from oncelog.broker.transactions import Transactions
 from oncelog.coordination import Parked
 from oncelog.environment import Clock, Disk, DiskError, Random
 from oncelog.groups import OffsetCoordinator
-from oncelog.log import DataDirectory, NodeIdentity, PartitionLog, uuid_text, write_topic_id
+from oncelog.log import DataDirectory, NodeIdentity, PartitionLog, replay, uuid_text, write_topic_id
 from oncelog.transactions import TransactionCoordinator
 from oncelog.wire import (
     RequestHeader,
@@ -108,7 +109,8 @@ class Broker:
         self.leader_epoch = state.last_leader_epoch + 1
         self._journal.append_now(BrokerStarted(leader_epoch=self.leader_epoch))
         self.producer_ids = ProducerIds(self._journal, state.reserved_producer_ids, self.fail)
-        self.durability = Durability(environment.disk, self.fail)
+        self._replay_write_ahead(state.topics.values())
+        self.durability = Durability(environment.disk, directory.path, self.fail)
         self.fetch_sessions = FetchSessions(
             environment.random, self.settings.number("max.incremental.fetch.session.cache.slots")
         )
@@ -137,6 +139,16 @@ class Broker:
             hanging,
         )
         self._housekeeping = Housekeeping(self)
+
+    def _replay_write_ahead(self, topics: Iterable[TopicCreated]) -> None:
+        """Give the logs back what they had lost to a power cut, before they are opened."""
+        names = {record.uuid: record.name for record in topics}
+
+        def path(topic_id: UUID, partition: int) -> str | None:
+            name = names.get(topic_id)
+            return None if name is None else self._directory.partition_path(name, partition)
+
+        replay(self._disk, self._directory.path, path)
 
     def _load_coordinators(self) -> None:
         number = self.settings.number
@@ -182,6 +194,7 @@ class Broker:
             recovery_point=self._recovery_points.get(key, 0),
             log_start_offset=self._log_start_offsets.get(key, 0),
             leader_epoch=self.leader_epoch,
+            topic_id=topic.topic_id,
         )
         if is_new:
             self._write_topic_id(f"{path}/{PARTITION_METADATA}", topic)
@@ -295,6 +308,7 @@ class Broker:
         if not self._has_failed:
             for partition in self.topics.partitions():
                 partition.log.close()
+            self.durability.close()
             self._checkpoint_work()()
             self._journal.close()
             self._directory.mark_clean_shutdown()

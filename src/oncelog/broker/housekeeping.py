@@ -35,7 +35,7 @@ class Housekeeping:
         self._repeat("offsets", number("offsets.retention.check.interval.ms"), broker.offsets.expire)
         self._repeat("retention", number("log.retention.check.interval.ms"), self._delete_old_segments)
         self._repeat("producer ids", PRODUCER_ID_CHECK_INTERVAL_MS, self._expire_producers)
-        self._repeat("checkpoint", CHECKPOINT_INTERVAL_MS, broker.checkpoint)
+        self._repeat("checkpoint", CHECKPOINT_INTERVAL_MS, self._checkpoint)
         self._repeat("flush", FLUSH_CHECK_INTERVAL_MS, self._flush)
 
     def stop(self) -> None:
@@ -61,6 +61,14 @@ class Housekeeping:
     def _expire_producers(self) -> None:
         for partition in self._broker.topics.partitions():
             partition.log.expire_producers(self._broker.clock.now_ms())
+
+    def _checkpoint(self) -> None:
+        """Sync first what only the write-ahead log has, so that the checkpoint leaves little to be read again."""
+
+        def write(_: None) -> None:
+            self._broker.checkpoint()
+
+        self._broker.durability.retire().then(write)
 
     def _flush(self) -> None:
         now_ms = self._broker.clock.now_ms()

@@ -15,12 +15,15 @@ from oncelog.log.outcome import (
 )
 from oncelog.log.partition_log import PartitionLog
 from oncelog.log.recovery import RecoveryReport
+from oncelog.log.unsynced import SyncPoint
+from oncelog.log.write_ahead import Entry, Tail, WriteAheadLog, replay
 
 __all__ = [
     "AbortedTransaction",
     "ActiveProducer",
     "Appended",
     "DataDirectory",
+    "Entry",
     "LogConfig",
     "LogSlice",
     "NodeIdentity",
@@ -29,8 +32,12 @@ __all__ = [
     "PartitionLog",
     "RecoveryReport",
     "Refused",
+    "SyncPoint",
+    "Tail",
     "TimestampOffset",
+    "WriteAheadLog",
     "read_topic_id",
+    "replay",
     "uuid_of",
     "uuid_text",
     "write_topic_id",

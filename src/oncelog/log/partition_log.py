@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from uuid import UUID
 from zlib import crc32
 
 from typing_extensions import Buffer
@@ -26,15 +27,18 @@ from oncelog.log.outcome import (
 )
 from oncelog.log.recovery import LoadedLog, RecoveryReport, load_log, reload_producers, write_epochs
 from oncelog.log.segment import Segment
-from oncelog.log.unsynced import Unsynced
+from oncelog.log.unsynced import SyncPoint, Unsynced
+from oncelog.log.write_ahead import Tail
 from oncelog.records import BatchHeader, ControlType, control_batch, stamped
 
+NO_TOPIC_ID = UUID(int=0)
 READ_POSITIONS_KEPT = 64
 SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
 
 
 class PartitionLog:
-    """Not durable by itself: whoever needs that syncs `unsynced_files()` and then says `synced_up_to`.
+    """Not durable by itself: whoever needs that syncs `unsynced_files()` and then says `synced_up_to`, or brings
+    `take_tail()` to a write-ahead log, syncs that, and says `journaled_up_to`.
 
     Every method that touches files raises DiskError when the disk fails or holds what was not written.
     """
@@ -59,7 +63,9 @@ class PartitionLog:
         "_unsnapshotted_bytes",
         "_unsynced",
         "name",
+        "partition",
         "recovery",
+        "topic_id",
     )
 
     def __init__(
@@ -68,6 +74,8 @@ class PartitionLog:
         clock: Clock,
         directory: str,
         name: str,
+        topic_id: UUID,
+        partition: int,
         config: LogConfig,
         leader_epoch: int,
         loaded: LoadedLog,
@@ -78,6 +86,8 @@ class PartitionLog:
         self._config = config
         self._leader_epoch = leader_epoch
         self.name = name
+        self.topic_id = topic_id
+        self.partition = partition
         self.recovery: RecoveryReport = loaded.report
         self._segments = loaded.segments
         self._active = loaded.segments[-1]
@@ -87,7 +97,7 @@ class PartitionLog:
         self._log_start = loaded.log_start_offset
         self._end = loaded.log_end_offset
         self._high_watermark = self._last_stable_offset = self._log_start
-        self._unsynced = Unsynced(self._end, clock.now_ms())
+        self._unsynced = Unsynced(self.sync_point(), clock.now_ms())
         # Up to here the indexes are as a clean close left them.
         self._closed_end = self._end if loaded.report.was_clean else -1
         self._unsnapshotted_bytes = 0
@@ -109,6 +119,7 @@ class PartitionLog:
         log_start_offset: int = 0,
         leader_epoch: int = 0,
         high_watermark: int | None = None,
+        topic_id: UUID = NO_TOPIC_ID,
     ) -> PartitionLog:
         """Open the log in `directory`, or begin one there.
 
@@ -128,7 +139,7 @@ class PartitionLog:
             log_start_offset=log_start_offset,
             high_watermark=high_watermark,
         )
-        log = cls(disk, clock, directory, name, config, leader_epoch, loaded)
+        log = cls(disk, clock, directory, name, topic_id, partition, config, leader_epoch, loaded)
         log.advance_high_watermark(log._end if high_watermark is None else min(high_watermark, log._end))
         return log
 
@@ -317,16 +328,45 @@ class PartitionLog:
         """Forget producers that wrote nothing for long; return how many."""
         return self._producers.expire(now_ms, self._config.producer_id_expiration_ms)
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether everything that is in the log now would survive a power cut."""
+        unsynced = self._unsynced
+        return unsynced.is_closed or (unsynced.durable_offset >= self._end and not unsynced.files())
+
+    def sync_point(self) -> SyncPoint:
+        """Where the log ends now, for `synced_up_to` or `journaled_up_to` later."""
+        return SyncPoint(self._end, self._active.base_offset, self._active.size_bytes)
+
+    def take_tail(self, size_bytes_max: int) -> Tail | None:
+        """What a write-ahead log has not taken yet, for it to take now; None if files have to be synced instead."""
+        active = self._active
+        start = self._unsynced.tail_start(active.base_offset)
+        if start is None or active.size_bytes - start > size_bytes_max:
+            return None
+        size_bytes = active.size_bytes - start
+        tail = Tail(active.base_offset, start, active.file.read(start, size_bytes) if size_bytes else b"")
+        self._unsynced.tail_taken(self.sync_point())
+        return tail
+
+    def journaled_up_to(self, log_end_offset: int) -> None:
+        """The write-ahead log is durable, with every tail that was taken before the log ended there."""
+        self._unsynced.journaled_up_to(log_end_offset, self._clock.now_ms())
+
     def unsynced_files(self) -> tuple[File, ...]:
-        """What has to be synced for everything that is in the log now to be durable."""
+        """What has to be synced for everything that is in the log now to be durable in its own files."""
         unsynced = self._unsynced.files()
+        if self._unsynced.is_closed:
+            return ()
         if self._unsynced.recovery_point < self._end and self._active.size_bytes:
             return (self._active.file, *unsynced)
         return unsynced
 
-    def synced_up_to(self, log_end_offset: int) -> None:
-        """The files of `unsynced_files()` are synced; the log ended at `log_end_offset` when they were asked for."""
-        self._unsynced.synced_up_to(log_end_offset, self._clock.now_ms())
+    def synced_up_to(self, point: SyncPoint) -> None:
+        """The files of `unsynced_files()` are synced; `point` is where the log ended when they were asked for."""
+        if self._unsynced.is_closed:
+            return
+        self._unsynced.synced_up_to(point, self._clock.now_ms())
         if self._unsnapshotted_bytes >= SNAPSHOT_INTERVAL_BYTES:
             self._take_snapshot()
 
@@ -401,8 +441,8 @@ class PartitionLog:
                     self._unsynced.add(self._end, file)
             for file in self._unsynced.files():
                 file.sync()
-            self._unsynced.synced_up_to(self._end, self._clock.now_ms())
-        self._unsynced.release_all()
+            self._unsynced.synced_up_to(self.sync_point(), self._clock.now_ms())
+        self._unsynced.close()
         for segment in self._segments:
             segment.close()
 

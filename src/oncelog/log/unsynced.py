@@ -9,24 +9,35 @@ from oncelog.environment import File
 from oncelog.log.config import LogConfig
 
 
+class SyncPoint(NamedTuple):
+    """Where a log ended when somebody asked for it to be durable."""
+
+    log_end_offset: int
+    segment_base_offset: int
+    segment_size_bytes: int
+
+
 class _Joined(NamedTuple):
     log_end_offset: int
     release: Callable[[], None] | None
 
 
 class Unsynced:
-    """Below `recovery_point` everything is durable.
+    """Below `recovery_point` the log's own files are durable; below `durable_offset` they are, or the write-ahead log is.
 
     The active segment's file is unsynced whenever the log goes on beyond the recovery point. The others are listed
     here, each with the end of the log at which it joined.
     """
 
-    __slots__ = ("_files", "_last_flush_ms", "recovery_point")
+    __slots__ = ("_files", "_last_flush_ms", "_taken", "durable_offset", "is_closed", "recovery_point")
 
-    def __init__(self, log_end_offset: int, now_ms: int) -> None:
-        self.recovery_point = log_end_offset
+    def __init__(self, end: SyncPoint, now_ms: int) -> None:
+        self.recovery_point = self.durable_offset = end.log_end_offset
+        self.is_closed = False
         self._last_flush_ms = now_ms
         self._files: dict[File, _Joined] = {}
+        # A segment's first bytes are synced with its name; what comes after them, a write-ahead log can keep.
+        self._taken = end if end.segment_size_bytes else None
 
     def add(self, log_end_offset: int, file: File, release: Callable[[], None] | None = None) -> None:
         """The file was written when the log ended at `log_end_offset`. When it is durable, `release` is called."""
@@ -35,22 +46,43 @@ class Unsynced:
     def files(self) -> tuple[File, ...]:
         return tuple(self._files)
 
-    def synced_up_to(self, log_end_offset: int, now_ms: int) -> None:
-        """Everything that was there when the log ended at `log_end_offset` is durable."""
+    def tail_start(self, segment_base_offset: int) -> int | None:
+        """From which byte of the active segment on a write-ahead log would have to take it; None if that is not enough."""
+        taken = self._taken
+        if self._files or taken is None or taken.segment_base_offset != segment_base_offset:
+            return None
+        return taken.segment_size_bytes
+
+    def tail_taken(self, point: SyncPoint) -> None:
+        """The write-ahead log has everything up to here, and is durable only together with what it had before."""
+        self._taken = point
+
+    def journaled_up_to(self, log_end_offset: int, now_ms: int) -> None:
+        """The write-ahead log is durable with everything below `log_end_offset`."""
         self._last_flush_ms = now_ms
-        self.recovery_point = max(self.recovery_point, log_end_offset)
+        self.durable_offset = max(self.durable_offset, log_end_offset)
+
+    def synced_up_to(self, point: SyncPoint, now_ms: int) -> None:
+        """Everything that was there at `point` is durable in the log's own files."""
+        self.journaled_up_to(point.log_end_offset, now_ms)
+        self.recovery_point = max(self.recovery_point, point.log_end_offset)
+        if self._taken is None or self._taken < point:
+            self._taken = point
         # A file that joined at that same end may have joined after the sync began.
-        self._release([file for file, joined in self._files.items() if joined.log_end_offset < log_end_offset])
+        self._release([file for file, joined in self._files.items() if joined.log_end_offset < point.log_end_offset])
 
     def needs_flush(self, log_end_offset: int, now_ms: int, config: LogConfig) -> bool:
-        unsynced = log_end_offset - self.recovery_point
+        unsynced = log_end_offset - self.durable_offset
         return unsynced > 0 and (unsynced >= config.flush_messages or now_ms - self._last_flush_ms >= config.flush_ms)
 
     def truncate(self, offset: int) -> None:
         self.recovery_point = min(self.recovery_point, offset)
+        self.durable_offset = min(self.durable_offset, offset)
+        self._taken = None
 
-    def release_all(self) -> None:
+    def close(self) -> None:
         """Nobody will sync these files any more."""
+        self.is_closed = True
         self._release(list(self._files))
 
     def _release(self, files: Iterable[File]) -> None:

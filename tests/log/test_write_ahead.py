@@ -1,0 +1,123 @@
+"""The write-ahead log gives back what it took, up to where it is torn, and only where it belongs."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.environment import DiskError
+from oncelog.log import Entry, Tail, WriteAheadLog, replay
+from oncelog.log.write_ahead import entries, files_in
+from tests.support.memory_disk import MemoryDisk
+
+DIRECTORY = "/data"
+TOPIC, OTHER = UUID(int=7), UUID(int=8)
+SEGMENT = f"{DIRECTORY}/t-0/00000000000000000000.log"
+
+tails = st.builds(Tail, st.integers(0, 2**62), st.integers(0, 2**62), st.binary(max_size=50))
+several = st.lists(st.builds(Entry, st.uuids(), st.integers(0, 2**31 - 1), tails), max_size=8)
+
+
+def path_of(topic_id: UUID, partition: int) -> str | None:
+    return f"{DIRECTORY}/t-{partition}" if topic_id == TOPIC else None
+
+
+def disk_with(*written: Entry, number: int = 0, disk: MemoryDisk | None = None) -> MemoryDisk:
+    if disk is None:
+        disk = MemoryDisk()
+        disk.make_directory(DIRECTORY)
+    log = WriteAheadLog(disk, DIRECTORY, number)
+    for entry in written:
+        log.append(entry)
+    log.file.sync()
+    return disk
+
+
+def entry(position: int, data: bytes, topic_id: UUID = TOPIC) -> Entry:
+    return Entry(topic_id, 0, Tail(0, position, data))
+
+
+def segment(disk: MemoryDisk, data: bytes) -> None:
+    disk.open(SEGMENT, create=True).append([data])
+
+
+@given(several)
+def test_what_was_appended_is_read_back(written):
+    ((_, path),) = files_in(disk := disk_with(*written), DIRECTORY)
+    assert list(entries(disk.read_file(path))) == written
+
+
+@given(several, st.data())
+def test_torn_end_leaves_the_entries_before_it(written, data):
+    ((_, path),) = files_in(disk := disk_with(*written), DIRECTORY)
+    whole = disk.read_file(path)
+    cut = data.draw(st.integers(0, len(whole)))
+    tail = data.draw(st.sampled_from([b"", bytes(200)]))
+    found = list(entries(whole[:cut] + tail))
+    assert found == written[: len(found)]
+    assert len(found) == len(written) or cut < len(whole)
+
+
+@given(several, st.data())
+def test_changed_byte_ends_the_log_before_its_entry(written, data):
+    ((_, path),) = files_in(disk := disk_with(*written), DIRECTORY)
+    whole = bytearray(disk.read_file(path))
+    if whole:
+        whole[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+        found = list(entries(bytes(whole)))
+        assert found == written[: len(found)]
+        assert len(found) < len(written)
+
+
+def test_lost_bytes_are_put_back_and_the_files_are_removed():
+    disk = disk_with(entry(3, b"def"), entry(6, b"ghi"))
+    disk_with(entry(9, b"jkl"), number=1, disk=disk)
+    segment(disk, b"abc\0")
+    assert replay(disk, DIRECTORY, path_of) == 3
+    assert files_in(disk, DIRECTORY) == []
+    disk.crash()
+    assert disk.read_file(SEGMENT) == b"abcdefghijkl"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_files_that_come_back_with_a_power_cut_change_nothing(seed):
+    disk = MemoryDisk(seed)
+    disk.make_directory(DIRECTORY)
+    disk_with(entry(3, b"def"), disk=disk)
+    segment(disk, b"abc")
+    replay(disk, DIRECTORY, path_of)
+    disk.open(SEGMENT).append([b"ghi"])
+    disk.crash()
+    replay(disk, DIRECTORY, path_of)
+    assert disk.read_file(SEGMENT)[:6] == b"abcdef"
+
+
+def test_bytes_after_the_last_entry_stay():
+    """A process that was killed left more in the page cache than the write-ahead log had taken."""
+    disk = disk_with(entry(3, b"def"))
+    segment(disk, b"abcdefghi")
+    replay(disk, DIRECTORY, path_of)
+    assert disk.read_file(SEGMENT) == b"abcdefghi"
+
+
+def test_entries_of_a_deleted_topic_do_not_touch_one_of_the_same_name():
+    disk = disk_with(entry(0, b"old", OTHER))
+    segment(disk, b"new")
+    assert replay(disk, DIRECTORY, path_of) == 0
+    assert disk.read_file(SEGMENT) == b"new"
+
+
+def test_segment_that_retention_deleted_does_not_come_back():
+    disk = disk_with(entry(0, b"old"))
+    assert replay(disk, DIRECTORY, path_of) == 0
+    assert not disk.exists(SEGMENT)
+
+
+def test_segment_without_the_bytes_before_an_entry_is_an_error_of_the_disk():
+    disk = disk_with(entry(4, b"def"))
+    segment(disk, b"abc")
+    with pytest.raises(DiskError, match="ends at byte 3, and everything before 4 was durable"):
+        replay(disk, DIRECTORY, path_of)
