@@ -15,17 +15,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelog.cli.exits import CommandError, ExitStatus
+from oncelog.cli.java import announce_java
 from oncelog.client import ClientError, OutcomeUnknown
 from oncelog.spark import (
     BatchReport,
     CheckpointError,
     FenceError,
-    JavaNotFoundError,
     OptionError,
     QueryError,
     build_session,
     exactly_once,
-    find_java,
     run_stateless,
 )
 
@@ -83,12 +82,7 @@ def load_function(spec: str) -> tuple[Transform, str]:
 
 def start_spark(name: str, master: str) -> SparkSession:
     """Start Spark, and say with which Java. Raises CommandError."""
-    try:
-        java = find_java()
-    except JavaNotFoundError as error:
-        raise CommandError(str(error), ExitStatus.USAGE) from error
-    print(java, file=sys.stderr)
-    spark = build_session(app_name=name, master=master, java=java)
+    spark = build_session(app_name=name, master=master, java=announce_java())
     spark.sparkContext.setLogLevel("OFF")
     return spark
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oncelog.cli.broker_process import BrokerProcess, ProcessError
-from oncelog.cli.demo.plan import OFFSETS_PER_BATCH, PIPELINES, Guarantee, Kill, Moment, Pipeline, Victim, kills
+from oncelog.cli.demo.plan import PIPELINES, Guarantee, Kill, Moment, Pipeline, Victim, kills
 from oncelog.cli.demo.processes import DriverProcess
 from oncelog.cli.demo.reading import ConcurrentReader, read_all
 from oncelog.cli.demo.tally import InputLog, Output, Place, Tally, batch_ends, expected, tally
 from oncelog.testing.proxy import ApiKey, Point, Proxy, Then
 
-RUN_SECONDS_MAX = 120.0
+RUN_SECONDS_MAX = 600.0
 UNPLANNED_ENDS_MAX = 3
 
 
@@ -26,6 +26,7 @@ class Stage:
     examples: Path
     broker: BrokerProcess
     proxy: Proxy
+    offsets_per_batch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ class Runs:
                 *("--guarantee", self._guarantee),
                 *("--examples", str(self._stage.examples)),
                 *("--checkpoints", str(self._stage.directory / "checkpoints")),
-                *("--offsets-per-batch", str(OFFSETS_PER_BATCH)),
+                *("--offsets-per-batch", str(self._stage.offsets_per_batch)),
             ],
             self._stage.directory / f"{self._guarantee}-driver-{self._number}.txt",
         )

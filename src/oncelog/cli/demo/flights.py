@@ -12,6 +12,7 @@ import zipfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
+from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +24,9 @@ NUMBERS = (
 )
 FLIGHT, DELAY, DISTANCE = map(NUMBERS.index, ("flight", "dep_delay", "distance"))
 MISSING = frozenset({"", "NA"})
+
+FLIGHTS = 336_776
+"""How many there are in the data set."""
 
 
 class DataSetMissingError(Exception):
@@ -60,14 +64,14 @@ def data_file() -> Path:
     return Path(package.origin).parent / "data" / "flights.csv.zip"
 
 
-def flights() -> Iterator[Flight]:
-    """Every flight, in the order of the file."""
+def flights(count: int) -> Iterator[Flight]:
+    """The first `count` flights, in the order of the file."""
     with zipfile.ZipFile(data_file()) as archive, archive.open(archive.namelist()[0]) as raw:
         rows = csv.reader(io.TextIOWrapper(raw, encoding="utf-8"))
         columns = next(rows)
         texts = itemgetter(*(columns.index(name) for name in TEXTS))
         numbers = itemgetter(*(columns.index(name) for name in NUMBERS))
-        for number, row in enumerate(rows):
+        for number, row in enumerate(islice(rows, count)):
             yield _flight(number, texts(row), numbers(row))
 
 

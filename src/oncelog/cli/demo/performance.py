@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from math import ceil
 from pathlib import Path
 
 from rich.progress import Progress
@@ -12,30 +13,28 @@ from oncelog.cli.broker_process import BrokerProcess
 from oncelog.cli.demo.column import Column, Stage, run_column
 from oncelog.cli.demo.flights import Flight, flights
 from oncelog.cli.demo.loading import create_topics, input_log, load
-from oncelog.cli.demo.plan import Guarantee
+from oncelog.cli.demo.plan import MICRO_BATCHES, Guarantee
 from oncelog.cli.demo.processes import free_port
 from oncelog.testing.proxy import Proxy
 
-FLIGHTS = 336_776
 
-
-def perform(directory: Path, examples: Path, progress: Progress) -> list[Column]:
+def perform(directory: Path, examples: Path, flight_count: int, progress: Progress) -> list[Column]:
     """Run everything in `directory`. Raises ProcessError when a process does not do what it has to."""
     with ExitStack() as stack:
         broker = BrokerProcess(f"127.0.0.1:{free_port()}", directory / "data", directory / "broker.txt")
         stack.callback(broker.stop)
         broker.start()
         proxy = stack.enter_context(Proxy(broker.bootstrap_servers))
-        stage = Stage(directory, examples, broker, proxy)
-        log = _loaded(stage, progress)
+        stage = Stage(directory, examples, broker, proxy, offsets_per_batch=ceil(flight_count / MICRO_BATCHES))
+        log = _loaded(stage, flight_count, progress)
         return [_column(stage, guarantee, log, progress) for guarantee in Guarantee]
 
 
-def _loaded(stage: Stage, progress: Progress) -> list[list[Flight]]:
+def _loaded(stage: Stage, flight_count: int, progress: Progress) -> list[list[Flight]]:
     """Load the flights straight into the broker: nothing is killed yet."""
     address = stage.broker.bootstrap_servers
     create_topics(address)
-    all_flights = list(progress.track(flights(), FLIGHTS, description="reading the flights"))
+    all_flights = list(progress.track(flights(flight_count), flight_count, description="reading the flights"))
     load(address, all_flights, _advancing(progress, "loading the flights", len(all_flights)))
     return input_log(address, all_flights)
 

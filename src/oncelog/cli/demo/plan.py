@@ -9,7 +9,9 @@ from oncelog.testing.proxy import ApiKey, Point
 
 INPUT_TOPIC = "flights"
 PARTITIONS = 4
-OFFSETS_PER_BATCH = 60_000
+MICRO_BATCHES = 6
+FLIGHTS_MIN = 1000
+"""With fewer, a micro-batch would not have records for every partition, and some moments to kill would never come."""
 
 
 class Guarantee(StrEnum):
