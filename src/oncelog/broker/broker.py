@@ -34,7 +34,7 @@ from oncelog.transactions import TransactionCoordinator
 from oncelog.wire import (
     RequestHeader,
     WireError,
-    decode,
+    decode_request,
     encode_answer,
     message_class,
     read_request_header,
@@ -221,19 +221,26 @@ class Broker:
             return Parked.ready(self._refuse(header))
         request_class = message_class(header.api_key, header.version, "request")
         position = skip_tagged_fields(frame, header.end) if request_class.__flexible__ else header.end
-        body, _ = decode(request_class, frame, position)
+        body = decode_request(request_class, frame, position)
         request = Request(header.api_key, header.version, header.client_id, body, connection)
         return self._handle(api, request, header.correlation_id)
 
     def _handle(self, api: Api, request: Request, correlation_id: int) -> Parked[Answer]:
         def encoded(body: Any) -> Answer:
-            return None if body is None else encode_answer(api.key, request.version, correlation_id, body)
+            try:
+                return None if body is None else encode_answer(api.key, request.version, correlation_id, body)
+            except Exception as bug:
+                bug.add_note(f"in the answer to {api.name} v{request.version}")
+                raise
 
         try:
             reply = api.handle(self, request)
         except DiskError as error:
             self.fail(error)
             return Parked()
+        except Exception as bug:
+            bug.add_note(f"in {api.name} v{request.version}")
+            raise
         if not isinstance(reply, Parked):
             return Parked.ready(encoded(reply))
         answer: Parked[Answer] = Parked()

@@ -2,7 +2,7 @@
 
 from oncelog.wire.errors import ErrorCode, WireError
 from oncelog.wire.frames import RequestHeader, encode_answer, read_request_header, skip_tagged_fields
-from oncelog.wire.messages import construct, decode, encode, encode_frame, message_class, message_module
+from oncelog.wire.messages import construct, decode, decode_request, encode, encode_frame, message_class, message_module
 
 __all__ = [
     "ErrorCode",
@@ -10,6 +10,7 @@ __all__ = [
     "WireError",
     "construct",
     "decode",
+    "decode_request",
     "encode",
     "encode_answer",
     "encode_frame",

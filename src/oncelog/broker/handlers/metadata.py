@@ -17,7 +17,7 @@ from oncelog.wire import ErrorCode, construct
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
 
-AUTHORIZED_OPERATIONS_FROM_VERSION = 8
+BY_ID_FROM_VERSION = 12
 
 
 def handle(broker: Broker, request: Request) -> Reply:
@@ -25,10 +25,18 @@ def handle(broker: Broker, request: Request) -> Reply:
     if asked is None or (request.version == 0 and not asked):
         topics = tuple(_topic(request, broker, topic) for topic in broker.topics)
         return _answer(broker, request, topics)
+    if request.version < BY_ID_FROM_VERSION and any(_names_no_topic(topic) for topic in asked):
+        refused = tuple(_no_topic(request, topic.name or "", None, ErrorCode.invalid_request) for topic in asked)
+        return _answer(broker, request, refused)
     if request.version < 4 or request.body.allow_auto_topic_creation:
         names = [topic.name for topic in asked if topic.name is not None]
         return create_missing(broker, names, lambda: _answer_asked(broker, request))
     return _answer_asked(broker, request)
+
+
+def _names_no_topic(asked: Any) -> bool:
+    """v10 and v11 have room for a topic id, and no way to answer one (KIP-516)."""
+    return asked.name is None or getattr(asked, "topic_id", None) is not None
 
 
 def _answer_asked(broker: Broker, request: Request) -> Any:

@@ -1,0 +1,56 @@
+"""Reading requests: an array that is null where the protocol knows no null is no request."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+
+import pytest
+
+from oncelog.broker.apis import APIS
+from oncelog.wire import WireError, decode_request, message_class
+
+REQUESTS = [(api.key, version) for api in APIS.values() for version in range(api.minimum, api.maximum + 1)]
+
+
+def read(api_key: int, version: int, data: bytes) -> object:
+    return decode_request(message_class(api_key, version, "request"), data)
+
+
+@pytest.mark.parametrize(("null", "version"), [(b"\xff\xff\xff\xff", 2), (b"\x00", 5)], ids=["classic", "compact"])
+def test_null_array_at_the_top_is_refused(null, version):
+    """ListTransactions v0's state_filters, and CreateTopics' topics, are arrays that must be there."""
+    with pytest.raises(WireError, match="topics is null"):
+        read(19, version, null + b"\0\0\0\1\0\0")
+
+
+def test_null_array_further_in_is_refused():
+    topic = b"\x02t" + b"\x00" + b"\x00"  # its partitions: null
+    with pytest.raises(WireError, match="partitions is null"):
+        read(23, 4, b"\xff\xff\xff\xff" + b"\x02" + topic + b"\x00")
+
+
+def test_null_array_that_means_all_is_read():
+    body = read(3, 12, b"\x00" + b"\x01\x00" + b"\x00")
+    assert body.topics is None
+
+
+@pytest.mark.parametrize(("api_key", "version"), REQUESTS)
+def test_every_array_of_a_request_that_was_read_is_there(api_key, version):
+    """Whatever the bytes are: zeros are nulls in the flexible versions, ones are in the others."""
+    for filler in (b"\x00", b"\xff", b"\x00\x02", b"\x02\x00", b"\x01"):
+        try:
+            body = read(api_key, version, filler * 200)
+        except WireError:
+            continue
+        check(body)
+
+
+def check(entity: object) -> None:
+    for field in dataclasses.fields(entity):
+        value = getattr(entity, field.name)
+        may_be_null = isinstance(field.type, types.UnionType) or "None" in str(field.type)
+        assert value is not None or may_be_null, field
+        for item in value if isinstance(value, tuple) else (value,):
+            if dataclasses.is_dataclass(item):
+                check(item)
