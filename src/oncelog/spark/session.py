@@ -14,6 +14,7 @@ SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Record batches are built from Arrow batches: fewer and larger ones are cheaper to hand to Python.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
+    "spark.python.daemon.module": "oncelog.spark.daemon",
 }
 
 

@@ -19,6 +19,7 @@ def exactly_once(
     mode: str = "auto",
     attempts: int = 3,
     transaction_timeout_ms: int = 60_000,
+    call_timeout_ms: int = 60_000,
     compression: str = "none",
     batch_bytes_max: int = BATCH_BYTES_MAX,
     client_id: str = "oncelog-spark",
@@ -34,6 +35,7 @@ def exactly_once(
     mode                    "shared-producer": tasks write; "driver-pump": the driver does; "auto": whichever suits
     attempts                how many transactions to try for one micro-batch when tasks or brokers fail
     transaction_timeout_ms  how long a transaction may be open; the broker has a limit too, 15 minutes by default
+    call_timeout_ms         how long to go on asking a coordinator that does not answer, before the query stops
     compression             none, gzip, snappy, lz4 or zstd
     batch_bytes_max         the size of a record batch before compression
     trust_checkpoint        run a query whose history the log does not know: say so once, after you have made sure
@@ -49,6 +51,7 @@ def exactly_once(
             mode=mode,
             attempts=attempts,
             transaction_timeout_ms=transaction_timeout_ms,
+            call_timeout_ms=call_timeout_ms,
             compression=compression,
             batch_bytes_max=batch_bytes_max,
             client_id=client_id,

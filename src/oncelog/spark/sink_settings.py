@@ -21,6 +21,7 @@ class SinkSettings:
     mode: Mode
     attempts: int
     transaction_timeout_ms: int
+    call_timeout_ms: int
     codec: Codec
     batch_bytes_max: int
     client_id: str
@@ -36,6 +37,7 @@ def sink_settings(
     mode: str = "auto",
     attempts: int = 3,
     transaction_timeout_ms: int = 60_000,
+    call_timeout_ms: int = 60_000,
     compression: str = "none",
     batch_bytes_max: int = BATCH_BYTES_MAX,
     client_id: str = "oncelog-spark",
@@ -47,8 +49,8 @@ def sink_settings(
     if topic is not None and not topic:
         raise ValueError("topic is a name, or None where a column `topic` names it")
     parse_addresses(bootstrap_servers)
-    if attempts < 1 or transaction_timeout_ms < 1 or batch_bytes_max < 1:
-        raise ValueError("attempts, transaction_timeout_ms and batch_bytes_max are greater than 0")
+    if min(attempts, transaction_timeout_ms, call_timeout_ms, batch_bytes_max) < 1:
+        raise ValueError("attempts, transaction_timeout_ms, call_timeout_ms and batch_bytes_max are greater than 0")
     codecs = {codec.name.lower(): codec for codec in Codec}
     if compression not in codecs:
         raise ValueError(f"compression is one of {', '.join(codecs)}, not {compression!r}")
@@ -60,6 +62,7 @@ def sink_settings(
         mode=parse_mode(mode),
         attempts=attempts,
         transaction_timeout_ms=transaction_timeout_ms,
+        call_timeout_ms=call_timeout_ms,
         codec=codecs[compression],
         batch_bytes_max=batch_bytes_max,
         client_id=client_id,

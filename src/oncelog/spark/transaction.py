@@ -32,6 +32,7 @@ def open_producer(settings: SinkSettings) -> SharedProducer:
         settings.transactional_id,
         timeout_ms=settings.transaction_timeout_ms,
         client_id=settings.client_id,
+        call_timeout_ms=settings.call_timeout_ms,
     )
 
 

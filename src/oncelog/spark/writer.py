@@ -21,7 +21,9 @@ class Writer:
     def __init__(self, settings: SinkSettings) -> None:
         """Fences whoever wrote under this transactional id, and ends the transaction they left open."""
         self._settings = settings
-        self.client = Client(settings.bootstrap_servers, client_id=settings.client_id)
+        self.client = Client(
+            settings.bootstrap_servers, client_id=settings.client_id, call_timeout_ms=settings.call_timeout_ms
+        )
         try:
             self._transactions = Transactions(settings)
         except BaseException:
