@@ -40,7 +40,15 @@ class Clock(Protocol):
         ...
 
 
-class File(Protocol):
+class Syncable(Protocol):
+    """Something that can be made durable."""
+
+    def sync(self) -> None:
+        """Block until it is durable. For start-up and shutdown only; see Disk.sync. Raises DiskError."""
+        ...
+
+
+class File(Syncable, Protocol):
     """One open file. A failure of any method raises DiskError."""
 
     @property
@@ -62,10 +70,6 @@ class File(Protocol):
         ...
 
     def truncate(self, size_bytes: int) -> None: ...
-
-    def sync(self) -> None:
-        """Block until every byte written so far is durable. For start-up and shutdown only; see Disk.sync."""
-        ...
 
     def close(self) -> None: ...
 
@@ -105,7 +109,7 @@ class Disk(Protocol):
         """Put `data` in place of a small file, durably and at once: readers see the old bytes or the new ones."""
         ...
 
-    def sync(self, files: Sequence[File], done: Callable[[DiskError | None], None]) -> None:
+    def sync(self, files: Sequence[Syncable], done: Callable[[DiskError | None], None]) -> None:
         """Make everything written to `files` so far durable, off the caller's thread of control; then call `done` on it.
 
         One call to the device serves every caller that is waiting for the same file.

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncelog.environment import File
-from oncelog.log import AbortedTransaction, Appended, LogConfig
+from oncelog.environment import Syncable
+from oncelog.log import AbortedTransaction, Appended, LogConfig, SyncPoint
 from oncelog.records import ControlType, batches, read_control
 from tests.support.log_on_memory_disk import LogOnMemoryDisk
 
@@ -36,7 +36,7 @@ class History:
         self.batches: dict[int, bytes] = {}
         self.states: dict[int, State] = {0: self.state()}
         self.synced = 0
-        self.begun: tuple[tuple[File, ...], SyncPoint] | None = None
+        self.begun: tuple[tuple[Syncable, ...], SyncPoint] | None = None
 
     def state(self) -> State:
         log = self.on.log

@@ -240,6 +240,7 @@ def test_leader_epochs_begin_with_their_first_batch() -> None:
     assert on.log.epoch_end_offset(3) == (0, 1)
     assert on.log.epoch_end_offset(5) == (-1, -1)
     assert [on.log.epoch_at(offset) for offset in range(4)] == [0, 4, 4, 4]
+    on.sync()
     assert on.disk.read_file(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n2\n0 0\n4 1\n"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from oncelog.broker import Broker, Environment
-from oncelog.environment import DiskError, File
+from oncelog.environment import DiskError, Syncable
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_disk import MemoryDisk
 from tests.support.wire import parse, request_payload
@@ -23,12 +23,12 @@ class SteppedDisk(MemoryDisk):
         super().__init__(seed, now_ms)
         self.steps: deque[Callable[[], None]] = deque()
 
-    def sync(self, files: Sequence[File], done: Callable[[DiskError | None], None]) -> None:
+    def sync(self, files: Sequence[Syncable], done: Callable[[DiskError | None], None]) -> None:
         missing = len(files)
         if not missing:
             done(None)
 
-        def step(file: File) -> None:
+        def step(file: Syncable) -> None:
             nonlocal missing
             file.sync()
             missing -= 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.environment import DiskError, File
+from oncelog.environment import DiskError, Syncable
 from oncelog.log import Appended, LogConfig, Origin, PartitionLog, Refused, SyncPoint
 from oncelog.records import ControlType, Record, build_batch, check_batch
 from tests.support.manual_clock import ManualClock
@@ -102,10 +102,10 @@ class LogOnMemoryDisk:
         self.log.advance_high_watermark(self.log.log_end_offset)
         return result
 
-    def begin_sync(self) -> tuple[tuple[File, ...], SyncPoint]:
+    def begin_sync(self) -> tuple[tuple[Syncable, ...], SyncPoint]:
         return self.log.unsynced_files(), self.log.sync_point()
 
-    def end_sync(self, begun: tuple[tuple[File, ...], SyncPoint]) -> None:
+    def end_sync(self, begun: tuple[tuple[Syncable, ...], SyncPoint]) -> None:
         files, point = begun
 
         def done(error: DiskError | None) -> None:

@@ -12,7 +12,7 @@ from random import Random
 
 from typing_extensions import Buffer
 
-from oncelog.environment import DirectoryInUseError, DiskError, File
+from oncelog.environment import DirectoryInUseError, DiskError, Syncable
 
 SECTOR_BYTES = 512
 
@@ -247,7 +247,7 @@ class MemoryDisk:
         self._change(lambda names: names.update({path: node}))
         self.commit_names()
 
-    def sync(self, files: Sequence[File], done: Callable[[DiskError | None], None]) -> None:
+    def sync(self, files: Sequence[Syncable], done: Callable[[DiskError | None], None]) -> None:
         for file in files:
             file.sync()
         done(None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from oncelog.coordination import Parked
-from oncelog.environment import Disk, DiskError, File
+from oncelog.environment import Disk, DiskError, Syncable
 from oncelog.log import Entry, PartitionLog, SyncPoint, WriteAheadLog
 
 TAIL_BYTES_MAX = 64 * 1024
@@ -45,7 +45,7 @@ class Durability:
         durable: Parked[None] = Parked()
         journaled: list[tuple[PartitionLog, int]] = []
         synced: list[tuple[PartitionLog, SyncPoint]] = []
-        files: list[File] = []
+        files: list[Syncable] = []
         for log in logs:
             if log.is_durable:
                 continue
@@ -96,7 +96,7 @@ class Durability:
             self._current.write_ahead.append(Entry(log.topic_id, log.partition, tail))
         return True
 
-    def _write_ahead_files(self) -> list[File]:
+    def _write_ahead_files(self) -> list[Syncable]:
         """What has to be synced for every entry so far. An entry is worth nothing without those before it."""
         if self._retiring is None:
             return [self._current.write_ahead.file]
@@ -121,7 +121,7 @@ class Durability:
 
         self._sync(list(log.unsynced_files()), done)
 
-    def _sync(self, files: list[File], done: Callable[[], None]) -> None:
+    def _sync(self, files: list[Syncable], done: Callable[[], None]) -> None:
         def synced(error: DiskError | None) -> None:
             if error is not None:
                 # Whoever waits stays parked: no answer is better than one that a power cut makes false.

@@ -9,12 +9,12 @@ from zlib import crc32
 
 from typing_extensions import Buffer
 
-from oncelog.environment import Clock, Disk, DiskError, File
+from oncelog.environment import Clock, Disk, DiskError, Syncable
 from oncelog.log import retention, timestamps
-from oncelog.log.checkpoints import epoch_starts_checkpoint
 from oncelog.log.config import LogConfig
+from oncelog.log.epoch_checkpoint import EpochCheckpoint, write_epochs
 from oncelog.log.limits import refusal
-from oncelog.log.names import DELETED_DIRECTORY, LEADER_EPOCHS
+from oncelog.log.names import DELETED_DIRECTORY
 from oncelog.log.outcome import (
     AbortedTransaction,
     ActiveProducer,
@@ -25,7 +25,7 @@ from oncelog.log.outcome import (
     Refused,
     TimestampOffset,
 )
-from oncelog.log.recovery import LoadedLog, RecoveryReport, load_log, reload_producers, write_epochs
+from oncelog.log.recovery import LoadedLog, RecoveryReport, load_log, reload_producers
 from oncelog.log.segment import Segment
 from oncelog.log.unsynced import SyncPoint, Unsynced
 from oncelog.log.write_ahead import Tail
@@ -353,7 +353,7 @@ class PartitionLog:
         """The write-ahead log is durable, with every tail that was taken before the log ended there."""
         self._unsynced.journaled_up_to(log_end_offset, self._clock.now_ms())
 
-    def unsynced_files(self) -> tuple[File, ...]:
+    def unsynced_files(self) -> tuple[Syncable, ...]:
         """What has to be synced for everything that is in the log now to be durable in its own files."""
         unsynced = self._unsynced.files()
         if self._unsynced.is_closed:
@@ -439,8 +439,8 @@ class PartitionLog:
             if self._active.size_bytes and self._end > self._closed_end:
                 for file in self._active.seal():
                     self._unsynced.add(self._end, file)
-            for file in self._unsynced.files():
-                file.sync()
+            for unsynced in self._unsynced.files():
+                unsynced.sync()
             self._unsynced.synced_up_to(self.sync_point(), self._clock.now_ms())
         self._unsynced.close()
         for segment in self._segments:
@@ -483,21 +483,15 @@ class PartitionLog:
 
     def _take_snapshot(self) -> None:
         bases = {segment.base_offset for segment in self._segments}
-        file = self._snapshots.write(self._end, self._producers, bases)
-        self._unsynced.add(self._end, file, file.close)
+        snapshot = self._snapshots.write(self._end, self._producers, bases)
+        self._unsynced.add(self._end, snapshot, snapshot.close)
         self._unsnapshotted_bytes = 0
 
     def _begin_epoch(self) -> None:
-        """Note the leader's epoch with its first batch. The first one ever is made durable together with that batch."""
-        is_first = not self._epochs.starts
+        """Note the leader's epoch with its first batch. It is made durable together with that batch."""
         self._epochs.assign(self._leader_epoch, self._end)
-        if is_first:
-            file = self._disk.open(f"{self._directory}/{LEADER_EPOCHS}", create=True)
-            file.truncate(0)
-            file.append([epoch_starts_checkpoint(self._epochs.starts)])
-            self._unsynced.add(self._end, file, file.close)
-        else:
-            write_epochs(self._disk, self._directory, self._epochs)
+        checkpoint = EpochCheckpoint(self._disk, self._directory, self._epochs)
+        self._unsynced.add(self._end, checkpoint, checkpoint.close)
 
     def _update_last_stable_offset(self) -> None:
         first_unstable = self._producers.first_unstable_offset

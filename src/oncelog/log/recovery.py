@@ -6,8 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from oncelog.environment import Disk, DiskError
-from oncelog.log.checkpoints import EpochStart, epoch_starts_checkpoint, read_epoch_starts
+from oncelog.log.checkpoints import EpochStart, read_epoch_starts
 from oncelog.log.config import LONG_MAX, LogConfig
+from oncelog.log.epoch_checkpoint import write_epochs
 from oncelog.log.leader_epochs import LeaderEpochs
 from oncelog.log.names import (
     DELETED,
@@ -92,10 +93,6 @@ def load_log(
     for segment in loaded.segments:
         segment.close()
     return loaded
-
-
-def write_epochs(disk: Disk, directory: str, epochs: LeaderEpochs) -> None:
-    disk.replace_file(f"{directory}/{LEADER_EPOCHS}", epoch_starts_checkpoint(epochs.starts))
 
 
 def replay(producers: Producers, batch: ScannedBatch) -> AbortedTransaction | None:

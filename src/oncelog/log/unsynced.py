@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from oncelog.environment import File
+from oncelog.environment import Syncable
 from oncelog.log.config import LogConfig
 
 
@@ -35,15 +35,15 @@ class Unsynced:
         self.recovery_point = self.durable_offset = end.log_end_offset
         self.is_closed = False
         self._last_flush_ms = now_ms
-        self._files: dict[File, _Joined] = {}
+        self._files: dict[Syncable, _Joined] = {}
         # A segment's first bytes are synced with its name; what comes after them, a write-ahead log can keep.
         self._taken = end if end.segment_size_bytes else None
 
-    def add(self, log_end_offset: int, file: File, release: Callable[[], None] | None = None) -> None:
+    def add(self, log_end_offset: int, file: Syncable, release: Callable[[], None] | None = None) -> None:
         """The file was written when the log ended at `log_end_offset`. When it is durable, `release` is called."""
         self._files[file] = _Joined(log_end_offset, release)
 
-    def files(self) -> tuple[File, ...]:
+    def files(self) -> tuple[Syncable, ...]:
         return tuple(self._files)
 
     def tail_start(self, segment_base_offset: int) -> int | None:
@@ -85,7 +85,7 @@ class Unsynced:
         self.is_closed = True
         self._release(list(self._files))
 
-    def _release(self, files: Iterable[File]) -> None:
+    def _release(self, files: Iterable[Syncable]) -> None:
         for file in files:
             release = self._files.pop(file).release
             if release is not None:

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from typing_extensions import Buffer
 
-from oncelog.environment import DirectoryInUseError, DiskError, File
+from oncelog.environment import DirectoryInUseError, DiskError, Syncable
 
 SYNC_THREADS = 4
 VECTOR_CHUNKS_MAX = 1000
@@ -225,7 +225,7 @@ class RealDisk:
         except OSError as error:
             _fail("replace", path, error)
 
-    def sync(self, files: Sequence[File], done: Callable[[DiskError | None], None]) -> None:
+    def sync(self, files: Sequence[Syncable], done: Callable[[DiskError | None], None]) -> None:
         self._syncs.request(files, done)
 
     def in_background(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
@@ -269,7 +269,7 @@ class _FileSync:
 
     __slots__ = ("error", "file", "later", "started", "waiting")
 
-    def __init__(self, file: File, ticket: _Ticket) -> None:
+    def __init__(self, file: Syncable, ticket: _Ticket) -> None:
         self.file = file
         self.waiting = [ticket]
         self.later: list[_Ticket] = []
@@ -286,10 +286,10 @@ class _SyncThreads:
         self._call_back = call_back
         self._on_bug = on_bug
         self._queue: SimpleQueue[_FileSync | _Work | None] = SimpleQueue()
-        self._under_way: dict[File, _FileSync] = {}
+        self._under_way: dict[Syncable, _FileSync] = {}
         self._threads: list[threading.Thread] = []
 
-    def request(self, files: Sequence[File], done: Callable[[DiskError | None], None]) -> None:
+    def request(self, files: Sequence[Syncable], done: Callable[[DiskError | None], None]) -> None:
         if not files:
             done(None)
             return
