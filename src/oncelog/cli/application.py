@@ -21,7 +21,8 @@ TRACEBACK_VARIABLE = "ONCELOG_TRACEBACK"
 
 EPILOGUE = (
     "Exit status: 0 fine; 1 the answer is no (verify, demo); 2 wrong usage; 3 no broker answered; "
-    "4 the broker refused; 5 a pipeline or broker failed; 6 the end of a transaction is unknown; 130 interrupted."
+    "4 the broker refused; 5 a pipeline or broker failed; 6 the end of a transaction is unknown; 70 a bug stopped the "
+    "broker; 130 interrupted."
 )
 
 

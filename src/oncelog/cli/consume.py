@@ -32,7 +32,7 @@ NULL = b"NULL"
 
 
 def command(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
     offset: Annotated[
         str,
         typer.Option("-o", "--offset", metavar="beginning|end|N|-N", help="Where to start; -N is N before the end."),

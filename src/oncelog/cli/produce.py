@@ -37,7 +37,9 @@ class Line(NamedTuple):
 
 
 def command(
-    topic: Annotated[str, typer.Argument(help="The topic; made if the broker makes topics by itself.")],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="The topic; made if the broker makes topics by itself.")
+    ],
     files: Annotated[
         list[Path] | None, typer.Argument(metavar="[FILE…]", help="Files to read; standard input if none.")
     ] = None,

@@ -51,9 +51,12 @@ def run(arguments: list[str]) -> int:
         return serve(options.listen, options.data_dir, dict(options.set))
     except KeyboardInterrupt:
         return ExitStatus.INTERRUPTED
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         print(f"oncelog: {error}", file=sys.stderr)
         return ExitStatus.USAGE
+    except OSError as error:
+        print(f"oncelog: {error}", file=sys.stderr)
+        return ExitStatus.FAILED
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -30,7 +30,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Mapping[str, object]], *,
         table.add_column(column.replace("_", " ").upper(), justify="right" if is_number else "left", no_wrap=True)
     for row in listed:
         table.add_row(*(cell(row[column]) for column in columns))
-    console().print(table)
+    screen = console()
+    with screen.capture() as drawn:
+        screen.print(table)
+    for line in drawn.get().splitlines():
+        print(line.rstrip())
 
 
 def cell(value: object) -> str:

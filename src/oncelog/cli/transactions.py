@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -15,14 +16,27 @@ from oncelog.client import Client, IsolationLevel, OffsetSpec, TopicPartition, T
 
 app = typer.Typer()
 
-NOT_OPEN_MS = -1
+
+class State(StrEnum):
+    """Where a transaction is, as Kafka names it."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+    DEAD = "Dead"
+
+
+OPEN_STATES = frozenset({State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT})
+"""Those in which readers wait. The start of a transaction is told in others too: it is then the last one's."""
 
 
 @app.command("list")
 def list_transactions(
-    state: Annotated[
-        list[str] | None, typer.Option("--state", help="Only this state, as Kafka names it; may be given again.")
-    ] = None,
+    state: Annotated[list[State] | None, typer.Option("--state", help="Only this state; may be given again.")] = None,
     open_for_seconds: Annotated[
         float | None, typer.Option("--open-for", metavar="SECONDS", min=0, help="Only those open for at least so long.")
     ] = None,
@@ -32,7 +46,7 @@ def list_transactions(
     """List transactional ids, and how long each has had a transaction open."""
     with connect(bootstrap_server) as client:
         duration_ms = -1 if open_for_seconds is None else round(open_for_seconds * 1000)
-        listed = client.list_transactions(states=state or [], duration_ms=duration_ms)
+        listed = client.list_transactions(states=[item.value for item in state or []], duration_ms=duration_ms)
         described = client.describe_transactions(sorted(item.transactional_id for item in listed))
         rows = [_row(description) for description in described.values()]
     if as_json:
@@ -43,7 +57,7 @@ def list_transactions(
 
 @app.command()
 def describe(
-    transactional_id: Annotated[str, typer.Argument(help="The transactional id.")],
+    transactional_id: Annotated[str, typer.Argument(metavar="ID", help="The transactional id.")],
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     as_json: Json = False,
 ) -> None:
@@ -66,7 +80,7 @@ def describe(
 
 
 def _row(description: TransactionDescription) -> dict[str, object]:
-    is_open = description.start_ms != NOT_OPEN_MS
+    is_open = description.state in OPEN_STATES
     return {
         "transactional_id": description.transactional_id,
         "state": description.state,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from oncelog.environment import DirectoryInUseError, DiskError
 from oncelog.server.node import Broker
 
-EXIT_OK, EXIT_FAILED, EXIT_BUG = 0, 1, 70
+EXIT_OK, EXIT_FAILED, EXIT_BUG = 0, 5, 70
 SWITCH_INTERVAL_S = 0.0005
 """A thread that made a file durable must not wait 5 ms, Python's default, for a busy event loop to let it report."""
 

@@ -20,7 +20,7 @@ VALUE_START = b'{"id":'
 def create_topics(bootstrap_servers: str) -> None:
     """The input, and each pipeline's output for each way of writing. Raises ProcessError."""
     outputs = [pipeline.topic(guarantee) for guarantee in Guarantee for pipeline in PIPELINES]
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     made = admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (INPUT_TOPIC, *outputs)])
     for name, done in made.items():
         if (error := done.exception(timeout=30)) is not None:
