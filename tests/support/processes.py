@@ -69,6 +69,11 @@ class BrokerProcess:
             self._process.kill()
             self._process.wait()
 
+    def wait(self, timeout_seconds: float = 30.0) -> int:
+        """Wait until the process ends by itself; return its exit status."""
+        assert self._process is not None, "the broker was never started"
+        return self._process.wait(timeout_seconds)
+
     def tail(self, size: int = 2000) -> str:
         return self.output.read_text(errors="replace")[-size:] if self.output.exists() else ""
 

@@ -67,14 +67,14 @@ class StartReport:
 
 
 class Broker:
-    """One node. `on_failure` hears of a disk that fails; the broker must then be stopped, and answers nothing any more."""
+    """One node. `on_failure` hears of a disk that fails, or of a bug: the broker answers nothing any more; stop it then."""
 
     def __init__(
         self,
         environment: Environment,
         data_directory: str,
         settings: Mapping[str, str],
-        on_failure: Callable[[DiskError], None],
+        on_failure: Callable[[BaseException], None],
     ) -> None:
         """Take the directory and bring back what is in it. Raises DirectoryInUseError, DiskError and SettingError."""
         self.settings = Settings(settings)
@@ -264,8 +264,8 @@ class Broker:
         if error is not None:
             self.fail(error)
 
-    def fail(self, error: DiskError) -> None:
-        """Stop answering: the disk does not keep what it was given."""
+    def fail(self, error: BaseException) -> None:
+        """Stop answering: the disk does not keep what it was given, or a bug has come to light."""
         if not self._has_failed:
             self._has_failed = True
             self._report_failure(error)

@@ -10,12 +10,13 @@ from uuid import UUID, uuid4
 
 
 class RealClock:
-    """Wall time and monotonic time of this machine; timers run on one event loop."""
+    """Wall time and monotonic time of this machine; timers run on one event loop, each callback inside `guard`."""
 
-    __slots__ = ("_loop",)
+    __slots__ = ("_guard", "_loop")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, guard: Callable[[Callable[[], None]], None]) -> None:
         self._loop = loop
+        self._guard = guard
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -24,7 +25,7 @@ class RealClock:
         return time.monotonic() * 1000
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        return self._loop.call_later(delay_ms / 1000, callback)
+        return self._loop.call_later(delay_ms / 1000, self._guard, callback)
 
 
 class RealRandom:

@@ -87,6 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         # uvloop's transports are such without being declared so.
         self._transport = transport = cast("asyncio.Transport", transport)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        self.last_active_s = asyncio.get_running_loop().time()
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.peer_host, self.peer_port = peer[0], peer[1]

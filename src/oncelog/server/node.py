@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -72,8 +72,8 @@ class Broker:
         # Before anything is loaded: an address that is taken must not cost the replay of a log.
         listener = _bind(self._host, self._port)
         self._temporary = tempfile.mkdtemp(prefix="oncelog-") if self._data_dir is None else None
-        self._disk = RealDisk(loop.call_soon_threadsafe, self._fail)
-        environment = Environment(RealClock(loop), self._disk, RealRandom())
+        self._disk = RealDisk(lambda callback: loop.call_soon_threadsafe(self._guard, callback), self._bug)
+        environment = Environment(RealClock(loop, self._guard), self._disk, RealRandom())
         directory = self._data_dir or self._temporary or ""
         try:
             self._core = BrokerCore(environment, directory, self._settings, self._fail)
@@ -109,9 +109,19 @@ class Broker:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _connection(self, request_bytes_max: int) -> Connection:
-        connection = Connection(self._core.receive, request_bytes_max, self._connections.discard, self._fail)
+        connection = Connection(self._core.receive, request_bytes_max, self._connections.discard, self._bug)
         self._connections.add(connection)
         return connection
+
+    def _guard(self, callback: Callable[[], None]) -> None:
+        """Run what the clock or the disk calls back: the event loop would log an error and go on without the answer."""
+        try:
+            callback()
+        except Exception as error:  # noqa: BLE001 - a disk that fails, or a bug: either way the broker must not go on
+            self._core.fail(error)
+
+    def _bug(self, error: BaseException) -> None:
+        self._core.fail(error)
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is not None and not self._failure.done():

@@ -87,6 +87,7 @@ class _BrokerThread:
         await asyncio.wait((failure, stop), return_when=asyncio.FIRST_COMPLETED)
         if failure.done():
             stop.cancel()
+            await self._broker.stop()
             raise failure.result()
         failure.cancel()
         await self._broker.stop()
