@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -12,74 +11,9 @@ from oncelog.spark import committed_offsets, exactly_once
 from oncelog.spark.fence import parse_fence
 from oncelog.spark.plan import Mode
 from tests.spark import topics
+from tests.spark.pipelines import COUNT, Pipeline
 
 pytestmark = pytest.mark.spark
-
-COUNT = 1200
-LIMIT = "500"
-
-
-class Pipeline:
-    """Copies one topic to another, in upper case."""
-
-    def __init__(self, spark, log, checkpoint):
-        self.spark, self.log, self.checkpoint = spark, log, checkpoint
-        self.source = topics.create(log.bootstrap_servers, topics.unique("in"))
-        self.target = topics.create(log.bootstrap_servers, topics.unique("out"), 3)
-        self.transactional_id = topics.unique("copy")
-        self.sinks = []
-        topics.produce(log.bootstrap_servers, self.source, topics.keyed_records(COUNT))
-
-    def rows(self, **options):
-        found = {
-            "kafka.bootstrap.servers": self.log.bootstrap_servers,
-            "subscribe": self.source,
-            "startingOffsets": "earliest",
-            "maxOffsetsPerTrigger": LIMIT,
-            **options,
-        }
-        return self.spark.readStream.format("oncelog").options(**found).load()
-
-    def sink(self, **settings):
-        known = {
-            "topic": self.target,
-            "transactional_id": self.transactional_id,
-            "bootstrap_servers": self.log.bootstrap_servers,
-        }
-        self.sinks.append(exactly_once(**{**known, **settings}))
-        return self.sinks[-1]
-
-    def start(self, sink=None, rows=None, checkpoint=None, output_mode="append", **settings):
-        if rows is None:
-            rows = self.rows().selectExpr("key", "upper(cast(value as string)) value")
-        return (
-            rows.writeStream.outputMode(output_mode)
-            .foreachBatch(sink or self.sink(**settings))
-            .option("checkpointLocation", str(checkpoint or self.checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-
-    def run(self, *arguments, **settings):
-        query = self.start(*arguments, **settings)
-        assert query.awaitTermination(180)
-        return self.sinks[-1]
-
-    def output(self):
-        return topics.read(self.log.bootstrap_servers, self.target)
-
-    def assert_copied_once(self, count=COUNT):
-        expected = {}
-        for key, value in topics.keyed_records(count):
-            expected.setdefault(key, []).append(value.upper())
-        assert topics.by_key(self.output()) == expected
-
-    def forget_last_commit(self):
-        """Leave the checkpoint as a driver leaves it that dies after the transaction and before Spark's own note."""
-        last = max(int(path.name) for path in (Path(self.checkpoint) / "commits").iterdir() if path.name.isdigit())
-        (Path(self.checkpoint) / "commits" / str(last)).unlink()
-        (Path(self.checkpoint) / "commits" / f".{last}.crc").unlink(missing_ok=True)
-        return last
 
 
 @pytest.fixture
@@ -204,6 +138,14 @@ def test_a_query_without_a_checkpoint_is_refused(pipeline):
     assert topics.values(pipeline.output()) == []
 
 
+def test_a_query_that_logs_its_offsets_late_is_refused(pipeline):
+    """Asynchronous progress tracking may change a micro-batch's offsets when it is repeated."""
+    query = pipeline.start(trigger={"processingTime": "0 seconds"}, options={"asyncProgressTrackingEnabled": "true"})
+    with pytest.raises(Exception, match=r"QueryError.*asyncProgressTrackingEnabled"):
+        query.awaitTermination(120)
+    assert topics.values(pipeline.output()) == []
+
+
 def test_outside_of_a_stream_the_sink_is_refused(pipeline, spark):
     with pytest.raises(Exception, match="not a streaming query"):
         pipeline.sink()(spark.range(1).selectExpr("'1' value"), 0)
@@ -221,3 +163,19 @@ def test_an_input_without_kafka_offsets_keeps_its_progress_with_the_output(pipel
     (tmp_path / "files" / "2.txt").write_text("three\n")
     pipeline.run(rows=rows)
     assert topics.values(pipeline.output()) == ["one", "three", "two"]
+
+
+@pytest.mark.jvm
+def test_an_input_on_another_cluster_keeps_its_progress_with_the_output(spark, kafka, oncelog_broker, tmp_path):
+    """A cluster commits no offsets of topics that it lacks: they go to the input's own cluster after the transaction."""
+    pipeline = Pipeline(spark, oncelog_broker, tmp_path / "checkpoint", source_log=kafka)
+    pipeline.run()
+    pipeline.forget_last_commit()
+    sink = pipeline.run()
+    assert sink.metrics.batches_skipped == 1
+    pipeline.assert_copied_once()
+    with Client(kafka.bootstrap_servers) as client:
+        committed = client.committed_offsets(pipeline.transactional_id)
+        ends = client.end_offsets(TopicPartition(pipeline.source, number) for number in range(4))
+    assert {item: entry.offset for item, entry in committed.items()} == ends
+    sink.close()

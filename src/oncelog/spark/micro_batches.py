@@ -49,7 +49,7 @@ class _Run:
         refuse(query)
         self.sources = query.sources()
         self._settings = settings
-        self.foreign_servers = _foreign_servers(settings, self.sources)
+        self.foreign_servers = foreign_servers(settings.bootstrap_servers, self.sources)
         if self.keeps_offsets_apart and settings.topic is None:
             raise QueryError("the input is not Kafka topics of the output's cluster: name the output with topic=...")
         self.writer = Writer(settings)
@@ -175,11 +175,11 @@ def _kafka_offsets(lines: list[str]) -> Offsets:
     return merged
 
 
-def _foreign_servers(settings: SinkSettings, sources: list[Source]) -> str | None:
-    """The bootstrap servers of the input, if they belong to another cluster than the output's."""
-    servers = {source.servers for source in sources if source.servers is not None} - {settings.bootstrap_servers}
-    foreign = sorted(one for one in servers if _cluster_id(one) != _cluster_id(settings.bootstrap_servers))
-    if foreign and len({source.servers for source in sources}) > 1:
+def foreign_servers(own: str, sources: list[Source]) -> str | None:
+    """The bootstrap servers of the input, if they belong to another cluster than the output's. Raises QueryError."""
+    servers = {source.servers for source in sources if source.servers is not None}
+    foreign = sorted(one for one in servers - {own} if _cluster_id(one) != _cluster_id(own))
+    if foreign and len(servers) > 1:
         raise QueryError("the input comes from several clusters; their offsets cannot be kept in one transaction")
     return foreign[0] if foreign else None
 

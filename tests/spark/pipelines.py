@@ -1,0 +1,77 @@
+"""A pipeline that tests start, stop and start again in the session they share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from oncelog.spark import exactly_once
+from tests.spark import topics
+
+COUNT = 1200
+LIMIT = "500"
+
+
+class Pipeline:
+    """Copies one topic to another, in upper case."""
+
+    def __init__(self, spark, log, checkpoint, source_log=None):
+        self.spark, self.log, self.checkpoint = spark, log, checkpoint
+        self.source_log = source_log or log
+        self.source = topics.create(self.source_log.bootstrap_servers, topics.unique("in"))
+        self.target = topics.create(log.bootstrap_servers, topics.unique("out"), 3)
+        self.transactional_id = topics.unique("copy")
+        self.sinks = []
+        topics.produce(self.source_log.bootstrap_servers, self.source, topics.keyed_records(COUNT))
+
+    def rows(self, **options):
+        found = {
+            "kafka.bootstrap.servers": self.source_log.bootstrap_servers,
+            "subscribe": self.source,
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": LIMIT,
+            **options,
+        }
+        return self.spark.readStream.format("oncelog").options(**found).load()
+
+    def sink(self, **settings):
+        known = {
+            "topic": self.target,
+            "transactional_id": self.transactional_id,
+            "bootstrap_servers": self.log.bootstrap_servers,
+        }
+        self.sinks.append(exactly_once(**{**known, **settings}))
+        return self.sinks[-1]
+
+    def start(
+        self, sink=None, rows=None, checkpoint=None, output_mode="append", trigger=None, options=None, **settings
+    ):
+        if rows is None:
+            rows = self.rows().selectExpr("key", "upper(cast(value as string)) value")
+        return (
+            rows.writeStream.outputMode(output_mode)
+            .foreachBatch(sink or self.sink(**settings))
+            .options(checkpointLocation=str(checkpoint or self.checkpoint), **(options or {}))
+            .trigger(**(trigger or {"availableNow": True}))
+            .start()
+        )
+
+    def run(self, *arguments, **settings):
+        query = self.start(*arguments, **settings)
+        assert query.awaitTermination(180)
+        return self.sinks[-1]
+
+    def output(self):
+        return topics.read(self.log.bootstrap_servers, self.target)
+
+    def assert_copied_once(self, count=COUNT):
+        expected = {}
+        for key, value in topics.keyed_records(count):
+            expected.setdefault(key, []).append(value.upper())
+        assert topics.by_key(self.output()) == expected
+
+    def forget_last_commit(self):
+        """Leave the checkpoint as a driver leaves it that dies after the transaction and before Spark's own note."""
+        last = max(int(path.name) for path in (Path(self.checkpoint) / "commits").iterdir() if path.name.isdigit())
+        (Path(self.checkpoint) / "commits" / str(last)).unlink()
+        (Path(self.checkpoint) / "commits" / f".{last}.crc").unlink(missing_ok=True)
+        return last

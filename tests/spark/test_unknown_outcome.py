@@ -1,0 +1,73 @@
+"""EndTxn was sent and nobody said what became of it: the query stops, and only its next run decides, from the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.client.transports.blocking.shared_producer import SharedProducer
+from oncelog.spark.plan import Mode
+from oncelog.testing.proxy import ApiKey, Point, Proxy, Then
+from tests.spark.pipelines import Pipeline
+
+pytestmark = [pytest.mark.spark, pytest.mark.chaos]
+
+ATTEMPT_MS = 2_000
+
+
+class Behind:
+    """The broker as a pipeline sees it that goes through a proxy."""
+
+    def __init__(self, proxy):
+        self.bootstrap_servers = proxy.bootstrap_servers
+
+
+@pytest.fixture(params=["new_oncelog", pytest.param("new_kafka", marks=pytest.mark.jvm)])
+def node(request):
+    return request.getfixturevalue(request.param)()
+
+
+@pytest.fixture
+def proxy(node):
+    with Proxy(node.bootstrap_servers) as made:
+        yield made
+
+
+@pytest.fixture
+def pipeline(spark, proxy, tmp_path):
+    made = Pipeline(spark, Behind(proxy), tmp_path / "checkpoint")
+    yield made
+    for sink in made.sinks:
+        sink.close()
+
+
+@pytest.mark.parametrize("mode", [Mode.SHARED_PRODUCER, Mode.DRIVER_PUMP], ids=lambda mode: mode.value)
+@pytest.mark.parametrize("point", list(Point), ids=["before it arrived", "after it was done"])
+def test_broker_that_is_gone_at_the_commit_stops_the_query_until_it_is_back(node, proxy, pipeline, mode, point):
+    """The batch is not run again on a guess: at the end of the attempts the query ends, and says that it does not know."""
+    strike = proxy.at_request if point is Point.REQUEST else proxy.at_answer
+    gone = strike(ApiKey.END_TXN, nth=2, call=node.kill, then=Then.CUT)
+    with pytest.raises(Exception, match="OutcomeUnknown"):
+        pipeline.run(mode=mode.value, call_timeout_ms=ATTEMPT_MS)
+    assert gone.fired.is_set()
+    produced = proxy.counts[Point.REQUEST, ApiKey.PRODUCE]
+    node.start()
+    sink = pipeline.run(mode=mode.value)
+    assert sink.metrics.batches_skipped == (point is Point.ANSWER)
+    assert proxy.counts[Point.REQUEST, ApiKey.PRODUCE] > produced
+    pipeline.assert_copied_once()
+
+
+def test_driver_that_is_replaced_before_it_heard_of_its_commit_stops(node, proxy, pipeline):
+    """Told that it is fenced, it cannot know whether its EndTxn came before: both ends look the same to it."""
+
+    def take_over():
+        with SharedProducer(node.bootstrap_servers, pipeline.transactional_id) as successor:
+            successor.init()
+
+    proxy.at_answer(ApiKey.END_TXN, nth=2, call=take_over, then=Then.CUT)
+    with pytest.raises(Exception, match="OutcomeUnknown"):
+        pipeline.run()
+    assert proxy.counts[Point.REQUEST, ApiKey.INIT_PRODUCER_ID] == 1
+    sink = pipeline.run()
+    assert sink.metrics.batches_skipped == 1
+    pipeline.assert_copied_once()
