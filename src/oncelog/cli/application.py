@@ -11,8 +11,10 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from oncelog.cli.exits import CommandError, ExitStatus
@@ -49,14 +51,28 @@ COMMANDS = {
 }
 
 
+class ReaderLeftError(Exception):
+    """The reader of a pipe left: `oncelog consume ... | head` is no error."""
+
+
+class Commands(TyperGroup):
+    """Typer's group, but for a pipe that breaks, which it would end with the status that means no."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderLeftError from error
+
+
 def run_application(arguments: list[str]) -> int:
     """Run the command that the arguments name; return its exit status."""
     try:
         get_command(application(arguments[0] if arguments else ""))(args=arguments or ["--help"], prog_name="oncelog")
     except SystemExit as ending:
         return _status(ending)
-    except BrokenPipeError:
-        # The reader of a pipe left: `oncelog consume ... | head` is no error. What is still buffered has no reader.
+    except ReaderLeftError:
+        # What is still buffered has no reader.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitStatus.OK
     except Exception as error:  # noqa: BLE001 - the last place where an error can become a sentence
@@ -67,6 +83,7 @@ def run_application(arguments: list[str]) -> int:
 def application(chosen: str) -> typer.Typer:
     """Every command by name; only `chosen` can be run."""
     app = typer.Typer(
+        cls=Commands,
         help="An exactly-once event log that speaks the Kafka protocol, and exactly-once PySpark pipelines on it.",
         epilog=EPILOGUE,
         add_completion=False,

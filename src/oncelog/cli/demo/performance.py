@@ -44,7 +44,7 @@ def _column(stage: Stage, guarantee: Guarantee, log: list[list[Flight]], progres
     advance = _advancing(progress, guarantee.value, expected)
 
     def say(sentence: str) -> None:
-        progress.console.print(f"{guarantee.value}: {sentence}", highlight=False)
+        progress.console.print(f"{guarantee.value}: {sentence}", highlight=False, soft_wrap=True)
 
     return run_column(stage, guarantee, log, say, advance)
 

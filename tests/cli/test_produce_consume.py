@@ -1,0 +1,172 @@
+"""`oncelog produce` and `oncelog consume`, with kcat's habits."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+from oncelog.client import Producer
+from tests.spark.topics import unique
+
+
+@pytest.fixture
+def topic(here):
+    name = unique("lines")
+    here("topics", "create", name, "--partitions", "1")
+    return name
+
+
+def numbered(count: int) -> bytes:
+    return b"".join(b"%d\n" % number for number in range(count))
+
+
+def test_lines_come_back_as_they_were_written(here, topic):
+    lines = "plain\n\nwith\ttab\nñandú\n"
+    produced = here("produce", topic, stdin=lines.encode())
+    assert [line.split() for line in produced.lines] == [["TOPIC", "PARTITION", "RECORDS"], [topic, "0", "4"]]
+    assert here("consume", topic, "-e").output == lines
+
+
+def test_files_are_read_one_after_the_other(here, topic, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_bytes(b"a\nb\n")
+    second.write_bytes(b"c")
+    assert here("produce", topic, first, second, "--json").json == [{"topic": topic, "partition": 0, "records": 3}]
+    assert here("consume", topic, "-e").lines == ["a", "b", "c"]
+    missing = here("produce", topic, tmp_path / "none")
+    assert (missing.status, missing.sentence) == (2, f"{tmp_path / 'none'}: No such file or directory")
+
+
+def test_key_stands_before_the_delimiter(here, topic):
+    here("produce", topic, "-K", ":", stdin=b"k:v\n:empty key\nno delimiter\na:b:c\n")
+    assert here("consume", topic, "-e", "-K", "|").lines == ["k|v", "|empty key", "|no delimiter", "a|b:c"]
+    assert here("consume", topic, "-e", "-K", r"\t", "-Z").lines[2] == "NULL\tno delimiter"
+    assert here("consume", topic, "-e").lines == ["v", "empty key", "no delimiter", "b:c"]
+
+
+def test_empty_is_null_on_request(here, topic):
+    here("produce", topic, "-K:", "-Z", stdin=b"k:\n:v\n")
+    assert here("consume", topic, "-e", "-K:", "-Z").lines == ["k:NULL", "NULL:v"]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_every_codec_can_be_asked_for(here, topic, codec):
+    here("produce", topic, "-z", codec, stdin=numbered(50))
+    assert here("consume", topic, "-e", "-c", "2").lines == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [("beginning", range(10)), ("7", range(7, 10)), ("-2", range(8, 10)), ("-99", range(10)), ("end", ())],
+)
+def test_reading_starts_where_it_is_told_to(here, topic, offset, expected):
+    here("produce", topic, stdin=numbered(10))
+    assert here("consume", topic, "-e", "-o", offset).lines == [str(number) for number in expected]
+
+
+def test_count_is_an_end(here, topic):
+    here("produce", topic, stdin=numbered(10))
+    assert here("consume", topic, "-c", "3").lines == ["0", "1", "2"]
+    assert here("consume", topic, "-c", "2", "-o", "4").lines == ["4", "5"]
+
+
+def test_one_partition_can_be_chosen(here):
+    name = unique("partitioned")
+    here("topics", "create", name, "--partitions", "2")
+    here("produce", name, "-p", "0", stdin=b"zero\n")
+    here("produce", name, "-p", "1", stdin=b"one\n")
+    assert here("consume", name, "-e", "-p", "1").lines == ["one"]
+    assert here("consume", name, "-e").lines == ["zero", "one"]
+    missing = here("consume", name, "-e", "-p", "0", "-p", "7")
+    assert (missing.status, missing.sentence) == (4, f"topic {name} has no partition 7")
+
+
+def test_json_has_the_whole_record(here, topic, oncelog_broker):
+    with Producer(oncelog_broker.bootstrap_servers) as producer:
+        producer.send(topic, b"\xff", key=b"k", headers=[("h", b"v"), ("n", None)], timestamp_ms=1234567890123)
+    (line,) = here("consume", topic, "-e", "--json").lines
+    assert json.loads(line) == {
+        "topic": topic,
+        "partition": 0,
+        "offset": 0,
+        "timestamp_ms": 1234567890123,
+        "key": "k",
+        "value": {"base64": "/w=="},
+        "headers": [["h", "v"], ["n", None]],
+    }
+
+
+def test_isolation_level_decides_about_aborted_and_open_transactions(here, topic, oncelog_broker):
+    here("produce", topic, "--transactional-id", unique("writer"), stdin=b"committed\n")
+    with Producer(oncelog_broker.bootstrap_servers, transactional_id=unique("writer")) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"aborted").result()
+        producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send(topic, b"open").result()
+        assert here("consume", topic, "-e").lines == ["committed"]
+        uncommitted = here("consume", topic, "-e", "--isolation-level", "read_uncommitted")
+        assert uncommitted.lines == ["committed", "aborted", "open"]
+        producer.abort_transaction()
+
+
+def test_control_records_are_shown_on_request(here, topic):
+    here("produce", topic, "--transactional-id", unique("writer"), stdin=b"one\n")
+    value, marker = here("consume", topic, "-e", "--control-records").lines
+    assert value == "one"
+    assert marker.startswith("[COMMIT of producer ")
+    assert marker.endswith(f" at {topic}-0 offset 1]")
+    ended = json.loads(here("consume", topic, "-e", "--control-records", "--json").lines[1])
+    assert (ended["offset"], ended["control"]) == (1, "COMMIT")
+
+
+def test_nothing_of_a_transaction_that_went_wrong_is_seen(here, topic, tmp_path):
+    good = tmp_path / "good"
+    good.write_bytes(b"one\ntwo\n")
+    ended = here("produce", topic, good, tmp_path / "missing", "--transactional-id", unique("writer"))
+    assert ended.status == 2
+    assert here("consume", topic, "-e").lines == []
+
+
+def test_headers_are_written(here, topic):
+    here("produce", topic, "-H", "a=1", "-H", "b=x=y", stdin=b"v\n")
+    (line,) = here("consume", topic, "-e", "--json").lines
+    assert json.loads(line)["headers"] == [["a", "1"], ["b", "x=y"]]
+
+
+def test_consume_goes_on_until_it_is_interrupted(process, topic, oncelog_broker, here):
+    address = oncelog_broker.bootstrap_servers
+    reading = process("consume", topic, "--bootstrap-server", address)
+    for line in ("first", "second"):
+        here("produce", topic, stdin=f"{line}\n".encode())
+        assert reading.stdout.readline() == f"{line}\n"
+    reading.send_signal(signal.SIGINT)
+    output, errors = reading.communicate(timeout=30)
+    assert output == ""
+    assert "Traceback" not in errors
+    assert reading.returncode == 130
+
+
+def test_reader_of_a_pipe_may_leave(process, topic, oncelog_broker, here):
+    here("produce", topic, stdin=numbered(50_000))
+    reading = process("consume", topic, "-e", "--bootstrap-server", oncelog_broker.bootstrap_servers)
+    assert reading.stdout.readline() == "0\n"
+    reading.stdout.close()
+    assert reading.stderr.read() == ""
+    assert reading.wait(30) == 0
+
+
+@pytest.mark.parametrize("offset", ["soon", "", "1.5"])
+def test_offset_that_is_none_is_wrong_usage(here, topic, offset):
+    ended = here("consume", topic, "-e", "-o", offset)
+    assert ended.status == 2
+    assert "it is beginning, end, N or -N" in ended.errors
+
+
+def test_topic_that_is_not_there_is_named(here):
+    name = unique("missing")
+    ended = here("consume", name, "-e")
+    assert (ended.status, ended.sentence) == (4, f"there is no topic {name}")
