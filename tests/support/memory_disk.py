@@ -108,6 +108,8 @@ class MemoryFile:
     def write(self, position: int, data: Buffer) -> None:
         self._check()
         data = bytes(data)
+        if not data:
+            return
         if self._disk.space_bytes is not None:
             if self._disk.space_bytes < len(data):
                 raise DiskError(f"cannot write {len(data)} bytes to {self._path}: no space left on device")

@@ -87,6 +87,8 @@ class RealFile:
 
     def write(self, position: int, data: Buffer) -> None:
         view = memoryview(data).cast("B")
+        if not view.nbytes:
+            return
         done = 0
         try:
             while done < len(view):
@@ -118,9 +120,10 @@ class RealFile:
             _fail("make durable", self._path, error)
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        # First it counts as closed: a sync on another thread must be able to tell why its descriptor is bad.
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 class RealLock:

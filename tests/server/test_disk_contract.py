@@ -1,0 +1,251 @@
+"""What every Disk does: the machine's own, and the one in memory that the tests of the log and the broker lean on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oncelog.environment import DirectoryInUseError, Disk, DiskError, File
+from oncelog.server.disk import VECTOR_CHUNKS_MAX, RealDisk
+from tests.support.memory_disk import MemoryDisk
+
+
+def on_this_thread(callback):
+    callback()
+
+
+@pytest.fixture(params=["real", "memory"])
+def disk(request) -> Iterator[Disk]:
+    if request.param == "memory":
+        yield MemoryDisk()
+    else:
+        with RealDisk(on_this_thread, pytest.fail) as real:
+            yield real
+
+
+@pytest.fixture
+def directory(disk, tmp_path) -> str:
+    path = f"{tmp_path}/data"
+    disk.make_directory(path)
+    return path
+
+
+@pytest.fixture
+def file(disk, directory) -> File:
+    return disk.open(f"{directory}/file", create=True)
+
+
+def wait_for(begin) -> DiskError | None:
+    """Call `begin` with a callback, and wait for what it is called with."""
+    called, outcome = threading.Event(), []
+
+    def done(error):
+        outcome.append(error)
+        called.set()
+
+    begin(done)
+    assert called.wait(30)
+    return outcome[0]
+
+
+def test_append_returns_where_it_began_and_the_size_grows(file):
+    assert file.append([b"ab", memoryview(b"cd"), bytearray(b"e")]) == 0
+    assert file.append([b"fg"]) == 5
+    assert file.size_bytes == 7
+    assert file.read(0, 100) == b"abcdefg"
+
+
+def test_append_of_nothing_changes_nothing(file):
+    file.append([b"ab"])
+    assert file.append([]) == 2
+    assert file.append([b""]) == 2
+    assert file.size_bytes == 2
+
+
+def test_append_takes_more_chunks_than_one_system_call_does(file):
+    chunks = [b"%04d" % number for number in range(2 * VECTOR_CHUNKS_MAX)]
+    file.append(chunks)
+    assert file.read(0, file.size_bytes) == b"".join(chunks)
+
+
+def test_read_gives_less_only_at_the_end(file):
+    file.append([b"0123456789"])
+    assert file.read(3, 4) == b"3456"
+    assert file.read(8, 4) == b"89"
+    assert file.read(10, 4) == b""
+    assert file.read(20, 4) == b""
+
+
+def test_write_overwrites_and_extends(file):
+    file.append([b"0123456789"])
+    file.write(2, b"xx")
+    file.write(9, bytearray(b"yyy"))
+    assert file.read(0, 100) == b"01xx45678yyy"
+    assert file.size_bytes == 12
+
+
+def test_write_beyond_the_end_leaves_zeros_before_it(file):
+    file.write(3, b"x")
+    assert file.read(0, 100) == b"\0\0\0x"
+
+
+def test_truncate_cuts_and_the_next_append_goes_there(file):
+    file.append([b"0123456789"])
+    file.truncate(4)
+    assert file.size_bytes == 4
+    assert file.append([b"x"]) == 4
+    assert file.read(0, 100) == b"0123x"
+
+
+def test_truncate_to_more_fills_with_zeros(file):
+    file.append([b"ab"])
+    file.truncate(4)
+    assert file.read(0, 100) == b"ab\0\0"
+
+
+def test_file_opened_again_has_its_size_and_its_bytes(disk, file):
+    file.append([b"abc"])
+    file.sync()
+    file.close()
+    again = disk.open(file.path)
+    assert (again.path, again.size_bytes, again.read(0, 10)) == (file.path, 3, b"abc")
+    assert disk.open(file.path, create=True).size_bytes == 3
+
+
+def test_absent_file_is_an_error_unless_it_is_to_be_made(disk, directory):
+    with pytest.raises(DiskError, match="absent"):
+        disk.open(f"{directory}/absent")
+    with pytest.raises(DiskError, match="absent"):
+        disk.read_file(f"{directory}/absent")
+    assert not disk.exists(f"{directory}/absent")
+    disk.open(f"{directory}/absent", create=True)
+    assert disk.exists(f"{directory}/absent")
+
+
+def test_directory_lists_its_names_sorted_and_no_deeper(disk, directory):
+    disk.make_directory(f"{directory}/t-1/deep")
+    disk.make_directory(f"{directory}/t-1")
+    for name in ("b", "a", "t-1/inside"):
+        disk.open(f"{directory}/{name}", create=True)
+    assert disk.list_directory(directory) == ["a", "b", "t-1"]
+    assert disk.list_directory(f"{directory}/t-1") == ["deep", "inside"]
+    with pytest.raises(DiskError):
+        disk.list_directory(f"{directory}/absent")
+
+
+def test_renamed_directory_takes_its_files_along_and_open_ones_stay_open(disk, directory):
+    disk.make_directory(f"{directory}/old")
+    file = disk.open(f"{directory}/old/file", create=True)
+    disk.rename(f"{directory}/old", f"{directory}/new")
+    file.append([b"x"])
+    assert disk.read_file(f"{directory}/new/file") == b"x"
+    assert not disk.exists(f"{directory}/old")
+
+
+def test_rename_takes_the_place_of_what_was_there(disk, directory):
+    disk.replace_file(f"{directory}/a", b"a")
+    disk.replace_file(f"{directory}/b", b"b")
+    disk.rename(f"{directory}/a", f"{directory}/b")
+    assert disk.list_directory(directory) == ["b"]
+    assert disk.read_file(f"{directory}/b") == b"a"
+
+
+def test_rename_of_nothing_is_an_error(disk, directory):
+    with pytest.raises(DiskError, match="absent"):
+        disk.rename(f"{directory}/absent", f"{directory}/x")
+
+
+def test_removed_directory_is_gone_with_all_that_is_in_it(disk, directory):
+    disk.make_directory(f"{directory}/t")
+    disk.open(f"{directory}/t/file", create=True)
+    disk.open(f"{directory}/t2", create=True)
+    disk.remove(f"{directory}/t")
+    assert disk.list_directory(directory) == ["t2"]
+    disk.remove(f"{directory}/t2")
+    disk.remove(f"{directory}/never-there")
+    assert disk.list_directory(directory) == []
+
+
+def test_replaced_file_has_the_new_bytes_and_leaves_nothing_beside_it(disk, directory):
+    for data in (b"long old bytes", b"new"):
+        disk.replace_file(f"{directory}/f", data)
+        assert disk.read_file(f"{directory}/f") == data
+    assert disk.list_directory(directory) == ["f"]
+
+
+def test_sync_reports_back_once_every_file_is_durable(disk, directory):
+    files = [disk.open(f"{directory}/{number}", create=True) for number in range(5)]
+    for file in files:
+        file.append([b"x"])
+    assert wait_for(lambda done: disk.sync(files, done)) is None
+    assert wait_for(lambda done: disk.sync([], done)) is None
+
+
+def test_background_work_is_done_before_it_reports_back(disk, directory):
+    assert wait_for(lambda done: disk.in_background(lambda: disk.replace_file(f"{directory}/f", b"x"), done)) is None
+    assert disk.read_file(f"{directory}/f") == b"x"
+
+
+def test_background_work_that_fails_reports_its_error(disk, directory):
+    error = wait_for(lambda done: disk.in_background(lambda: disk.read_file(f"{directory}/absent"), done))
+    assert isinstance(error, DiskError)
+
+
+def test_lock_is_had_once_until_it_is_released(disk, directory):
+    lock = disk.lock(f"{directory}/.lock")
+    with pytest.raises(DirectoryInUseError):
+        disk.lock(f"{directory}/.lock")
+    lock.release()
+    disk.lock(f"{directory}/.lock").release()
+
+
+def test_boot_id_stays_the_same_while_the_machine_runs(disk):
+    assert disk.boot_id() == disk.boot_id() != ""
+
+
+def test_modified_time_is_that_of_the_last_write(disk, file):
+    file.append([b"x"])
+    first_ms = disk.modified_ms(file.path)
+    file.append([b"y"])
+    assert disk.modified_ms(file.path) >= first_ms
+
+
+POSITIONS = st.integers(0, 40)
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.lists(st.binary(max_size=10), max_size=3)),
+        st.tuples(st.just("write"), POSITIONS, st.binary(max_size=10)),
+        st.tuples(st.just("truncate"), POSITIONS),
+        st.tuples(st.just("read"), POSITIONS, st.integers(0, 40)),
+        st.tuples(st.just("reopen")),
+    ),
+    max_size=25,
+)
+
+
+@given(operations=OPERATIONS)
+@settings(max_examples=60)
+def test_both_disks_do_the_same_whatever_is_asked(operations):
+    with TemporaryDirectory() as path, RealDisk(on_this_thread, pytest.fail) as real:
+        memory = MemoryDisk()
+        memory.make_directory(path)
+        assert list(outcomes(real, path, operations)) == list(outcomes(memory, path, operations))
+        assert Path(f"{path}/file").read_bytes() == memory.read_file(f"{path}/file")
+
+
+def outcomes(disk: Disk, path: str, operations: list[tuple]) -> Iterator[object]:
+    file = disk.open(f"{path}/file", create=True)
+    for name, *arguments in operations:
+        if name == "reopen":
+            file.close()
+            file = disk.open(f"{path}/file")
+        else:
+            yield getattr(file, name)(*arguments)
+        yield file.size_bytes
+    file.close()
