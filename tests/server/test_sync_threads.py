@@ -67,3 +67,15 @@ def test_error_that_no_disk_makes_is_reported_and_the_thread_goes_on(disk, outco
     disk.sync([file], outcomes.done)
     outcomes.wait()
     assert outcomes.errors == [None]
+
+
+def test_file_that_is_closed_while_it_is_synced_is_no_error_of_the_disk(disk, outcomes, tmp_path):
+    for number in range(300):
+        file = disk.open(str(tmp_path / f"{number % 7}"), create=True)
+        file.append([b"data"])
+        disk.sync([file], outcomes.done)
+        file.close()
+    for _ in range(300):
+        outcomes.wait()
+    assert outcomes.errors == [None] * 300
+    assert outcomes.bugs == []
