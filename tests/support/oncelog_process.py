@@ -17,6 +17,10 @@ class OncelogNode(BrokerProcess):
         super().__init__(directory)
         self.data_directory = directory / "data"
 
+    @staticmethod
+    def program() -> str:
+        """The installed command of this environment."""
+        return str(Path(sys.executable).parent / "oncelog")
+
     def command(self) -> list[str]:
-        program = Path(sys.executable).parent / "oncelog"
-        return [str(program), "serve", "--listen", self.bootstrap_servers, "--data-dir", str(self.data_directory)]
+        return [self.program(), "serve", "--listen", self.bootstrap_servers, "--data-dir", str(self.data_directory)]

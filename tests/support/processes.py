@@ -69,6 +69,10 @@ class BrokerProcess:
             self._process.kill()
             self._process.wait()
 
+    def send_signal(self, number: int) -> None:
+        assert self._process is not None, "the broker was never started"
+        self._process.send_signal(number)
+
     def wait(self, timeout_seconds: float = 30.0) -> int:
         """Wait until the process ends by itself; return its exit status."""
         assert self._process is not None, "the broker was never started"

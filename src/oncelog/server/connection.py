@@ -40,6 +40,7 @@ class Connection(asyncio.BufferedProtocol):
         "_handler",
         "_on_bug",
         "_on_close",
+        "_refusal",
         "_request_bytes_max",
         "_serving",
         "_start",
@@ -76,6 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         self._serving = False
         self._write_paused = False
         self._closing = False
+        self._refusal: str | None = None
         self.close_reason: str | None = None
         self.last_active_s = 0.0
         self.peer_host = ""
@@ -130,7 +132,8 @@ class Connection(asyncio.BufferedProtocol):
         while self._stop - self._start >= LENGTH_BYTES:
             (size,) = struct.unpack_from(">i", self._buffer, self._start)
             if not 0 < size <= self._request_bytes_max:
-                self.close(f"a request of {size} bytes is not taken")
+                # What came before it is answered first.
+                self._refusal = f"a request of {size} bytes is not taken"
                 return
             begin = self._start + LENGTH_BYTES
             if self._stop - begin >= size:
@@ -178,11 +181,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         finally:
             self._serving = False
+        if self._refusal is not None and not (self._waiting or self._answering):
+            self.close(self._refusal)
         if self._transport is not None and not self._closing:
             self._pause_or_resume_reading(self._transport)
 
     def _pause_or_resume_reading(self, transport: asyncio.Transport) -> None:
-        should_read = not self._waiting
+        should_read = not self._waiting and self._refusal is None
         if should_read and not transport.is_reading():
             transport.resume_reading()
         elif not should_read and transport.is_reading():
@@ -197,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.write(chunks[0])  # type: ignore[arg-type]
             else:
                 self._transport.writelines(chunks)  # type: ignore[arg-type]
-        if self._waiting and not self._serving:
+        if (self._waiting or self._refusal is not None) and not self._serving:
             # Not from here: whoever released this answer is in the middle of its own work.
             asyncio.get_running_loop().call_soon(self._serve)
 

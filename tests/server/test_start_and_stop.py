@@ -1,0 +1,109 @@
+"""One process owns a data directory: taking it, leaving it clean, and coming back after it was not."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from oncelog.environment import DirectoryInUseError
+from oncelog.server.main import EXIT_FAILED
+from oncelog.testing import broker
+from tests.support.oncelog_process import OncelogNode
+from tests.support.processes import free_port
+from tests.support.shared_producer import Cluster
+from tests.support.wire import Connection
+
+
+@pytest.fixture
+def node(tmp_path):
+    made = OncelogNode(tmp_path)
+    made.start()
+    yield made
+    made.kill()
+
+
+def serve(*arguments: str) -> subprocess.CompletedProcess[str]:
+    program = OncelogNode.program()
+    return subprocess.run([program, "serve", *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def produce(node, topic: str, values: list[str]) -> None:
+    producer = Producer({"bootstrap.servers": node.bootstrap_servers})
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(30) == 0
+
+
+def values(node, topic: str) -> list[str]:
+    return [value for _, _, value in Cluster(node).read(topic, 1)]
+
+
+def test_second_process_is_refused_with_one_sentence_and_the_first_goes_on(node):
+    second = serve("--listen", "127.0.0.1:0", "--data-dir", str(node.data_directory))
+    assert second.returncode == EXIT_FAILED
+    assert "in use by another process" in second.stderr
+    assert len(second.stderr.splitlines()) == 1
+    Connection(node.bootstrap_servers).ask("api_versions", 0)
+
+
+def test_second_broker_of_the_same_process_is_refused(tmp_path):
+    with broker(str(tmp_path)), pytest.raises(DirectoryInUseError), broker(str(tmp_path)):
+        pass
+
+
+def test_address_that_is_taken_is_one_sentence_and_the_directory_is_not_touched(tmp_path):
+    with socket.create_server(("127.0.0.1", free_port())) as taken:
+        host, port = taken.getsockname()
+        refused = serve("--listen", f"{host}:{port}", "--data-dir", str(tmp_path / "data"))
+    assert refused.returncode == EXIT_FAILED
+    assert "cannot listen on" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_signal_is_a_clean_stop_and_the_next_start_reads_nothing_again(node, stop):
+    topic = Cluster(node).create_topic(1)
+    produce(node, topic, ["a", "b"])
+    node.send_signal(stop)
+    assert node.wait() == 0
+    assert (node.data_directory / ".kafka_cleanshutdown").exists()
+    node.start()
+    assert not (node.data_directory / ".kafka_cleanshutdown").exists(), "it says what the last stop was, once"
+    assert "after a crash" not in node.tail()
+    assert values(node, topic) == ["a", "b"]
+
+
+def test_kill_is_recovered_from_and_what_was_acknowledged_is_there(node):
+    topic = Cluster(node).create_topic(1)
+    produce(node, topic, ["a", "b"])
+    node.kill()
+    assert not (node.data_directory / ".kafka_cleanshutdown").exists()
+    node.start()
+    assert "after a crash" in node.tail()
+    assert values(node, topic) == ["a", "b"]
+
+
+def test_stop_does_not_wait_for_requests_that_wait(node):
+    """A fetch that may wait for a minute, a client that says nothing, and half a request."""
+    idle, half = Connection(node.bootstrap_servers), Connection(node.bootstrap_servers)
+    half.socket.sendall(b"\0\0\1\0\0\1")
+    topic = Cluster(node).create_topic(1)
+    consumer = Consumer({"bootstrap.servers": node.bootstrap_servers, "group.id": "g", "fetch.wait.max.ms": 60_000})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    consumer.poll(0.5)
+    node.stop(timeout_seconds=10)
+    assert (node.data_directory / ".kafka_cleanshutdown").exists()
+    idle.close()
+
+
+def test_same_directory_again_is_the_same_cluster(node):
+    before = Connection(node.bootstrap_servers).ask("describe_cluster", 0, include_cluster_authorized_operations=False)
+    node.stop()
+    node.start()
+    after = Connection(node.bootstrap_servers).ask("describe_cluster", 0, include_cluster_authorized_operations=False)
+    assert after.cluster_id == before.cluster_id != ""
