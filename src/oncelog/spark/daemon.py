@@ -7,6 +7,7 @@ a thread, because a fork leaves threads behind; pyarrow does.
 
 from __future__ import annotations
 
+import gc
 import sys
 
 from pyspark.daemon import manager
@@ -19,6 +20,8 @@ def prepare(worker: str) -> None:
     if worker == TASKS:
         import oncelog.client
         import oncelog.records.kernels  # noqa: F401
+    # A collection would otherwise look at all of it, and copy its pages into every worker.
+    gc.freeze()
 
 
 if __name__ == "__main__":

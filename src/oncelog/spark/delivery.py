@@ -15,6 +15,7 @@ from oncelog.client import BatchSender, ProducerIdentity, TopicPartition
 from oncelog.client.values import TransactionVersion
 from oncelog.spark.encoding import ENCODED_SCHEMA, EncodedBatch, RowEncoder
 from oncelog.spark.plan import Mode
+from oncelog.spark.python_worker import settled
 from oncelog.spark.tally import Count, Tally, tally
 
 SPARK_ERRORS = (PySparkException, Py4JError)
@@ -197,7 +198,7 @@ class _EncodeTask:
 
         context = TaskContext.get()
         source = 0 if context is None else context.partitionId()
-        return self._encoder.encoded_rows(rows, source)
+        return settled(self._encoder.encoded_rows(rows, source), "encode")
 
 
 class PumpedRows:

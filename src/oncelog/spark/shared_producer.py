@@ -17,6 +17,7 @@ from oncelog.client import TopicPartition
 from oncelog.spark.delivery import SPARK_ERRORS, DeliveryFailed, EncodedRows, Producing, open_sender, send_all
 from oncelog.spark.encoding import EncodedBatch
 from oncelog.spark.plan import Mode
+from oncelog.spark.python_worker import settled
 from oncelog.spark.tally import Count, Tally, tally
 
 SENT_SCHEMA = "target int, records long, batches long, size long, checksum long"
@@ -77,6 +78,9 @@ class _SendTask:
         self._partitions = partitions
 
     def __call__(self, rows: Iterator[Any]) -> Iterator[Any]:
+        return settled(self._sent(rows), "send")
+
+    def _sent(self, rows: Iterator[Any]) -> Iterator[Any]:
         with open_sender(self._producing) as sender:
             sent = send_all(sender, _batches(rows), self._partitions)
         targets = list(sent)

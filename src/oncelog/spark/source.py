@@ -31,6 +31,7 @@ from oncelog.spark import planning
 from oncelog.spark.offsets import Offsets, OffsetTree, from_json, from_tree, is_offsets, to_tree
 from oncelog.spark.options import Boundary, OptionError, SourceOptions, parse_options
 from oncelog.spark.planning import OffsetRange
+from oncelog.spark.python_worker import settled
 from oncelog.spark.reading import DataLossError, read_range, read_settings
 from oncelog.spark.source_cluster import SourceCluster
 
@@ -229,7 +230,9 @@ def _tasks(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[InputP
 
 def _read(partition: InputPartition, settings: Any) -> Iterator[pa.RecordBatch]:
     """Spark stands in a partition of its own where a read has none."""
-    return read_range(partition.range, settings) if isinstance(partition, RangePartition) else iter(())
+    if not isinstance(partition, RangePartition):
+        return iter(())
+    return settled(read_range(partition.range, settings), "read")
 
 
 def lag(progress: Any) -> dict[TopicPartition, int]:
