@@ -35,7 +35,7 @@ AWAIT_SECONDS = 1
 SENTENCE_CHARACTERS_MAX = 500
 
 STATEFUL = re.compile(
-    r"^[\s:+\-]*'?(Aggregate|Deduplicate\w*|Distinct|GlobalLimit|FlatMapGroups\w*WithState|TransformWithState\w*)\b",
+    r"^[\s:+\-~]*'?(Aggregate|Deduplicate\w*|Distinct|GlobalLimit|FlatMapGroups\w*WithState|TransformWithState\w*)\b",
     re.MULTILINE,
 )
 """The operators that remember something from one micro-batch to the next, as Spark prints a plan."""
