@@ -76,6 +76,8 @@ def test_name_that_kafka_would_not_take_is_refused(broker: BrokerInMemory, name:
     ("fields", "error"),
     [
         ({"num_partitions": 0}, ErrorCode.invalid_partitions),
+        ({"num_partitions": 10_001}, ErrorCode.policy_violation),
+        ({"num_partitions": 2**31 - 1}, ErrorCode.policy_violation),
         ({"replication_factor": 3}, ErrorCode.invalid_replication_factor),
         ({"configs": [{"name": "no.such", "value": "1"}]}, ErrorCode.invalid_config),
         ({"configs": [{"name": "segment.bytes", "value": "5"}]}, ErrorCode.invalid_config),
@@ -89,6 +91,26 @@ def test_topic_that_one_broker_cannot_have_is_refused(
     assert refused.error_code is error
     assert refused.error_message
     assert broker.core.topics.named("t") is None
+
+
+def test_request_for_more_partitions_than_one_may_make_makes_none(broker: BrokerInMemory) -> None:
+    topics = [
+        {"name": name, "num_partitions": 6000, "replication_factor": 1, "assignments": [], "configs": []}
+        for name in ("a", "b")
+    ]
+    answer = broker.ask("create_topics", 5, topics=topics, timeout=MINUTE, validate_only=False)
+    assert [topic.error_code for topic in answer.topics] == [ErrorCode.policy_violation] * 2
+    assert broker.core.topics.named("a") is None
+
+
+def test_metadata_before_v12_names_topics_and_not_ids(broker: BrokerInMemory) -> None:
+    """v10 and v11 have a field for the id and no way to answer for a topic without a name (KIP-516)."""
+    topic_id = create(broker, "t").topic_id
+    for asked in ({"topic_id": topic_id, "name": None}, {"topic_id": topic_id, "name": "t"}):
+        answer = broker.ask("metadata", 11, topics=[asked], include_topic_authorized_operations=False)
+        assert [(topic.error_code, topic.name) for topic in answer.topics] == [
+            (ErrorCode.invalid_request, asked["name"] or "")
+        ]
 
 
 def test_validate_only_makes_nothing(broker: BrokerInMemory) -> None:

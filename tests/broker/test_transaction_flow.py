@@ -133,6 +133,22 @@ def test_transactional_request_before_there_is_a_coordinator_is_sent_to_find_it(
     assert answer.error_code is ErrorCode.not_coordinator
 
 
+def test_offsets_before_the_groups_have_a_coordinator_are_sent_to_find_it(broker: BrokerInMemory) -> None:
+    """Nothing but FindCoordinator makes the coordinators' topics."""
+    broker.ask("find_coordinator", 3, key="teller", key_type=1)
+    offset = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
+    answer = broker.ask(
+        "txn_offset_commit",
+        2,
+        transactional_id="teller",
+        group_id="tellers",
+        producer_id=0,
+        producer_epoch=0,
+        topics=[{"name": "ledger", "partitions": [offset]}],
+    )
+    assert answer.topics[0].partitions[0].error_code is ErrorCode.not_coordinator
+
+
 def test_administrator_ends_a_transaction_in_a_partition(broker: BrokerInMemory) -> None:
     """KIP-664: WriteTxnMarkers with the producer's own id and epoch."""
     producer = ProducerInMemory(broker, TV1)

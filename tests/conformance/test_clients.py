@@ -17,6 +17,7 @@ from tests.conformance.clients import (
     TransactionalProducer,
 )
 from tests.support.processes import BrokerProcess
+from tests.support.shared_producer import until
 
 END = "the end"
 BOTH = (READ_COMMITTED, READ_UNCOMMITTED)
@@ -63,11 +64,10 @@ def test_idempotent_producer_with_a_codec_is_read_back_as_it_was_sent(client, lo
     producer.close()
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_transaction_over_several_topics_appears_whole_once_it_is_committed(client, log, new_topic, unique, codec):
+def test_transaction_over_several_topics_appears_whole_once_it_is_committed(client, log, new_topic, unique):
     topics = [new_topic(partitions=2) for _ in range(3)]
     places = [(topic, partition) for topic in topics for partition in (0, 1)]
-    producer = started(client, log, f"several-{unique}", codec)
+    producer = started(client, log, f"several-{unique}", "lz4")
     producer.begin()
     for topic, partition in places:
         for number in range(20):
@@ -162,15 +162,15 @@ def test_offsets_in_a_transaction_are_the_groups_once_it_is_committed(client, lo
             producer.commit()
         else:
             producer.abort()
-        kept = offset if commit else 7
-        assert committed(client, log, group, source) == kept
+        wait_for_offset(client, log, group, source, offset if commit else 7)
     transaction(producer, target, END, commit=True)
     assert values(client, log, target, READ_COMMITTED) == ["up to 7", "up to 9"]
     producer.close()
 
 
-def committed(client: ClientUnderTest, log: BrokerProcess, group: str, topic: str) -> int:
-    return client.committed_offset(log.bootstrap_servers, group, topic, 0)
+def wait_for_offset(client: ClientUnderTest, log: BrokerProcess, group: str, topic: str, offset: int) -> None:
+    """The answer to a commit may come before its marker is in the group's partition."""
+    until(lambda: client.committed_offset(log.bootstrap_servers, group, topic, 0) == offset)
 
 
 def test_transaction_of_offsets_alone_is_committed(client, log, new_topic, unique):
@@ -179,7 +179,7 @@ def test_transaction_of_offsets_alone_is_committed(client, log, new_topic, uniqu
     producer.begin()
     producer.send_offset(group, source, 0, 4711)
     producer.commit()
-    assert committed(client, log, group, source) == 4711
+    wait_for_offset(client, log, group, source, 4711)
     producer.close()
 
 

@@ -142,10 +142,12 @@ def test_offsets_are_stable_as_soon_as_a_takeover_is_accepted(cluster, protocol,
 
 @PROTOCOLS
 def test_commit_that_races_a_takeover_keeps_records_and_offsets_together(cluster, protocol):
+    """Apache Kafka may answer UNKNOWN_SERVER_ERROR in such a race, which says nothing; our broker never does."""
     topic, kept = cluster.create_topic(1), []
+    undecided = set() if cluster.is_ours else {ErrorCode.unknown_server_error}
     for number in range(12):
         answers, stored = race(cluster, protocol, topic, number)
-        assert answers[0] in (NONE, FENCED, BUSY, BAD_STATE, ErrorCode.unknown_server_error)
+        assert answers[0] in {NONE, FENCED, BUSY, BAD_STATE} | undecided
         assert answers[1] is FENCED
         assert stored or answers[0] is not NONE, "a commit that was answered is a commit"
         if stored:
