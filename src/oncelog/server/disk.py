@@ -1,23 +1,21 @@
-"""The real disk: plain files, positional reads and writes, and a few threads that make files durable."""
+"""The real disk: plain files, positional reads and writes."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import shutil
-import threading
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from types import TracebackType
 from typing import NoReturn
 
 from typing_extensions import Buffer
 
 from oncelog.environment import DirectoryInUseError, DiskError, Syncable
+from oncelog.server.sync_threads import SyncThreads
+from oncelog.server.syncs import Syncs
 
-SYNC_THREADS = 4
 VECTOR_CHUNKS_MAX = 1000
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -156,9 +154,12 @@ class RealDisk:
     """
 
     def __init__(
-        self, call_back: Callable[[Callable[[], None]], object], on_bug: Callable[[BaseException], None]
+        self,
+        call_back: Callable[[Callable[[], None]], object],
+        on_bug: Callable[[BaseException], None],
     ) -> None:
-        self._syncs = _SyncThreads(call_back, on_bug)
+        self._threads = SyncThreads(call_back, on_bug)
+        self._syncs = Syncs(self._threads.sync)
 
     def __enter__(self) -> RealDisk:
         return self
@@ -169,7 +170,7 @@ class RealDisk:
         self.close()
 
     def close(self) -> None:
-        self._syncs.stop()
+        self._threads.stop()
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         return RealFile(path, create=create)
@@ -232,7 +233,7 @@ class RealDisk:
         self._syncs.request(files, done)
 
     def in_background(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
-        self._syncs.run(work, done)
+        self._threads.run(work, done)
 
     def boot_id(self) -> str:
         try:
@@ -251,119 +252,3 @@ def _sync_directory(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-_Work = tuple[Callable[[], None], Callable[["DiskError | None"], None]]
-
-
-class _Ticket:
-    """One caller's wish: so many files are not durable yet."""
-
-    __slots__ = ("done", "error", "missing")
-
-    def __init__(self, missing: int, done: Callable[[DiskError | None], None]) -> None:
-        self.missing = missing
-        self.done = done
-        self.error: DiskError | None = None
-
-
-class _FileSync:
-    """One file on its way: those who wait for the sync under way, and those who came after it had begun."""
-
-    __slots__ = ("error", "file", "later", "started", "waiting")
-
-    def __init__(self, file: Syncable, ticket: _Ticket) -> None:
-        self.file = file
-        self.waiting = [ticket]
-        self.later: list[_Ticket] = []
-        self.started = False
-        self.error: DiskError | None = None
-
-
-class _SyncThreads:
-    """A few threads that call fdatasync; every caller that waits for one file is served by one call."""
-
-    def __init__(
-        self, call_back: Callable[[Callable[[], None]], object], on_bug: Callable[[BaseException], None]
-    ) -> None:
-        self._call_back = call_back
-        self._on_bug = on_bug
-        self._queue: SimpleQueue[_FileSync | _Work | None] = SimpleQueue()
-        self._under_way: dict[Syncable, _FileSync] = {}
-        self._threads: list[threading.Thread] = []
-
-    def request(self, files: Sequence[Syncable], done: Callable[[DiskError | None], None]) -> None:
-        if not files:
-            done(None)
-            return
-        if not self._threads:
-            self._start()
-        ticket = _Ticket(len(files), done)
-        for file in files:
-            sync = self._under_way.get(file)
-            if sync is None:
-                self._under_way[file] = sync = _FileSync(file, ticket)
-                self._queue.put(sync)
-            elif sync.started:
-                sync.later.append(ticket)
-            else:
-                # A thread that starts between the check and this line still covers what was written before the call.
-                sync.waiting.append(ticket)
-
-    def run(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
-        if not self._threads:
-            self._start()
-        self._queue.put((work, done))
-
-    def stop(self) -> None:
-        for _ in self._threads:
-            self._queue.put(None)
-        for thread in self._threads:
-            thread.join()
-        self._threads = []
-
-    def _start(self) -> None:
-        for number in range(SYNC_THREADS):
-            thread = threading.Thread(target=self._run, name=f"oncelog-sync-{number}", daemon=True)
-            thread.start()
-            self._threads.append(thread)
-
-    def _run(self) -> None:
-        while (task := self._queue.get()) is not None:
-            try:
-                if isinstance(task, _FileSync):
-                    self._sync(task)
-                else:
-                    self._work(*task)
-            except Exception as error:  # noqa: BLE001 - a thread that ends in silence leaves everybody waiting
-                self._call_back(partial(self._on_bug, error))
-
-    def _sync(self, sync: _FileSync) -> None:
-        sync.started = True
-        try:
-            sync.file.sync()
-        except DiskError as error:
-            sync.error = error
-        self._call_back(lambda: self._finish(sync))
-
-    def _work(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
-        failure: DiskError | None = None
-        try:
-            work()
-        except DiskError as error:
-            failure = error
-        self._call_back(lambda: done(failure))
-
-    def _finish(self, sync: _FileSync) -> None:
-        if sync.later:
-            following = _FileSync(sync.file, sync.later[0])
-            following.waiting = sync.later
-            self._under_way[sync.file] = following
-            self._queue.put(following)
-        else:
-            del self._under_way[sync.file]
-        for ticket in sync.waiting:
-            ticket.missing -= 1
-            ticket.error = ticket.error or sync.error
-            if ticket.missing == 0:
-                ticket.done(ticket.error)
