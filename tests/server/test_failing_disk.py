@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -22,9 +23,10 @@ VALUE_BYTES = 1000
 FILE_BYTES_MAX = 64 * 1024
 
 
-def refuse_append(monkeypatch: pytest.MonkeyPatch, name: str, nth: int) -> None:
-    """Let the nth append to a log of topic `name`, from now on, meet a full disk."""
+def refuse_append(monkeypatch: pytest.MonkeyPatch, name: str, nth: int) -> threading.Event:
+    """Let the nth append to a log of topic `name`, from now on, meet a full disk; the event tells that it has."""
     seen = 0
+    refused = threading.Event()
     append: Callable = real_disk.RealFile.append
 
     def refusing(file, chunks):
@@ -32,26 +34,26 @@ def refuse_append(monkeypatch: pytest.MonkeyPatch, name: str, nth: int) -> None:
         if f"/{name}-" in file.path and file.path.endswith(".log"):
             seen += 1
             if seen >= nth:
+                refused.set()
                 raise DiskError(f"cannot append to {file.path}: No space left on device")
         return append(file, chunks)
 
     monkeypatch.setattr(real_disk.RealFile, "append", refusing)
+    return refused
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 4], ids=["init", "ongoing", "prepare", "complete"])
 def test_transaction_log_that_cannot_be_written_stops_the_broker(monkeypatch, nth):
     """Prepare and Complete are written when a sync reports back, where no request is at hand to fail."""
-    refuse_append(monkeypatch, "__transaction_state", nth)
-    with pytest.raises(DiskError, match=r"__transaction_state-\d+ at offset \d+: .*No space left"):
-        write_two_transactions()
+    refused = refuse_append(monkeypatch, "__transaction_state", nth)
+    with pytest.raises(DiskError, match=r"__transaction_state-\d+ at offset \d+: .*No space left"), broker() as node:
+        while not refused.is_set():
+            write_two_transactions(node.bootstrap_servers)
 
 
-def write_two_transactions() -> None:
+def write_two_transactions(bootstrap_servers: str) -> None:
     with (
-        broker() as node,
-        Producer(
-            node.bootstrap_servers, transactional_id="tx", call_timeout_ms=1000, request_timeout_ms=300
-        ) as producer,
+        Producer(bootstrap_servers, transactional_id="tx", call_timeout_ms=1000, request_timeout_ms=300) as producer,
         suppress(ClientError),
     ):
         producer.init_transactions()
