@@ -46,7 +46,12 @@ def refuse_append(monkeypatch: pytest.MonkeyPatch, name: str, nth: int) -> threa
 def test_transaction_log_that_cannot_be_written_stops_the_broker(monkeypatch, nth):
     """Prepare and Complete are written when a sync reports back, where no request is at hand to fail."""
     refused = refuse_append(monkeypatch, "__transaction_state", nth)
-    with pytest.raises(DiskError, match=r"__transaction_state-\d+ at offset \d+: .*No space left"), broker() as node:
+    with pytest.raises(DiskError, match=r"__transaction_state-\d+ at offset \d+: .*No space left"):
+        write_until(refused)
+
+
+def write_until(refused: threading.Event) -> None:
+    with broker() as node:
         while not refused.is_set():
             write_two_transactions(node.bootstrap_servers)
 
