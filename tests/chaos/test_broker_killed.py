@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import threading
+import traceback
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
@@ -131,9 +133,16 @@ def one_round(node: BrokerProcess, workers: list[Worker], chance: random.Random)
     node.kill()
     stop.set()
     node.start()
-    for thread in threads:
+    for worker, thread in zip(workers, threads, strict=True):
         thread.join(45)
-        assert not thread.is_alive(), "a producer never came back"
+        assert not thread.is_alive(), never_came_back(node, worker, thread)
+
+
+def never_came_back(node: BrokerProcess, worker: Worker, thread: threading.Thread) -> str:
+    """Where a producer is stuck, and what the broker makes of its transaction."""
+    frame = sys._current_frames()[thread.ident or 0]
+    state = Cluster(node).transaction_state(worker.name)
+    return f"{worker.name} never came back, its transaction is {state}:\n{''.join(traceback.format_stack(frame))}"
 
 
 def check_round(workers: list[Worker], values: Counter[tuple[str, int, str]], settled: Counter[Outcome]) -> list[str]:

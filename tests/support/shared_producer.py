@@ -199,8 +199,20 @@ class Driver:
         }
 
     def init_once(self, bump: bool = False) -> ErrorCode:
-        pid, epoch = (self.pid, self.epoch) if bump else (-1, -1)
-        answer = self.connection.ask(
+        self._send_init(*((self.pid, self.epoch) if bump else (-1, -1)))
+        return self._receive_init()
+
+    def bump_to(self, epoch: int) -> None:
+        """Bump after bump, without waiting for each answer: a connection's requests are taken in order."""
+        while self.epoch < epoch:
+            asked = range(self.epoch, min(epoch, self.epoch + 200))
+            for one in asked:
+                self._send_init(self.pid, one)
+            for _ in asked:
+                self._receive_init()
+
+    def _send_init(self, pid: int, epoch: int) -> None:
+        self.connection.send(
             "init_producer_id",
             self.protocol.init,
             transactional_id=self.transactional_id,
@@ -208,6 +220,9 @@ class Driver:
             producer_id=pid,
             producer_epoch=epoch,
         )
+
+    def _receive_init(self) -> ErrorCode:
+        answer = self.connection.receive("init_producer_id", self.protocol.init)
         if answer.error_code is NONE:
             self.pid, self.epoch = answer.producer_id, answer.producer_epoch
         return ErrorCode(answer.error_code)
