@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from typing_extensions import Buffer
@@ -18,6 +19,8 @@ from oncelog.wire.errors import WireError
 from oncelog.wire.messages import encode, message_class
 
 API_VERSIONS_KEY = 18
+REPEATED_ANSWERS = frozenset({24, 25, 26, 28})
+"""AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit: transaction after transaction is answered the same."""
 _FIXED = struct.Struct(">hhih")
 _LENGTH_AND_CORRELATION = struct.Struct(">ii")
 
@@ -75,9 +78,14 @@ def skip_tagged_fields(frame: Buffer, position: int) -> int:
     return position
 
 
+@lru_cache(maxsize=1024)
+def _encoded_before(body: Any) -> bytes:
+    return b"".join(encode(body))
+
+
 def encode_answer(api_key: int, version: int, correlation_id: int, body: Any) -> list[Buffer]:
     """Write a whole answer frame. The header of an ApiVersions answer has no tagged fields in any version (KIP-482)."""
-    chunks = encode(body)
+    chunks = [_encoded_before(body)] if api_key in REPEATED_ANSWERS else encode(body)
     tags = b"\x00" if api_key != API_VERSIONS_KEY and message_class(api_key, version, "response").__flexible__ else b""
     size = 4 + len(tags) + sum(memoryview(chunk).nbytes for chunk in chunks)
     head = _LENGTH_AND_CORRELATION.pack(size, correlation_id) + tags
