@@ -8,12 +8,32 @@ a thread, because a fork leaves threads behind; pyarrow does.
 from __future__ import annotations
 
 import gc
+import importlib.util
 import sys
-
-from pyspark.daemon import manager
+from pathlib import Path
 
 TASKS = "pyspark.worker"
 """What runs tasks. The workers that only plan need nothing of this."""
+
+ARCHIVES = ("python", "lib")
+"""Where an installed PySpark keeps itself once more, and py4j, as archives of source."""
+
+
+def prefer_installed() -> None:
+    """Take PySpark's archives off the path where they are those of the PySpark that is installed.
+
+    Spark puts them first. From there every module is compiled anew in every process.
+    """
+    archives = [entry for entry in sys.path if entry.endswith(".zip") and Path(entry).parts[-3:-1] == ARCHIVES]
+    before = sys.path[:]
+    sys.path[:] = [entry for entry in before if entry not in archives]
+    installed, py4j = importlib.util.find_spec("pyspark"), importlib.util.find_spec("py4j")
+    home = Path(installed.origin).parent if installed and installed.origin else None
+    if py4j is None or any(Path(entry).parents[2] != home for entry in archives):
+        sys.path[:] = before
+        return
+    for entry in archives:
+        sys.path_importer_cache.pop(entry, None)
 
 
 def prepare(worker: str) -> None:
@@ -25,5 +45,8 @@ def prepare(worker: str) -> None:
 
 
 if __name__ == "__main__":
+    prefer_installed()
+    from pyspark.daemon import manager
+
     prepare(sys.argv[1] if len(sys.argv) > 1 else TASKS)
     manager()
