@@ -84,6 +84,7 @@ class Output:
         self._client = client
         self._pump = DriverPump()
         self._columns: list[str] | None = None
+        self._are_all = False
         self._records_before: int | None = None
 
     def close(self) -> None:
@@ -99,10 +100,7 @@ class Output:
         return encoded
 
     def _encode(self, rows: DataFrame, rotation: int, input_offsets: int | None) -> EncodedOutput:
-        if self._columns is None:
-            self._columns = columns_to_write(rows.schema, self._settings.topic)
-        facts = plan.spark_facts(rows.sparkSession.sparkContext)
-        plan.check_mode(self._settings.mode, facts)
+        wanted = self._wanted(rows)
         topics = output_topics(self._client, self._settings.topic)
         encoder = RowEncoder(
             topic=self._settings.topic,
@@ -111,16 +109,25 @@ class Output:
             batch_bytes_max=self._settings.batch_bytes_max,
             rotation=rotation,
         )
-        wanted = rows.select(*self._columns)
         partitions = topics.targets.partitions
         if plan.is_direct(self._settings.mode, input_offsets, self._records_before):
             return EncodedOutput(self._collected(wanted, encoder), partitions)
+        facts = plan.spark_facts(rows.sparkSession.sparkContext)
+        plan.check_mode(self._settings.mode, facts)
         encoded = EncodedRows(wanted, encoder)
         sizes = {target: count.size_bytes for target, count in encoded.counts.items()}
         if plan.sender(self._settings.mode, facts, sum(sizes.values())) is Mode.DRIVER_PUMP or not sizes:
             return EncodedOutput(PumpedRows(encoded, partitions, self._pump), partitions)
         lanes = plan.lanes(sizes, topics.leaders, partitions, facts.slots)
         return EncodedOutput(SharedProducerDelivery(encoded, partitions, lanes), partitions)
+
+    def _wanted(self, rows: DataFrame) -> DataFrame:
+        """The columns that are written. They are the same in every micro-batch; to select them takes Spark a while."""
+        if self._columns is None:
+            schema = rows.schema
+            self._columns = columns_to_write(schema, self._settings.topic)
+            self._are_all = schema.names == self._columns
+        return rows if self._are_all else rows.select(*self._columns)
 
     def _collected(self, rows: DataFrame, encoder: RowEncoder) -> CollectedBatches:
         table: Any = rows.toArrow()
