@@ -1,4 +1,4 @@
-"""A disk that refuses: the broker says where, answers nothing any more, and stops."""
+"""A disk that refuses, or a bug: the broker says where, answers nothing any more, and stops."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from oncelog.environment import DiskError
 from oncelog.server import disk as real_disk
 from oncelog.server.main import EXIT_FAILED
 from oncelog.testing import broker
+from oncelog.transactions import TransactionCoordinator
 from tests.support.oncelog_process import OncelogNode
 from tests.support.shared_producer import Cluster
 from tests.support.wire import Connection, batch
@@ -50,9 +51,22 @@ def test_transaction_log_that_cannot_be_written_stops_the_broker(monkeypatch, nt
         write_until(refused)
 
 
-def write_until(refused: threading.Event) -> None:
+def test_bug_while_nobody_asks_stops_the_broker(monkeypatch):
+    """Its transaction would never be complete, and the next one would wait for ever."""
+    reached = threading.Event()
+
+    def broken(*_):
+        reached.set()
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(TransactionCoordinator, "complete", broken)
+    with pytest.raises(ZeroDivisionError):
+        write_until(reached)
+
+
+def write_until(struck: threading.Event) -> None:
     with broker() as node:
-        while not refused.is_set():
+        while not struck.is_set():
             write_two_transactions(node.bootstrap_servers)
 
 
