@@ -88,7 +88,7 @@ def process():
 def finish(process):
     """Run `oncelog` to its end as a process."""
 
-    def run(*arguments, timeout: float = 240, **options) -> Ended:
+    def run(*arguments, timeout: float = 500, **options) -> Ended:
         one = process(*arguments, **options)
         output, errors = one.communicate(timeout=timeout)
         return Ended(one.returncode, output, errors)

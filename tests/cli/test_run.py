@@ -65,6 +65,7 @@ def values(oncelog_broker, topic):
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(900)
 def test_function_without_state_needs_no_checkpoint(finish, process, arguments, pair, here, oncelog_broker):
     requirements.java()
     here("produce", pair[0], "-K:", stdin=b"a:one\nb:two\n")
@@ -86,6 +87,7 @@ def test_function_without_state_needs_no_checkpoint(finish, process, arguments, 
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(900)
 def test_function_with_state_goes_on_from_its_checkpoint(finish, arguments, pair, here, oncelog_broker, tmp_path):
     requirements.java()
     refused = finish(*arguments("count", "--once"))
@@ -102,6 +104,7 @@ def test_function_with_state_goes_on_from_its_checkpoint(finish, arguments, pair
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(900)
 def test_pipeline_that_fails_says_so_in_a_sentence(finish, arguments, pair, here, oncelog_broker):
     requirements.java()
     here("produce", pair[0], stdin=b"x\n")

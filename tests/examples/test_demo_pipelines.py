@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from oncelog.cli.demo.flights import AirlineTotals, departure, flights
 from tests.support import requirements
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FLIGHTS = 4000
@@ -43,7 +43,7 @@ def run_example(name: str, bootstrap_servers: str, directory: Path) -> None:
         cwd=directory,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -150,7 +150,11 @@ class Runs:
         )
 
     def _wait(self, driver: DriverProcess) -> None:
-        has_finished = driver.wait(RUN_SECONDS_MAX)
+        try:
+            has_finished = driver.wait(RUN_SECONDS_MAX)
+        except BaseException:
+            driver.kill()
+            raise
         self.is_done = has_finished
         if has_finished or driver.was_killed:
             return

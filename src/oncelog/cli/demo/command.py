@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import tempfile
 import time
@@ -59,6 +60,9 @@ def command(
             raise CommandError(f"{place} is not empty", ExitStatus.USAGE)
         place.mkdir(parents=True, exist_ok=True)
         progress = stack.enter_context(progress_bars())
+        signal.signal(
+            signal.SIGTERM, signal.default_int_handler
+        )  # nothing is left running, whichever way it is stopped
         try:
             columns = perform(place.resolve(), examples_directory(), flights, progress)
         except ProcessError as error:

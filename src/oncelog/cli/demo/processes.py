@@ -51,7 +51,6 @@ class DriverProcess:
         try:
             status = self._process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
-            self.kill()
             raise ProcessError(f"the driver was still busy after {timeout_seconds:.0f} s: {self.tail()}") from None
         return status == 0
 

@@ -1,0 +1,152 @@
+"""Every block of README.md, run as it is printed, one after the other in one directory.
+
+A Python block is saved under the name in its first line, and executed unless a later command does that. The commands of a
+console block are run by a shell, and what they print is compared. A make target is looked up, not made.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+
+from tests.support import requirements
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+DEFAULT_ADDRESS = ("127.0.0.1", 9092)
+LINKS = re.compile(r"\]\((?!\w+:)([^)#]+)")
+
+CHANGING = [
+    (re.compile(r"\b\d+ ms\b"), "N ms"),
+    (re.compile(r"\bin [\d.]+s\b"), "in N s"),
+    (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UUID"),
+    (re.compile(r"\bof producer \d+"), "of producer N"),
+    (re.compile(r'"producer_id": \d+'), '"producer_id": N'),
+    (re.compile(r"(?<=60\.0)( +\d+)( +\d+)$"), " N N"),
+]
+"""What is another one in each run: times, and the ids that the broker gives out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    language: str
+    text: str
+    line: int
+
+
+def blocks() -> Iterator[Block]:
+    for found in re.finditer(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL):
+        yield Block(found[1], found[2], README.count("\n", 0, found.start()) + 2)
+
+
+def commands(block: Block) -> Iterator[tuple[str, list[str]]]:
+    """Each command of a console block, and the lines it prints."""
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        command, *printed = part.splitlines()
+        yield command, printed
+
+
+def settled(lines: list[str]) -> list[str]:
+    for pattern, replacement in CHANGING:
+        lines = [pattern.sub(replacement, line.rstrip()) for line in lines]
+    return lines
+
+
+class Reader:
+    """Somebody who types what the page says, into one shell after the other, in one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._servers: list[subprocess.Popen[str]] = []
+        self._status = 0
+        self._environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+    def follow(self, block: Block) -> None:
+        if block.language == "python":
+            name = block.text.splitlines()[0].removeprefix("# ")
+            assert re.fullmatch(r"\w+\.py", name), f"README.md:{block.line}: the block names no file"
+            (self._directory / name).write_text(block.text)
+        elif block.language == "console":
+            for command, printed in commands(block):
+                where = f"README.md:{block.line}: {command}"
+                got = self._serve(command) if command.startswith("oncelog serve") else self._run(command)
+                for expected, line in zip_longest(settled(printed), settled(got)):
+                    assert line == expected, f"{where}\n" + "\n".join(got)
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.terminate()
+            assert server.wait(30) == 0
+
+    def _serve(self, command: str) -> list[str]:
+        server = subprocess.Popen(
+            command.split(), cwd=self._directory, env=self._environment, stdout=subprocess.PIPE, text=True
+        )
+        self._servers.append(server)
+        assert server.stdout is not None
+        return [server.stdout.readline().rstrip()]
+
+    def _run(self, command: str) -> list[str]:
+        """What a command prints; its errors too where it fails, which some on the page are meant to."""
+        if command == "echo $?":
+            return [str(self._status)]
+        done = subprocess.run(
+            ["sh", "-c", command],
+            cwd=self._directory,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=500,
+        )
+        self._status = done.returncode
+        return (done.stdout + (done.stderr if done.returncode else "")).splitlines()
+
+
+def test_every_python_block_is_used_by_a_command():
+    text = "\n".join(block.text for block in blocks() if block.language == "console")
+    for block in blocks():
+        if block.language == "python":
+            assert block.text.splitlines()[0].removeprefix("# ") in text
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(1200)
+def test_blocks_do_what_the_page_says(tmp_path):
+    requirements.java()
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(DEFAULT_ADDRESS)
+        except OSError:
+            requirements.not_run("another process has the port that oncelog has by default")
+    reader = Reader(tmp_path)
+    try:
+        for block in blocks():
+            reader.follow(block)
+    finally:
+        reader.close()
+
+
+def test_make_targets_exist():
+    make = shutil.which("make") or requirements.not_run("there is no make")
+    (block,) = (block for block in blocks() if block.language == "sh")
+    for command in block.text.splitlines():
+        assert command.startswith("make ")
+        done = subprocess.run([make, "-n", *command.split()[1:]], cwd=ROOT, capture_output=True, check=False)
+        assert done.returncode == 0
+
+
+def test_links_lead_to_files():
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md"):
+        for target in LINKS.findall(page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
