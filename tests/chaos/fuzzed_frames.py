@@ -71,9 +71,10 @@ class RandomFrames:
         head = struct.pack(">hhih", api_key, version, self.chance.randint(-5, 5), len(client_id)) + client_id
         if kind.__flexible__:
             head += self.chance.choice((b"\0", b"\0", b"\0", b"\1\7\2ab"))
-        return bytearray(head + b"".join(map(bytes, encode(self._entity(kind, api_key)))))
+        return bytearray(head + b"".join(map(bytes, encode(self.entity(kind, api_key)))))
 
-    def _entity(self, kind: Any, api_key: int) -> Any:
+    def entity(self, kind: Any, api_key: int) -> Any:
+        """A request, or a part of one, with random fields."""
         return kind(
             **{
                 field.name: self._field(field, api_key)
@@ -96,7 +97,7 @@ class RandomFrames:
 
     def _value(self, name: str, kind: Any, wire_type: str | None, api_key: int) -> Any:
         if wire_type is None:
-            return self._entity(kind, api_key)
+            return self.entity(kind, api_key)
         if name == "num_partitions":
             return self.chance.choice(PARTITION_COUNTS)
         if wire_type in INT_RANGES:

@@ -1,4 +1,4 @@
-"""Reading requests: an array that is null where the protocol knows no null is no request."""
+"""Reading requests: lengths that their frame does not have, and nulls that the protocol does not know."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import types
 import pytest
 
 from oncelog.broker.apis import APIS
-from oncelog.wire import WireError, decode_request, message_class
+from oncelog.wire import WireError, decode_request, encode, message_class
+from oncelog.wire.lengths import end_of_lengths
+from tests.chaos.fuzzed_frames import RandomFrames
 
 REQUESTS = [(api.key, version) for api in APIS.values() for version in range(api.minimum, api.maximum + 1)]
 
 
 def read(api_key: int, version: int, data: bytes) -> object:
-    return decode_request(message_class(api_key, version, "request"), data)
+    return decode_request(message_class(api_key, version, "request"), memoryview(data))
 
 
 @pytest.mark.parametrize(("null", "version"), [(b"\xff\xff\xff\xff", 2), (b"\x00", 5)], ids=["classic", "compact"])
@@ -28,6 +30,40 @@ def test_null_array_further_in_is_refused():
     topic = b"\x02t" + b"\x00" + b"\x00"  # its partitions: null
     with pytest.raises(WireError, match="partitions is null"):
         read(23, 4, b"\xff\xff\xff\xff" + b"\x02" + topic + b"\x00")
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "data"),
+    [
+        (19, 2, b"\x7f\xff\xff\xff" + bytes(50)),
+        (19, 2, b"\x00\x00\x00\x06" + bytes(50)),
+        (19, 5, b"\xff\xff\xff\xff\x1f" + bytes(50)),
+        (19, 5, b"\xff\xff\xff\xff\xff\x1f" + bytes(50)),
+        (9, 6, b"\x02g" + b"\x02" + b"\x02t" + b"\xff\xff\xff\xff\x1f" + bytes(50)),
+        (60, 0, b"\x00" + b"\xff\xff\xff\xff\x1f"),
+        (22, 0, b"\x7f\xff" + bytes(50)),
+        (22, 2, b"\xff\xff\xff\xff\x1f" + bytes(50)),
+    ],
+    ids=["classic", "six items", "compact", "six bytes of length", "further in", "tags", "string", "compact string"],
+)
+def test_length_that_the_frame_does_not_have_is_refused_before_room_is_made_for_it(api_key, version, data):
+    """The codec would ask for 70 GB, and the process would end."""
+    with pytest.raises(WireError):
+        read(api_key, version, data)
+
+
+@pytest.mark.parametrize(("api_key", "version"), REQUESTS)
+def test_look_at_the_lengths_ends_where_the_request_ends(api_key, version):
+    """Whatever the fields are: what the look goes over is what the codec reads."""
+    frames = RandomFrames(api_key * 100 + version, [])
+    kind = message_class(api_key, version, "request")
+    for _ in range(20):
+        body = b"".join(map(bytes, encode(frames.entity(kind, api_key))))
+        assert end_of_lengths(kind, memoryview(body), 0) in (len(body), 0)
+        assert decode_request(kind, memoryview(body)) is not None
+        for cut in range(len(body) if len(body) < 100 else 0):
+            with pytest.raises(WireError):
+                decode_request(kind, memoryview(body)[:cut])
 
 
 def test_null_array_that_means_all_is_read():

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import io
 import struct
-import types
-import typing
-from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import fields
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
 from typing_extensions import Buffer
 
 from oncelog.wire.errors import WireError
+from oncelog.wire.lengths import check_lengths
 
 FRAME_LENGTH_BYTES = 4
 LARGE_BUFFER_BYTES = 4096
@@ -97,54 +96,10 @@ def decode(entity_type: Any, data: Buffer, offset: int = 0) -> tuple[Any, int]:
         raise WireError(f"not a {entity_type.__name__}: {error}") from error
 
 
-def decode_request(request_class: Any, data: Buffer, offset: int = 0) -> Any:
+def decode_request(request_class: Any, frame: memoryview, offset: int = 0) -> Any:
     """Read the body of a request. Raises WireError, also for an array that is null where the protocol has no null."""
-    body, _ = decode(request_class, data, offset)
-    _refuse_null_arrays(body, _arrays(request_class))
-    return body
-
-
-class _Array(NamedTuple):
-    """One array of an entity, or one entity nested in it, and the arrays further in."""
-
-    name: str
-    may_be_null: bool
-    is_nested: bool
-    inner: tuple[_Array, ...]
-
-
-@cache
-def _arrays(entity_type: Any) -> tuple[_Array, ...]:
-    """The fields of an entity that are arrays, or lead to some. kio reads a null array as None wherever it stands."""
-    return tuple(_find_arrays(entity_type))
-
-
-def _find_arrays(entity_type: Any) -> Iterator[_Array]:
-    for field in fields(entity_type):
-        arms = typing.get_args(field.type) if isinstance(field.type, types.UnionType) else (field.type,)
-        may_be_null = types.NoneType in arms
-        for arm in arms:
-            is_array = typing.get_origin(arm) is tuple
-            item = typing.get_args(arm)[0] if is_array else arm
-            is_entity = is_dataclass(item)
-            inner = _arrays(item) if is_entity else ()
-            if is_array and (inner or not may_be_null):
-                yield _Array(field.name, may_be_null, False, inner)
-            elif inner:
-                yield _Array(field.name, may_be_null, True, inner)
-
-
-def _refuse_null_arrays(entity: Any, arrays: tuple[_Array, ...]) -> None:
-    for name, may_be_null, is_nested, inner in arrays:
-        value = getattr(entity, name)
-        if value is None:
-            if not may_be_null:
-                raise WireError(f"{name} is null in a {type(entity).__name__}")
-        elif is_nested:
-            _refuse_null_arrays(value, inner)
-        elif inner:
-            for item in value:
-                _refuse_null_arrays(item, inner)
+    check_lengths(request_class, frame, offset)
+    return decode(request_class, frame, offset)[0]
 
 
 def encode(*entities: Any) -> list[Buffer]:

@@ -1,0 +1,200 @@
+"""A look at the lengths in a request before it is decoded.
+
+The codec makes room for as many items as an array says it has, before it has seen the first: a frame of twenty bytes can
+ask for more memory than there is, and the process ends. Here every length must fit into the frame, and an array must not
+be null where the protocol has no null. A request's class is compiled once into the steps that lead over its fields; only
+strings, bytes and arrays need a step of their own.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any
+
+from oncelog.wire.errors import WireError
+
+FIXED_BYTES = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "error_code": 2,
+    "int32": 4,
+    "timedelta_i32": 4,
+    "int64": 8,
+    "timedelta_i64": 8,
+    "datetime_i64": 8,
+    "float64": 8,
+    "uuid": 16,
+}
+VARINT_BYTES_MAX = 5
+
+Step = Callable[[memoryview, int], int]
+"""Goes over a part of the frame that begins at a position; returns where it ends. Raises IndexError beyond the frame."""
+Steps = tuple[tuple[int, Step], ...]
+"""Before each step, so many bytes of which none is a length."""
+
+
+def check_lengths(request_class: Any, frame: memoryview, position: int) -> None:
+    """Go over the body of a request. Raises WireError for lengths and nulls that it cannot have."""
+    if end_of_lengths(request_class, frame, position) > len(frame):
+        raise WireError(f"a {request_class.__name__} runs past the end of its frame")
+
+
+def end_of_lengths(request_class: Any, frame: memoryview, position: int) -> int:
+    """Where the body of a request with arrays ends, by its lengths; beyond the frame where it is cut off.
+
+    Raises WireError. A request without arrays has no length that needs a look.
+    """
+    try:
+        return _walk(_steps(request_class), frame, position)
+    except IndexError:
+        return len(frame) + 1
+
+
+def _walk(steps: Steps, frame: memoryview, position: int) -> int:
+    for fixed_bytes, step in steps:
+        position = step(frame, position + fixed_bytes)
+    return position
+
+
+@cache
+def _steps(entity_type: Any) -> Steps:
+    """Empty where there is no array: the codec itself is careful with all else."""
+    found = list(_fields(entity_type))
+    return _merged(found) if any(isinstance(one, _Array) for one in found) else ()
+
+
+def _merged(found: Iterable[int | Step]) -> Steps:
+    steps: list[tuple[int, Step]] = []
+    fixed_bytes = 0
+    for one in found:
+        if isinstance(one, int):
+            fixed_bytes += one
+        else:
+            steps.append((fixed_bytes, one))
+            fixed_bytes = 0
+    return (*steps, (fixed_bytes, _nothing)) if fixed_bytes else tuple(steps)
+
+
+def _fields(entity_type: Any) -> Iterator[int | Step]:
+    is_flexible = entity_type.__flexible__
+    for field in fields(entity_type):
+        kind, may_be_null = field.type, False
+        if isinstance(kind, types.UnionType):
+            may_be_null = types.NoneType in typing.get_args(kind)
+            kind = next(arm for arm in typing.get_args(kind) if arm is not types.NoneType)
+        wire_type = field.metadata.get("kafka_type")
+        if "tag" in field.metadata:
+            assert typing.get_origin(kind) is not tuple, "an array among the tagged fields would not be looked at"
+        elif typing.get_origin(kind) is tuple:
+            item = typing.get_args(kind)[0]
+            is_entity = is_dataclass(item)
+            parts = list(_fields(item)) if is_entity else [_simple(wire_type, is_flexible)]
+            yield _Array(field.name, parts, is_flexible=is_flexible, may_be_null=may_be_null)
+        else:
+            assert not is_dataclass(kind), "an entity in an entity"
+            yield _simple(wire_type, is_flexible)
+    if is_flexible:
+        yield _tagged_fields
+
+
+def _simple(wire_type: str | None, is_flexible: bool) -> int | Step:
+    assert wire_type is not None
+    if wire_type in FIXED_BYTES:
+        return FIXED_BYTES[wire_type]
+    assert wire_type in ("string", "bytes", "records"), wire_type
+    if is_flexible:
+        return _compact
+    return _short if wire_type == "string" else _long
+
+
+class _Array:
+    """The step over an array, whose items are made of `parts`."""
+
+    __slots__ = ("_fixed_bytes", "_is_flexible", "_item", "_least_bytes", "_may_be_null", "_name")
+
+    def __init__(self, name: str, parts: Sequence[int | Step], *, is_flexible: bool, may_be_null: bool) -> None:
+        self._name = name
+        self._is_flexible = is_flexible
+        self._may_be_null = may_be_null
+        self._item = _merged(parts)
+        sizes = [part if isinstance(part, int) else 1 for part in parts]
+        self._least_bytes = sum(sizes)
+        self._fixed_bytes = self._least_bytes if all(isinstance(part, int) for part in parts) else 0
+        assert self._least_bytes > 0, f"an item of {name} would take no room"
+
+    def __call__(self, frame: memoryview, position: int) -> int:
+        if self._is_flexible:
+            count, position = _varint(frame, position)
+            count -= 1
+        else:
+            count, position = _int32(frame, position), position + 4
+        if count < 0:
+            if self._may_be_null:
+                return position
+            raise WireError(f"{self._name} is null")
+        if self._fixed_bytes:
+            return position + count * self._fixed_bytes
+        if count * self._least_bytes > len(frame) - position:
+            raise WireError(f"{self._name} has {count} items, and the frame ends before")
+        for _ in range(count):
+            for fixed_bytes, step in self._item:
+                position = step(frame, position + fixed_bytes)
+        return position
+
+
+def _nothing(_frame: memoryview, position: int) -> int:
+    return position
+
+
+def _int32(frame: memoryview, position: int) -> int:
+    value = frame[position] << 24 | frame[position + 1] << 16 | frame[position + 2] << 8 | frame[position + 3]
+    return value - (1 << 32) if value >> 31 else value
+
+
+def _varint(frame: memoryview, position: int) -> tuple[int, int]:
+    byte = frame[position]
+    if byte < 0x80:
+        return byte, position + 1
+    value = byte & 0x7F
+    for shift in range(7, 7 * VARINT_BYTES_MAX, 7):
+        position += 1
+        byte = frame[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position + 1
+    raise WireError(f"a length of more than {VARINT_BYTES_MAX} bytes")
+
+
+def _compact(frame: memoryview, position: int) -> int:
+    """A string or bytes of a flexible version: the length is one more, and 0 is null."""
+    if 0 < frame[position] < 0x80:
+        return position + frame[position]
+    size, position = _varint(frame, position)
+    return position + max(size - 1, 0)
+
+
+def _short(frame: memoryview, position: int) -> int:
+    """A string: two bytes of length, negative for null."""
+    first = frame[position]
+    return position + 2 if first & 0x80 else position + 2 + (first << 8 | frame[position + 1])
+
+
+def _long(frame: memoryview, position: int) -> int:
+    """Bytes: four bytes of length, negative for null."""
+    return position + 4 + max(_int32(frame, position), 0)
+
+
+def _tagged_fields(frame: memoryview, position: int) -> int:
+    if not frame[position]:
+        return position + 1
+    count, position = _varint(frame, position)
+    for _ in range(count):
+        _, position = _varint(frame, position)
+        size, position = _varint(frame, position)
+        position += size
+    return position
