@@ -1,0 +1,275 @@
+"""A lane of the kill matrix: one pipeline from topic to topic behind a proxy of its own, and what should come out of it."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from oncelog.client.values import TransactionVersion
+from oncelog.testing.proxy import Proxy
+from tests.spark import topics
+from tests.spark.strikes import STEPS, Event, Fate, OlderCluster, Step, strike
+from tests.support.processes import BrokerProcess
+
+OFFSETS_MAX = 20
+WORKER_COMMAND = ["-m", "oncelog.spark.daemon", "pyspark.worker"]
+PARTITIONS = 2
+CELL_SECONDS = 240.0
+SETTLED_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What makes one lane different from another of the same broker."""
+
+    mode: str
+    version: TransactionVersion
+    stateful: bool = False
+
+
+class Ledger:
+    """What the lane's output has to be, key by key, and what a read_committed reader has seen of it as it came."""
+
+    def __init__(self, servers: str, target: str, source: str, group: str) -> None:
+        settings = {
+            "bootstrap.servers": servers,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "reconnect.backoff.max.ms": 100,
+            "log_level": 0,
+        }
+        self.expected: dict[str, list[str]] = {}
+        self.seen: dict[str, list[str]] = {}
+        self._source = [TopicPartition(source, number) for number in range(PARTITIONS)]
+        self._reader = Consumer(settings | {"group.id": topics.unique("reader")})
+        self._reader.assign([TopicPartition(target, number, 0) for number in range(PARTITIONS)])
+        self._group = Consumer(settings | {"group.id": group})
+
+    def close(self) -> None:
+        self._reader.close()
+        self._group.close()
+
+    def outcome(self, seconds: float) -> str:
+        """Wait until everything is there; say "exact", or what is wrong."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self._read(0.05)
+            if _count(self.seen) >= _count(self.expected) and self._offsets_are_at_the_end():
+                self._read(SETTLED_SECONDS)
+                return self._verdict()
+        return f"stuck: {self._verdict()}, group at {self._committed()}"
+
+    def _read(self, seconds: float) -> None:
+        while (message := self._reader.poll(seconds)) is not None:
+            if message.error() is None:
+                self.seen.setdefault(message.key().decode(), []).append(message.value().decode())
+
+    def _offsets_are_at_the_end(self) -> bool:
+        try:
+            ends = {item.partition: self._end(item) for item in self._source}
+        except KafkaException:
+            return False
+        return self._committed() == ends
+
+    def _end(self, item: TopicPartition) -> int:
+        _, end = self._group.get_watermark_offsets(item, timeout=10)
+        return int(end)
+
+    def _committed(self) -> dict[int, int]:
+        try:
+            found = self._group.committed(self._source, timeout=10)
+        except KafkaException:
+            return {}
+        return {item.partition: max(0, item.offset) for item in found if item.error is None}
+
+    def _verdict(self) -> str:
+        if self.seen == self.expected:
+            return "exact"
+        pairs = [(key, value) for key, values in self.seen.items() for value in values]
+        wanted = {(key, value) for key, values in self.expected.items() for value in values}
+        lost, strange = len(wanted - set(pairs)), len(set(pairs) - wanted)
+        again = len(pairs) - len(set(pairs))
+        return f"{lost} lost, {again} again, {strange} strange" if lost or again or strange else "out of order"
+
+
+def _count(records: dict[str, list[str]]) -> int:
+    return sum(len(values) for values in records.values())
+
+
+class Lane:
+    """One pipeline, and the matrix's cells in it."""
+
+    def __init__(self, node: BrokerProcess, kind: Kind, directory: Path, seed: int) -> None:
+        self.node, self.kind = node, kind
+        self.name = "-".join([node.name.split()[0], kind.mode, kind.version.name, "stateful" * kind.stateful]).lower()
+        self.transactional_id = topics.unique(self.name)
+        self.source = topics.create(node.bootstrap_servers, topics.unique("in"), PARTITIONS)
+        self.target = topics.create(node.bootstrap_servers, topics.unique("out"), PARTITIONS)
+        older = kind.version is TransactionVersion.TV1
+        self.proxy = OlderCluster(node.bootstrap_servers) if older else Proxy(node.bootstrap_servers)
+        self.ledger = Ledger(node.bootstrap_servers, self.target, self.source, self.transactional_id)
+        self._flag = directory / f"{self.name}.flag"
+        self._checkpoint = directory / self.name
+        self._random = random.Random(f"{seed} {self.name}")
+        self._producer = self._new_producer()
+        self._written = 0
+
+    @property
+    def plan(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "servers": self.proxy.bootstrap_servers,
+            "source": self.source,
+            "target": self.target,
+            "transactional_id": self.transactional_id,
+            "checkpoint": str(self._checkpoint),
+            "mode": self.kind.mode,
+            "stateful": self.kind.stateful,
+            "offsets_max": OFFSETS_MAX,
+            # Where tasks send, killing the worker that sends is worse.
+            "flag": str(self._flag) if self.kind.mode == "driver-pump" and not self.kind.stateful else "",
+        }
+
+    def step(self, round_number: int) -> Step:
+        return Step.END if self.kind.stateful else STEPS[self.kind.version][round_number]
+
+    def fail_next_task(self) -> None:
+        if self.plan["flag"]:
+            self._flag.touch()
+
+    def cell(self, event: Event, step: Step, gate: Callable[[], object], before: Callable[[], object]) -> str:
+        """Strike once while records go through; return "exact", or what is wrong once everything has settled."""
+        batches = 1 if self.kind.stateful else self._random.randint(1, 3)
+        nth = 1 if step is Step.TAKE else self._random.randint(1, batches)
+        fate = self._random.choice(_fates(event, step, self.kind))
+        fired = strike(self.proxy, step, event, fate, nth, gate)
+        before()
+        self._produce(batches * OFFSETS_MAX - self._random.randint(0, OFFSETS_MAX // 2))
+        if not fired.wait(CELL_SECONDS):
+            return f"never came to it (number {nth})"
+        outcome = self.ledger.outcome(CELL_SECONDS)
+        return outcome if outcome == "exact" else f"{outcome} ({fate.value}, number {nth})"
+
+    def close(self) -> None:
+        self.ledger.close()
+        self.proxy.close()
+
+    def _new_producer(self) -> Producer:
+        settings = {
+            "bootstrap.servers": self.node.bootstrap_servers,
+            "partitioner": "murmur2_random",
+            "enable.idempotence": True,
+            "reconnect.backoff.max.ms": 100,
+            "log_level": 0,
+        }
+        if not self.kind.stateful:
+            return Producer(settings)
+        producer = Producer(settings | {"transactional.id": topics.unique("input")})
+        producer.init_transactions(30)
+        return producer
+
+    def _produce(self, count: int) -> None:
+        """For a lane with state all at once, in one partition: a micro-batch then reads all of it or nothing."""
+        records = topics.keyed_records(count, keys=5, start=self._written)
+        self._written += count
+        touched = dict.fromkeys(key for key, _ in records)
+        for key, value in records:
+            self.ledger.expected.setdefault(key, [])
+            if not self.kind.stateful:
+                self.ledger.expected[key].append(value.upper())
+        for key in touched if self.kind.stateful else ():
+            self.ledger.expected[key].append(str(_total(self._written, key)))
+        if self.kind.stateful:
+            self._producer.begin_transaction()
+        for key, value in records:
+            self._producer.produce(
+                self.source, key=key, value=value, **({"partition": 0} if self.kind.stateful else {})
+            )
+        assert self._producer.flush(60) == 0
+        if self.kind.stateful:
+            self._producer.commit_transaction(60)
+
+
+def _total(written: int, key: str) -> int:
+    return sum(found == key for found, _ in topics.keyed_records(written, keys=5))
+
+
+def _fates(event: Event, step: Step, kind: Kind) -> list[Fate]:
+    if event is Event.BROKER_KILLED:
+        return [Fate.LOST, Fate.ANSWERED]
+    if event is Event.TASK_FAILS:
+        sent_by_task = step is Step.PRODUCE and kind.mode == "shared-producer"
+        return [Fate.ARRIVES, Fate.LATE, Fate.LOST] if sent_by_task else [Fate.ARRIVES, Fate.ANSWERED]
+    return [Fate.ARRIVES, Fate.LATE, Fate.LOST, Fate.ANSWERED]
+
+
+@dataclass
+class Driver:
+    """The driver's process, and the one that takes its place."""
+
+    plan: Path
+    output: Path
+    endings: Path
+    starts: int = 0
+    _process: subprocess.Popen[bytes] | None = None
+    _writing: threading.Lock = field(default_factory=threading.Lock)
+
+    def start(self) -> None:
+        with open(self.output, "ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.driver", str(self.plan)],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self.starts += 1
+
+    def kill(self) -> None:
+        """kill -9 of the driver, Java and Python. Python workers end by themselves when their Java does."""
+        assert self._process is not None
+        family = [psutil.Process(self._process.pid), *self._descendants()]
+        for process in family:
+            if process.pid == self._process.pid or "java" in process.name():
+                process.kill()
+        self._process.wait()
+        psutil.wait_procs(family, timeout=30)
+
+    def kill_workers(self) -> None:
+        """kill -9 of every Python process that runs tasks, but for the one that starts them."""
+        for process in self._descendants():
+            try:
+                is_worker = process.cmdline()[1:] == WORKER_COMMAND
+                is_child = is_worker and process.parent().cmdline()[1:] == WORKER_COMMAND
+                if is_child:
+                    process.kill()
+            except psutil.NoSuchProcess:
+                continue
+
+    def restart_query(self, lane: Lane) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with self._writing:
+            self._process.stdin.write(f"restart {lane.name}\n".encode())
+            self._process.stdin.flush()
+
+    def why_queries_ended(self) -> list[tuple[str, str]]:
+        if not self.endings.exists():
+            return []
+        lines = [json.loads(line) for line in self.endings.read_text().splitlines()]
+        return [(line["lane"], line["ending"]) for line in lines]
+
+    def _descendants(self) -> list[psutil.Process]:
+        assert self._process is not None
+        return psutil.Process(self._process.pid).children(recursive=True)
