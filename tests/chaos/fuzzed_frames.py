@@ -30,6 +30,8 @@ READERS = frozenset({0, 1, 2, 3, 23, 32, 61})
 BOMB_BYTES = 32 * 1024 * 1024
 INT_RANGES = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 PARTITION_COUNTS = (-(2**31), -2, -1, 0, 1, 2, 3, 2**31 - 1)
+EDGES = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\x7f\xff", b"\xff\xff\x7f", b"\xff\xff\xff\xff\x1f")
+"""Numbers at the end of their range, as integers and as lengths of flexible versions."""
 COMPRESSED = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
 
 
@@ -169,9 +171,7 @@ class RandomFrames:
         return payload[:stop] + payload[start:]
 
     def _put_an_edge(self, payload: bytearray) -> bytearray:
-        edge = self.chance.choice(
-            (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\x7f\xff", b"\xff\xff\x7f")
-        )
+        edge = self.chance.choice(EDGES)
         place = self._place(payload)
         payload[place : place + len(edge)] = edge
         return payload
