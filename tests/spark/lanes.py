@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -241,21 +242,21 @@ class Driver:
         assert self._process is not None
         family = [psutil.Process(self._process.pid), *self._descendants()]
         for process in family:
-            if process.pid == self._process.pid or "java" in process.name():
-                process.kill()
+            with suppress(psutil.NoSuchProcess):
+                if process.pid == self._process.pid or "java" in process.name():
+                    process.kill()
         self._process.wait()
         psutil.wait_procs(family, timeout=30)
 
     def kill_workers(self) -> None:
         """kill -9 of every Python process that runs tasks, but for the one that starts them."""
         for process in self._descendants():
-            try:
-                is_worker = process.cmdline()[1:] == WORKER_COMMAND
-                is_child = is_worker and process.parent().cmdline()[1:] == WORKER_COMMAND
-                if is_child:
+            with suppress(psutil.NoSuchProcess):
+                parent = process.parent()
+                if parent is None or process.cmdline()[1:] != WORKER_COMMAND:
+                    continue
+                if parent.cmdline()[1:] == WORKER_COMMAND:
                     process.kill()
-            except psutil.NoSuchProcess:
-                continue
 
     def restart_query(self, lane: Lane) -> None:
         assert self._process is not None
