@@ -11,7 +11,7 @@ from tests.spark.pipelines import Pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
 
-ATTEMPT_MS = 2_000
+PATIENCE_MS = 5_000
 
 
 class Behind:
@@ -40,14 +40,17 @@ def pipeline(spark, proxy, tmp_path):
         sink.close()
 
 
-@pytest.mark.parametrize("mode", [Mode.SHARED_PRODUCER, Mode.DRIVER_PUMP], ids=lambda mode: mode.value)
-@pytest.mark.parametrize("point", list(Point), ids=["before it arrived", "after it was done"])
+@pytest.mark.parametrize(
+    ("mode", "point"),
+    [(Mode.DRIVER_PUMP, Point.REQUEST), (Mode.SHARED_PRODUCER, Point.ANSWER)],
+    ids=["before it arrived", "after it was done"],
+)
 def test_broker_that_is_gone_at_the_commit_stops_the_query_until_it_is_back(node, proxy, pipeline, mode, point):
-    """The batch is not run again on a guess: at the end of the attempts the query ends, and says that it does not know."""
+    """The batch is not run again on a guess: when its patience is over the query ends, and says that it does not know."""
     strike = proxy.at_request if point is Point.REQUEST else proxy.at_answer
     gone = strike(ApiKey.END_TXN, nth=2, call=node.kill, then=Then.CUT)
     with pytest.raises(Exception, match="OutcomeUnknown"):
-        pipeline.run(mode=mode.value, call_timeout_ms=ATTEMPT_MS)
+        pipeline.run(mode=mode.value, call_timeout_ms=PATIENCE_MS)
     assert gone.fired.is_set()
     produced = proxy.counts[Point.REQUEST, ApiKey.PRODUCE]
     node.start()
