@@ -31,7 +31,7 @@ CHANGING = [
     (re.compile(r"\bin [\d.]+s\b"), "in N s"),
     (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UUID"),
     (re.compile(r"\bof producer \d+"), "of producer N"),
-    (re.compile(r'"producer_id": \d+'), '"producer_id": N'),
+    (re.compile(r'"(producer_id|epoch)": \d+'), r'"\1": N'),
     (re.compile(r"(?<=60\.0)( +\d+)( +\d+)$"), " N N"),
 ]
 """What is another one in each run: times, and the ids that the broker gives out."""
