@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +63,10 @@ def test_examples_come_with_the_package_or_with_a_clone():
 
 def test_fewer_flights_than_there_are_moments_to_kill_are_refused(cli):
     assert cli("demo", "--flights", "10").status == ExitStatus.USAGE
+
+
+def test_page_about_the_demo_names_every_kill():
+    page = (Path(__file__).parents[3] / "docs" / "demo.md").read_text()
+    for exact, plain in zip(EXACTLY_ONCE_KILLS, AT_LEAST_ONCE_KILLS, strict=True):
+        assert exact.pipeline is plain.pipeline
+        assert f"| {exact.pipeline.function} | {exact.victim.value} | {exact.what} | {plain.what} |" in page
