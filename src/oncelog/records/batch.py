@@ -36,6 +36,8 @@ from oncelog.records.sequence import NO_SEQUENCE, next_sequence
 from oncelog.records.varint import read_varint
 
 MAGIC = 2
+RUN_MIN = 8
+"""Fewer records of one length than this are looked at one by one."""
 HEADER_BYTES = 61
 LENGTH_PREFIX_BYTES = 12
 NO_PRODUCER_ID = -1
@@ -200,23 +202,49 @@ def _check_produced_header(header: BatchHeader) -> None:
         raise InvalidRecordError("a transactional batch names no producer")
 
 
+def _equal_lengths(body: bytes, start: int, stride: int, count_max: int) -> int:
+    """How many records after the one at `start` say that they are as long as it is.
+
+    Where one does, the next begins a stride later: so many bytes are compared at once, instead of one after the other.
+    """
+    length_bytes = body[start : start + 2] if body[start] >= 0x80 else body[start : start + 1]
+    if length_bytes[-1] >= 0x80:
+        return 0
+    window = RUN_MIN
+    while True:
+        window = min(8 * window, count_max)
+        run = window
+        for place, byte in enumerate(length_bytes, start + stride):
+            found = body[place : place + stride * window : stride]
+            run = min(run, len(found) - len(found.lstrip(bytes((byte,)))))
+        if run < window or window == count_max:
+            return run
+
+
 def _check_records_tile(body: bytes, position: int, record_count: int) -> None:
     """Check that exactly `record_count` records, each after its length, fill the body from `position` to its end."""
     end = len(body)
     if end - position < record_count * RECORD_BYTES_MIN:
         raise InvalidRecordError(f"{end - position} bytes cannot hold {record_count} records")
     sign_bits = 0
+    left = record_count
     try:
-        for _ in range(record_count):
-            byte = body[position]
+        while left:
+            start = position
+            byte = body[start]
             sign_bits |= byte
             if byte < 0x80:
                 position += 1 + (byte >> 1)
-            elif (second := body[position + 1]) < 0x80:
+            elif (second := body[start + 1]) < 0x80:
                 position += 2 + ((byte & 0x7F) >> 1) + (second << 6)
             else:
-                length, position = read_varint(body, position)
+                length, position = read_varint(body, start)
                 position += length
+            left -= 1
+            if left >= RUN_MIN and body[position] == byte:
+                run = _equal_lengths(body, start, position - start, left)
+                position += run * (position - start)
+                left -= run
     except (IndexError, ValueError) as error:
         raise InvalidRecordError("a record does not end inside its batch") from error
     if position != end or sign_bits & 1:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 RECEIVE_BYTES = 64 * 1024
 LENGTH_BYTES = 4
+LARGE_FRAME_BYTES = 2 * 1024 * 1024
+"""What a large frame gets at once: more than any client asks for by default. What is never filled costs no memory."""
 WRITE_BUFFER_BYTES_MAX = 4 * 1024 * 1024
 
 Answer = list[Buffer] | None
@@ -148,7 +150,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin_large_frame(self, begin: int, size: int) -> None:
         filled = self._stop - begin
-        self._frame = bytearray(min(size, 4 * RECEIVE_BYTES))
+        self._frame = bytearray(min(size, LARGE_FRAME_BYTES))
         self._frame[:filled] = memoryview(self._buffer)[begin : self._stop]
         self._frame_size = size
         self._frame_filled = filled
