@@ -16,10 +16,12 @@ from pathlib import Path
 import psutil
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from oncelog.client import Client
 from oncelog.client.values import TransactionVersion
 from oncelog.testing.proxy import Proxy
 from tests.spark import topics
 from tests.spark.strikes import STEPS, Event, Fate, OlderCluster, Step, strike
+from tests.support.kafka import KafkaNode
 from tests.support.processes import BrokerProcess
 
 OFFSETS_MAX = 20
@@ -154,6 +156,8 @@ class Lane:
         batches = 1 if self.kind.stateful else self._random.randint(1, 3)
         nth = 1 if step is Step.TAKE else self._random.randint(1, batches)
         fate = self._random.choice(_fates(event, step, self.kind))
+        if event is Event.BROKER_KILLED and step is Step.END:
+            gate = after_the_markers(self.node, self.transactional_id, gate)
         fired = strike(self.proxy, step, event, fate, nth, gate)
         before()
         self._produce(batches * OFFSETS_MAX - self._random.randint(0, OFFSETS_MAX // 2))
@@ -200,6 +204,24 @@ class Lane:
         assert self._producer.flush(60) == 0
         if self.kind.stateful:
             self._producer.commit_transaction(60)
+
+
+def after_the_markers(node: BrokerProcess, transactional_id: str, gate: Callable[[], object]) -> Callable[[], object]:
+    """Spare Apache Kafka one moment: killed between its answer and its markers, 4.3.1 may never write them.
+
+    When it starts again it loads the transaction before it knows who leads the partitions, takes them for deleted, and
+    notes CompleteCommit without a marker in them: an acknowledged commit that nobody sees. No client can mend that.
+    """
+    if node.name != KafkaNode.name:
+        return gate
+
+    def wait_and_go() -> object:
+        with Client(node.bootstrap_servers) as client:
+            while client.describe_transactions([transactional_id])[transactional_id].state == "PrepareCommit":
+                pass
+        return gate()
+
+    return wait_and_go
 
 
 def _total(written: int, key: str) -> int:

@@ -7,6 +7,7 @@ import pytest
 from oncelog.client.transports.blocking.shared_producer import SharedProducer
 from oncelog.spark.plan import Mode
 from oncelog.testing.proxy import ApiKey, Point, Proxy, Then
+from tests.spark.lanes import after_the_markers
 from tests.spark.pipelines import Pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
@@ -48,7 +49,8 @@ def pipeline(spark, proxy, tmp_path):
 def test_broker_that_is_gone_at_the_commit_stops_the_query_until_it_is_back(node, proxy, pipeline, mode, point):
     """The batch is not run again on a guess: when its patience is over the query ends, and says that it does not know."""
     strike = proxy.at_request if point is Point.REQUEST else proxy.at_answer
-    gone = strike(ApiKey.END_TXN, nth=2, call=node.kill, then=Then.CUT)
+    kill = after_the_markers(node, pipeline.transactional_id, node.kill)
+    gone = strike(ApiKey.END_TXN, nth=2, call=kill, then=Then.CUT)
     with pytest.raises(Exception, match="OutcomeUnknown"):
         pipeline.run(mode=mode.value, call_timeout_ms=PATIENCE_MS)
     assert gone.fired.is_set()
