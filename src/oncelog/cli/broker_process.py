@@ -42,9 +42,17 @@ class BrokerProcess:
 
     def kill(self) -> None:
         """kill -9, and wait until it is gone."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()
+        process, self._process = self._process, None
+        assert process is not None, "the broker does not run"
+        process.kill()
+        process.wait()
+
+    @property
+    def complaint(self) -> str | None:
+        """What the broker said last, where it ended by itself; None while it runs, or when it was told to end."""
+        if self._process is None or self._process.poll() is None:
+            return None
+        return last_line(self._output)
 
     def stop(self) -> None:
         """A clean stop."""

@@ -14,7 +14,7 @@ from oncelog.cli.demo.reading import ConcurrentReader, read_all
 from oncelog.cli.demo.tally import InputLog, Output, Place, Tally, batch_ends, expected, tally
 from oncelog.testing.proxy import ApiKey, Point, Proxy, Then
 
-RUN_SECONDS_MAX = 600.0
+RUN_SECONDS_MAX = 600
 UNPLANNED_ENDS_MAX = 3
 
 
@@ -150,17 +150,26 @@ class Runs:
         )
 
     def _wait(self, driver: DriverProcess) -> None:
-        try:
-            has_finished = driver.wait(RUN_SECONDS_MAX)
-        except BaseException:
-            driver.kill()
-            raise
+        has_finished = self._ended(driver)
         self.is_done = has_finished
         if has_finished or driver.was_killed:
             return
         self.unplanned_restarts += 1
         if self.unplanned_restarts > UNPLANNED_ENDS_MAX:
             raise ProcessError(f"the driver failed {self.unplanned_restarts} times by itself: {driver.tail()}")
+
+    def _ended(self, driver: DriverProcess) -> bool:
+        """Wait for the driver; return whether it had finished its work. Raises ProcessError, and leaves no driver."""
+        try:
+            for _ in range(RUN_SECONDS_MAX):
+                if (status := driver.wait(1)) is not None:
+                    return status == 0
+                if (complaint := self._stage.broker.complaint) is not None:
+                    raise ProcessError(f"the broker stopped by itself: {complaint}")
+            raise ProcessError(f"the driver was still busy after {RUN_SECONDS_MAX} s: {driver.tail()}")
+        except BaseException:
+            driver.kill()
+            raise
 
     def _restart_broker(self, has_killed: threading.Event) -> None:
         if has_killed.wait(RUN_SECONDS_MAX):

@@ -11,7 +11,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from oncelog.cli.broker_process import ProcessError, tail
+from oncelog.cli.broker_process import tail
 
 
 def free_port() -> int:
@@ -46,13 +46,12 @@ class DriverProcess:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    def wait(self, timeout_seconds: float) -> bool:
-        """Wait for the end; return whether the driver had finished its work. Raises ProcessError after the timeout."""
+    def wait(self, timeout_seconds: float) -> int | None:
+        """Wait for the end; return the exit status, None while the driver is busy."""
         try:
-            status = self._process.wait(timeout_seconds)
+            return self._process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
-            raise ProcessError(f"the driver was still busy after {timeout_seconds:.0f} s: {self.tail()}") from None
-        return status == 0
+            return None
 
     def tail(self) -> str:
         return tail(self._output)
