@@ -139,11 +139,9 @@ def test_a_query_without_a_checkpoint_is_refused(pipeline):
 
 
 def test_a_query_that_logs_its_offsets_late_is_refused(pipeline):
-    """Asynchronous progress tracking may change a micro-batch's offsets when it is repeated."""
-    query = pipeline.start(trigger={"processingTime": "0 seconds"}, options={"asyncProgressTrackingEnabled": "true"})
-    with pytest.raises(Exception, match=r"QueryError.*asyncProgressTrackingEnabled"):
-        query.awaitTermination(120)
-    assert topics.values(pipeline.output()) == []
+    """Asynchronous progress tracking may change a micro-batch's offsets when it is repeated; Spark refuses it first."""
+    with pytest.raises(Exception, match="async progress tracking"):
+        pipeline.start(trigger={"processingTime": "0 seconds"}, options={"asyncProgressTrackingEnabled": "true"})
 
 
 def test_outside_of_a_stream_the_sink_is_refused(pipeline, spark):
