@@ -28,7 +28,7 @@ demo: $(STAMP)
 	$(BIN)/oncelog demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest $(TESTS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(TESTS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

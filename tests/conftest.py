@@ -23,6 +23,7 @@ from tests.support.requirements import NOT_RUN
 settings.register_profile("oncelog", deadline=None)
 settings.load_profile("oncelog")
 
+SUMMARY = "summary"
 NodeMaker = Callable[[], BrokerProcess]
 
 
@@ -75,6 +76,16 @@ def _maker(make: Callable[[int], BrokerProcess]) -> Iterator[NodeMaker]:
         node.kill()
 
 
+@pytest.fixture
+def summary(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Say something in the summary at the end, where it is read also when tests run side by side."""
+
+    def say(text: str) -> None:
+        request.node.user_properties.append((SUMMARY, text))
+
+    return say
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name every test that the machine had no means to run."""
     reasons: dict[str, str] = {}
@@ -85,3 +96,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section(f"{len(reasons)} tests not run")
         for nodeid, reason in sorted(reasons.items()):
             terminalreporter.line(f"{nodeid}: {reason}")
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, text in report.user_properties:
+            if name == SUMMARY and report.when == "call":
+                terminalreporter.section(report.nodeid)
+                terminalreporter.line(str(text))

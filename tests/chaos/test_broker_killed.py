@@ -81,7 +81,7 @@ class Reader:
 @pytest.mark.chaos
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_broker_killed_under_a_transactional_load_keeps_every_commit_whole(new_oncelog, capsys):
+def test_broker_killed_under_a_transactional_load_keeps_every_commit_whole(new_oncelog, summary):
     node: BrokerProcess = new_oncelog()
     chance = random.Random(SEED)
     cluster = Cluster(node)
@@ -102,8 +102,7 @@ def test_broker_killed_under_a_transactional_load_keeps_every_commit_whole(new_o
         assert problems == [], f"seed {SEED}, round {number}: {problems[:10]}"
         seen.update(value.split(":")[0] for _, _, value in values)
     assert min(seen[worker.name] for worker in workers) > 0, "every producer got something through"
-    with capsys.disabled():
-        print(f"\nseed {SEED}, {ROUNDS} kills: " + ", ".join(f"{n} {kind.name}" for kind, n in settled.items()))
+    summary(f"seed {SEED}, {ROUNDS} kills: " + ", ".join(f"{n} {kind.name}" for kind, n in settled.items()))
 
 
 def make_workers(node: BrokerProcess, topics: list[str], source: str) -> Iterator[Worker]:

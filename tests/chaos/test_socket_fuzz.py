@@ -152,7 +152,7 @@ def resident_bytes(pid: int) -> int:
 @pytest.mark.chaos
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_broken_bytes_harm_nobody_but_their_sender(new_oncelog, capsys):
+def test_broken_bytes_harm_nobody_but_their_sender(new_oncelog, summary):
     node: BrokerProcess = new_oncelog()
     cluster = Cluster(node)
     topic = cluster.create_topic(PARTITIONS)
@@ -175,11 +175,10 @@ def test_broken_bytes_harm_nobody_but_their_sender(new_oncelog, capsys):
     cluster = Cluster(node)
     assert sorted(value for _, _, value in cluster.read(topic, PARTITIONS)) == sorted(good.committed)
     assert cluster.fetch_offset(GROUP, topic, 0, stable=True)[1] == good.last_offset
-    with capsys.disabled():
-        print(
-            f"\nseed {SEED}: {FUZZERS * STEPS} connections of broken bytes, {len(good.committed)} records committed at "
-            f"the side, {growth_bytes / 1024 / 1024:.0f} MiB grown"
-        )
+    summary(
+        f"seed {SEED}: {FUZZERS * STEPS} connections of broken bytes, {len(good.committed)} records committed at "
+        f"the side, {growth_bytes / 1024 / 1024:.0f} MiB grown"
+    )
 
 
 def create(cluster: Cluster, names: tuple[str, ...]) -> list:

@@ -170,7 +170,7 @@ def _kind_of_ending(ending: str) -> str:
 
 
 @pytest.mark.timeout(1500)
-def test_every_step_struck_by_every_event_ends_exactly_once(new_oncelog, new_kafka, tmp_path, capsys):
+def test_every_step_struck_by_every_event_ends_exactly_once(new_oncelog, new_kafka, tmp_path, summary):
     matrix = Matrix([new_oncelog(), new_kafka()], tmp_path)
     try:
         matrix.run()
@@ -178,9 +178,10 @@ def test_every_step_struck_by_every_event_ends_exactly_once(new_oncelog, new_kaf
     finally:
         matrix.close()
     endings = Counter(_kind_of_ending(ending) for _, ending in matrix.driver.why_queries_ended())
-    with capsys.disabled():
-        print(f"\n\nkill matrix, seed {SEED}\n\n{matrix.table()}\n")
-        print(f"{matrix.driver.starts} drivers; queries ended and were started again: {dict(endings)}\n")
+    summary(
+        f"kill matrix, seed {SEED}\n\n{matrix.table()}\n\n"
+        f"{matrix.driver.starts} drivers; queries ended and were started again: {dict(endings)}"
+    )
     assert not problems, "\n".join(problems)
     assert _struck(matrix) == {
         (node, step.value, event) for node in ("oncelog", "Apache Kafka") for step in Step for event in Event
