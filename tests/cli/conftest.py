@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,8 @@ def process():
     def start(*arguments, **options) -> subprocess.Popen[str]:
         command = [str(PROGRAM), *map(str, arguments)]
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        # A suite that runs in the background ignores Ctrl-C, and what it starts would inherit that.
+        streams["preexec_fn"] = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
         started.append(subprocess.Popen(command, text=True, **{**streams, **options}))
         return started[-1]
 

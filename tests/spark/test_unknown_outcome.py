@@ -42,9 +42,17 @@ def pipeline(spark, proxy, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("mode", "point"),
-    [(Mode.DRIVER_PUMP, Point.REQUEST), (Mode.SHARED_PRODUCER, Point.ANSWER)],
-    ids=["before it arrived", "after it was done"],
+    ("node", "mode", "point"),
+    [
+        # Not on Apache Kafka: a node that was killed with a transaction open came back, in some runs, with output that
+        # stays invisible. Whose fault that is, is not known.
+        pytest.param("new_oncelog", Mode.DRIVER_PUMP, Point.REQUEST, id="oncelog, before it arrived"),
+        pytest.param("new_oncelog", Mode.SHARED_PRODUCER, Point.ANSWER, id="oncelog, after it was done"),
+        pytest.param(
+            "new_kafka", Mode.SHARED_PRODUCER, Point.ANSWER, id="Kafka, after it was done", marks=pytest.mark.jvm
+        ),
+    ],
+    indirect=["node"],
 )
 def test_broker_that_is_gone_at_the_commit_stops_the_query_until_it_is_back(node, proxy, pipeline, mode, point):
     """The batch is not run again on a guess: when its patience is over the query ends, and says that it does not know."""
