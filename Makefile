@@ -28,7 +28,7 @@ demo: $(STAMP)
 	$(BIN)/oncelog demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(TESTS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

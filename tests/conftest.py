@@ -76,6 +76,12 @@ def _maker(make: Callable[[int], BrokerProcess]) -> Iterator[NodeMaker]:
         node.kill()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slow ones first: where tests run side by side, nobody waits at the end for one that began late."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture
 def summary(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Say something in the summary at the end, where it is read also when tests run side by side."""
