@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -17,7 +18,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-class BrokerProcess:
+class BrokerProcess(ABC):
     """One broker process: `start`, `stop` (SIGTERM), `kill` (SIGKILL), and `start` again."""
 
     name = "broker"
@@ -43,8 +44,9 @@ class BrokerProcess:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @abstractmethod
     def command(self) -> list[str]:
-        raise NotImplementedError
+        """What starts it."""
 
     def start(self) -> None:
         """Start the process and wait until it answers for itself."""
