@@ -130,6 +130,78 @@ def test_aborted_transaction_never_comes_back(protocol: Protocol, crash: Crash, 
         no_transaction_is_open(broker)
 
 
+@pytest.mark.parametrize("between", range(5))
+@pytest.mark.parametrize("steps", range(STEPS_MAX))
+@pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
+def test_transactions_whose_decisions_share_a_file_are_each_whole_or_absent(
+    protocol: Protocol, steps: int, between: int
+) -> None:
+    """One decision makes those before it durable, and the next transaction begins while the last is completed."""
+    for seed in range(6):
+        broker, first = with_one_commit(seed, protocol)
+        second = ProducerInMemory(broker, protocol, "auditor")
+        first.write("a", 2)
+        second.write("b", 3)
+        replies = {"a": first.send_end(committed=True)}
+        for _ in range(between):
+            broker.disk.take_step()
+        replies["b"] = second.send_end(committed=True)
+        if replies["a"].came and protocol is TV2:
+            first.take_epoch(replies["a"])
+            first.write("c", 4)
+        for _ in range(steps):
+            broker.disk.take_step()
+        broker.disk.crash()
+        broker.restart()
+        broker.settle()
+        values = visible(broker, 0)
+        assert values == visible(broker, 1), "a part of a transaction is visible"
+        assert "c" not in values
+        for value, reply in replies.items():
+            assert value in values or not reply.came
+        no_transaction_is_open(broker)
+
+
+@pytest.mark.parametrize("steps", range(STEPS_MAX))
+@pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
+def test_transaction_that_begins_at_once_after_a_commit_does_not_share_its_fate(protocol: Protocol, steps: int) -> None:
+    for seed in range(12):
+        broker, producer = with_one_commit(seed, protocol)
+        producer.write("second", 2)
+        producer.end(committed=True)
+        producer.write("third", 3)
+        for _ in range(steps):
+            broker.disk.take_step()
+        broker.disk.crash()
+        broker.restart()
+        broker.settle()
+        assert whole_or_absent(broker, "second", 2)
+        assert "third" not in visible(broker, 0)
+        no_transaction_is_open(broker)
+
+
+@pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
+def test_second_power_cut_during_the_start_after_the_first_changes_nothing(protocol: Protocol) -> None:
+    for seed in range(12):
+        for steps in range(6):
+            broker, producer = with_one_commit(seed, protocol)
+            producer.write("second", 2)
+            producer.end(committed=True)
+            producer.write("third", 3)
+            producer.send_end(committed=True)
+            broker.disk.crash()
+            broker.restart()
+            there = visible(broker, 0)
+            for _ in range(steps):
+                broker.disk.take_step()
+            broker.disk.crash()
+            broker.restart()
+            broker.settle()
+            assert visible(broker, 0) == visible(broker, 1) == there
+            assert "second" in there
+            no_transaction_is_open(broker)
+
+
 @pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
 def test_producer_of_a_transaction_that_a_power_cut_interrupted_is_fenced(protocol: Protocol) -> None:
     """What it wrote may be gone, so that its commit would be one of a part."""

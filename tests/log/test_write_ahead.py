@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from oncelog.environment import DiskError
 from oncelog.log import Entry, Tail, WriteAheadLog, replay
-from oncelog.log.write_ahead import entries, files_in
+from oncelog.log.write_ahead import BEGINNING_BYTES, files_in, read_entries
 from tests.support.memory_disk import MemoryDisk
 
 DIRECTORY = "/data"
@@ -18,18 +18,18 @@ TOPIC, OTHER = UUID(int=7), UUID(int=8)
 SEGMENT = f"{DIRECTORY}/t-0/00000000000000000000.log"
 
 tails = st.builds(Tail, st.integers(0, 2**62), st.integers(0, 2**62), st.binary(max_size=50))
-several = st.lists(st.builds(Entry, st.uuids(), st.integers(0, 2**31 - 1), tails), max_size=8)
+several = st.lists(st.builds(Entry, st.uuids(), st.integers(0, 2**31 - 1), st.integers(0, 2**62), tails), max_size=8)
 
 
 def path_of(topic_id: UUID, partition: int) -> str | None:
     return f"{DIRECTORY}/t-{partition}" if topic_id == TOPIC else None
 
 
-def disk_with(*written: Entry, number: int = 0, disk: MemoryDisk | None = None) -> MemoryDisk:
+def disk_with(*written: Entry, number: int = 0, follows_bytes: int = 0, disk: MemoryDisk | None = None) -> MemoryDisk:
     if disk is None:
         disk = MemoryDisk()
         disk.make_directory(DIRECTORY)
-    log = WriteAheadLog(disk, DIRECTORY, number)
+    log = WriteAheadLog(disk, DIRECTORY, number, follows_bytes)
     for entry in written:
         log.append(entry)
     log.file.sync()
@@ -37,7 +37,11 @@ def disk_with(*written: Entry, number: int = 0, disk: MemoryDisk | None = None) 
 
 
 def entry(position: int, data: bytes, topic_id: UUID = TOPIC) -> Entry:
-    return Entry(topic_id, 0, Tail(0, position, data))
+    return Entry(topic_id, 0, position + len(data), Tail(0, position, data))
+
+
+def found_in(data: bytes) -> list[Entry]:
+    return read_entries(data, None)[0]
 
 
 def segment(disk: MemoryDisk, data: bytes) -> None:
@@ -47,7 +51,7 @@ def segment(disk: MemoryDisk, data: bytes) -> None:
 @given(several)
 def test_what_was_appended_is_read_back(written):
     ((_, path),) = files_in(disk := disk_with(*written), DIRECTORY)
-    assert list(entries(disk.read_file(path))) == written
+    assert found_in(disk.read_file(path)) == written
 
 
 @given(several, st.data())
@@ -56,7 +60,7 @@ def test_torn_end_leaves_the_entries_before_it(written, data):
     whole = disk.read_file(path)
     cut = data.draw(st.integers(0, len(whole)))
     tail = data.draw(st.sampled_from([b"", bytes(200)]))
-    found = list(entries(whole[:cut] + tail))
+    found = found_in(whole[:cut] + tail)
     assert found == written[: len(found)]
     assert len(found) == len(written) or cut < len(whole)
 
@@ -67,19 +71,62 @@ def test_changed_byte_ends_the_log_before_its_entry(written, data):
     whole = bytearray(disk.read_file(path))
     if whole:
         whole[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-        found = list(entries(bytes(whole)))
+        found = found_in(bytes(whole))
         assert found == written[: len(found)]
-        assert len(found) < len(written)
+        assert len(found) < len(written) or not written
 
 
-def test_lost_bytes_are_put_back_and_the_files_are_removed():
+def size_of(disk: MemoryDisk, number: int) -> int:
+    return len(disk.read_file(dict(files_in(disk, DIRECTORY))[number]))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_lost_bytes_are_put_back_however_often_it_is_done(times):
     disk = disk_with(entry(3, b"def"), entry(6, b"ghi"))
-    disk_with(entry(9, b"jkl"), number=1, disk=disk)
+    disk_with(entry(9, b"jkl"), number=1, follows_bytes=size_of(disk, 0), disk=disk)
     segment(disk, b"abc\0")
-    assert replay(disk, DIRECTORY, path_of) == 3
-    assert files_in(disk, DIRECTORY) == []
-    disk.crash()
-    assert disk.read_file(SEGMENT) == b"abcdefghijkl"
+    for _ in range(times):
+        replayed = replay(disk, DIRECTORY, path_of)
+        assert replayed.count == 3
+        assert replayed.next_number == 2
+        assert replayed.files == [path for _, path in files_in(disk, DIRECTORY)]
+        disk.crash()
+        assert disk.read_file(SEGMENT) == b"abcdefghijkl"
+
+
+@pytest.mark.parametrize("lost_bytes", [0, 1, 3])
+def test_file_whose_predecessor_lost_its_end_is_not_read(lost_bytes):
+    """The operating system may write out a file before another one, whichever was asked for first."""
+    disk = disk_with(entry(3, b"def"), entry(6, b"ghi"))
+    ((_, first),) = files_in(disk, DIRECTORY)
+    disk_with(entry(9, b"jkl"), number=1, follows_bytes=size_of(disk, 0), disk=disk)
+    disk.open(first).truncate(size_of(disk, 0) - lost_bytes)
+    segment(disk, b"abc\0")
+    replayed = replay(disk, DIRECTORY, path_of)
+    assert disk.read_file(SEGMENT) == (b"abcdef" if lost_bytes else b"abcdefghijkl")
+    assert replayed.durable_ends == {(TOPIC, 0): 6 if lost_bytes else 12}
+
+
+def test_file_whose_predecessor_was_removed_is_read():
+    disk = disk_with(entry(3, b"def"), number=5, follows_bytes=100)
+    segment(disk, b"abc")
+    assert replay(disk, DIRECTORY, path_of).next_number == 6
+    assert disk.read_file(SEGMENT) == b"abcdef"
+
+
+def test_file_whose_beginning_was_never_written_is_not_read():
+    disk = disk_with(entry(3, b"def"))
+    ((_, path),) = files_in(disk, DIRECTORY)
+    disk.damage(path, 0, bytes(BEGINNING_BYTES))
+    segment(disk, b"abc")
+    assert replay(disk, DIRECTORY, path_of).count == 0
+
+
+def test_entry_without_data_vouches_for_the_file():
+    disk = disk_with(entry(3, b""))
+    segment(disk, b"abcdef")
+    assert replay(disk, DIRECTORY, path_of).durable_ends == {(TOPIC, 0): 3}
+    assert disk.read_file(SEGMENT) == b"abcdef"
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -88,7 +135,8 @@ def test_files_that_come_back_with_a_power_cut_change_nothing(seed):
     disk.make_directory(DIRECTORY)
     disk_with(entry(3, b"def"), disk=disk)
     segment(disk, b"abc")
-    replay(disk, DIRECTORY, path_of)
+    for path in replay(disk, DIRECTORY, path_of).files:
+        disk.remove(path)
     disk.open(SEGMENT).append([b"ghi"])
     disk.crash()
     replay(disk, DIRECTORY, path_of)
@@ -106,13 +154,13 @@ def test_bytes_after_the_last_entry_stay():
 def test_entries_of_a_deleted_topic_do_not_touch_one_of_the_same_name():
     disk = disk_with(entry(0, b"old", OTHER))
     segment(disk, b"new")
-    assert replay(disk, DIRECTORY, path_of) == 0
+    assert replay(disk, DIRECTORY, path_of).count == 0
     assert disk.read_file(SEGMENT) == b"new"
 
 
 def test_segment_that_retention_deleted_does_not_come_back():
     disk = disk_with(entry(0, b"old"))
-    assert replay(disk, DIRECTORY, path_of) == 0
+    assert replay(disk, DIRECTORY, path_of).count == 0
     assert not disk.exists(SEGMENT)
 
 

@@ -112,6 +112,13 @@ class ProducerInMemory:
     def end(self, *, committed: bool) -> None:
         answer = self.broker.ask("end_txn", self.protocol.end, **self._identity(), committed=committed)
         assert answer.error_code is NONE, answer
+        self._take_epoch(answer)
+
+    def take_epoch(self, reply: Reply) -> None:
+        """Go on from the answer to `send_end`."""
+        self._take_epoch(reply.message)
+
+    def _take_epoch(self, answer: Any) -> None:
         if self.protocol.end >= 5:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
             self.sequence = 0

@@ -24,12 +24,12 @@ from oncelog.broker.offsets import CommittedOffsets
 from oncelog.broker.producer_ids import ProducerIds
 from oncelog.broker.request import Connection, Request
 from oncelog.broker.settings import Settings
-from oncelog.broker.topics import Topic, Topics, log_config
+from oncelog.broker.topics import TRANSACTION_STATE, Topic, Topics, log_config
 from oncelog.broker.transactions import Transactions
 from oncelog.coordination import Parked
 from oncelog.environment import Clock, Disk, DiskError, Random
 from oncelog.groups import OffsetCoordinator
-from oncelog.log import DataDirectory, NodeIdentity, PartitionLog, replay, uuid_text, write_topic_id
+from oncelog.log import DataDirectory, NodeIdentity, PartitionLog, Replayed, replay, uuid_text, write_topic_id
 from oncelog.transactions import TransactionCoordinator
 from oncelog.wire import (
     RequestHeader,
@@ -109,8 +109,10 @@ class Broker:
         self.leader_epoch = state.last_leader_epoch + 1
         self._journal.append_now(BrokerStarted(leader_epoch=self.leader_epoch))
         self.producer_ids = ProducerIds(self._journal, state.reserved_producer_ids, self.fail)
-        self._replay_write_ahead(state.topics.values())
-        self.durability = Durability(environment.disk, directory.path, self.fail)
+        replayed = self._replay_write_ahead(state.topics.values())
+        self.durability = Durability(
+            environment.disk, directory.path, self.fail, number=replayed.next_number, has_decisions=_has_decisions
+        )
         self.fetch_sessions = FetchSessions(
             environment.random, self.settings.number("max.incremental.fetch.session.cache.slots")
         )
@@ -120,16 +122,24 @@ class Broker:
         self._remove_deleted(state.deleted)
         for record in state.topics.values():
             self.topics.replay_created(record)
+        boot_id = environment.disk.boot_id()
+        lost_power = not was_clean and boot_id != state.boot_id
+        if lost_power:
+            self._cut_back_decisions(replayed)
         self._recovery_points = {}
         self._log_start_offsets = {}
         self._was_clean = True
         self._load_coordinators()
+        if not was_clean:
+            # From now on the logs' own files vouch for what is in them.
+            self._checkpoint_work()()
+        for path in replayed.files:
+            environment.disk.remove(path)
         self.transactions.complete_prepared()
-        boot_id = environment.disk.boot_id()
-        if was_clean or boot_id == state.boot_id:
-            self._trust(boot_id)
-        else:
+        if lost_power:
             self.transactions.fence_all(lambda: self._trust(boot_id))
+        else:
+            self._trust(boot_id)
         hanging = 0 if was_clean else end_hanging_transactions(self)
         recoveries = [partition.log.recovery for partition in self.topics.partitions()]
         self.start_report = StartReport(
@@ -140,7 +150,7 @@ class Broker:
         )
         self._housekeeping = Housekeeping(self)
 
-    def _replay_write_ahead(self, topics: Iterable[TopicCreated]) -> None:
+    def _replay_write_ahead(self, topics: Iterable[TopicCreated]) -> Replayed:
         """Give the logs back what they had lost to a power cut, before they are opened."""
         names = {record.uuid: record.name for record in topics}
 
@@ -148,7 +158,15 @@ class Broker:
             name = names.get(topic_id)
             return None if name is None else self._directory.partition_path(name, partition)
 
-        replay(self._disk, self._directory.path, path)
+        return replay(self._disk, self._directory.path, path)
+
+    def _cut_back_decisions(self, replayed: Replayed) -> None:
+        """Forget every decision that was not durable: what it is about may be lost, and nobody was told of it."""
+        for partition in self.topics.partitions():
+            log = partition.log
+            if _has_decisions(log):
+                vouched = replayed.durable_ends.get((log.topic_id, log.partition), 0)
+                log.truncate_to(max(vouched, self._recovery_points.get((partition.topic, partition.index), 0)))
 
     def _load_coordinators(self) -> None:
         number = self.settings.number
@@ -315,8 +333,8 @@ class Broker:
         if not self._has_failed:
             for partition in self.topics.partitions():
                 partition.log.close()
-            self.durability.close()
             self._checkpoint_work()()
+            self.durability.close()
             self._journal.close()
             self._directory.mark_clean_shutdown()
         self._directory.release()
@@ -331,3 +349,7 @@ class Broker:
         for topic, index in self._directory.partitions():
             if topic in deleted:
                 self._disk.remove(self._directory.partition_path(topic, index))
+
+
+def _has_decisions(log: PartitionLog) -> bool:
+    return log.name == f"{TRANSACTION_STATE}-{log.partition}"

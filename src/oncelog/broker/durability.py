@@ -3,15 +3,19 @@
 Small tails go to the write-ahead log, whose one sync makes the tails of any number of partitions durable; large ones, new
 files and indexes are synced where they are. A write-ahead log's file that has grown is retired: the logs that it stood
 for are synced themselves, one after the other, and then it is removed.
+
+What the write-ahead log took first is durable first. That is how a decision and what it is about need one sync and not
+two: the operating system may write the decision's own file out at any time, but after a power cut a log of decisions is
+cut back to what the write-ahead log or the last checkpoint vouches for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from oncelog.coordination import Parked
 from oncelog.environment import Disk, DiskError, Syncable
-from oncelog.log import Entry, PartitionLog, SyncPoint, WriteAheadLog
+from oncelog.log import Entry, PartitionLog, SyncPoint, Tail, WriteAheadLog
 
 TAIL_BYTES_MAX = 64 * 1024
 """More than this is not worth writing twice."""
@@ -31,12 +35,24 @@ class _Generation:
 class Durability:
     """`on_failure` is told of a disk that cannot keep what was written; the broker then stops."""
 
-    def __init__(self, disk: Disk, directory: str, on_failure: Callable[[DiskError], None]) -> None:
-        """The write-ahead logs that a crash left in `directory` have been replayed and removed."""
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        on_failure: Callable[[DiskError], None],
+        *,
+        number: int,
+        has_decisions: Callable[[PartitionLog], bool],
+    ) -> None:
+        """`number` is larger than that of every write-ahead log that a crash left in `directory`.
+
+        Logs that `has_decisions` names are those that `vouched` cuts back after a power cut.
+        """
         self._disk = disk
         self._directory = directory
         self._on_failure = on_failure
-        self._current = _Generation(WriteAheadLog(disk, directory, 0))
+        self._has_decisions = has_decisions
+        self._current = _Generation(WriteAheadLog(disk, directory, number))
         self._retiring: _Generation | None = None
         self._retired: Parked[None] = Parked.ready(None)
 
@@ -44,39 +60,51 @@ class Durability:
         """Release when everything that is in the logs now would survive a power cut."""
         durable: Parked[None] = Parked()
         journaled: list[tuple[PartitionLog, int]] = []
-        synced: list[tuple[PartitionLog, SyncPoint]] = []
-        files: list[Syncable] = []
+        in_place: list[PartitionLog] = []
         for log in logs:
             if log.is_durable:
                 continue
             if self._journal(log):
                 journaled.append((log, log.log_end_offset))
             else:
-                synced.append((log, log.sync_point()))
-                files.extend(log.unsynced_files())
-        if journaled:
-            files.extend(self._write_ahead_files())
-
-        def done() -> None:
-            for log, end in journaled:
-                log.journaled_up_to(end)
-            for log, point in synced:
-                log.synced_up_to(point)
+                in_place.append(log)
+        missing = bool(journaled) + bool(in_place)
+        if not missing:
             durable.release(None)
 
-        self._sync(files, done)
+        def done() -> None:
+            nonlocal missing
+            missing -= 1
+            if not missing:
+                durable.release(None)
+
+        def journal_synced() -> None:
+            for log, end in journaled:
+                log.journaled_up_to(end)
+            done()
+
+        if in_place:
+            self._sync_in_place(in_place, done)
+        if journaled:
+            self._sync_write_ahead(journal_synced)
         if self._current.write_ahead.size_bytes >= WRITE_AHEAD_BYTES_MAX:
             self.retire()
         return durable
+
+    def put_first(self, logs: Iterable[PartitionLog]) -> Parked[None]:
+        """Release when no decision that is written from then on can survive a power cut without what is in the logs now."""
+        return self.make_durable([log for log in logs if not log.is_durable and not self._journal(log)])
 
     def retire(self) -> Parked[None]:
         """Sync every log whose tail is only in the write-ahead log, and begin a new file of that; release when it is done."""
         if self._retiring is None and self._current.logs:
             self._retired = Parked()
             self._retiring = self._current
-            number = self._retiring.write_ahead.number + 1
-            self._current = _Generation(WriteAheadLog(self._disk, self._directory, number))
-            self._sync_next(list(self._retiring.logs))
+            before = self._retiring.write_ahead
+            self._current = _Generation(
+                WriteAheadLog(self._disk, self._directory, before.number + 1, follows_bytes=before.size_bytes)
+            )
+            self._retire_next(list(self._retiring.logs))
         return self._retired
 
     def close(self) -> None:
@@ -93,33 +121,50 @@ class Durability:
             return False
         if tail.data:
             self._current.logs[log] = None
-            self._current.write_ahead.append(Entry(log.topic_id, log.partition, tail))
+            self._current.write_ahead.append(Entry(log.topic_id, log.partition, log.log_end_offset, tail))
         return True
 
-    def _write_ahead_files(self) -> list[Syncable]:
-        """What has to be synced for every entry so far. An entry is worth nothing without those before it."""
-        if self._retiring is None:
-            return [self._current.write_ahead.file]
-        return [self._retiring.write_ahead.file, self._current.write_ahead.file]
+    def _sync_write_ahead(self, done: Callable[[], None]) -> None:
+        """Sync every entry so far: one is worth nothing without those before it."""
+        generations = (self._retiring, self._current)
+        self._sync([generation.write_ahead.file for generation in generations if generation is not None], done)
 
-    def _sync_next(self, logs: list[PartitionLog]) -> None:
+    def _sync_in_place(self, logs: Sequence[PartitionLog], done: Callable[[], None]) -> None:
+        """Sync the logs' own files; for logs of decisions, have the write-ahead log vouch for it."""
+        points = [(log, log.sync_point()) for log in logs]
+        decided = [(log, point) for log, point in points if self._has_decisions(log)]
+
+        def files_synced() -> None:
+            if not decided:
+                known()
+                return
+            for log, point in decided:
+                self._current.write_ahead.append(_voucher(log, point))
+            self._sync_write_ahead(known)
+
+        def known() -> None:
+            for log, point in points:
+                log.synced_up_to(point)
+            done()
+
+        self._sync([file for log in logs for file in log.unsynced_files()], files_synced)
+
+    def _retire_next(self, logs: list[PartitionLog]) -> None:
         """One log at a time, so that commits do not queue behind them all."""
         retiring = self._retiring
         assert retiring is not None
-        if not logs:
+        if logs:
+            self._sync_in_place([logs.pop()], lambda: self._retire_next(logs))
+            return
+
+        def removable() -> None:
             retiring.write_ahead.file.close()
             self._disk.remove(retiring.write_ahead.path)
             self._retiring = None
             self._retired.release(None)
-            return
-        log = logs.pop()
-        point = log.sync_point()
 
-        def done() -> None:
-            log.synced_up_to(point)
-            self._sync_next(logs)
-
-        self._sync(list(log.unsynced_files()), done)
+        # A power cut may bring the file back; with its end lost, what follows it would not be read.
+        self._sync([retiring.write_ahead.file], removable)
 
     def _sync(self, files: list[Syncable], done: Callable[[], None]) -> None:
         def synced(error: DiskError | None) -> None:
@@ -130,3 +175,9 @@ class Durability:
             done()
 
         self._disk.sync(files, synced)
+
+
+def _voucher(log: PartitionLog, point: SyncPoint) -> Entry:
+    """Says that the log's own files are durable up to there."""
+    tail = Tail(point.segment_base_offset, point.segment_size_bytes, b"")
+    return Entry(log.topic_id, log.partition, point.log_end_offset, tail)

@@ -1,10 +1,10 @@
 """Carrying out what the transaction coordinator decides: its log, the markers, and who waits for what.
 
-    EndTxn   decide ─ data durable ─ Prepare appended, replayed, durable ─ answer
-                                                                         └ markers appended, durable ─ Complete appended, replayed
+    EndTxn   decide ─ data first ─ Prepare appended, replayed, durable ─ answer
+                                                                       └ markers appended, first ─ Complete appended, replayed
 
-The data is durable before the Prepare record exists, and the markers before the Complete record does: whichever of them a
-power cut leaves behind, what it needs is there too.
+The data goes to the write-ahead log before the Prepare record does, and the markers before the Complete record: whichever
+of them a power cut leaves behind, what it needs is there too. What the write-ahead log cannot take is synced instead.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class Transactions:
             prepared(ErrorCode.none)
             self._send_markers(markers)
 
-        self._broker.durability.make_durable(partition.log for partition in written).then(prepare)
+        self._broker.durability.put_first(partition.log for partition in written).then(prepare)
 
     def _send_markers(self, markers: MarkersToSend) -> None:
         partitions = self._partitions(markers)
@@ -247,8 +247,8 @@ class Transactions:
                 markers.transaction_version,
                 committed=markers.committed,
             )
-        durable = self._broker.durability.make_durable(partition.log for partition in partitions)
-        durable.then(lambda _: self._complete(markers))
+        first = self._broker.durability.put_first(partition.log for partition in partitions)
+        first.then(lambda _: self._complete(markers))
 
     def _complete(self, markers: MarkersToSend) -> None:
         decision = self.coordinator.complete(markers.transactional_id, self._now_ms())

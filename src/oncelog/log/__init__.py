@@ -16,7 +16,7 @@ from oncelog.log.outcome import (
 from oncelog.log.partition_log import PartitionLog
 from oncelog.log.recovery import RecoveryReport
 from oncelog.log.unsynced import SyncPoint
-from oncelog.log.write_ahead import Entry, Tail, WriteAheadLog, replay
+from oncelog.log.write_ahead import Entry, Replayed, Tail, WriteAheadLog, replay
 
 __all__ = [
     "AbortedTransaction",
@@ -32,6 +32,7 @@ __all__ = [
     "PartitionLog",
     "RecoveryReport",
     "Refused",
+    "Replayed",
     "SyncPoint",
     "Tail",
     "TimestampOffset",

@@ -3,17 +3,20 @@
 A partition's own file gets the same bytes first, and is synced later; then the write-ahead log's file can go. After a
 power cut `replay` puts back what the partitions' files have lost.
 
-    crc32c u32 | size u32 | topic id 16 bytes | partition i32 | segment base offset i64 | position i64 | data
+    crc32c u32 | size u32 | topic id 16 bytes | partition i32 | log end offset i64 | segment base offset i64 | position i64 | data
 
-All integers are big-endian; the checksum covers what follows it. An entry is of use only if all before it are there, and
-that is how a file that is only ever appended to is lost: from the end.
+    crc32c u32 | size of the file before u64                                          at the beginning of each file
+
+The log end offset is the one behind the data. An entry without data vouches for what is before it: it is durable already.
+All integers are big-endian; a checksum covers what follows it. An entry is of use only if all before it are there: a file
+is read up to the first entry that is not whole, and not at all while the file before it is there and has lost its end.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from crc32c import crc32c
@@ -24,7 +27,9 @@ from oncelog.log.names import LOG, offset_name, offset_of
 PREFIX = "oncelog-wal-"
 SUFFIX = ".log"
 _CHECKSUM = struct.Struct(">I")
-_HEADER = struct.Struct(">I16siqq")
+_FOLLOWS = struct.Struct(">Q")
+BEGINNING_BYTES = _CHECKSUM.size + _FOLLOWS.size
+_HEADER = struct.Struct(">I16siqqq")
 ENTRY_OVERHEAD_BYTES = _CHECKSUM.size + _HEADER.size
 
 
@@ -43,19 +48,35 @@ class Entry:
 
     topic_id: UUID
     partition: int
+    log_end_offset: int
     tail: Tail
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What the write-ahead logs said: how many entries were put back, and up to where each partition is durable."""
+
+    files: list[str] = field(default_factory=list)
+    next_number: int = 0
+    count: int = 0
+    durable_ends: dict[tuple[UUID, int], int] = field(default_factory=dict)
 
 
 class WriteAheadLog:
     """One file. Its entries are durable when `file` was synced after they were appended."""
 
-    def __init__(self, disk: Disk, directory: str, number: int) -> None:
-        """`number` is larger than that of every file before it."""
+    def __init__(self, disk: Disk, directory: str, number: int, follows_bytes: int = 0) -> None:
+        """`number` is larger than that of every file before it.
+
+        `follows_bytes` is the size of the file with the number before, without which this one means nothing.
+        """
         self.number = number
         self.path = f"{directory}/{PREFIX}{offset_name(number, SUFFIX)}"
         self.file: File = disk.open(self.path, create=True)
         # A file of this name may have come back with a power cut, after it was removed.
         self.file.truncate(0)
+        follows = _FOLLOWS.pack(follows_bytes)
+        self.file.append([_CHECKSUM.pack(crc32c(follows)) + follows])
 
     @property
     def size_bytes(self) -> int:
@@ -64,7 +85,12 @@ class WriteAheadLog:
     def append(self, entry: Entry) -> None:
         tail = entry.tail
         header = _HEADER.pack(
-            len(tail.data), entry.topic_id.bytes, entry.partition, tail.segment_base_offset, tail.position
+            len(tail.data),
+            entry.topic_id.bytes,
+            entry.partition,
+            entry.log_end_offset,
+            tail.segment_base_offset,
+            tail.position,
         )
         checksum = crc32c(tail.data, crc32c(header))
         self.file.append([_CHECKSUM.pack(checksum) + header + tail.data])
@@ -81,37 +107,54 @@ def files_in(disk: Disk, directory: str) -> list[tuple[int, str]]:
     return sorted(found)
 
 
-def entries(data: bytes) -> Iterator[Entry]:
-    """Every entry up to the first that is not whole."""
-    position = 0
+def read_entries(data: bytes, before_bytes: int | None) -> tuple[list[Entry], int]:
+    """Every entry up to the first that is not whole, and where that is.
+
+    `before_bytes` is where the file with the number before ended in this way; None if it was removed.
+    """
+    found: list[Entry] = []
+    if len(data) < BEGINNING_BYTES:
+        return found, 0
+    (checksum,) = _CHECKSUM.unpack_from(data)
+    (follows_bytes,) = _FOLLOWS.unpack_from(data, _CHECKSUM.size)
+    is_torn = crc32c(data[_CHECKSUM.size : BEGINNING_BYTES]) != checksum
+    if is_torn or (before_bytes is not None and before_bytes < follows_bytes):
+        return found, 0
+    position = BEGINNING_BYTES
     while position + ENTRY_OVERHEAD_BYTES <= len(data):
         (checksum,) = _CHECKSUM.unpack_from(data, position)
-        size, topic_id, partition, base_offset, start = _HEADER.unpack_from(data, position + _CHECKSUM.size)
+        size, topic_id, partition, end_offset, base_offset, start = _HEADER.unpack_from(data, position + _CHECKSUM.size)
         begin = position + ENTRY_OVERHEAD_BYTES
         end = begin + size
         if end > len(data) or crc32c(data[position + _CHECKSUM.size : end]) != checksum:
-            return
-        yield Entry(UUID(bytes=topic_id), partition, Tail(base_offset, start, data[begin:end]))
+            break
+        found.append(Entry(UUID(bytes=topic_id), partition, end_offset, Tail(base_offset, start, data[begin:end])))
         position = end
+    return found, position
 
 
-def replay(disk: Disk, directory: str, partition_path: Callable[[UUID, int], str | None]) -> int:
-    """Put what the write-ahead logs have into the partitions' files, make it durable there, and remove them.
+def replay(disk: Disk, directory: str, partition_path: Callable[[UUID, int], str | None]) -> Replayed:
+    """Put what the write-ahead logs have into the partitions' files, and make it durable there.
 
-    `partition_path` is None for a partition that is no more. Return how many entries were put back. Raises DiskError.
+    `partition_path` is None for a partition that is no more. Whoever has made sure that nothing needs the files any more
+    removes them; until then, doing this again changes nothing. Raises DiskError.
     """
-    found = files_in(disk, directory)
     touched: dict[str, File] = {}
-    count = 0
-    for _, path in found:
-        for entry in entries(disk.read_file(path)):
-            count += _put_back(disk, entry, partition_path(entry.topic_id, entry.partition), touched)
+    replayed = Replayed()
+    before: int | None = None
+    for number, path in files_in(disk, directory):
+        if number != replayed.next_number:
+            before = None
+        found, before = read_entries(disk.read_file(path), before)
+        replayed.files.append(path)
+        replayed.next_number = number + 1
+        for entry in found:
+            replayed.count += _put_back(disk, entry, partition_path(entry.topic_id, entry.partition), touched)
+            replayed.durable_ends[entry.topic_id, entry.partition] = entry.log_end_offset
     for file in touched.values():
         file.sync()
         file.close()
-    for _, path in found:
-        disk.remove(path)
-    return count
+    return replayed
 
 
 def _put_back(disk: Disk, entry: Entry, directory: str | None, touched: dict[str, File]) -> bool:
