@@ -229,6 +229,37 @@ def test_producer_goes_on_after_the_broker_was_killed(protocol: Protocol) -> Non
     assert whole_or_absent(broker, "second", 2)
 
 
+@pytest.mark.parametrize("steps", range(12))
+@pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
+def test_commit_survives_the_retirement_of_the_write_ahead_log(protocol: Protocol, steps: int) -> None:
+    for seed in range(8):
+        broker, producer = with_one_commit(seed, protocol)
+        producer.write("second", 2)
+        producer.end(committed=True)
+        broker.core.durability.retire()
+        for _ in range(steps):
+            broker.disk.take_step()
+        if seed % 2:
+            # As the operating system may at any time.
+            broker.disk.commit_names()
+        broker.disk.crash()
+        broker.restart()
+        broker.settle()
+        assert whole_or_absent(broker, "second", 2)
+        no_transaction_is_open(broker)
+
+
+def test_first_epoch_of_a_producer_survives_a_power_cut() -> None:
+    for seed in range(8):
+        broker, first = without_a_commit(seed, TV1)
+        broker.disk.crash()
+        broker.restart()
+        broker.settle()
+        again = ProducerInMemory(broker, TV1)
+        assert again.producer_id == first.producer_id
+        assert again.epoch > first.epoch
+
+
 def test_epoch_that_was_answered_survives_a_power_cut() -> None:
     """A zombie that a bump fenced must not come back to life with the epoch it had."""
     broker, _ = with_one_commit(0, TV1)
