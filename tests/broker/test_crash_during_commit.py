@@ -229,7 +229,7 @@ def test_producer_goes_on_after_the_broker_was_killed(protocol: Protocol) -> Non
     assert whole_or_absent(broker, "second", 2)
 
 
-@pytest.mark.parametrize("steps", range(12))
+@pytest.mark.parametrize("steps", range(0, 36, 3))
 @pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
 def test_commit_survives_the_retirement_of_the_write_ahead_log(protocol: Protocol, steps: int) -> None:
     for seed in range(8):
