@@ -231,7 +231,7 @@ def test_producer_goes_on_after_the_broker_was_killed(protocol: Protocol) -> Non
 
 @pytest.mark.parametrize("steps", range(0, 36, 3))
 @pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
-def test_commit_survives_the_retirement_of_the_write_ahead_log(protocol: Protocol, steps: int) -> None:
+def test_commit_and_its_producer_survive_the_retirement_of_the_write_ahead_log(protocol: Protocol, steps: int) -> None:
     for seed in range(8):
         broker, producer = with_one_commit(seed, protocol)
         producer.write("second", 2)
@@ -247,6 +247,9 @@ def test_commit_survives_the_retirement_of_the_write_ahead_log(protocol: Protoco
         broker.settle()
         assert whole_or_absent(broker, "second", 2)
         no_transaction_is_open(broker)
+        again = ProducerInMemory(broker, protocol)
+        assert again.producer_id == producer.producer_id
+        assert again.epoch > producer.epoch
 
 
 def test_first_epoch_of_a_producer_survives_a_power_cut() -> None:
