@@ -1,49 +1,55 @@
 """A client of the Kafka protocol that can do what exactly-once needs: for oncelog and for Apache Kafka 3 and 4."""
 
-from oncelog.client.accumulating import RecordMetadata
-from oncelog.client.consumer_core import ConsumedRecord
-from oncelog.client.errors import (
-    BrokerRefused,
-    ClientError,
-    ConnectionLost,
-    OffsetOutOfRange,
-    OutcomeUnknown,
-    ProducerFenced,
-    RetriesExhausted,
-    TransactionError,
-    TransactionFailed,
-    UnsupportedVersion,
-)
-from oncelog.client.fetching import FetchedBatches
-from oncelog.client.producing import Written
-from oncelog.client.transports.asynchronous.client import AsyncClient
-from oncelog.client.transports.asynchronous.consumer import AsyncConsumer
-from oncelog.client.transports.asynchronous.producer import AsyncDelivery, AsyncProducer
-from oncelog.client.transports.blocking.batch_sender import BatchSender
-from oncelog.client.transports.blocking.client import Client
-from oncelog.client.transports.blocking.consumer import Consumer
-from oncelog.client.transports.blocking.fetcher import Fetcher
-from oncelog.client.transports.blocking.producer import Delivery, Producer
-from oncelog.client.transports.blocking.shared_producer import SharedProducer
-from oncelog.client.values import (
-    Address,
-    ClusterDescription,
-    ConfigEntry,
-    IsolationLevel,
-    NewTopic,
-    Node,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    OffsetSpec,
-    PartitionDescription,
-    ProducerIdentity,
-    ProducerState,
-    TopicDescription,
-    TopicPartition,
-    TransactionDescription,
-    TransactionListing,
-    TransactionVersion,
-)
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncelog.client.accumulating import RecordMetadata
+    from oncelog.client.consumer_core import ConsumedRecord
+    from oncelog.client.errors import (
+        BrokerRefused,
+        ClientError,
+        ConnectionLost,
+        OffsetOutOfRange,
+        OutcomeUnknown,
+        ProducerFenced,
+        RetriesExhausted,
+        TransactionError,
+        TransactionFailed,
+        UnsupportedVersion,
+    )
+    from oncelog.client.fetching import FetchedBatches
+    from oncelog.client.producing import Written
+    from oncelog.client.transports.asynchronous.client import AsyncClient
+    from oncelog.client.transports.asynchronous.consumer import AsyncConsumer
+    from oncelog.client.transports.asynchronous.producer import AsyncDelivery, AsyncProducer
+    from oncelog.client.transports.blocking.batch_sender import BatchSender
+    from oncelog.client.transports.blocking.client import Client
+    from oncelog.client.transports.blocking.consumer import Consumer
+    from oncelog.client.transports.blocking.fetcher import Fetcher
+    from oncelog.client.transports.blocking.producer import Delivery, Producer
+    from oncelog.client.transports.blocking.shared_producer import SharedProducer
+    from oncelog.client.values import (
+        Address,
+        ClusterDescription,
+        ConfigEntry,
+        IsolationLevel,
+        NewTopic,
+        Node,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        OffsetSpec,
+        PartitionDescription,
+        ProducerIdentity,
+        ProducerState,
+        TopicDescription,
+        TopicPartition,
+        TransactionDescription,
+        TransactionListing,
+        TransactionVersion,
+    )
 
 __all__ = [
     "Address",
@@ -89,3 +95,59 @@ __all__ = [
     "UnsupportedVersion",
     "Written",
 ]
+
+# Messages and transports are slow to import, and Spark's planning processes, of which each query has several, need a few
+# values from here.
+_HOMES = {
+    "Address": "oncelog.client.values",
+    "AsyncClient": "oncelog.client.transports.asynchronous.client",
+    "AsyncConsumer": "oncelog.client.transports.asynchronous.consumer",
+    "AsyncDelivery": "oncelog.client.transports.asynchronous.producer",
+    "AsyncProducer": "oncelog.client.transports.asynchronous.producer",
+    "BatchSender": "oncelog.client.transports.blocking.batch_sender",
+    "BrokerRefused": "oncelog.client.errors",
+    "Client": "oncelog.client.transports.blocking.client",
+    "ClientError": "oncelog.client.errors",
+    "ClusterDescription": "oncelog.client.values",
+    "ConfigEntry": "oncelog.client.values",
+    "ConnectionLost": "oncelog.client.errors",
+    "ConsumedRecord": "oncelog.client.consumer_core",
+    "Consumer": "oncelog.client.transports.blocking.consumer",
+    "Delivery": "oncelog.client.transports.blocking.producer",
+    "FetchedBatches": "oncelog.client.fetching",
+    "Fetcher": "oncelog.client.transports.blocking.fetcher",
+    "IsolationLevel": "oncelog.client.values",
+    "NewTopic": "oncelog.client.values",
+    "Node": "oncelog.client.values",
+    "OffsetAndMetadata": "oncelog.client.values",
+    "OffsetAndTimestamp": "oncelog.client.values",
+    "OffsetOutOfRange": "oncelog.client.errors",
+    "OffsetSpec": "oncelog.client.values",
+    "OutcomeUnknown": "oncelog.client.errors",
+    "PartitionDescription": "oncelog.client.values",
+    "Producer": "oncelog.client.transports.blocking.producer",
+    "ProducerFenced": "oncelog.client.errors",
+    "ProducerIdentity": "oncelog.client.values",
+    "ProducerState": "oncelog.client.values",
+    "RecordMetadata": "oncelog.client.accumulating",
+    "RetriesExhausted": "oncelog.client.errors",
+    "SharedProducer": "oncelog.client.transports.blocking.shared_producer",
+    "TopicDescription": "oncelog.client.values",
+    "TopicPartition": "oncelog.client.values",
+    "TransactionDescription": "oncelog.client.values",
+    "TransactionError": "oncelog.client.errors",
+    "TransactionFailed": "oncelog.client.errors",
+    "TransactionListing": "oncelog.client.values",
+    "TransactionVersion": "oncelog.client.values",
+    "UnsupportedVersion": "oncelog.client.errors",
+    "Written": "oncelog.client.producing",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(home), name)
+    globals()[name] = found
+    return found

@@ -23,6 +23,7 @@ for _needed in ("numba", "pyarrow", "pyspark"):
 if TYPE_CHECKING:
     from oncelog.client import OutcomeUnknown, ProducerFenced
     from oncelog.spark.checkpoint import CheckpointError
+    from oncelog.spark.data_source import OncelogDataSource
     from oncelog.spark.fence import FenceError
     from oncelog.spark.java import Java, JavaNotFoundError, find_java, use_java
     from oncelog.spark.metrics import BatchReport, SinkMetrics
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from oncelog.spark.reading import DataLossError
     from oncelog.spark.session import build_session
     from oncelog.spark.sink import committed_offsets, exactly_once
-    from oncelog.spark.source import OncelogDataSource, lag
+    from oncelog.spark.source import lag
     from oncelog.spark.stateless import StatelessLoop, run_stateless
     from oncelog.spark.transaction import AttemptsExhausted
 
@@ -72,7 +73,7 @@ _HOMES = {
     "FenceError": "oncelog.spark.fence",
     "Java": "oncelog.spark.java",
     "JavaNotFoundError": "oncelog.spark.java",
-    "OncelogDataSource": "oncelog.spark.source",
+    "OncelogDataSource": "oncelog.spark.data_source",
     "OptionError": "oncelog.spark.options",
     "OutcomeUnknown": "oncelog.client",
     "ProducerFenced": "oncelog.client",

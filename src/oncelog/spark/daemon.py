@@ -38,7 +38,9 @@ def prefer_installed() -> None:
 
 def prepare(worker: str) -> None:
     if worker == TASKS:
-        import oncelog.client
+        import oncelog.client.transports.blocking.batch_sender
+        import oncelog.client.transports.blocking.client
+        import oncelog.client.transports.blocking.fetcher
         import oncelog.records.kernels  # noqa: F401
     # A collection would otherwise look at all of it, and copy its pages into every worker.
     gc.freeze()

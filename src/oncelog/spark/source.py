@@ -1,13 +1,13 @@
-"""format("oncelog"): topics as batch or streaming DataFrames, with the rows and options of Spark's own Kafka source."""
+"""The two ways to read topics with Spark, with an end and without."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -15,41 +15,15 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
 
 from oncelog.client.values import OffsetSpec, TopicPartition
 from oncelog.spark import planning
 from oncelog.spark.offsets import Offsets, OffsetTree, from_json, from_tree, is_offsets, to_tree
-from oncelog.spark.options import Boundary, OptionError, SourceOptions, parse_options
+from oncelog.spark.options import Boundary, SourceOptions
 from oncelog.spark.planning import OffsetRange
 from oncelog.spark.python_worker import settled
 from oncelog.spark.reading import DataLossError, read_range, read_settings
 from oncelog.spark.source_cluster import SourceCluster
-
-HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-
-
-def row_schema(include_headers: bool) -> StructType:
-    """The columns of Spark's Kafka source."""
-    fields = [
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("timestampType", IntegerType()),
-    ]
-    return StructType([*fields, StructField("headers", HEADERS_TYPE)] if include_headers else fields)
 
 
 class RangePartition(InputPartition):
@@ -61,35 +35,6 @@ class RangePartition(InputPartition):
     @property
     def range(self) -> OffsetRange:
         return OffsetRange(*self.value)
-
-
-class OncelogDataSource(DataSource):
-    """What Spark makes of `.format("oncelog")`."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "oncelog"
-
-    def schema(self) -> StructType:
-        return row_schema(str(self.options.get("includeHeaders", "false")).lower() == "true")
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        self._check_schema(schema)
-        return BatchReader(parse_options(self.options, streaming=False))
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        self._check_schema(schema)
-        return StreamReader(parse_options(self.options, streaming=True))
-
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        raise OptionError('format("oncelog") is a source; write with foreachBatch(oncelog.spark.exactly_once(...))')
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
-        self.writer(schema, overwrite)
-
-    def _check_schema(self, schema: StructType) -> None:
-        if schema != self.schema():
-            raise OptionError("the schema of this source is fixed; leave out .schema(...) and select columns instead")
 
 
 class BatchReader(DataSourceReader):

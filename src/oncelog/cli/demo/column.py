@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oncelog.cli.broker_process import BrokerProcess, ProcessError
-from oncelog.cli.demo.plan import PIPELINES, Guarantee, Kill, Moment, Pipeline, Victim, kills
-from oncelog.cli.demo.processes import DriverProcess
+from oncelog.cli.demo.plan import PIPELINES, Guarantee, Kill, Moment, Pipeline, Task, Victim, kills
+from oncelog.cli.demo.processes import DriverProcess, Drivers
 from oncelog.cli.demo.reading import ConcurrentReader, read_all
 from oncelog.cli.demo.tally import InputLog, Output, Place, Tally, batch_ends, expected, tally
 from oncelog.testing.proxy import ApiKey, Point, Proxy, Then
@@ -23,7 +23,7 @@ class Stage:
     """What both columns share."""
 
     directory: Path
-    examples: Path
+    drivers: Drivers
     broker: BrokerProcess
     proxy: Proxy
     offsets_per_batch: int
@@ -96,6 +96,8 @@ def run_column(
         runs.run_under(kill)
     while not runs.is_done:
         runs.run_freely()
+    if guarantee is not list(Guarantee)[-1]:
+        stage.drivers.prepare()
     reader.stop()
     total = Tally()
     for pipeline in PIPELINES:
@@ -110,7 +112,9 @@ class Runs:
         self._stage = stage
         self._guarantee = guarantee
         self._say = say
-        self._number = 0
+        self._task = Task(
+            stage.proxy.bootstrap_servers, guarantee, stage.directory / "checkpoints", stage.offsets_per_batch
+        )
         self.is_done = False
         self.driver_kills = 0
         self.broker_kills = 0
@@ -120,7 +124,8 @@ class Runs:
         """Run the driver until it is killed, or to its end where the broker is killed. Raises ProcessError."""
         executioner = Executioner(self._stage, kill, self._guarantee)
         executioner.lie_in_wait()
-        driver = self._start()
+        # The broker dies in the last run, and a standby would miss it.
+        driver = self._start(is_last=kill.victim is Victim.BROKER)
         executioner.aim(driver)
         if kill.victim is Victim.BROKER:
             nurse = threading.Thread(target=self._restart_broker, args=(executioner.has_killed,), daemon=True)
@@ -134,20 +139,14 @@ class Runs:
 
     def run_freely(self) -> None:
         """Run the driver to its end. Raises ProcessError when it fails too often."""
-        self._wait(self._start())
+        self._wait(self._start(is_last=True))
 
-    def _start(self) -> DriverProcess:
-        self._number += 1
-        return DriverProcess(
-            [
-                *("--bootstrap-server", self._stage.proxy.bootstrap_servers),
-                *("--guarantee", self._guarantee),
-                *("--examples", str(self._stage.examples)),
-                *("--checkpoints", str(self._stage.directory / "checkpoints")),
-                *("--offsets-per-batch", str(self._stage.offsets_per_batch)),
-            ],
-            self._stage.directory / f"{self._guarantee}-driver-{self._number}.txt",
-        )
+    def _start(self, *, is_last: bool) -> DriverProcess:
+        driver = self._stage.drivers.take()
+        driver.begin(self._task.to_line())
+        if not is_last:
+            self._stage.drivers.prepare()
+        return driver
 
     def _wait(self, driver: DriverProcess) -> None:
         has_finished = self._ended(driver)

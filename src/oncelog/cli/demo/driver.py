@@ -1,5 +1,8 @@
 """The driver program that the demo starts, kills and starts again: both pipelines, one after the other.
 
+It starts as a standby: it reads a few flights through both pipelines, writes them nowhere, and waits for a line that says
+what to do. So there is one that can take over at once when another has been killed.
+
 The functions are those of the user files under `examples/`. Only the sink differs: `exactly_once`, or what many
 pipelines do today, a producer in each task and the offsets committed after the batch.
 """
@@ -7,56 +10,73 @@ pipelines do today, a producer in each task and the offsets committed after the 
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from runpy import run_path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelog.cli.demo.plain_writes import at_least_once
-from oncelog.cli.demo.plan import INPUT_TOPIC, PIPELINES, Guarantee, Pipeline
+from oncelog.cli.demo.plan import INPUT_TOPIC, PARTITIONS, PIPELINES, Guarantee, Pipeline, Task
 from oncelog.spark import build_session, exactly_once
 
 Sink = Callable[[DataFrame, int], None]
+Function = Callable[[DataFrame], DataFrame]
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What one run of the driver has to do."""
-
-    bootstrap_servers: str
-    guarantee: Guarantee
-    examples: Path
-    checkpoints: Path
-    offsets_per_batch: int
+REHEARSED_OFFSETS = 50
 
 
 def main() -> None:
-    """Run both pipelines over all the flights there are, from where the checkpoints say."""
+    """Get ready, then run both pipelines over all the flights there are, from where the checkpoints say."""
     options = argparse.ArgumentParser()
-    options.add_argument("--bootstrap-server", required=True)
-    options.add_argument("--guarantee", required=True, type=Guarantee, choices=list(Guarantee))
+    options.add_argument("--bootstrap-server", required=True, help="Where to read the flights of the rehearsal.")
     options.add_argument("--examples", required=True, type=Path)
-    options.add_argument("--checkpoints", required=True, type=Path)
-    options.add_argument("--offsets-per-batch", required=True, type=int)
+    options.add_argument("--classes", type=Path, help="An archive of Java classes; made at the end if it is not there.")
     chosen = options.parse_args()
-    task = Task(
-        chosen.bootstrap_server, chosen.guarantee, chosen.examples, chosen.checkpoints, chosen.offsets_per_batch
+    settings = {"spark.driver.extraJavaOptions": " ".join((*QUICK, *archive_options(chosen.classes)))}
+    spark = build_session(app_name="oncelog demo", master="local[2]", settings=settings)
+    functions = [load_function(chosen.examples, pipeline) for pipeline in PIPELINES]
+    for function in functions:
+        rehearse(spark, function, chosen.bootstrap_server)
+    line = sys.stdin.readline()
+    if line:
+        task = Task.from_line(line)
+        for pipeline, function in zip(PIPELINES, functions, strict=True):
+            run_pipeline(spark, task, pipeline, function)
+
+
+# A driver that lives for seconds: do not compile for long what is not run for long.
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+
+def archive_options(classes: Path | None) -> tuple[str, ...]:
+    """A Java that cannot make or read archives goes on without."""
+    if classes is None:
+        return ()
+    return (f"-XX:SharedArchiveFile={classes}",) if classes.exists() else (f"-XX:ArchiveClassesAtExit={classes}",)
+
+
+def load_function(examples: Path, pipeline: Pipeline) -> Function:
+    function: Function = run_path(str(examples / pipeline.file))[pipeline.function]
+    return function
+
+
+def rehearse(spark: SparkSession, function: Function, bootstrap_servers: str) -> None:
+    ends = {INPUT_TOPIC: {str(number): REHEARSED_OFFSETS for number in range(PARTITIONS)}}
+    flights = (
+        spark.read.format("oncelog")
+        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .option("subscribe", INPUT_TOPIC)
+        .option("endingOffsets", json.dumps(ends))
+        .load()
     )
-    spark = build_session(app_name="oncelog demo", master="local[2]", settings=QUICK)
-    for pipeline in PIPELINES:
-        run_pipeline(spark, task, pipeline)
+    function(flights).write.format("noop").mode("overwrite").save()
 
 
-QUICK = {
-    # A driver that lives for seconds: do not compile for long what is not run for long.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
-
-
-def run_pipeline(spark: SparkSession, task: Task, pipeline: Pipeline) -> None:
-    function = run_path(str(task.examples / pipeline.file))[pipeline.function]
+def run_pipeline(spark: SparkSession, task: Task, pipeline: Pipeline, function: Function) -> None:
     flights = (
         spark.readStream.format("oncelog")
         .option("kafka.bootstrap.servers", task.bootstrap_servers)

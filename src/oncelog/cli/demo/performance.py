@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from itertools import islice
 from math import ceil
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from oncelog.cli.broker_process import BrokerProcess
 from oncelog.cli.demo.column import Column, Stage, run_column
 from oncelog.cli.demo.flights import Flight, flights
 from oncelog.cli.demo.loading import create_topics, input_log, load
-from oncelog.cli.demo.plan import MICRO_BATCHES, Guarantee
-from oncelog.cli.demo.processes import free_port
+from oncelog.cli.demo.plan import FLIGHTS_MIN, MICRO_BATCHES, Guarantee
+from oncelog.cli.demo.processes import Drivers, free_port
 from oncelog.testing.proxy import Proxy
 
 
@@ -25,18 +26,27 @@ def perform(directory: Path, examples: Path, flight_count: int, progress: Progre
         stack.callback(broker.stop)
         broker.start()
         proxy = stack.enter_context(Proxy(broker.bootstrap_servers))
-        stage = Stage(directory, examples, broker, proxy, offsets_per_batch=ceil(flight_count / MICRO_BATCHES))
+        address = ("--bootstrap-server", proxy.bootstrap_servers)
+        drivers = Drivers([*address, "--examples", str(examples)], directory)
+        stack.callback(drivers.close)
+        stage = Stage(directory, drivers, broker, proxy, offsets_per_batch=ceil(flight_count / MICRO_BATCHES))
         log = _loaded(stage, flight_count, progress)
         return [_column(stage, guarantee, log, progress) for guarantee in Guarantee]
 
 
 def _loaded(stage: Stage, flight_count: int, progress: Progress) -> list[list[Flight]]:
-    """Load the flights straight into the broker: nothing is killed yet."""
+    """Load the flights straight into the broker: nothing is killed yet. The first drivers get ready meanwhile."""
     address = stage.broker.bootstrap_servers
     create_topics(address)
-    all_flights = list(progress.track(flights(flight_count), flight_count, description="reading the flights"))
-    load(address, all_flights, _advancing(progress, "loading the flights", len(all_flights)))
-    return input_log(address, all_flights)
+    advance = _advancing(progress, "loading the flights", flight_count)
+    coming = flights(flight_count)
+    loaded = list(islice(coming, FLIGHTS_MIN))
+    load(address, loaded, advance)
+    stage.drivers.prepare()
+    stage.drivers.rehearse()
+    rest = list(coming)
+    load(address, rest, advance)
+    return input_log(address, loaded + rest)
 
 
 def _column(stage: Stage, guarantee: Guarantee, log: list[list[Flight]], progress: Progress) -> Column:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from enum import Enum, StrEnum
+from pathlib import Path
 
 from oncelog.testing.proxy import ApiKey, Point
 
@@ -40,6 +42,26 @@ class Pipeline:
 DEPARTURES = Pipeline("departures", "append")
 AIRLINES = Pipeline("airlines", "update")
 PIPELINES = (DEPARTURES, AIRLINES)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one run of the driver has to do."""
+
+    bootstrap_servers: str
+    guarantee: Guarantee
+    checkpoints: Path
+    offsets_per_batch: int
+
+    def to_line(self) -> str:
+        return json.dumps(asdict(self), default=str)
+
+    @classmethod
+    def from_line(cls, line: str) -> Task:
+        fields = json.loads(line)
+        return cls(
+            **{**fields, "guarantee": Guarantee(fields["guarantee"]), "checkpoints": Path(fields["checkpoints"])}
+        )
 
 
 class Victim(Enum):

@@ -8,10 +8,13 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from oncelog.cli.broker_process import tail
+
+KILL_SECONDS = 10.0
 
 
 def free_port() -> int:
@@ -22,19 +25,32 @@ def free_port() -> int:
 
 
 class DriverProcess:
-    """One run of the driver program, Spark's JVM included."""
+    """One run of the driver program, Spark's JVM included. It gets ready, and does nothing until `begin`."""
 
-    def __init__(self, arguments: list[str], output: Path) -> None:
+    def __init__(self, arguments: Sequence[str], output: Path) -> None:
         self._output = output
         self._killed = threading.Event()
         with open(output, "w") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "oncelog.cli.demo.driver", *arguments],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
+                text=True,
                 start_new_session=True,
             )
+
+    def begin(self, task: str) -> None:
+        """Say what to do, in one line. A driver that has ended by itself hears nothing; `wait` says so."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(task + "\n")
+            self._process.stdin.close()
+
+    def dismiss(self) -> None:
+        """There is nothing to do: it ends when it is ready."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
     @property
     def was_killed(self) -> bool:
@@ -55,3 +71,45 @@ class DriverProcess:
 
     def tail(self) -> str:
         return tail(self._output)
+
+
+class Drivers:
+    """Starts drivers ahead of time, one after the other, so that the next is ready when one has been killed."""
+
+    def __init__(self, arguments: Sequence[str], directory: Path) -> None:
+        self._arguments = arguments
+        self._directory = directory
+        self._classes = directory / "classes.jsa"
+        self._count = 0
+        self._standby: DriverProcess | None = None
+        self._rehearsal: DriverProcess | None = None
+
+    def rehearse(self) -> None:
+        """Have one get ready and end, so that Java archives the classes it has loaded: the others start from those."""
+        arguments = (*self._arguments, "--classes", str(self._classes))
+        self._rehearsal = DriverProcess(arguments, self._directory / "rehearsal.txt")
+        self._rehearsal.dismiss()
+
+    def prepare(self) -> None:
+        """Have one get ready."""
+        if self._standby is None:
+            self._count += 1
+            archive = ("--classes", str(self._classes)) if self._has_archive() else ()
+            output = self._directory / f"driver-{self._count}.txt"
+            self._standby = DriverProcess((*self._arguments, *archive), output)
+
+    def take(self) -> DriverProcess:
+        """The one that got ready, or is about to be."""
+        self.prepare()
+        driver, self._standby = self._standby, None
+        assert driver is not None
+        return driver
+
+    def close(self) -> None:
+        for driver in (self._standby, self._rehearsal):
+            if driver is not None:
+                driver.kill()
+                driver.wait(KILL_SECONDS)
+
+    def _has_archive(self) -> bool:
+        return self._rehearsal is not None and self._rehearsal.wait(0) is not None and self._classes.exists()
