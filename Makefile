@@ -7,6 +7,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+READY  := $(VENV)/.ready-for-demo
 
 .PHONY: demo test check bench clean
 .DEFAULT_GOAL := help
@@ -18,13 +19,19 @@ help:
 	@echo "make check   formatting, lint, types, layers, spelling"
 	@echo "make bench   figures beside Apache Kafka's, on a quiet machine"
 
-$(STAMP): pyproject.toml
+$(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "oncelog needs Python 3.11 or newer with venv; name one with PYTHON=..."; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMP): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@ $(READY)
+
+$(READY): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
 	touch $@
 
-demo: $(STAMP)
+demo: $(READY)
 	$(BIN)/oncelog demo
 
 test: $(STAMP)

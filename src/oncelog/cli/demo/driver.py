@@ -1,7 +1,7 @@
 """The driver program that the demo starts, kills and starts again: both pipelines, one after the other.
 
-It starts as a standby: it reads a few flights through both pipelines, writes them nowhere, and waits for a line that says
-what to do. So there is one that can take over at once when another has been killed.
+It starts as a standby: it reads a few flights through a pipeline, writes them nowhere, and waits for a line that says what
+to do. So there is one that can take over at once when another has been killed.
 
 The functions are those of the user files under `examples/`. Only the sink differs: `exactly_once`, or what many
 pipelines do today, a producer in each task and the offsets committed after the batch.
@@ -39,8 +39,7 @@ def main() -> None:
     settings = {"spark.driver.extraJavaOptions": " ".join((*QUICK, *archive_options(chosen.classes)))}
     spark = build_session(app_name="oncelog demo", master="local[2]", settings=settings)
     functions = [load_function(chosen.examples, pipeline) for pipeline in PIPELINES]
-    for function in functions:
-        rehearse(spark, function, chosen.bootstrap_server)
+    rehearse(spark, functions[0], chosen.bootstrap_server)
     line = sys.stdin.readline()
     if line:
         task = Task.from_line(line)
