@@ -88,11 +88,10 @@ class ConfluentCooperative(ConfluentSubscriber):
 
 
 class KafkaPythonSubscriber:
-    """It may assign before it knows how many partitions there are; then it looks again when its metadata is too old."""
+    """It may assign before it knows that the topic is there, and then waits for ever; so it is made to know first."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, reset: str = "earliest") -> None:
         self._consumer = KafkaConsumer(
-            topic,
             bootstrap_servers=bootstrap,
             group_id=group,
             enable_auto_commit=False,
@@ -100,8 +99,9 @@ class KafkaPythonSubscriber:
             heartbeat_interval_ms=HEARTBEAT_MS,
             session_timeout_ms=SESSION_MS,
             fetch_max_wait_ms=50,
-            metadata_max_age_ms=300,
         )
+        assert self._consumer.partitions_for_topic(topic)
+        self._consumer.subscribe([topic])
 
     def poll(self) -> list[Got]:
         found = self._consumer.poll(timeout_ms=50)
