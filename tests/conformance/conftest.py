@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from kio.schema.errors import ErrorCode
 
 from tests.conformance.clients import Aiokafka, ClientUnderTest, Confluent, Java, KafkaPython
+from tests.conformance.group_client import GroupClient
 from tests.support.processes import BrokerProcess
-from tests.support.shared_producer import Cluster
+from tests.support.shared_producer import Cluster, until
+from tests.support.wire import Connection
 
+LOADING = (ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress)
 CLIENTS = ["confluent-kafka", "kafka-python", "aiokafka", pytest.param("java", marks=pytest.mark.jvm)]
 
 
@@ -63,3 +68,28 @@ def unique() -> str:
 @pytest.fixture
 def cluster(log: BrokerProcess) -> Cluster:
     return Cluster(log)
+
+
+@pytest.fixture
+def group(log: BrokerProcess) -> str:
+    """A group of the test's own, whose coordinator is there."""
+    name = f"group-{uuid.uuid4().hex[:8]}"
+    connection = Connection(log.bootstrap_servers)
+    until(lambda: connection.ask("find_coordinator", 3, key=name, key_type=0).error_code is ErrorCode.none)
+    until(lambda: connection.ask("delete_groups", 1, groups_names=[name]).results[0].error_code not in LOADING)
+    connection.close()
+    return name
+
+
+@pytest.fixture
+def new_client(log: BrokerProcess, group: str) -> Iterator[Callable[..., GroupClient]]:
+    """Make clients of that group: their instance id, and what they say when they join."""
+    clients: list[GroupClient] = []
+
+    def make(instance_id: str | None = None, **join: Any) -> GroupClient:
+        clients.append(GroupClient(log, group, instance_id, **join))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.connection.close()

@@ -6,8 +6,8 @@ from oncelog.coordination import Decision
 from oncelog.groups import (
     ANYONE,
     FetchedOffset,
+    GroupCoordinator,
     MemberFacts,
-    OffsetCoordinator,
     OffsetRecord,
     OffsetToCommit,
     decode,
@@ -24,7 +24,7 @@ class OffsetLog:
     """One log for each partition of `__consumer_offsets`: records with their producer id, and markers."""
 
     def __init__(self) -> None:
-        self.coordinator = OffsetCoordinator()
+        self.coordinator = GroupCoordinator()
         self.log: dict[int, list[tuple[Record, int] | tuple[bool, int]]] = {}
         self.now_ms = 1_700_000_000_000
 
@@ -68,9 +68,9 @@ class OffsetLog:
         (found,) = self.coordinator.fetch(group, [partition], stable)
         return found
 
-    def reread(self) -> OffsetCoordinator:
+    def reread(self) -> GroupCoordinator:
         """What a new process makes of the log."""
-        reader = OffsetCoordinator()
+        reader = GroupCoordinator()
         for home, entries in self.log.items():
             for offset, (entry, producer_id) in enumerate(entries):
                 if isinstance(entry, bool):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncelog.groups import MemberFacts, OffsetCoordinator
+from oncelog.groups import GroupCoordinator, MemberFacts
 from oncelog.groups.versions import offset_commit_error
 from oncelog.wire import ErrorCode
 from tests.groups.offset_log import GROUP, T0, T1, OffsetLog, at
@@ -38,7 +38,7 @@ def test_partition_without_a_commit_has_no_offset_and_no_error() -> None:
 
 
 def test_unknown_group_has_no_partitions() -> None:
-    assert OffsetCoordinator().fetch("nobody", None, True) == ()
+    assert GroupCoordinator().fetch("nobody", None, True) == ()
 
 
 def test_partitions_are_answered_in_the_order_they_were_asked_for() -> None:

@@ -15,8 +15,8 @@ the lowest version of Produce is given as 0, because old librdkafka reads from i
 """
 
 _CLOSING = """
-Not served: group membership (JoinGroup and the rest of both group protocols), administration beyond topics, quotas, access control
-lists, SASL, share groups, streams groups, and the APIs between brokers and controllers.
+Not served: the groups of KIP-848 (ConsumerGroupHeartbeat and ConsumerGroupDescribe), administration beyond topics and groups,
+quotas, access control lists, SASL, share groups, streams groups, and the APIs between brokers and controllers.
 """
 
 

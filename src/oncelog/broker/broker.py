@@ -16,10 +16,12 @@ from typing_extensions import Buffer
 from oncelog.broker.apis import APIS, Api
 from oncelog.broker.durability import Durability
 from oncelog.broker.fetch_sessions import FetchSessions
+from oncelog.broker.group_log import GroupLog
 from oncelog.broker.handlers import api_versions
 from oncelog.broker.housekeeping import Housekeeping
 from oncelog.broker.journal import BootTrusted, BrokerStarted, Journal, TopicCreated
 from oncelog.broker.loading import end_hanging_transactions, load_offsets, load_transactions, read_journal
+from oncelog.broker.memberships import Memberships
 from oncelog.broker.offsets import CommittedOffsets
 from oncelog.broker.producer_ids import ProducerIds
 from oncelog.broker.request import Connection, Request
@@ -28,7 +30,7 @@ from oncelog.broker.topics import TRANSACTION_STATE, Topic, Topics, log_config
 from oncelog.broker.transactions import Transactions
 from oncelog.coordination import Parked
 from oncelog.environment import Clock, Disk, DiskError, Random
-from oncelog.groups import OffsetCoordinator
+from oncelog.groups import GroupCoordinator, MembershipLimits
 from oncelog.log import DataDirectory, NodeIdentity, PartitionLog, Replayed, replay, uuid_text, write_topic_id
 from oncelog.transactions import TransactionCoordinator
 from oncelog.wire import (
@@ -129,7 +131,7 @@ class Broker:
         self._recovery_points = {}
         self._log_start_offsets = {}
         self._was_clean = True
-        self._load_coordinators()
+        self._load_coordinators(environment.random)
         if not was_clean:
             # From now on the logs' own files vouch for what is in them.
             self._checkpoint_work()()
@@ -148,6 +150,7 @@ class Broker:
             sum(recovery.bytes_cut for recovery in recoveries),
             hanging,
         )
+        self.memberships.begin()
         self._housekeeping = Housekeeping(self)
 
     def _replay_write_ahead(self, topics: Iterable[TopicCreated]) -> Replayed:
@@ -168,7 +171,7 @@ class Broker:
                 vouched = replayed.durable_ends.get((log.topic_id, log.partition), 0)
                 log.truncate_to(max(vouched, self._recovery_points.get((partition.topic, partition.index), 0)))
 
-    def _load_coordinators(self) -> None:
+    def _load_coordinators(self, random: Random) -> None:
         number = self.settings.number
         self.transactions = Transactions(
             self,
@@ -179,14 +182,20 @@ class Broker:
                 id_expiration_ms=number("transactional.id.expiration.ms"),
             ),
         )
-        self.offsets = CommittedOffsets(
-            self,
-            OffsetCoordinator(
-                number("offsets.topic.num.partitions"),
-                metadata_max_units=number("offset.metadata.max.bytes"),
-                retention_ms=number("offsets.retention.minutes") * MINUTE_MS,
+        groups = GroupCoordinator(
+            number("offsets.topic.num.partitions"),
+            metadata_max_units=number("offset.metadata.max.bytes"),
+            retention_ms=number("offsets.retention.minutes") * MINUTE_MS,
+            limits=MembershipLimits(
+                session_min_ms=number("group.min.session.timeout.ms"),
+                session_max_ms=number("group.max.session.timeout.ms"),
+                first_delay_ms=number("group.initial.rebalance.delay.ms"),
+                size_max=number("group.max.size"),
             ),
         )
+        group_log = GroupLog(self, groups)
+        self.offsets = CommittedOffsets(self, groups, group_log)
+        self.memberships = Memberships(self, groups, group_log, random)
         load_transactions(self)
         load_offsets(self)
 
@@ -330,6 +339,7 @@ class Broker:
     def stop(self) -> None:
         """Close every log and leave the directory so that the next start has nothing to repair. Blocks on the disk."""
         self._housekeeping.stop()
+        self.memberships.stop()
         if not self._has_failed:
             for partition in self.topics.partitions():
                 partition.log.close()

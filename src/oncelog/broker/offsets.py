@@ -1,28 +1,33 @@
-"""Carrying out what the offset coordinator decides: its records go to `__consumer_offsets`, and are replayed from there."""
+"""Carrying out what is decided about the offsets of groups, and about the end of groups."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from oncelog.broker.partition import Partition
+from oncelog.broker.group_log import NO_PRODUCER, GroupLog
 from oncelog.broker.topics import CONSUMER_OFFSETS
-from oncelog.groups import CommitDecision, MemberFacts, OffsetCoordinator, OffsetRecord, OffsetToCommit, encode
-from oncelog.log import Appended, Origin
-from oncelog.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, build_batch, read_header
+from oncelog.groups import (
+    CommitDecision,
+    GroupCoordinator,
+    GroupRecord,
+    MemberFacts,
+    OffsetDeletion,
+    OffsetToCommit,
+    TopicPartition,
+)
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
 
-NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-
 
 class CommittedOffsets:
-    """Everything between the handlers and the offset coordinator of one broker."""
+    """Everything between the handlers and the offsets that the coordinator of one broker keeps."""
 
-    def __init__(self, broker: Broker, coordinator: OffsetCoordinator) -> None:
+    def __init__(self, broker: Broker, coordinator: GroupCoordinator, log: GroupLog) -> None:
         self._broker = broker
+        self._log = log
         self.coordinator = coordinator
 
     def partition_for(self, group: str) -> int:
@@ -31,6 +36,8 @@ class CommittedOffsets:
     def commit(
         self, group: str, member: MemberFacts, offsets: Sequence[OffsetToCommit], retention_ms: int
     ) -> tuple[ErrorCode, ...]:
+        if self.coordinator.check_commit(group, member) is ErrorCode.none:
+            self.coordinator.membership.committed(group, member.member_id, self._broker.memberships.now())
         decision = self.coordinator.commit_offsets(group, member, offsets, self._now_ms(), retention_ms)
         return self._write(group, decision, NO_PRODUCER)
 
@@ -44,48 +51,35 @@ class CommittedOffsets:
     def replay_marker(self, partition: int, producer_id: int, committed: bool) -> None:
         self.coordinator.replay_marker(partition, producer_id, committed)
 
+    def delete(self, group: str, partitions: Sequence[TopicPartition]) -> OffsetDeletion:
+        decision = self.coordinator.delete_offsets(group, partitions, self._now_ms())
+        error = self._append(group, decision.records)
+        return decision.answer if error is ErrorCode.none else OffsetDeletion(error)
+
+    def delete_group(self, group: str) -> ErrorCode:
+        decision = self.coordinator.delete_group(group, self._now_ms())
+        error = self._append(group, decision.records)
+        return decision.answer if error is ErrorCode.none else error
+
     def expire(self) -> None:
         if self._broker.topics.named(CONSUMER_OFFSETS) is not None:
             for decision in self.coordinator.expire_offsets(self._now_ms()):
-                self._append(decision.records[0].group, decision.records, NO_PRODUCER)
+                self._append(decision.records[0].group, decision.records)
 
     def forget_partitions(self, topic: str, partition_count: int) -> None:
         """What was committed for a deleted topic must not be found by one that is made under its name."""
         deleted = [(topic, index) for index in range(partition_count)]
         for decision in self.coordinator.forget_partitions(deleted, self._now_ms()):
-            self._append(decision.records[0].group, decision.records, NO_PRODUCER)
+            self._append(decision.records[0].group, decision.records)
 
     def _write(self, group: str, decision: CommitDecision, producer: tuple[int, int]) -> tuple[ErrorCode, ...]:
-        error = self._append(group, decision.records, producer) if decision.records else ErrorCode.none
+        error = self._append(group, decision.records, producer)
         if error is ErrorCode.none:
             return decision.answer
         return tuple(error if given is ErrorCode.none else given for given in decision.answer)
 
-    def _append(self, group: str, records: Sequence[OffsetRecord], producer: tuple[int, int]) -> ErrorCode:
-        partition = self._home(group)
-        producer_id, producer_epoch = producer
-        is_transactional = producer_id != NO_PRODUCER_ID
-        batch = build_batch(
-            [encode(record) for record in records],
-            leader_epoch=partition.leader_epoch,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            # Coordinators write every batch with sequence 0; the log does not check theirs.
-            base_sequence=0 if is_transactional else -1,
-            transactional=is_transactional,
-        )
-        result = partition.append(batch, read_header(batch), Origin.COORDINATOR, verified=is_transactional)
-        if not isinstance(result, Appended):
-            return result.error
-        for position, record in enumerate(records):
-            offset = result.base_offset + position
-            self.coordinator.replay(partition.index, record, producer_id, is_transactional, offset)
-        return ErrorCode.none
-
-    def _home(self, group: str) -> Partition:
-        partition = self._broker.topics.partition(CONSUMER_OFFSETS, self.partition_for(group))
-        assert partition is not None, group
-        return partition
+    def _append(self, group: str, records: Sequence[GroupRecord], producer: tuple[int, int] = NO_PRODUCER) -> ErrorCode:
+        return self._log.append(group, records, producer) if records else ErrorCode.none
 
     def _now_ms(self) -> int:
         return self._broker.clock.now_ms()

@@ -206,7 +206,7 @@ BROKER_SETTINGS = _settings(
         default=10_080,
         minimum=1,
         maximum=INT,
-        help="How long the offsets of a group without members are kept after their last commit.",
+        help="How long the offsets of a group are kept after its last member left, or after the commit where it had none.",
     ),
     Setting(
         name="offsets.retention.check.interval.ms",
@@ -221,6 +221,34 @@ BROKER_SETTINGS = _settings(
         minimum=0,
         maximum=INT,
         help="The longest text that may be stored with a committed offset.",
+    ),
+    Setting(
+        name="group.initial.rebalance.delay.ms",
+        default=0,
+        minimum=0,
+        maximum=INT,
+        help="How long the first members of an empty group are waited for.",
+    ),
+    Setting(
+        name="group.min.session.timeout.ms",
+        default=6000,
+        minimum=0,
+        maximum=INT,
+        help="The shortest session timeout that a member of a group may ask for.",
+    ),
+    Setting(
+        name="group.max.session.timeout.ms",
+        default=1_800_000,
+        minimum=0,
+        maximum=INT,
+        help="The longest session timeout that a member of a group may ask for.",
+    ),
+    Setting(
+        name="group.max.size",
+        default=INT,
+        minimum=1,
+        maximum=INT,
+        help="The most members that a group may have.",
     ),
     Setting(
         name="transaction.state.log.num.partitions",

@@ -64,6 +64,16 @@ class FieldReader:
             raise WireError("null where a string is required")
         return self._text(size_bytes)
 
+    def nullable_compact_string(self) -> str | None:
+        size_bytes = self.unsigned_varint() - 1
+        return None if size_bytes < 0 else self._text(size_bytes)
+
+    def sized_bytes(self) -> bytes:
+        return self._bytes(self.int32())
+
+    def compact_bytes(self) -> bytes:
+        return self._bytes(self.unsigned_varint() - 1)
+
     def tagged_fields(self) -> dict[int, bytes]:
         return {self.unsigned_varint(): self.raw(self.unsigned_varint()) for _ in range(self.unsigned_varint())}
 
@@ -83,6 +93,11 @@ class FieldReader:
         self._position += layout.size
         assert isinstance(value, int)
         return value
+
+    def _bytes(self, size_bytes: int) -> bytes:
+        if size_bytes < 0:
+            raise WireError("null where bytes are required")
+        return self.raw(size_bytes)
 
     def _text(self, size_bytes: int) -> str:
         try:
@@ -105,6 +120,14 @@ def unsigned_varint(value: int) -> bytes:
 def string(text: str) -> bytes:
     encoded = text.encode()
     return _INT16.pack(len(encoded)) + encoded
+
+
+def nullable_string(text: str | None) -> bytes:
+    return _INT16.pack(-1) if text is None else string(text)
+
+
+def sized_bytes(data: bytes) -> bytes:
+    return _INT32.pack(len(data)) + data
 
 
 def compact_string(text: str) -> bytes:

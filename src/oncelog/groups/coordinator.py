@@ -1,10 +1,10 @@
-"""The coordinator of committed offsets: who may commit for a group, and what a reader is told.
+"""The coordinator of groups: who may commit offsets for one, what a reader is told, and when offsets and groups end.
 
 A decision returns records and changes nothing; the broker appends them, in one batch, to the partition of
 `__consumer_offsets` that owns the group, and replays them with the offsets they got. The records of a transactional
 commit go into a transactional batch of its producer, and the marker of that producer is replayed too.
 
-Groups here have no members: a commit that names a generation is one of a group that does not exist any more.
+Who is a member is the matter of `classic/`; offsets may be committed without being one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,18 @@ from dataclasses import dataclass
 
 from oncelog.coordination import Decision
 from oncelog.coordination.placement import partition_for
+from oncelog.groups.classic import (
+    NO_SUCH_GROUP,
+    ClassicGroup,
+    GroupDescription,
+    GroupMetadataRecord,
+    Membership,
+    MembershipLimits,
+    describe,
+)
+from oncelog.groups.offset_records import NO_EXPIRY, NO_LEADER_EPOCH, NO_OFFSET, CommittedOffset, OffsetRecord
 from oncelog.groups.offsets import Offsets, StoredOffset, TopicPartition
-from oncelog.groups.records import NO_EXPIRY, NO_LEADER_EPOCH, NO_OFFSET, CommittedOffset, OffsetRecord
+from oncelog.groups.records import GroupRecord
 from oncelog.wire import ErrorCode
 
 PARTITION_COUNT = 50
@@ -59,16 +69,35 @@ class FetchedOffset:
     metadata: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class OffsetDeletion:
+    """The answer to OffsetDelete: an error for all, or one for each partition that was named, in their order."""
+
+    error: ErrorCode = _NONE
+    errors: tuple[ErrorCode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group as ListGroups names it; the protocol type is empty for one that never had members."""
+
+    group: str
+    protocol_type: str
+    state: str
+    type: str
+
+
 CommitDecision = Decision[OffsetRecord, tuple[ErrorCode, ...]]
-DeleteDecision = Decision[OffsetRecord, ErrorCode]
-Tombstones = Decision[OffsetRecord, None]
+OffsetDeleteDecision = Decision[OffsetRecord, OffsetDeletion]
+DeleteDecision = Decision[GroupRecord, ErrorCode]
+Tombstones = Decision[GroupRecord, None]
 ANYONE = MemberFacts()
 
 
-class OffsetCoordinator:
+class GroupCoordinator:
     """Every group of this node."""
 
-    __slots__ = ("metadata_max_units", "offsets", "partition_count", "retention_ms")
+    __slots__ = ("membership", "metadata_max_units", "offsets", "partition_count", "retention_ms")
 
     def __init__(
         self,
@@ -76,11 +105,13 @@ class OffsetCoordinator:
         *,
         metadata_max_units: int = METADATA_MAX_UNITS,
         retention_ms: int = RETENTION_MS,
+        limits: MembershipLimits | None = None,
     ) -> None:
         self.partition_count = partition_count
         self.metadata_max_units = metadata_max_units
         self.retention_ms = retention_ms
         self.offsets = Offsets()
+        self.membership = Membership(limits)
 
     def partition_for(self, group: str) -> int:
         """The partition of `__consumer_offsets` whose leader coordinates this group."""
@@ -89,16 +120,20 @@ class OffsetCoordinator:
     # What changes state.
 
     def replay(
-        self, partition: int, record: OffsetRecord, producer_id: int, is_transactional: bool, offset: int
+        self, partition: int, record: GroupRecord, producer_id: int, is_transactional: bool, offset: int
     ) -> None:
         """Apply one record of partition `partition`, with the producer id of its batch and its own offset."""
         assert partition == self.partition_for(record.group), (partition, record)
-        if record.committed is None:
+        if isinstance(record, GroupMetadataRecord):
+            self.membership.replay(record)
+        elif record.committed is None:
             self.offsets.forget(partition, record.group, (record.topic, record.partition))
-        elif is_transactional:
-            self.offsets.commit_pending(partition, record, producer_id, offset)
         else:
-            self.offsets.commit(record, offset)
+            self.membership.replay_offsets_of(record.group)
+            if is_transactional:
+                self.offsets.commit_pending(partition, record, producer_id, offset)
+            else:
+                self.offsets.commit(record, offset)
 
     def replay_marker(self, partition: int, producer_id: int, committed: bool) -> None:
         """Apply the marker that ends a producer's transaction on partition `partition`."""
@@ -116,9 +151,10 @@ class OffsetCoordinator:
     ) -> CommitDecision:
         """OffsetCommit. The answer is one error for each of `offsets`, in their order.
 
-        Errors: group_id_not_found (a generation, and no such group), unknown_member_id, offset_metadata_too_large.
+        Errors: group_id_not_found (a generation, and no such group), unknown_member_id, fenced_instance_id,
+        illegal_generation, rebalance_in_progress, offset_metadata_too_large.
         """
-        error = self._check_member(group, member)
+        error = self.check_commit(group, member)
         expire_ms = NO_EXPIRY if retention_ms == NO_RETENTION else now_ms + retention_ms
         return self._commit(group, offsets, error, now_ms, expire_ms)
 
@@ -129,7 +165,7 @@ class OffsetCoordinator:
 
         The answer is one error for each of `offsets`. Errors: those of commit_offsets, and invalid_group_id.
         """
-        error = self._check_member(group, member) if group else ErrorCode.invalid_group_id
+        error = self.check_commit(group, member, in_transaction=True) if group else ErrorCode.invalid_group_id
         return self._commit(group, offsets, error, now_ms, NO_EXPIRY)
 
     def _commit(
@@ -149,10 +185,14 @@ class OffsetCoordinator:
             errors.append(_NONE)
         return Decision(tuple(records), tuple(errors))
 
-    def _check_member(self, group: str, member: MemberFacts) -> ErrorCode:
-        if member.generation < 0:
-            return _NONE
-        return ErrorCode.unknown_member_id if self.offsets.has_group(group) else ErrorCode.group_id_not_found
+    def check_commit(self, group: str, member: MemberFacts, *, in_transaction: bool = False) -> ErrorCode:
+        """Whether this member may commit now. A group that is not there is made by whoever names no generation."""
+        found = self.membership.find(group)
+        if found is None:
+            return _NONE if member.generation < 0 else ErrorCode.group_id_not_found
+        return found.check_commit(
+            member.member_id, member.instance_id, member.generation, in_transaction=in_transaction
+        )
 
     def _is_too_long(self, metadata: str) -> bool:
         # The limit counts UTF-16 units, of which a character has one or two.
@@ -178,27 +218,64 @@ class OffsetCoordinator:
             for partition in wanted
         )
 
-    # What ends offsets
+    # What there is
 
-    def delete_offsets(self, group: str, partitions: Iterable[TopicPartition], now_ms: int) -> DeleteDecision:
-        """OffsetDelete. Errors: group_id_not_found."""
-        if not self.offsets.has_group(group):
-            return Decision((), ErrorCode.group_id_not_found)
-        known = self._partitions_of(group)
-        return Decision(
-            _tombstones(group, [partition for partition in partitions if partition in known], now_ms), _NONE
+    def describe(self, group: str) -> GroupDescription:
+        """A group that is not there is Dead."""
+        found = self.membership.find(group)
+        return NO_SUCH_GROUP if found is None else describe(found)
+
+    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> tuple[GroupListing, ...]:
+        """Those in one of the states and of one of the types, which are written in any case; none given means any."""
+        wanted_states = {state.strip().lower() for state in states}
+        wanted_types = {kind.strip().lower() for kind in types}
+        return tuple(
+            GroupListing(group.name, group.protocol_type or "", group.state.value, group.type.value)
+            for group in self.membership.groups()
+            if (not wanted_states or group.state.value.lower() in wanted_states)
+            and (not wanted_types or group.type.value in wanted_types)
         )
 
+    # What ends offsets and groups
+
+    def delete_offsets(self, group: str, partitions: Sequence[TopicPartition], now_ms: int) -> OffsetDeleteDecision:
+        """OffsetDelete, of offsets that are pending too.
+
+        Errors: invalid_group_id, group_id_not_found, non_empty_group; for a partition: group_subscribed_to_topic.
+        """
+        found = self.membership.find(group)
+        error = ErrorCode.group_id_not_found if found is None else found.check_offset_delete()
+        if not group:
+            error = ErrorCode.invalid_group_id
+        if error is not _NONE or found is None:
+            return Decision((), OffsetDeletion(error))
+        errors = tuple(
+            ErrorCode.group_subscribed_to_topic if found.is_subscribed(topic) else _NONE for topic, _ in partitions
+        )
+        known = self._partitions_of(group)
+        deleted = [
+            partition
+            for partition, refused in zip(partitions, errors, strict=True)
+            if refused is _NONE and partition in known
+        ]
+        return Decision(_tombstones(group, dict.fromkeys(deleted), now_ms), OffsetDeletion(_NONE, errors))
+
     def delete_group(self, group: str, now_ms: int) -> DeleteDecision:
-        """DeleteGroups: everything the group committed, pending or not. Errors: group_id_not_found."""
-        if not self.offsets.has_group(group):
-            return Decision((), ErrorCode.group_id_not_found)
-        return Decision(_tombstones(group, sorted(self._partitions_of(group)), now_ms), _NONE)
+        """DeleteGroups: the group, and everything it committed, pending or not.
+
+        Errors: group_id_not_found, non_empty_group.
+        """
+        found = self.membership.find(group)
+        error = ErrorCode.group_id_not_found if found is None else found.check_delete()
+        if error is not _NONE:
+            return Decision((), error)
+        offsets = _tombstones(group, sorted(self._partitions_of(group)), now_ms)
+        return Decision((*offsets, GroupMetadataRecord(group, None, now_ms)), _NONE)
 
     def forget_partitions(self, deleted: Collection[TopicPartition], now_ms: int) -> list[Tombstones]:
         """One decision for each group that had offsets in partitions that are gone."""
         gone = frozenset(deleted)
-        decisions = []
+        decisions: list[Tombstones] = []
         for group in sorted(self.offsets.groups()):
             records = _tombstones(group, sorted(self._partitions_of(group) & gone), now_ms)
             if records:
@@ -206,17 +283,35 @@ class OffsetCoordinator:
         return decisions
 
     def expire_offsets(self, now_ms: int) -> list[Tombstones]:
-        """One decision for each group with offsets that are older than the retention. Pending ones stay (KIP-211)."""
-        expired: dict[str, list[TopicPartition]] = {}
-        for group, partition, stored in self.offsets:
-            if self._is_expired(stored.committed, now_ms) and not self.offsets.is_pending(group, partition):
-                expired.setdefault(group, []).append(partition)
-        return [Decision(_tombstones(group, partitions, now_ms), None) for group, partitions in expired.items()]
+        """One decision for each group with something that is over: offsets past their retention, and empty groups."""
+        decisions: Iterable[Tombstones] = (
+            Decision(self._expired(group, now_ms), None) for group in self.membership.groups()
+        )
+        return [decision for decision in decisions if decision.records]
 
-    def _is_expired(self, committed: CommittedOffset, now_ms: int) -> bool:
+    def _expired(self, group: ClassicGroup, now_ms: int) -> tuple[GroupRecord, ...]:
+        offsets = self.offsets.of_group(group.name)
+        expired = [
+            partition
+            for partition, stored in offsets.items()
+            if not group.is_subscribed(partition[0])
+            and self._is_expired(group, stored.committed, now_ms)
+            # KIP-211: not while a transaction is about to replace it.
+            and not self.offsets.is_pending(group.name, partition)
+        ]
+        tombstones = _tombstones(group.name, expired, now_ms)
+        is_bare = len(expired) == len(offsets) and not self.offsets.pending_of_group(group.name)
+        if is_bare and group.is_removable:
+            return (*tombstones, GroupMetadataRecord(group.name, None, now_ms))
+        return tombstones
+
+    def _is_expired(self, group: ClassicGroup, committed: CommittedOffset, now_ms: int) -> bool:
+        start_ms = group.retention_start_ms(committed.commit_ms)
+        if start_ms is None:
+            return False
         if committed.expire_ms != NO_EXPIRY:
             return now_ms >= committed.expire_ms
-        return now_ms - committed.commit_ms >= self.retention_ms
+        return now_ms - start_ms >= self.retention_ms
 
     def _partitions_of(self, group: str) -> frozenset[TopicPartition]:
         return frozenset(self.offsets.of_group(group)).union(self.offsets.pending_of_group(group))

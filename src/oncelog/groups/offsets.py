@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from oncelog.groups.records import CommittedOffset, OffsetRecord
+from oncelog.groups.offset_records import CommittedOffset, OffsetRecord
 
 TopicPartition = tuple[str, int]
 

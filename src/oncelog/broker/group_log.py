@@ -1,0 +1,56 @@
+"""Writing what is decided about groups: each record goes to the partition of `__consumer_offsets` that owns its group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from oncelog.broker.partition import Partition
+from oncelog.broker.topics import CONSUMER_OFFSETS
+from oncelog.groups import GroupCoordinator, GroupRecord, encode
+from oncelog.log import Appended, Origin
+from oncelog.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, build_batch, read_header
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+
+class GroupLog:
+    """The log of one broker's group coordinator."""
+
+    def __init__(self, broker: Broker, coordinator: GroupCoordinator) -> None:
+        self._broker = broker
+        self._coordinator = coordinator
+
+    def append(self, group: str, records: Sequence[GroupRecord], producer: tuple[int, int] = NO_PRODUCER) -> ErrorCode:
+        """Write the records of one group, as one batch, and make them true; or say why they cannot be written.
+
+        `producer` is the id and epoch of the transaction that they belong to.
+        """
+        partition = self._home(group)
+        producer_id, producer_epoch = producer
+        is_transactional = producer_id != NO_PRODUCER_ID
+        batch = build_batch(
+            [encode(record) for record in records],
+            leader_epoch=partition.leader_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            # Coordinators write every batch with sequence 0; the log does not check theirs.
+            base_sequence=0 if is_transactional else -1,
+            transactional=is_transactional,
+        )
+        result = partition.append(batch, read_header(batch), Origin.COORDINATOR, verified=is_transactional)
+        if not isinstance(result, Appended):
+            return result.error
+        for position, record in enumerate(records):
+            offset = result.base_offset + position
+            self._coordinator.replay(partition.index, record, producer_id, is_transactional, offset)
+        return ErrorCode.none
+
+    def _home(self, group: str) -> Partition:
+        partition = self._broker.topics.partition(CONSUMER_OFFSETS, self._coordinator.partition_for(group))
+        assert partition is not None, group
+        return partition

@@ -1,0 +1,41 @@
+"""SyncGroup v0-5: the leader brings everybody's assignment, the others wait for theirs. v3 static members, v5 the protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.request import Reply, Request, reply_when
+from oncelog.groups import SyncAnswer, SyncRequest
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+PROTOCOL_VERSION = 5
+
+
+def handle(broker: Broker, request: Request) -> Reply:
+    body = request.body
+    if request.version >= PROTOCOL_VERSION and (body.protocol_type is None or body.protocol_name is None):
+        return _answer(request, SyncAnswer(ErrorCode.inconsistent_group_protocol))
+    synced = broker.memberships.sync(
+        SyncRequest(
+            group=body.group_id,
+            member_id=body.member_id,
+            instance_id=getattr(body, "group_instance_id", None),
+            generation=body.generation_id,
+            protocol_type=getattr(body, "protocol_type", None),
+            protocol=getattr(body, "protocol_name", None),
+            assignments={given.member_id: bytes(given.assignment) for given in body.assignments},
+        )
+    )
+    return reply_when(synced, lambda: _answer(request, synced.value))
+
+
+def _answer(request: Request, answer: SyncAnswer) -> Any:
+    return request.answer(
+        error_code=answer.error,
+        protocol_type=answer.protocol_type,
+        protocol_name=answer.protocol,
+        assignment=answer.assignment,
+    )

@@ -1,0 +1,110 @@
+"""Carrying out what is decided about the members of groups: records, then answers, and a timer for what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from oncelog.broker.group_log import GroupLog
+from oncelog.coordination import Parked
+from oncelog.environment import DiskError, Random, Timer
+from oncelog.groups import (
+    GroupCoordinator,
+    JoinAnswer,
+    JoinRequest,
+    LeaveAnswer,
+    Leaving,
+    MembershipDecision,
+    Moment,
+    SyncAnswer,
+    SyncRequest,
+)
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+
+class Memberships:
+    """Everything between the handlers and the members that the coordinator of one broker knows.
+
+    Each group has one timer, for its next deadline or earlier: heartbeats move deadlines away, and it is not worth the
+    while to follow each of them.
+    """
+
+    def __init__(self, broker: Broker, coordinator: GroupCoordinator, log: GroupLog, random: Random) -> None:
+        self._broker = broker
+        self._membership = coordinator.membership
+        self._log = log
+        self._random = random
+        self._timers: dict[str, tuple[float, Timer]] = {}
+
+    def begin(self) -> None:
+        """After the log has been replayed: from now on members have to be heard from."""
+        self._membership.loaded(self.now())
+        for group in self._membership.recorded:
+            self._watch(group)
+
+    def stop(self) -> None:
+        for _, timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def now(self) -> Moment:
+        return Moment(self._broker.clock.now_ms(), self._broker.clock.monotonic_ms())
+
+    # --- what handlers ask
+
+    def join(self, request: JoinRequest) -> Parked[JoinAnswer]:
+        reply: Parked[JoinAnswer] = Parked()
+        self._carry_out(request.group, self._membership.join(request, reply, self.now(), self._random.uuid))
+        return reply
+
+    def sync(self, request: SyncRequest) -> Parked[SyncAnswer]:
+        reply: Parked[SyncAnswer] = Parked()
+        self._carry_out(request.group, self._membership.sync(request, reply, self.now()))
+        return reply
+
+    def heartbeat(self, group: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        return self._membership.heartbeat(group, member_id, instance_id, generation, self.now())
+
+    def leave(self, group: str, leaving: Sequence[Leaving]) -> Parked[LeaveAnswer]:
+        reply: Parked[LeaveAnswer] = Parked()
+        self._carry_out(group, self._membership.leave(group, leaving, reply, self.now()))
+        return reply
+
+    # --- the steps
+
+    def _carry_out(self, group: str, decision: MembershipDecision) -> None:
+        if decision.records:
+            error = self._log.append(group, decision.records)
+            if error is not ErrorCode.none:
+                decision = self._membership.not_written(decision, error, self.now())
+        self._watch(group)
+        for due in decision.answer:
+            due.give()
+
+    def _watch(self, group: str) -> None:
+        """Have a timer that runs out no later than the group's next deadline."""
+        deadline_ms = self._membership.next_deadline_ms(group)
+        watched = self._timers.get(group)
+        if watched is not None:
+            if deadline_ms is not None and watched[0] <= deadline_ms:
+                return
+            watched[1].cancel()
+            del self._timers[group]
+        if deadline_ms is not None:
+            delay_ms = max(deadline_ms - self._broker.clock.monotonic_ms(), 0)
+            self._timers[group] = deadline_ms, self._broker.clock.call_later(delay_ms, lambda: self._passed(group))
+
+    def _passed(self, group: str) -> None:
+        del self._timers[group]
+        try:
+            while True:
+                deadline_ms = self._membership.next_deadline_ms(group)
+                if deadline_ms is None or deadline_ms > self._broker.clock.monotonic_ms():
+                    break
+                self._carry_out(group, self._membership.expire(group, self.now()))
+            self._watch(group)
+        except DiskError as error:
+            self._broker.fail(error)

@@ -1,0 +1,38 @@
+"""Groups of the classic protocol: the members choose one of themselves, and that one assigns the partitions."""
+
+from oncelog.groups.classic.answers import (
+    JoinAnswer,
+    JoinRequest,
+    LeaveAnswer,
+    Leaving,
+    SyncAnswer,
+    SyncRequest,
+)
+from oncelog.groups.classic.description import NO_SUCH_GROUP, DescribedMember, GroupDescription, describe
+from oncelog.groups.classic.group import ClassicGroup
+from oncelog.groups.classic.membership import Membership, MembershipLimits
+from oncelog.groups.classic.metadata import GroupMetadata, GroupMetadataRecord, StoredMember
+from oncelog.groups.classic.state import ClassicState
+from oncelog.groups.classic.step import Due, MembershipDecision
+
+__all__ = [
+    "NO_SUCH_GROUP",
+    "ClassicGroup",
+    "ClassicState",
+    "DescribedMember",
+    "Due",
+    "GroupDescription",
+    "GroupMetadata",
+    "GroupMetadataRecord",
+    "JoinAnswer",
+    "JoinRequest",
+    "LeaveAnswer",
+    "Leaving",
+    "Membership",
+    "MembershipDecision",
+    "MembershipLimits",
+    "StoredMember",
+    "SyncAnswer",
+    "SyncRequest",
+    "describe",
+]

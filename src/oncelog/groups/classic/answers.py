@@ -1,0 +1,95 @@
+"""What members ask of a group of the classic protocol, and what they are answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from oncelog.wire import ErrorCode
+
+NO_GENERATION = -1
+NO_MEMBER_ID = ""
+NO_LEADER = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRequest:
+    """JoinGroup. `needs_member_id` is how KIP-394 joins (v4), `may_skip_assignment` that of KIP-814 (v9)."""
+
+    group: str
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    needs_member_id: bool = True
+    may_skip_assignment: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedMember:
+    """What the leader is told of each member."""
+
+    member_id: str
+    instance_id: str | None
+    subscription: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAnswer:
+    error: ErrorCode = ErrorCode.none
+    member_id: str = NO_MEMBER_ID
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = NO_LEADER
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+    def refused(self, error: ErrorCode) -> JoinAnswer:
+        return JoinAnswer(error, self.member_id)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRequest:
+    """SyncGroup. The protocol's type and name are None in versions that do not have them (before v5)."""
+
+    group: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignments: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncAnswer:
+    error: ErrorCode = ErrorCode.none
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+    def refused(self, error: ErrorCode) -> SyncAnswer:
+        return SyncAnswer(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """One member that leaves, or is made to: by its id, or by its instance id alone."""
+
+    member_id: str
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveAnswer:
+    """One error for each that was named, in their order."""
+
+    errors: tuple[ErrorCode, ...] = ()
+    error: ErrorCode = ErrorCode.none
+
+    def refused(self, error: ErrorCode) -> LeaveAnswer:
+        return LeaveAnswer((), error)

@@ -1,0 +1,48 @@
+"""What DescribeGroups and ListGroups say of a group of the classic protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oncelog.groups.classic.group import ClassicGroup
+from oncelog.groups.classic.state import DEAD, STABLE
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedMember:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """`protocol` and what the members said for it are told of a stable group only."""
+
+    state: str
+    protocol_type: str = ""
+    protocol: str = ""
+    members: tuple[DescribedMember, ...] = ()
+
+
+NO_SUCH_GROUP = GroupDescription(DEAD.value)
+
+
+def describe(group: ClassicGroup) -> GroupDescription:
+    is_stable = group.state is STABLE
+    members = tuple(
+        DescribedMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.subscription(group.protocol) if is_stable else b"",
+            member.assignment,
+        )
+        for member in group.members.values()
+    )
+    protocol = (group.protocol or "") if is_stable else ""
+    return GroupDescription(group.state.value, group.protocol_type or "", protocol, members)

@@ -1,0 +1,328 @@
+"""A group of the classic protocol, as it is known while the broker lives.
+
+What the members settled on last is in the log (`metadata.py`); a restart goes on from there. Everything between two such
+points lives here alone: who has joined again, who waits for an answer, and until when.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from oncelog.groups.classic.answers import JoinAnswer, JoinedMember
+from oncelog.groups.classic.member import Member, Protocols
+from oncelog.groups.classic.metadata import NO_TIME, GroupMetadata
+from oncelog.groups.classic.state import (
+    COMPLETING_REBALANCE,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    ClassicState,
+    is_legal,
+)
+from oncelog.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from oncelog.groups.group_type import GroupType
+from oncelog.wire import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRebalance:
+    """The first members of an empty group are waited for a while: `delay_ms` at a time, `remaining_ms` more at most."""
+
+    delay_ms: int
+    remaining_ms: int
+    somebody_came: bool = False
+
+
+class ClassicGroup:
+    """One group. Deadlines are steady times, None where nothing is waited for."""
+
+    __slots__ = (
+        "_static",
+        "_supporters",
+        "first_rebalance",
+        "generation",
+        "join_deadline_ms",
+        "leader",
+        "members",
+        "name",
+        "pending_joins",
+        "pending_syncs",
+        "protocol",
+        "protocol_type",
+        "state",
+        "state_ms",
+        "subscribed_topics",
+        "sync_deadline_ms",
+    )
+
+    type = GroupType.CLASSIC
+
+    def __init__(self, name: str, metadata: GroupMetadata) -> None:
+        self.name = name
+        self.state = STABLE if metadata.members else EMPTY
+        self.generation = metadata.generation
+        self.protocol_type = metadata.protocol_type or None
+        self.protocol = metadata.protocol
+        self.leader = metadata.leader
+        self.state_ms = metadata.state_ms
+        self.members: dict[str, Member] = {}
+        self.pending_joins: dict[str, float] = {}
+        """Ids that were given out and not come back with yet (KIP-394), and until when they are kept."""
+        self.pending_syncs: set[str] = set()
+        self.first_rebalance: FirstRebalance | None = None
+        self.join_deadline_ms: float | None = None
+        self.sync_deadline_ms: float | None = None
+        self._static: dict[str, str] = {}
+        self._supporters: Counter[str] = Counter()
+        for stored in metadata.members:
+            self.add(Member.stored(stored, metadata.protocol))
+        self.subscribed_topics = self._topics()
+
+    # --- what others ask of any group
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Where the topics are not known, a group of consumers may be subscribed to any."""
+        if self.subscribed_topics is None:
+            return self.uses_consumer_protocol
+        return topic in self.subscribed_topics
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, *, in_transaction: bool
+    ) -> ErrorCode:
+        """Whether offsets may be committed in this member's name (protocol: OffsetCommit; KIP-447 for transactions)."""
+        if generation < 0 and self.state is EMPTY:
+            return ErrorCode.none
+        if generation >= 0 or member_id or instance_id is not None:
+            error = self.check_member(member_id, instance_id)
+            if error is ErrorCode.none and generation != self.generation:
+                error = ErrorCode.illegal_generation
+            if error is not ErrorCode.none:
+                return error
+        elif not in_transaction:
+            return ErrorCode.unknown_member_id
+        if self.state is COMPLETING_REBALANCE and not in_transaction:
+            return ErrorCode.rebalance_in_progress
+        return ErrorCode.none
+
+    def check_delete(self) -> ErrorCode:
+        return ErrorCode.none if self.state is EMPTY else ErrorCode.non_empty_group
+
+    def check_offset_delete(self) -> ErrorCode:
+        """A group whose members say nothing of topics keeps its offsets while it has members."""
+        return ErrorCode.none if self.state is EMPTY or self.uses_consumer_protocol else ErrorCode.non_empty_group
+
+    def retention_start_ms(self, commit_ms: int) -> int | None:
+        """When the retention of an offset began that was committed at `commit_ms`; None while it is kept (KIP-211)."""
+        if self.protocol_type is None:
+            return commit_ms
+        if self.state is EMPTY:
+            return commit_ms if self.state_ms == NO_TIME else self.state_ms
+        if self.state is STABLE and self.uses_consumer_protocol and self.subscribed_topics is not None:
+            return commit_ms
+        return None
+
+    @property
+    def is_removable(self) -> bool:
+        """Whether nothing but its offsets keeps it."""
+        return self.state is EMPTY and not self.pending_joins
+
+    # --- members
+
+    def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        if instance_id is not None:
+            owner = self._static.get(instance_id)
+            if owner is None:
+                return ErrorCode.unknown_member_id
+            if owner != member_id:
+                return ErrorCode.fenced_instance_id
+        return ErrorCode.none if member_id in self.members else ErrorCode.unknown_member_id
+
+    def static_member(self, instance_id: str | None) -> Member | None:
+        owner = None if instance_id is None else self._static.get(instance_id)
+        return None if owner is None else self.members[owner]
+
+    def add(self, member: Member) -> None:
+        if member.instance_id is not None:
+            assert member.instance_id not in self._static, (self.name, member.instance_id)
+            self._static[member.instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        self._supporters.update(name for name, _ in member.protocols)
+        self.pending_joins.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> Member | None:
+        self.pending_joins.pop(member_id, None)
+        self.pending_syncs.discard(member_id)
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._supporters.subtract(name for name, _ in member.protocols)
+            if member.instance_id is not None:
+                del self._static[member.instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        return member
+
+    def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
+        self._supporters.subtract(name for name, _ in member.protocols)
+        self._supporters.update(name for name, _ in protocols)
+        member.protocols = protocols
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+
+    def replace_static(self, old: Member, new_id: str) -> Member:
+        """KIP-345: whoever comes back with an instance id is the same member under a new id; the old id is fenced."""
+        assert old.instance_id is not None
+        new = Member(
+            new_id,
+            old.instance_id,
+            old.client_id,
+            old.client_host,
+            old.rebalance_timeout_ms,
+            old.session_timeout_ms,
+            old.protocols,
+        )
+        new.assignment = old.assignment
+        del self.members[old.member_id]
+        self.members[new_id] = new
+        self._static[old.instance_id] = new_id
+        if self.leader == old.member_id:
+            self.leader = new_id
+        if old.member_id in self.pending_syncs:
+            self.pending_syncs.remove(old.member_id)
+            self.pending_syncs.add(new_id)
+        return new
+
+    def joined(self) -> Iterator[Member]:
+        return (member for member in self.members.values() if member.has_joined)
+
+    @property
+    def joined_count(self) -> int:
+        return sum(1 for _ in self.joined())
+
+    @property
+    def have_all_joined(self) -> bool:
+        return not self.pending_joins and all(member.has_joined for member in self.members.values())
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    # --- generations
+
+    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether a member with these protocols fits to those that are there."""
+        if self.state is EMPTY:
+            return bool(protocol_type) and any(True for _ in names)
+        return self.protocol_type == protocol_type and any(
+            self._supporters[name] == len(self.members) for name in names
+        )
+
+    def chosen_protocol(self) -> str:
+        """Each member votes for the first of its protocols that every member can do."""
+        common = {name for name, count in self._supporters.items() if count == len(self.members)}
+        votes = Counter(
+            next(name for name, _ in member.protocols if name in common) for member in self.members.values()
+        )
+        return max(votes, key=lambda name: votes[name])
+
+    def elect_joined_leader(self) -> bool:
+        """Whether the leader has joined; where it has not, somebody who has becomes the leader."""
+        if self.leader is None:
+            return False
+        if self.members[self.leader].has_joined:
+            return True
+        joined = next(self.joined(), None)
+        if joined is not None:
+            self.leader = joined.member_id
+        return joined is not None
+
+    def transition(self, after: ClassicState) -> None:
+        assert is_legal(self.state, after), (self.name, self.state, after)
+        self.state = after
+
+    def begin_generation(self) -> None:
+        self.generation += 1
+        self.protocol = self.chosen_protocol()
+        self.subscribed_topics = self._topics()
+        self.first_rebalance = None
+        self.pending_syncs = set(self.members)
+        self.transition(COMPLETING_REBALANCE)
+
+    def settle(self, metadata: GroupMetadata) -> None:
+        """Take over what has been recorded: the generation now stands, or there are no members any more."""
+        if metadata.members:
+            for stored in metadata.members:
+                self.members[stored.member_id].assignment = stored.assignment
+            if self.state is COMPLETING_REBALANCE:
+                self.transition(STABLE)
+        elif self.state is PREPARING_REBALANCE and metadata.generation > self.generation:
+            self.generation = metadata.generation
+            self.protocol = None
+            self.state_ms = metadata.state_ms
+            self.first_rebalance = None
+            self.subscribed_topics = self._topics()
+            self.transition(EMPTY)
+
+    def generation_of(self, assignments: Mapping[str, bytes], state_ms: int) -> GroupMetadata:
+        """This generation, to be recorded."""
+        members = tuple(
+            member.as_stored(self.protocol, assignments.get(member.member_id, b"")) for member in self.members.values()
+        )
+        return GroupMetadata(self.protocol_type or "", self.generation, self.protocol, self.leader, state_ms, members)
+
+    def emptied(self, state_ms: int) -> GroupMetadata:
+        """The generation without members that follows, to be recorded."""
+        return GroupMetadata(self.protocol_type or "", self.generation + 1, None, None, state_ms)
+
+    def join_answer(self, member: Member) -> JoinAnswer:
+        """What a member is told of this generation; the leader, who is in it, and what they said."""
+        members = self.joined_members() if member.member_id == self.leader else ()
+        return JoinAnswer(
+            ErrorCode.none,
+            member.member_id,
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            self.leader or "",
+            False,
+            members,
+        )
+
+    def joined_members(self) -> tuple[JoinedMember, ...]:
+        return tuple(
+            JoinedMember(member.member_id, member.instance_id, member.subscription(self.protocol))
+            for member in self.members.values()
+        )
+
+    def _topics(self) -> frozenset[str] | None:
+        if not self.uses_consumer_protocol:
+            return None
+        topics: set[str] = set()
+        for member in self.members.values():
+            found = subscribed_topics(member.subscription(self.protocol))
+            if found is None:
+                return None
+            topics |= found
+        return frozenset(topics)
+
+    # --- deadlines
+
+    def next_deadline_ms(self) -> float | None:
+        deadlines = [
+            deadline
+            for deadline in (
+                self.join_deadline_ms,
+                self.sync_deadline_ms,
+                *self.pending_joins.values(),
+                *(member.session_deadline_ms for member in self.members.values()),
+            )
+            if deadline is not None
+        ]
+        return min(deadlines, default=None)

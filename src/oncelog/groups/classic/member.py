@@ -1,0 +1,103 @@
+"""A member of a group of the classic protocol, as it is known while the broker lives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oncelog.coordination import Parked
+from oncelog.groups.classic.answers import JoinAnswer, SyncAnswer
+from oncelog.groups.classic.metadata import StoredMember
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""The protocols a member can do, the one it likes best first: the name, and what it has to say for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsForJoin:
+    """It has joined, and is told so when the generation begins."""
+
+    reply: Parked[JoinAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsForSync:
+    """It has asked for its assignment, which the leader has not sent yet."""
+
+    reply: Parked[SyncAnswer]
+
+
+class Member:
+    """`session_deadline_ms` is a steady time; None while a request of the member that waits stands for its heartbeats."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "instance_id",
+        "is_new",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_deadline_ms",
+        "session_timeout_ms",
+        "waits",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Protocols,
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = b""
+        self.waits: WaitsForJoin | WaitsForSync | None = None
+        self.is_new = False
+        self.session_deadline_ms: float | None = None
+
+    @classmethod
+    def stored(cls, stored: StoredMember, protocol: str | None) -> Member:
+        """Only what it said for the protocol that was chosen is recorded: it can do no other until it joins again."""
+        member = cls(
+            stored.member_id,
+            stored.instance_id,
+            stored.client_id,
+            stored.client_host,
+            stored.rebalance_timeout_ms,
+            stored.session_timeout_ms,
+            ((protocol or "", stored.subscription),),
+        )
+        member.assignment = stored.assignment
+        return member
+
+    @property
+    def has_joined(self) -> bool:
+        return isinstance(self.waits, WaitsForJoin)
+
+    def subscription(self, protocol: str | None) -> bytes:
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def heard_from(self, steady_ms: float) -> None:
+        self.session_deadline_ms = steady_ms + self.session_timeout_ms
+
+    def as_stored(self, protocol: str | None, assignment: bytes) -> StoredMember:
+        return StoredMember(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.rebalance_timeout_ms,
+            self.session_timeout_ms,
+            self.subscription(protocol),
+            assignment,
+        )

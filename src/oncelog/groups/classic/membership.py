@@ -1,0 +1,309 @@
+"""The members of every group of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and silence.
+
+A method changes what lives in memory and returns a decision: the records that say what is to outlive the broker, and who
+is answered once they are written. `replay` makes them true. A generation stands from the moment its record is replayed,
+which is why a group that was Stable is so after a restart, and its members go on with their heartbeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from oncelog.coordination import Decision, Parked
+from oncelog.groups.classic import rebalance
+from oncelog.groups.classic.answers import JoinAnswer, JoinRequest, LeaveAnswer, Leaving, SyncAnswer, SyncRequest
+from oncelog.groups.classic.group import ClassicGroup
+from oncelog.groups.classic.joining import Joining
+from oncelog.groups.classic.member import WaitsForSync
+from oncelog.groups.classic.metadata import GroupMetadata, GroupMetadataRecord
+from oncelog.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
+from oncelog.groups.classic.step import MembershipDecision, Step
+from oncelog.groups.moment import Moment
+from oncelog.wire import ErrorCode
+
+SIZE_MAX = 2**31 - 1
+NEVER_HAD_MEMBERS = GroupMetadata()
+
+_NONE = ErrorCode.none
+# What a member is told when its group could not be recorded.
+_NOT_WRITTEN = {
+    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
+    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipLimits:
+    """group.min.session.timeout.ms, group.max.session.timeout.ms, group.initial.rebalance.delay.ms, group.max.size."""
+
+    session_min_ms: int = 6000
+    session_max_ms: int = 1_800_000
+    first_delay_ms: int = 0
+    size_max: int = SIZE_MAX
+
+
+class Membership:
+    """`recorded` is what the log says; `_groups` what is known beyond that while the broker lives."""
+
+    __slots__ = ("_groups", "_limits", "recorded")
+
+    def __init__(self, limits: MembershipLimits | None = None) -> None:
+        self._limits = limits or MembershipLimits()
+        self.recorded: dict[str, GroupMetadata] = {}
+        self._groups: dict[str, ClassicGroup] = {}
+
+    # --- what the log says
+
+    def replay(self, record: GroupMetadataRecord) -> None:
+        group = self._groups.get(record.group)
+        if record.metadata is not None:
+            self.recorded[record.group] = record.metadata
+            if group is not None:
+                group.settle(record.metadata)
+            return
+        self.recorded.pop(record.group, None)
+        if group is not None:
+            group.transition(DEAD)
+            del self._groups[record.group]
+
+    def replay_offsets_of(self, group: str) -> None:
+        """Whoever commits offsets for a group that is not there makes one without members."""
+        self.recorded.setdefault(group, NEVER_HAD_MEMBERS)
+
+    def loaded(self, now: Moment) -> None:
+        """After a start: the sessions of all members begin anew, and a group that is too large gets rid of some."""
+        step = Step(now)
+        for name, metadata in self.recorded.items():
+            if not metadata.members:
+                continue
+            group = self._live(name, metadata)
+            for member in group.members.values():
+                member.heard_from(now.steady_ms)
+            if len(group.members) > self._limits.size_max:
+                rebalance.prepare(step, group, self._limits.first_delay_ms)
+        decision = step.decision()
+        assert decision == Decision((), ()), "nobody has asked anything yet"
+
+    # --- the groups
+
+    def find(self, name: str) -> ClassicGroup | None:
+        group = self._groups.get(name)
+        if group is None:
+            metadata = self.recorded.get(name)
+            return None if metadata is None else self._live(name, metadata)
+        return group
+
+    def groups(self) -> Iterator[ClassicGroup]:
+        for name, metadata in self.recorded.items():
+            yield self._groups.get(name) or ClassicGroup(name, metadata)
+
+    def _live(self, name: str, metadata: GroupMetadata) -> ClassicGroup:
+        group = self._groups[name] = ClassicGroup(name, metadata)
+        return group
+
+    # --- what members ask
+
+    def join(
+        self, request: JoinRequest, reply: Parked[JoinAnswer], now: Moment, new_uuid: Callable[[], UUID]
+    ) -> MembershipDecision:
+        """JoinGroup. The reply may come much later: when the generation begins.
+
+        Errors: invalid_group_id, invalid_session_timeout, unknown_member_id, member_id_required, fenced_instance_id,
+        inconsistent_group_protocol, group_max_size_reached.
+        """
+        step = Step(now)
+        limits = self._limits
+        if not request.group:
+            step.answer(reply, JoinAnswer(ErrorCode.invalid_group_id, request.member_id))
+            return step.decision()
+        if not limits.session_min_ms <= request.session_timeout_ms <= limits.session_max_ms:
+            step.answer(reply, JoinAnswer(ErrorCode.invalid_session_timeout, request.member_id))
+            return step.decision()
+        group = self.find(request.group)
+        if group is None:
+            if request.member_id:
+                step.answer(reply, JoinAnswer(ErrorCode.unknown_member_id, request.member_id))
+                return step.decision()
+            # The group is recorded before anybody settles on anything: after a restart it is there, and empty.
+            created = GroupMetadata(state_ms=now.wall_ms)
+            group = self._live(request.group, created)
+            step.record(request.group, created)
+        Joining(step, group, request, reply, limits.first_delay_ms, limits.size_max, new_uuid).decide()
+        return step.decision()
+
+    def sync(self, request: SyncRequest, reply: Parked[SyncAnswer], now: Moment) -> MembershipDecision:
+        """SyncGroup. Without an assignment from the leader the reply waits for it.
+
+        Errors: invalid_group_id, unknown_member_id, fenced_instance_id, illegal_generation,
+        inconsistent_group_protocol, rebalance_in_progress.
+        """
+        step = Step(now)
+        group = self.find(request.group)
+        error = _check_sync(group, request)
+        if error is not _NONE:
+            step.answer(reply, SyncAnswer(error))
+            return step.decision()
+        assert group is not None
+        member = group.members[request.member_id]
+        group.pending_syncs.discard(member.member_id)
+        if group.state is STABLE:
+            step.answer(reply, SyncAnswer(_NONE, group.protocol_type, group.protocol, member.assignment))
+            return step.decision()
+        assert group.state is COMPLETING_REBALANCE, group.state
+        member.waits = WaitsForSync(reply)
+        if member.member_id == group.leader:
+            step.record(group.name, group.generation_of(request.assignments, now.wall_ms))
+            rebalance.answer_syncs(step, group, _NONE, request.assignments)
+        return step.decision()
+
+    def heartbeat(
+        self, group_name: str, member_id: str, instance_id: str | None, generation: int, now: Moment
+    ) -> ErrorCode:
+        """Heartbeat. Errors: invalid_group_id, unknown_member_id, fenced_instance_id, illegal_generation,
+        rebalance_in_progress (which keeps the session alive, too).
+        """
+        if not group_name:
+            return ErrorCode.invalid_group_id
+        group = self.find(group_name)
+        if group is None:
+            return ErrorCode.unknown_member_id
+        error = group.check_member(member_id, instance_id)
+        if error is not _NONE:
+            return error
+        if generation != group.generation:
+            return ErrorCode.illegal_generation
+        group.members[member_id].heard_from(now.steady_ms)
+        return ErrorCode.rebalance_in_progress if group.state is PREPARING_REBALANCE else _NONE
+
+    def committed(self, group_name: str, member_id: str, now: Moment) -> None:
+        """A member committed offsets: that is as good as a heartbeat, but while the leader assigns."""
+        group = self._groups.get(group_name)
+        if group is not None and group.state in (STABLE, PREPARING_REBALANCE):
+            member = group.members.get(member_id)
+            if member is not None:
+                member.heard_from(now.steady_ms)
+
+    def leave(
+        self, group_name: str, leaving: Sequence[Leaving], reply: Parked[LeaveAnswer], now: Moment
+    ) -> MembershipDecision:
+        """LeaveGroup, of one or of many (KIP-345). Errors: invalid_group_id; for each: unknown_member_id, fenced_instance_id."""
+        step = Step(now)
+        group = self.find(group_name)
+        if not group_name or group is None:
+            error = ErrorCode.unknown_member_id if group_name else ErrorCode.invalid_group_id
+            answer = LeaveAnswer((error,) * len(leaving)) if group_name else LeaveAnswer((), error)
+            step.answer(reply, answer)
+            return step.decision()
+        before = len(group.members)
+        errors = tuple(_leave(step, group, one) for one in leaving)
+        step.answer(reply, LeaveAnswer(errors))
+        if len(group.members) < before:
+            rebalance.rebalance_or_complete(step, group, self._limits.first_delay_ms)
+        else:
+            rebalance.complete_if_all_joined(step, group)
+        return step.decision()
+
+    # --- what time brings
+
+    def next_deadline_ms(self, group_name: str) -> float | None:
+        """The steady time at which `expire` has something to do for this group."""
+        group = self._groups.get(group_name)
+        return None if group is None else group.next_deadline_ms()
+
+    def expire(self, group_name: str, now: Moment) -> MembershipDecision:
+        """Do what is due, sessions first. Call it again while the next deadline has passed."""
+        step = Step(now)
+        group = self._groups.get(group_name)
+        if group is None or self._expire_sessions(step, group):
+            return step.decision()
+        if _is_due(group.join_deadline_ms, now):
+            rebalance.join_deadline_passed(step, group, self._limits.first_delay_ms)
+        elif _is_due(group.sync_deadline_ms, now):
+            group.sync_deadline_ms = None
+            self._expire_syncs(step, group)
+        return step.decision()
+
+    def _expire_sessions(self, step: Step, group: ClassicGroup) -> bool:
+        """Whether there was anything to do."""
+        now = step.now
+        pending = [member_id for member_id, deadline_ms in group.pending_joins.items() if _is_due(deadline_ms, now)]
+        due = [member for member in group.members.values() if _is_due(member.session_deadline_ms, now)]
+        silent = []
+        for member in due:
+            if member.waits is not None and not member.is_new:
+                # It is we who keep it waiting.
+                member.session_deadline_ms = None
+            else:
+                silent.append(member)
+        for member_id in pending:
+            group.remove(member_id)
+        for member in silent:
+            rebalance.remove(step, group, member, ErrorCode.unknown_member_id)
+        if group.state is PREPARING_REBALANCE:
+            if (pending or silent) and group.have_all_joined:
+                rebalance.complete(step, group)
+        elif silent:
+            rebalance.prepare(step, group, self._limits.first_delay_ms)
+        return bool(pending or due)
+
+    def _expire_syncs(self, step: Step, group: ClassicGroup) -> None:
+        late = [group.members[member_id] for member_id in sorted(group.pending_syncs)]
+        if late:
+            for member in late:
+                rebalance.remove(step, group, member, ErrorCode.unknown_member_id)
+            rebalance.prepare(step, group, self._limits.first_delay_ms)
+
+    # --- what goes wrong
+
+    def not_written(self, decision: MembershipDecision, error: ErrorCode, now: Moment) -> MembershipDecision:
+        """The records of a decision were refused: those who would have been answered hear of it, and the group starts over."""
+        step = Step(now)
+        for record in decision.records:
+            group = self._groups[record.group]
+            if group.state is COMPLETING_REBALANCE or group.state is STABLE:
+                rebalance.prepare(step, group, self._limits.first_delay_ms)
+        told = _NOT_WRITTEN.get(error, error)
+        return Decision((), (*(due.refused(told) for due in decision.answer), *step.decision().answer))
+
+
+def _check_sync(group: ClassicGroup | None, request: SyncRequest) -> ErrorCode:
+    if not request.group:
+        return ErrorCode.invalid_group_id
+    if group is None or group.state is EMPTY:
+        return ErrorCode.unknown_member_id
+    error = group.check_member(request.member_id, request.instance_id)
+    if error is not _NONE:
+        return error
+    if request.generation != group.generation:
+        return ErrorCode.illegal_generation
+    if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol, group.protocol):
+        return ErrorCode.inconsistent_group_protocol
+    return ErrorCode.rebalance_in_progress if group.state is PREPARING_REBALANCE else _NONE
+
+
+def _differs(asked: str | None, known: str | None) -> bool:
+    return asked is not None and known is not None and asked != known
+
+
+def _leave(step: Step, group: ClassicGroup, leaving: Leaving) -> ErrorCode:
+    if not leaving.member_id:
+        # An administrator takes out whoever has the instance id.
+        member = group.static_member(leaving.instance_id)
+        if member is None:
+            return ErrorCode.unknown_member_id
+    elif leaving.member_id in group.pending_joins:
+        group.remove(leaving.member_id)
+        return _NONE
+    else:
+        error = group.check_member(leaving.member_id, leaving.instance_id)
+        if error is not _NONE:
+            return error
+        member = group.members[leaving.member_id]
+    rebalance.remove(step, group, member, ErrorCode.unknown_member_id)
+    return _NONE
+
+
+def _is_due(deadline_ms: float | None, now: Moment) -> bool:
+    return deadline_ms is not None and deadline_ms <= now.steady_ms

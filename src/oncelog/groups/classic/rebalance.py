@@ -1,0 +1,124 @@
+"""From one generation to the next: everybody joins, one of them assigns, everybody is told.
+
+Stable ── somebody joins, leaves or falls silent ──> PreparingRebalance ── all have joined, or the time is up ──>
+CompletingRebalance ── the leader's assignment is recorded ──> Stable
+
+Functions here change what lives in memory; what has to outlive the broker goes into the step as a record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from oncelog.groups.classic.answers import JoinAnswer, SyncAnswer
+from oncelog.groups.classic.group import ClassicGroup, FirstRebalance
+from oncelog.groups.classic.member import Member, WaitsForJoin, WaitsForSync
+from oncelog.groups.classic.state import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE
+from oncelog.groups.classic.step import Step
+from oncelog.wire import ErrorCode
+
+
+def rebalance_or_complete(step: Step, group: ClassicGroup, first_delay_ms: int) -> None:
+    """Somebody came, changed or left: begin a rebalance, or see whether the one under way is complete."""
+    if group.state is PREPARING_REBALANCE:
+        complete_if_all_joined(step, group)
+    else:
+        prepare(step, group, first_delay_ms)
+
+
+def complete_if_all_joined(step: Step, group: ClassicGroup) -> None:
+    # The first members of a group wait for the delay to pass, however many they are.
+    if group.state is PREPARING_REBALANCE and group.first_rebalance is None and group.have_all_joined:
+        complete(step, group)
+
+
+def prepare(step: Step, group: ClassicGroup, first_delay_ms: int) -> None:
+    """Begin a rebalance. Whoever waits for its assignment is told to join again."""
+    if group.state is COMPLETING_REBALANCE:
+        for member in group.members.values():
+            member.assignment = b""
+        answer_syncs(step, group, ErrorCode.rebalance_in_progress)
+    group.pending_syncs.clear()
+    group.sync_deadline_ms = None
+    is_first = group.state is EMPTY
+    group.transition(PREPARING_REBALANCE)
+    if is_first:
+        remaining_ms = max(group.rebalance_timeout_ms - first_delay_ms, 0)
+        group.first_rebalance = FirstRebalance(first_delay_ms, remaining_ms)
+        group.join_deadline_ms = step.now.steady_ms + first_delay_ms
+    elif group.have_all_joined:
+        complete(step, group)
+    else:
+        group.join_deadline_ms = step.now.steady_ms + group.rebalance_timeout_ms
+
+
+def join_deadline_passed(step: Step, group: ClassicGroup, first_delay_ms: int) -> None:
+    """The time to join is up: for good, or for the first members while others keep coming."""
+    first = group.first_rebalance
+    if first is None or not first.somebody_came or not first.remaining_ms:
+        complete(step, group)
+        return
+    delay_ms = min(first_delay_ms, first.remaining_ms)
+    group.first_rebalance = FirstRebalance(delay_ms, max(first.remaining_ms - first.delay_ms, 0))
+    group.join_deadline_ms = step.now.steady_ms + delay_ms
+
+
+def somebody_came(group: ClassicGroup) -> None:
+    if group.first_rebalance is not None:
+        group.first_rebalance = replace(group.first_rebalance, somebody_came=True)
+
+
+def complete(step: Step, group: ClassicGroup) -> None:
+    """Go on with those who have joined. Static members stay, for their sessions to end (KIP-345)."""
+    group.join_deadline_ms = None
+    late = [member for member in group.members.values() if not member.has_joined and member.instance_id is None]
+    for member in late:
+        group.remove(member.member_id)
+    if not group.members:
+        step.record(group.name, group.emptied(step.now.wall_ms))
+    elif group.elect_joined_leader():
+        _begin_generation(step, group)
+    else:
+        # Nobody is there to lead. The sessions of those who are left end, or one of them comes back.
+        group.join_deadline_ms = step.now.steady_ms + group.rebalance_timeout_ms
+
+
+def _begin_generation(step: Step, group: ClassicGroup) -> None:
+    group.begin_generation()
+    for member in group.members.values():
+        answer_join(step, member, group.join_answer(member))
+        member.heard_from(step.now.steady_ms)
+        member.is_new = False
+    group.sync_deadline_ms = step.now.steady_ms + group.rebalance_timeout_ms
+
+
+def answer_join(step: Step, member: Member, answer: JoinAnswer) -> None:
+    """Answer the JoinGroup of this member that waits, if one does."""
+    if isinstance(member.waits, WaitsForJoin):
+        step.answer(member.waits.reply, answer)
+        member.waits = None
+
+
+def answer_syncs(
+    step: Step, group: ClassicGroup, error: ErrorCode, assignments: dict[str, bytes] | None = None
+) -> None:
+    """Answer every SyncGroup that waits. From here on the members are to be heard from again."""
+    for member in group.members.values():
+        if isinstance(member.waits, WaitsForSync):
+            if assignments is None:
+                answer = SyncAnswer(error)
+            else:
+                assignment = assignments.get(member.member_id, b"")
+                answer = SyncAnswer(error, group.protocol_type, group.protocol, assignment)
+            step.answer(member.waits.reply, answer)
+            member.waits = None
+            member.heard_from(step.now.steady_ms)
+
+
+def remove(step: Step, group: ClassicGroup, member: Member, error: ErrorCode) -> None:
+    """Take a member out; a request of its that waits is answered with the error."""
+    answer_join(step, member, JoinAnswer(error))
+    if isinstance(member.waits, WaitsForSync):
+        step.answer(member.waits.reply, SyncAnswer(error))
+        member.waits = None
+    group.remove(member.member_id)

@@ -1,0 +1,56 @@
+"""One request, or one deadline, as it is worked out: what is to be recorded, and who is answered once that is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from oncelog.coordination import Decision, Parked
+from oncelog.groups.classic.answers import JoinAnswer, LeaveAnswer, SyncAnswer
+from oncelog.groups.classic.metadata import GroupMetadata, GroupMetadataRecord
+from oncelog.groups.moment import Moment
+from oncelog.wire import ErrorCode
+
+Answer = TypeVar("Answer", JoinAnswer, SyncAnswer, LeaveAnswer)
+
+
+class _Answerable(Protocol):
+    def refused(self, error: ErrorCode) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """An answer, and who waits for it."""
+
+    reply: Parked[Any]
+    answer: _Answerable
+
+    def give(self) -> None:
+        self.reply.release(self.answer)
+
+    def refused(self, error: ErrorCode) -> Due:
+        return Due(self.reply, self.answer.refused(error))
+
+
+MembershipDecision = Decision[GroupMetadataRecord, tuple[Due, ...]]
+"""Its answers are given once its records are written and replayed."""
+
+
+class Step:
+    """Collects what a decision is made of."""
+
+    __slots__ = ("_due", "_records", "now")
+
+    def __init__(self, now: Moment) -> None:
+        self.now = now
+        self._records: list[GroupMetadataRecord] = []
+        self._due: list[Due] = []
+
+    def record(self, group: str, metadata: GroupMetadata) -> None:
+        self._records.append(GroupMetadataRecord(group, metadata, self.now.wall_ms))
+
+    def answer(self, reply: Parked[Answer], answer: Answer) -> None:
+        self._due.append(Due(reply, answer))
+
+    def decision(self) -> MembershipDecision:
+        return Decision(tuple(self._records), tuple(self._due))

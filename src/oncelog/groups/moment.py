@@ -1,0 +1,13 @@
+"""A point in time, as the group coordinator is told it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Records carry `wall_ms`, milliseconds since 1970; deadlines are of `steady_ms`, which no change of the date moves."""
+
+    wall_ms: int
+    steady_ms: float

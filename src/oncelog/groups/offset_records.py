@@ -1,0 +1,98 @@
+"""The records of `__consumer_offsets` that hold committed offsets, byte for byte.
+
+key     int16 version 0 or 1, string group, string topic, int32 partition
+value   int16 version, then for
+        0  int64 offset, string metadata, int64 commit time
+        1  the same, and int64 expire time: an offset with a retention of its own
+        2  as 0
+        3  int64 offset, int32 leader epoch, string metadata, int64 commit time
+        4  as 3 with a compact string and tagged fields
+null    the offset is forgotten
+
+Version 3 is written, and 1 where the commit asked for a retention.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from oncelog.coordination.fields import FieldReader, string
+from oncelog.records import Record
+
+NO_OFFSET = -1
+NO_LEADER_EPOCH = -1
+NO_EXPIRY = -1
+
+OFFSET_KEY_VERSIONS = (0, 1)
+KEY_VERSION = 1
+EXPIRING_VERSION = 1
+LEADER_EPOCH_VERSION = 3
+FLEXIBLE_VERSION = 4
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_HEAD = struct.Struct(">hqi")
+_EXPIRING_HEAD = struct.Struct(">hq")
+_INT64 = struct.Struct(">q")
+_TIMES = struct.Struct(">qq")
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """The next offset a group wants to read. Times are milliseconds since 1970; -1 is no leader epoch, no expiry."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    expire_ms: int = NO_EXPIRY
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRecord:
+    """A committed offset of a group, or None when it is forgotten, and the time of the record."""
+
+    group: str
+    topic: str
+    partition: int
+    committed: CommittedOffset | None
+    timestamp_ms: int
+
+
+def encode_offset(record: OffsetRecord) -> Record:
+    key = b"".join(
+        (_INT16.pack(KEY_VERSION), string(record.group), string(record.topic), _INT32.pack(record.partition))
+    )
+    value = None if record.committed is None else _encode_value(record.committed)
+    return Record(key, value, timestamp_ms=record.timestamp_ms)
+
+
+def decode_offset(key: FieldReader, record: Record) -> OffsetRecord | None:
+    """`key` is past its version. None for a value of a version that is not known. Raises WireError for broken bytes."""
+    group, topic, partition = key.string(), key.string(), key.int32()
+    if record.value is None:
+        return OffsetRecord(group, topic, partition, None, record.timestamp_ms)
+    value = FieldReader(record.value)
+    version = value.int16()
+    if not 0 <= version <= FLEXIBLE_VERSION:
+        return None
+    return OffsetRecord(group, topic, partition, _decode_value(value, version), record.timestamp_ms)
+
+
+def _encode_value(committed: CommittedOffset) -> bytes:
+    metadata = string(committed.metadata)
+    if committed.expire_ms != NO_EXPIRY:
+        times = _TIMES.pack(committed.commit_ms, committed.expire_ms)
+        return _EXPIRING_HEAD.pack(EXPIRING_VERSION, committed.offset) + metadata + times
+    head = _HEAD.pack(LEADER_EPOCH_VERSION, committed.offset, committed.leader_epoch)
+    return head + metadata + _INT64.pack(committed.commit_ms)
+
+
+def _decode_value(value: FieldReader, version: int) -> CommittedOffset:
+    offset = value.int64()
+    leader_epoch = value.int32() if version >= LEADER_EPOCH_VERSION else NO_LEADER_EPOCH
+    metadata = value.compact_string() if version >= FLEXIBLE_VERSION else value.string()
+    commit_ms = value.int64()
+    expire_ms = value.int64() if version == EXPIRING_VERSION else NO_EXPIRY
+    return CommittedOffset(offset, leader_epoch, metadata, commit_ms, expire_ms)
