@@ -2,7 +2,9 @@
 
 import pytest
 
-from oncelog.broker.settings import BROKER_SETTINGS, TOPIC_SETTINGS, SettingError, Settings, parse_settings
+from oncelog.broker.configuration import Settings, parse_settings
+from oncelog.broker.setting import SettingError, text_of
+from oncelog.broker.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 
 
 def test_unknown_name_is_refused_and_the_nearest_one_named() -> None:
@@ -28,7 +30,7 @@ def test_wrong_value_is_refused_with_the_name_the_value_and_what_is_allowed(name
 
 def test_every_setting_has_a_default_that_it_would_take_itself() -> None:
     for table in (BROKER_SETTINGS, TOPIC_SETTINGS):
-        defaults = {name: str(setting.default).lower() for name, setting in table.items() if setting.kind != "string"}
+        defaults = {name: text for name, setting in table.items() if (text := text_of(setting.default)) is not None}
         assert parse_settings(defaults, table, "") == {name: table[name].default for name in defaults}
 
 

@@ -1,6 +1,6 @@
 """The broker: routes requests, parks answers, owns the partitions and the coordinators."""
 
 from oncelog.broker.broker import Broker, Environment, StartReport
-from oncelog.broker.settings import SettingError
+from oncelog.broker.setting import SettingError
 
 __all__ = ["Broker", "Environment", "SettingError", "StartReport"]
