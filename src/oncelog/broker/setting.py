@@ -24,7 +24,7 @@ class Effect(StrEnum):
     """What becomes of a setting that is accepted."""
 
     FULL = "does what it says"
-    STORED = "stored and shown"
+    STORED = "is stored and shown"
     NONE = "means nothing here"
 
 
@@ -109,7 +109,7 @@ class Setting:
     @property
     def documentation(self) -> str:
         """What is said of it to users."""
-        return self.help if self.effect is Effect.FULL else f"{self.effect.capitalize()}: {self.help}"
+        return self.help if self.effect is Effect.FULL else f"This {self.effect}: {self.help[0].lower()}{self.help[1:]}"
 
     @property
     def is_sensitive(self) -> bool:
