@@ -59,10 +59,13 @@ def alter(
     ] = None,
     delete: Annotated[
         list[str] | None,
-        typer.Option("--delete", metavar="NAME", help="Go back to where the value came from before; may be given again."),
+        typer.Option(
+            "--delete", metavar="NAME", help="Go back to where the value came from before; may be given again."
+        ),
     ] = None,
     append: Annotated[
-        list[str] | None, typer.Option("--append", metavar="NAME=ITEMS", help="Add items to a list; may be given again.")
+        list[str] | None,
+        typer.Option("--append", metavar="NAME=ITEMS", help="Add items to a list; may be given again."),
     ] = None,
     subtract: Annotated[
         list[str] | None,

@@ -20,8 +20,8 @@ from oncelog.client.leaders import ask_leaders, by_topic
 from oncelog.client.requests import Request, milliseconds
 from oncelog.client.values import (
     Address,
-    ClusterDescription,
     BrokerVersions,
+    ClusterDescription,
     ConfigChange,
     ConfigEntry,
     ConfigKind,
@@ -134,9 +134,7 @@ def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> Conversati
             raise RetriesExhausted(f"no leader yet for {', '.join(sorted(counts))}")
 
 
-def delete_records(
-    cluster: Cluster, before: Mapping[TopicPartition, int]
-) -> Conversation[dict[TopicPartition, int]]:
+def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> Conversation[dict[TopicPartition, int]]:
     """Delete what is before these offsets, -1 for everything; where each partition begins now.
 
     Raises BrokerRefused or RetriesExhausted.
