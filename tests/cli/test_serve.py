@@ -106,7 +106,7 @@ def test_properties_file_of_kafka_is_taken(process, tmp_path):
         "controller.listener.names=CONTROLLER\n"
         "num.network.threads=3\n"
         f"log.dirs={tmp_path}/log\n"
-        "num.partitons=7\n"
+        "num.partition=7\n"
         "num.partitions=4\n"
         "log.retention.hours=5\n"
     )
@@ -123,7 +123,7 @@ def test_properties_file_of_kafka_is_taken(process, tmp_path):
     served.send_signal(signal.SIGTERM)
     _, said = served.communicate(timeout=30)
     lines = [line.removeprefix(f"oncelog: {file}: ") for line in said.splitlines()]
-    assert lines[0] == "num.partitons is left out: num.partitons is no broker setting; the nearest is num.partitions"
+    assert lines[0] == "num.partition is left out: num.partition is no broker setting; the nearest is num.partitions"
     assert {line.partition(" ")[0] for line in lines[1:]} == {
         "process.roles",
         "controller.quorum.bootstrap.servers",

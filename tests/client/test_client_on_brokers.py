@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -26,6 +27,7 @@ from oncelog.client import (
 )
 from oncelog.wire import ErrorCode
 from tests.support.processes import free_port
+from tests.support.wire import Connection
 
 
 @pytest.fixture
@@ -194,3 +196,28 @@ def test_every_broker_says_which_versions_it_serves(client):
 
 def value_of(entries, name):
     return next((entry.value for entry in entries if entry.name == name), None)
+
+
+@pytest.mark.parametrize(("level", "version"), [(0, TransactionVersion.TV1), (1, TransactionVersion.TV1)])
+def test_client_falls_back_where_the_level_of_transactions_was_lowered(new_oncelog, level, version):
+    node = new_oncelog()
+    connection = Connection(node.bootstrap_servers)
+    lowered = [{"feature": "transaction.version", "max_version_level": level, "upgrade_type": 2}]
+    answer = connection.ask(
+        "update_features", 1, timeout=timedelta(seconds=30), feature_updates=lowered, validate_only=False
+    )
+    assert answer.error_code is ErrorCode.none
+    connection.close()
+    node.kill()
+    node.start()
+    with Client(node.bootstrap_servers) as client:
+        assert client.transaction_version() is version
+        client.create_topics([NewTopic("t")])
+        with Producer(node.bootstrap_servers, transactional_id="teller") as producer:
+            producer.init_transactions()
+            for number in range(3):
+                producer.begin_transaction()
+                producer.send("t", b"%d" % number, partition=0)
+                producer.commit_transaction()
+        assert client.describe_transactions(["teller"])["teller"].state == "CompleteCommit"
+        assert client.end_offsets([TopicPartition("t", 0)]) == {TopicPartition("t", 0): 6}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -22,6 +22,7 @@ from kafka.admin import ConfigResource as PythonResource
 from kafka.admin import ConfigResourceType, KafkaAdminClient
 
 from oncelog.broker.configuration_page import DIFFERENT_DEFAULTS
+from oncelog.broker.kafka_apis import KAFKA_APIS
 from oncelog.broker.kafka_setting_names import NOT_HERE, NOT_HERE_PREFIXES
 from oncelog.broker.setting import text_of
 from oncelog.broker.settings import BROKER_SETTINGS, TOPIC_SETTINGS
@@ -124,6 +125,17 @@ def test_settings_of_a_topic_are_kafkas(kafka: BrokerProcess) -> None:
             assert text_of(setting.default) == described[key].value, key
 
 
+@pytest.mark.jvm
+def test_apis_of_the_page_are_those_that_kafka_lists(kafka: BrokerProcess) -> None:
+    connection = Connection(kafka.bootstrap_servers)
+    answer = connection.ask("api_versions", 3, client_software_name="tests", client_software_version="1")
+    connection.close()
+    listed = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+    # The lowest version of Produce is listed for old librdkafka alone.
+    assert listed.pop(0) == (0, 13)
+    assert listed == {api.key: (api.minimum, api.maximum) for api in KAFKA_APIS if api.key}
+
+
 # --- topics
 
 
@@ -191,6 +203,37 @@ def test_record_without_key_is_refused_where_records_are_compacted(
         )
         assert producer.flush(TIMEOUT_SECONDS) == 0
     assert errors == [None, "INVALID_RECORD"]
+
+
+def test_more_replicas_in_sync_than_there_are_are_not_asked_for(
+    log: BrokerProcess, new_topic: Callable[..., str]
+) -> None:
+    """Kafka asks for min.insync.replicas or the number of replicas, whichever is less."""
+    name = new_topic(**{"min.insync.replicas": "2"})
+    producer = Producer({"bootstrap.servers": log.bootstrap_servers, "acks": "all"})
+    errors: list[Any] = []
+    producer.produce(name, b"value", partition=0, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(TIMEOUT_SECONDS) == 0
+    assert errors == [None]
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_records_are_read_as_they_were_written_whatever_the_topic_compresses_with(
+    log: BrokerProcess, new_topic: Callable[..., str], codec: str
+) -> None:
+    name = new_topic(**{"compression.type": codec})
+    producer = Producer({"bootstrap.servers": log.bootstrap_servers, "compression.type": "snappy", "linger.ms": 50})
+    values = [f"value {number}".encode() * 20 for number in range(100)]
+    for value in values:
+        producer.produce(name, value, partition=0)
+    assert producer.flush(TIMEOUT_SECONDS) == 0
+    consumer = Consumer({"bootstrap.servers": log.bootstrap_servers, "group.id": name})
+    consumer.assign([TopicPartition(name, 0, 0)])
+    found: list[bytes] = []
+    while len(found) < len(values):
+        found += [message.value() for message in consumer.consume(100, 5) if message.error() is None]
+    consumer.close()
+    assert found == values
 
 
 # --- settings

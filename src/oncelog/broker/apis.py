@@ -39,6 +39,7 @@ from oncelog.broker.handlers import (
     offset_for_leader_epoch,
     produce,
     txn_offset_commit,
+    update_features,
     write_txn_markers,
 )
 from oncelog.broker.request import Reply, Request
@@ -85,6 +86,7 @@ _TABLE = (
     Api(44, "IncrementalAlterConfigs", 0, 1, incremental_alter_configs.handle),
     Api(45, "AlterPartitionReassignments", 0, 1, alter_partition_reassignments.handle),
     Api(46, "ListPartitionReassignments", 0, 0, list_partition_reassignments.handle),
+    Api(57, "UpdateFeatures", 0, 2, update_features.handle),
     Api(60, "DescribeCluster", 0, 2, describe_cluster.handle),
     Api(61, "DescribeProducers", 0, 0, describe_producers.handle),
     Api(65, "DescribeTransactions", 0, 0, describe_transactions.handle),

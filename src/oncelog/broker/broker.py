@@ -45,7 +45,7 @@ from oncelog.wire import (
 
 Answer = list[Buffer] | None
 MINUTE_MS = 60_000
-TRANSACTION_VERSION = 2
+TRANSACTION_FEATURE, TRANSACTION_VERSION = "transaction.version", 2
 PARTITION_METADATA = "partition.metadata"
 
 
@@ -88,7 +88,9 @@ class Broker:
         self._next_checkpoint: Parked[None] | None = None
         self.host = ""
         self.port = 0
-        self.features = {"transaction.version": TRANSACTION_VERSION}
+        self.features = {TRANSACTION_FEATURE: TRANSACTION_VERSION}
+        self.highest_features = dict(self.features)
+        self.features_epoch = 0
         self.apis = APIS
         self._directory = DataDirectory(environment.disk, data_directory)
         try:
@@ -114,6 +116,8 @@ class Broker:
         self.settings.configure(ConfigSource.DYNAMIC_BROKER_CONFIG, state.broker_configs.get(str(self.node_id), {}))
         self.leader_epoch = state.last_leader_epoch + 1
         self._journal.append_now(BrokerStarted(leader_epoch=self.leader_epoch))
+        self.features |= state.features
+        self.features_epoch = state.features_epoch
         self.producer_ids = ProducerIds(self._journal, state.reserved_producer_ids, self.fail)
         replayed = self._replay_write_ahead(state.topics.values())
         self.durability = Durability(
@@ -186,7 +190,7 @@ class Broker:
             self,
             TransactionCoordinator(
                 number("transaction.state.log.num.partitions"),
-                transaction_version=TRANSACTION_VERSION,
+                transaction_version=self.features[TRANSACTION_FEATURE],
                 timeout_max_ms=number("transaction.max.timeout.ms"),
                 id_expiration_ms=number("transactional.id.expiration.ms"),
             ),
@@ -287,6 +291,13 @@ class Broker:
         if header.api_key == api_versions.API_KEY:
             return encode_answer(header.api_key, 0, header.correlation_id, api_versions.unsupported_version(self))
         raise WireError(f"API {header.api_key} is not served in version {header.version}")
+
+    def finalize_feature(self, name: str, level: int) -> None:
+        """Set the level of a feature; the journal says so already."""
+        self.features[name] = level
+        self.features_epoch += 1
+        if name == TRANSACTION_FEATURE:
+            self.transactions.coordinator.transaction_version = level
 
     @property
     def rack(self) -> str | None:

@@ -41,6 +41,7 @@ class JournalState:
     deleted: set[str] = field(default_factory=set)
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
+    features_epoch: int = 0
     last_leader_epoch: int = -1
     reserved_producer_ids: int = 0
     boot_id: str | None = None
@@ -73,6 +74,7 @@ def _replay(state: JournalState, record: MetadataRecord) -> None:
             state.broker_configs[record.broker_id] = record.configs
         case FeatureFinalized():
             state.features[record.name] = record.level
+            state.features_epoch += 1
         case ProducerIdsReserved():
             state.reserved_producer_ids = record.next_producer_id
 

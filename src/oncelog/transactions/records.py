@@ -32,6 +32,7 @@ FLEXIBLE_VERSION = 1
 PREVIOUS_PRODUCER_ID_TAG = 0
 NEXT_PRODUCER_ID_TAG = 1
 CLIENT_VERSION_TAG = 2
+NO_TAGS = b"\x00"
 
 _HEAD = struct.Struct(">hqhib")
 _TIMES = struct.Struct(">qq")
@@ -58,6 +59,14 @@ def encode(record: TransactionRecord, version: int = FLEXIBLE_VERSION) -> Record
     key = _INT16.pack(KEY_VERSION) + string(record.transactional_id)
     value = None if record.metadata is None else _encode_value(record.metadata, version)
     return Record(key, value, timestamp_ms=record.timestamp_ms)
+
+
+def record_version(record: TransactionRecord, transaction_version: int) -> int:
+    """The version to write at this level of `transaction.version`: the first has no room for tagged fields."""
+    metadata = record.metadata
+    if transaction_version >= FLEXIBLE_VERSION or (metadata is not None and _encode_tags(metadata) != NO_TAGS):
+        return FLEXIBLE_VERSION
+    return CLASSIC_VERSION
 
 
 def decode(record: Record) -> TransactionRecord | None:
