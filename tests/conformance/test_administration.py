@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,6 +22,7 @@ from confluent_kafka.admin import (
 from kafka.admin import ConfigResource as PythonResource
 from kafka.admin import ConfigResourceType, KafkaAdminClient
 
+from oncelog import client
 from oncelog.broker.configuration_page import DIFFERENT_DEFAULTS
 from oncelog.broker.kafka_apis import KAFKA_APIS
 from oncelog.broker.kafka_setting_names import NOT_HERE, NOT_HERE_PREFIXES
@@ -60,8 +62,9 @@ def error_of(asked: Callable[[], Any]) -> str:
 
 def until(ready: Callable[[], bool]) -> None:
     """Kafka's broker learns of a change from its controller, a moment after the answer."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not ready():
-        pass
+        assert time.monotonic() < deadline, "it did not come about"
 
 
 # --- the settings are Kafka's
@@ -115,7 +118,8 @@ def test_every_setting_of_kafka_is_taken_or_known_to_be_left_out(kafka: BrokerPr
 @pytest.mark.jvm
 def test_settings_of_a_topic_are_kafkas(kafka: BrokerProcess) -> None:
     name = f"settings-{uuid.uuid4().hex[:8]}"
-    AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).create_topics([NewTopic(name, 1, 1)])[name].result(30)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(TIMEOUT_SECONDS)
     described: dict[str, Any] = {}
     until(lambda: bool(described.update(described_by_kafka(kafka, 2, name)) or described))
     assert described.keys() == TOPIC_SETTINGS.keys()
@@ -299,7 +303,18 @@ def test_settings_of_brokers_change_while_they_run(admin: AdminClient) -> None:
         assert alter(admin, ResourceType.BROKER, "1", (name, value, set_)) == "INVALID_REQUEST"
 
 
-def test_kafka_python_replaces_the_settings_of_a_topic(log: BrokerProcess, new_topic: Callable[..., str]) -> None:
+def test_settings_that_are_replaced_go_when_they_are_not_named(
+    admin: AdminClient, new_topic: Callable[..., str]
+) -> None:
+    name = new_topic(**{"retention.ms": "5000"})
+    resource = ConfigResource(ResourceType.TOPIC, name, set_config={"retention.bytes": "77"})
+    admin.alter_configs([resource])[resource].result(TIMEOUT_SECONDS)
+    until(lambda: own_values(admin, resource, ConfigSource.DYNAMIC_TOPIC_CONFIG) == {"retention.bytes": "77"})
+
+
+def test_kafka_python_changes_a_setting_by_naming_all_that_a_topic_has(
+    log: BrokerProcess, new_topic: Callable[..., str]
+) -> None:
     name = new_topic(**{"retention.ms": "5000"})
     client = KafkaAdminClient(bootstrap_servers=log.bootstrap_servers)
     client.alter_configs(
@@ -308,18 +323,23 @@ def test_kafka_python_replaces_the_settings_of_a_topic(log: BrokerProcess, new_t
     client.close()
     admin = AdminClient({"bootstrap.servers": log.bootstrap_servers})
     resource = ConfigResource(ResourceType.TOPIC, name)
-    until(lambda: own_values(admin, resource, ConfigSource.DYNAMIC_TOPIC_CONFIG) == {"retention.bytes": "77"})
+    until(
+        lambda: (
+            own_values(admin, resource, ConfigSource.DYNAMIC_TOPIC_CONFIG)
+            == {"retention.ms": "5000", "retention.bytes": "77"}
+        )
+    )
 
 
 # --- the same answers, field by field
 
 
 def test_sources_of_a_setting_are_told_in_the_same_order(
-    connection: Connection, admin: AdminClient, new_topic: Callable[..., str]
+    connection: Connection, log: BrokerProcess, new_topic: Callable[..., str]
 ) -> None:
     name = new_topic(**{"max.message.bytes": "5000"})
-    set_, delete = AlterConfigOpType.SET, AlterConfigOpType.DELETE
     key = "message.max.bytes"
+    one, every = (client.ConfigResource(client.ConfigKind.BROKER, broker) for broker in ("1", ""))
     resource = {"resource_type": 2, "resource_name": name, "configuration_keys": ["max.message.bytes"]}
     expected = [("max.message.bytes", "5000", 1), (key, "60000", 2), (key, "70000", 3), (key, "1048588", 5)]
 
@@ -329,13 +349,14 @@ def test_sources_of_a_setting_are_told_in_the_same_order(
         )
         return [(item.name, item.value, item.source) for item in answer.results[0].configs[0].synonyms]
 
-    try:
-        assert alter(admin, ResourceType.BROKER, "1", (key, "60000", set_)) == "none"
-        assert alter(admin, ResourceType.BROKER, "", (key, "70000", set_)) == "none"
-        until(lambda: synonyms() == expected)
-    finally:
-        for broker in ("1", ""):
-            assert alter(admin, ResourceType.BROKER, broker, (key, None, delete)) == "none"
+    with client.Client(log.bootstrap_servers) as ours:
+        try:
+            ours.alter_configs(one, [client.ConfigChange(key, "60000")])
+            ours.alter_configs(every, [client.ConfigChange(key, "70000")])
+            until(lambda: synonyms() == expected)
+        finally:
+            for broker in (one, every):
+                ours.alter_configs(broker, [client.ConfigChange(key, None, client.ConfigOperation.DELETE)])
 
 
 def test_election_is_not_needed(connection: Connection, new_topic: Callable[..., str]) -> None:
@@ -386,13 +407,18 @@ def test_partitions_are_described_a_page_at_a_time(connection: Connection, new_t
 def test_directory_is_described(connection: Connection, new_topic: Callable[..., str]) -> None:
     name = new_topic(2)
     asked = [{"topic": name, "partitions": [0, 1, 9]}]
+
+    def described() -> set[tuple[int, int, int]]:
+        topics = connection.ask("describe_log_dirs", 5, topics=asked).results[0].topics
+        return {
+            (item.partition_index, item.partition_size, item.offset_lag)
+            for topic in topics
+            for item in topic.partitions
+        }
+
+    until(lambda: described() == {(0, 0, 0), (1, 0, 0)})
     (directory,) = connection.ask("describe_log_dirs", 5, topics=asked).results
     assert directory.error_code.name == "none"
-    (topic,) = directory.topics
-    assert {(item.partition_index, item.partition_size, item.offset_lag) for item in topic.partitions} == {
-        (0, 0, 0),
-        (1, 0, 0),
-    }
     assert 0 < directory.usable_bytes < directory.total_bytes
     assert not directory.is_cordoned
 

@@ -1,26 +1,31 @@
-"""Kafka's own command line tools say the same of our broker as of Apache Kafka.
-
-Each start of a tool costs a second or two: what belongs together is one test.
-"""
+"""Kafka's own command line tools say the same of our broker as of Apache Kafka."""
 
 from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
-from tests.support.kafka_tools import KafkaTools
+from tests.support.kafka_tools import KafkaTools, ToolProcess
 from tests.support.processes import BrokerProcess
 
 pytestmark = pytest.mark.jvm
 
 
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolProcess]:
+    started = ToolProcess(tmp_path_factory.mktemp("tools"))
+    yield started
+    started.close()
+
+
 @pytest.fixture
-def tools(log: BrokerProcess) -> KafkaTools:
-    return KafkaTools(log.bootstrap_servers)
+def tools(process: ToolProcess, log: BrokerProcess) -> KafkaTools:
+    return KafkaTools(process, log.bootstrap_servers)
 
 
 @pytest.fixture
@@ -125,7 +130,7 @@ def test_cluster_says_what_it_is_and_serves(tools: KafkaTools, log: BrokerProces
     served = tools("kafka-broker-api-versions")
     assert served.lines[0].startswith(f"{log.bootstrap_servers} (id: 1 rack: null isFenced: false) -> (")
     assert "\tIncrementalAlterConfigs(44): 0 to 1 [usable: 1]," in served.lines
-    features = {line.split("\t")[0].split()[1]: line for line in tools("kafka-features", "describe").lines}
+    features = {line.split()[1]: line for line in tools("kafka-features", "describe").lines}
     assert "FinalizedVersionLevel: 2" in features["transaction.version"]
 
 

@@ -32,7 +32,6 @@ FLEXIBLE_VERSION = 1
 PREVIOUS_PRODUCER_ID_TAG = 0
 NEXT_PRODUCER_ID_TAG = 1
 CLIENT_VERSION_TAG = 2
-NO_TAGS = b"\x00"
 
 _HEAD = struct.Struct(">hqhib")
 _TIMES = struct.Struct(">qq")
@@ -62,11 +61,17 @@ def encode(record: TransactionRecord, version: int = FLEXIBLE_VERSION) -> Record
 
 
 def record_version(record: TransactionRecord, transaction_version: int) -> int:
-    """The version to write at this level of `transaction.version`: the first has no room for tagged fields."""
+    """The version to write at this level of `transaction.version`.
+
+    The first has no room for what a producer with an epoch per transaction needs, or one whose epochs ran out.
+    """
     metadata = record.metadata
-    if transaction_version >= FLEXIBLE_VERSION or (metadata is not None and _encode_tags(metadata) != NO_TAGS):
-        return FLEXIBLE_VERSION
-    return CLASSIC_VERSION
+    has_more = metadata is not None and (
+        metadata.client_transaction_version > 0
+        or metadata.next_producer_id != NO_PRODUCER_ID
+        or metadata.previous_producer_id not in (NO_PRODUCER_ID, metadata.producer_id)
+    )
+    return FLEXIBLE_VERSION if transaction_version >= FLEXIBLE_VERSION or has_more else CLASSIC_VERSION
 
 
 def decode(record: Record) -> TransactionRecord | None:
