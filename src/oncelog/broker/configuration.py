@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import IntEnum
+from types import MappingProxyType
 
 from oncelog.broker.setting import Setting, SettingError, Value
 from oncelog.broker.settings import BROKER_NAME_OF_TOPIC_SETTING, BROKER_SETTINGS, TOPIC_SETTINGS
@@ -61,7 +62,7 @@ def unknown_name(name: str, table: Mapping[str, Setting], what: str) -> str:
 class Settings:
     """The settings of one broker. Those that were changed while it ran are over those it was started with."""
 
-    __slots__ = ("_layers", "_values", "given")
+    __slots__ = ("_layers", "_topic_values", "_values", "given")
 
     def __init__(self, given: Mapping[str, str] | None = None) -> None:
         """Raises SettingError."""
@@ -83,6 +84,18 @@ class Settings:
         self._values: dict[str, Value] = {}
         for layer in reversed(self._layers.values()):
             self._values |= layer
+        self._topic_values = MappingProxyType({name: self._topic_value(name) for name in TOPIC_SETTINGS})
+
+    def _topic_value(self, name: str) -> Value:
+        broker_name = BROKER_NAME_OF_TOPIC_SETTING.get(name)
+        value = TOPIC_SETTINGS[name].default if broker_name is None else self.effective(broker_name)
+        assert value is not None, name
+        return value
+
+    @property
+    def topic_values(self) -> Mapping[str, Value]:
+        """The settings of a topic that has none of its own."""
+        return self._topic_values
 
     def configure(self, source: ConfigSource, values: Mapping[str, str]) -> None:
         """Replace what was changed at run time, for this broker or for every one. Raises SettingError."""
@@ -131,15 +144,12 @@ class Settings:
         return value
 
 
-def topic_values(settings: Settings, configs: Mapping[str, str]) -> dict[str, Value]:
+def topic_values(settings: Settings, configs: Mapping[str, str]) -> Mapping[str, Value]:
     """The value of every topic setting: the topic's own, else the broker's. Raises SettingError."""
-    values: dict[str, Value] = {}
-    for name, setting in TOPIC_SETTINGS.items():
-        broker_name = BROKER_NAME_OF_TOPIC_SETTING.get(name)
-        value = setting.default if broker_name is None else settings.effective(broker_name)
-        assert value is not None, name
-        values[name] = value
-    return values | parse_settings(configs, TOPIC_SETTINGS, "topic")
+    if not configs:
+        # Thousands of topics share these.
+        return settings.topic_values
+    return {**settings.topic_values, **parse_settings(configs, TOPIC_SETTINGS, "topic")}
 
 
 def topic_sources(settings: Settings, own: Mapping[str, Value], name: str) -> list[Synonym]:

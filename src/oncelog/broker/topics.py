@@ -42,7 +42,7 @@ class Topic:
     name: str
     topic_id: UUID
     configs: dict[str, str]
-    values: dict[str, Value]
+    values: Mapping[str, Value]
     partitions: list[Partition]
 
     @property
