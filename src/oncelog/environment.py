@@ -120,6 +120,10 @@ class Disk(Protocol):
         """Do work that blocks, off the caller's thread of control; then call `done` on it. It may use nothing but the disk."""
         ...
 
+    def space(self, path: str) -> tuple[int, int]:
+        """The bytes of the file system that `path` is on, and those that may still be written."""
+        ...
+
     def boot_id(self) -> str:
         """Names the time since the machine was last started: bytes that were never made durable live no longer than that."""
         ...

@@ -8,12 +8,16 @@ from hypothesis import strategies as st
 
 from oncelog.broker.journal import (
     FILE_NAME,
+    BrokerConfigured,
     BrokerStarted,
+    FeatureFinalized,
     Journal,
     MetadataRecord,
     ProducerIdsReserved,
+    TopicConfigured,
     TopicCreated,
     TopicDeleted,
+    TopicGrown,
     decode_line,
     encode_line,
 )
@@ -32,6 +36,10 @@ RECORDS = st.one_of(
         configs=st.dictionaries(NAMES, NAMES),
     ),
     st.builds(TopicDeleted, name=NAMES),
+    st.builds(TopicGrown, topic_id=st.uuids().map(str), partition_count=st.integers(1)),
+    st.builds(TopicConfigured, topic_id=st.uuids().map(str), configs=st.dictionaries(NAMES, NAMES)),
+    st.builds(BrokerConfigured, broker_id=st.sampled_from(["", "1"]), configs=st.dictionaries(NAMES, NAMES)),
+    st.builds(FeatureFinalized, name=NAMES, level=st.integers(0)),
     st.builds(ProducerIdsReserved, next_producer_id=st.integers(0)),
 )
 

@@ -193,5 +193,8 @@ def test_settings_say_where_their_values_come_from() -> None:
         "segment.bytes": ("2000000", static_broker),
         "flush.ms": (str(2**63 - 1), default),
     }
-    assert [synonym.name for synonym in found["retention.ms"].synonyms] == ["retention.ms", "log.retention.ms"]
+    assert [(synonym.name, synonym.source) for synonym in found["segment.bytes"].synonyms] == [
+        ("log.segment.bytes", static_broker),
+        ("log.segment.bytes", default),
+    ]
     assert all(entry.documentation for entry in found.values())

@@ -90,3 +90,64 @@ def test_a_setting_under_kafkas_name_is_taken(process):
     with Client(ready_address(served)) as client:
         client.create_topics([NewTopic("defaulted", -1)])
         assert len(client.metadata(["defaulted"])["defaulted"].partitions) == 3
+
+
+def test_properties_file_of_kafka_is_taken(process, tmp_path):
+    """Kafka's own file for one node, with a name that is misspelt and settings that mean nothing here."""
+    port = free_port()
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "process.roles=broker,controller\n"
+        "node.id=3\n"
+        "controller.quorum.bootstrap.servers=localhost:9093\n"
+        f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://:9093\n"
+        "inter.broker.listener.name=PLAINTEXT\n"
+        f"advertised.listeners=PLAINTEXT://localhost:{port},CONTROLLER://localhost:9093\n"
+        "controller.listener.names=CONTROLLER\n"
+        "num.network.threads=3\n"
+        f"log.dirs={tmp_path}/log\n"
+        "num.partition=7\n"
+        "num.partitions=4\n"
+        "log.retention.hours=5\n"
+    )
+    served = process("serve", "--config", file, "--set", "num.partitions=5")
+    assert ready_address(served) == f"127.0.0.1:{port}"
+    with Client(f"127.0.0.1:{port}") as client:
+        (node,) = client.describe_cluster().nodes
+        assert (node.node_id, node.host, node.port) == (3, "localhost", port)
+        client.create_topics([NewTopic("t")])
+        assert len(client.metadata(["t"])["t"].partitions) == 5
+        settings = {entry.name: entry.value for entry in client.describe_configs(topics=["t"])["t"]}
+        assert settings["retention.ms"] == "18000000"
+    assert (tmp_path / "log" / "t-4").is_dir()
+    served.send_signal(signal.SIGTERM)
+    _, said = served.communicate(timeout=30)
+    lines = [line.removeprefix(f"oncelog: {file}: ") for line in said.splitlines()]
+    assert lines[0] == "num.partition is left out: num.partition is no broker setting; the nearest is num.partitions"
+    assert {line.partition(" ")[0] for line in lines[1:]} == {
+        "process.roles",
+        "controller.quorum.bootstrap.servers",
+        "inter.broker.listener.name",
+        "num.network.threads",
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("num.partitions=0", "num.partitions=0 is not allowed: it is at least 1"),
+        ("listeners=SSL://:1", "listeners=SSL://:1 is not allowed: SSL speaks SSL, and only PLAINTEXT is spoken"),
+    ],
+)
+def test_wrong_value_in_a_file_is_an_error_with_the_setting(finish, tmp_path, line, what):
+    file = tmp_path / "server.properties"
+    file.write_text(f"{line}\n")
+    ended = finish("serve", "--config", file)
+    assert ended.status == 2
+    assert what in ended.sentence
+
+
+def test_file_that_is_not_there_is_named(finish, tmp_path):
+    ended = finish("serve", "--config", tmp_path / "none.properties")
+    assert ended.status == 5
+    assert "none.properties" in ended.sentence

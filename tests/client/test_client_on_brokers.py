@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -10,6 +11,11 @@ from oncelog.client import (
     AsyncClient,
     BrokerRefused,
     Client,
+    ConfigChange,
+    ConfigKind,
+    ConfigOperation,
+    ConfigResource,
+    ConfigSource,
     IsolationLevel,
     NewTopic,
     OffsetAndMetadata,
@@ -21,6 +27,7 @@ from oncelog.client import (
 )
 from oncelog.wire import ErrorCode
 from tests.support.processes import free_port
+from tests.support.wire import Connection
 
 
 @pytest.fixture
@@ -135,3 +142,82 @@ def test_cluster_that_is_not_there_is_an_error_in_time_under_asyncio():
 
     with pytest.raises(RetriesExhausted):
         asyncio.run(ask())
+
+
+def test_topic_gets_partitions_settings_and_a_later_beginning(client, log, topic):
+    client.create_partitions({topic: 3})
+    assert len(client.metadata([topic])[topic].partitions) == 3
+    resource = ConfigResource(ConfigKind.TOPIC, topic)
+    client.alter_configs(resource, [ConfigChange("retention.bytes", "77")], validate_only=True)
+    client.alter_configs(
+        resource, [ConfigChange("segment.bytes", "2000000"), ConfigChange("retention.ms", None, ConfigOperation.DELETE)]
+    )
+    own = {
+        entry.name: entry.value
+        for entry in client.describe_configs(topics=[topic], documentation=True)[topic]
+        if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+    }
+    assert own == {"segment.bytes": "2000000"}
+    partition = TopicPartition(topic, 2)
+    with Producer(log.bootstrap_servers) as producer:
+        for _ in range(5):
+            producer.send(topic, b"value", partition=2)
+        producer.flush()
+    assert client.delete_records({partition: 3}) == {partition: 3}
+    assert client.delete_records({partition: -1}) == {partition: 5}
+    with pytest.raises(BrokerRefused) as raised:
+        client.delete_records({partition: 6})
+    assert raised.value.error is ErrorCode.offset_out_of_range
+    with pytest.raises(BrokerRefused) as raised:
+        client.create_partitions({topic: 2})
+    assert raised.value.error is ErrorCode.invalid_partitions
+
+
+def test_settings_of_brokers_are_changed_for_one_and_for_every_one(client):
+    name = "log.segment.delete.delay.ms"
+    one, every = ConfigResource(ConfigKind.BROKER, "1"), ConfigResource(ConfigKind.BROKER, "")
+    try:
+        client.alter_configs(every, [ConfigChange(name, "7777")])
+        client.alter_configs(one, [ConfigChange(name, "8888")])
+        # Kafka's broker learns of it from its controller, a moment later.
+        while value_of(client.describe_configs(broker=1)["1"], name) != "8888":
+            pass
+        assert value_of(client.describe_configs(every_broker=True)[""], name) == "7777"
+    finally:
+        for resource in (one, every):
+            client.alter_configs(resource, [ConfigChange(name, None, ConfigOperation.DELETE)])
+
+
+def test_every_broker_says_which_versions_it_serves(client):
+    (broker,) = client.broker_versions()
+    assert broker.node.node_id == 1
+    assert broker.versions[44] == (0, 1)
+
+
+def value_of(entries, name):
+    return next((entry.value for entry in entries if entry.name == name), None)
+
+
+@pytest.mark.parametrize(("level", "version"), [(0, TransactionVersion.TV1), (1, TransactionVersion.TV1)])
+def test_client_falls_back_where_the_level_of_transactions_was_lowered(new_oncelog, level, version):
+    node = new_oncelog()
+    connection = Connection(node.bootstrap_servers)
+    lowered = [{"feature": "transaction.version", "max_version_level": level, "upgrade_type": 2}]
+    answer = connection.ask(
+        "update_features", 1, timeout=timedelta(seconds=30), feature_updates=lowered, validate_only=False
+    )
+    assert answer.error_code is ErrorCode.none
+    connection.close()
+    node.kill()
+    node.start()
+    with Client(node.bootstrap_servers) as client:
+        assert client.transaction_version() is version
+        client.create_topics([NewTopic("t")])
+        with Producer(node.bootstrap_servers, transactional_id="teller") as producer:
+            producer.init_transactions()
+            for number in range(3):
+                producer.begin_transaction()
+                producer.send("t", b"%d" % number, partition=0)
+                producer.commit_transaction()
+        assert client.describe_transactions(["teller"])["teller"].state == "CompleteCommit"
+        assert client.end_offsets([TopicPartition("t", 0)]) == {TopicPartition("t", 0): 6}

@@ -15,6 +15,7 @@ from typing_extensions import Buffer
 from oncelog.environment import DirectoryInUseError, DiskError, Syncable
 
 SECTOR_BYTES = 512
+SPACE_BYTES = 10**12
 
 
 class _Node:
@@ -261,6 +262,10 @@ class MemoryDisk:
             done(error)
         else:
             done(None)
+
+    def space(self, path: str) -> tuple[int, int]:
+        used = sum(len(node.data) for node in self._names.values())
+        return SPACE_BYTES, SPACE_BYTES - used
 
     def boot_id(self) -> str:
         return f"boot-{self._boots}"

@@ -1,6 +1,20 @@
 """The broker: routes requests, parks answers, owns the partitions and the coordinators."""
 
 from oncelog.broker.broker import Broker, Environment, StartReport
-from oncelog.broker.settings import SettingError
+from oncelog.broker.configuration import Settings
+from oncelog.broker.listeners import advertised_endpoint, listening_endpoint
+from oncelog.broker.properties import Configuration, inert_remarks, read_configuration
+from oncelog.broker.setting import SettingError
 
-__all__ = ["Broker", "Environment", "SettingError", "StartReport"]
+__all__ = [
+    "Broker",
+    "Configuration",
+    "Environment",
+    "SettingError",
+    "Settings",
+    "StartReport",
+    "advertised_endpoint",
+    "inert_remarks",
+    "listening_endpoint",
+    "read_configuration",
+]

@@ -20,7 +20,24 @@ PARTITION_COUNT_SETTINGS = {
 
 def create_internal(broker: Broker, name: str) -> Parked[Topic]:
     """The coordinator topic of this name, made if it is not there."""
-    return broker.topics.create(name, broker.settings.number(PARTITION_COUNT_SETTINGS[name]), {})
+    return broker.topics.create(
+        name, broker.settings.number(PARTITION_COUNT_SETTINGS[name]), _internal_configs(broker, name)
+    )
+
+
+def _internal_configs(broker: Broker, name: str) -> dict[str, str]:
+    """What Kafka gives the coordinators' topics when it makes them."""
+    number = broker.settings.number
+    if name == CONSUMER_OFFSETS:
+        segment_bytes = number("offsets.topic.segment.bytes")
+        return {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(segment_bytes)}
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": str(number("transaction.state.log.min.isr")),
+        "segment.bytes": str(number("transaction.state.log.segment.bytes")),
+        "unclean.leader.election.enable": "false",
+    }
 
 
 def create_missing(broker: Broker, names: Iterable[str], then: Callable[[], Any]) -> Reply:

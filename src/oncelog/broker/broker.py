@@ -14,6 +14,8 @@ from uuid import UUID
 from typing_extensions import Buffer
 
 from oncelog.broker.apis import APIS, Api
+from oncelog.broker.changes import Changes
+from oncelog.broker.configuration import ConfigSource, Settings
 from oncelog.broker.durability import Durability
 from oncelog.broker.fetch_sessions import FetchSessions
 from oncelog.broker.group_log import GroupLog
@@ -25,7 +27,7 @@ from oncelog.broker.memberships import Memberships
 from oncelog.broker.offsets import CommittedOffsets
 from oncelog.broker.producer_ids import ProducerIds
 from oncelog.broker.request import Connection, Request
-from oncelog.broker.settings import Settings
+from oncelog.broker.setting import SettingError, text_of
 from oncelog.broker.topics import TRANSACTION_STATE, Topic, Topics, log_config
 from oncelog.broker.transactions import Transactions
 from oncelog.coordination import Parked
@@ -45,7 +47,7 @@ from oncelog.wire import (
 
 Answer = list[Buffer] | None
 MINUTE_MS = 60_000
-TRANSACTION_VERSION = 2
+TRANSACTION_FEATURE, TRANSACTION_VERSION = "transaction.version", 2
 PARTITION_METADATA = "partition.metadata"
 
 
@@ -88,9 +90,10 @@ class Broker:
         self._next_checkpoint: Parked[None] | None = None
         self.host = ""
         self.port = 0
-        self.features = {"transaction.version": TRANSACTION_VERSION}
+        self.features = {TRANSACTION_FEATURE: TRANSACTION_VERSION}
+        self.highest_features = dict(self.features)
+        self.features_epoch = 0
         self.apis = APIS
-        self.node_id = self.settings.number("node.id")
         self._directory = DataDirectory(environment.disk, data_directory)
         try:
             self._load(environment)
@@ -101,15 +104,22 @@ class Broker:
     def _load(self, environment: Environment) -> None:
         directory = self._directory
         directory.remove_deleted()
-        self.cluster_id = self._identity(environment.random).cluster_id
+        identity = self._identity(environment.random)
+        self.cluster_id = identity.cluster_id
+        self.node_id = identity.node_id
         was_clean = directory.take_clean_shutdown()
         self._was_clean = was_clean
         self._recovery_points = directory.recovery_points()
         self._log_start_offsets = directory.log_start_offsets()
         self._journal = Journal(environment.disk, directory.path)
         state = read_journal(self._journal)
+        self.changes = Changes(self._journal, self.fail)
+        self.settings.configure(ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, state.broker_configs.get("", {}))
+        self.settings.configure(ConfigSource.DYNAMIC_BROKER_CONFIG, state.broker_configs.get(str(self.node_id), {}))
         self.leader_epoch = state.last_leader_epoch + 1
         self._journal.append_now(BrokerStarted(leader_epoch=self.leader_epoch))
+        self.features |= state.features
+        self.features_epoch = state.features_epoch
         self.producer_ids = ProducerIds(self._journal, state.reserved_producer_ids, self.fail)
         replayed = self._replay_write_ahead(state.topics.values())
         self.durability = Durability(
@@ -119,7 +129,13 @@ class Broker:
             environment.random, self.settings.number("max.incremental.fetch.session.cache.slots")
         )
         self.topics = Topics(
-            self._journal, environment.random, self.leader_epoch, self._open_log, self._before_deletion, self.fail
+            self._journal,
+            environment.random,
+            self.leader_epoch,
+            self.settings,
+            self._open_log,
+            self._before_deletion,
+            self.fail,
         )
         self._remove_deleted(state.deleted)
         for record in state.topics.values():
@@ -177,7 +193,7 @@ class Broker:
             self,
             TransactionCoordinator(
                 number("transaction.state.log.num.partitions"),
-                transaction_version=TRANSACTION_VERSION,
+                transaction_version=self.features[TRANSACTION_FEATURE],
                 timeout_max_ms=number("transaction.max.timeout.ms"),
                 id_expiration_ms=number("transactional.id.expiration.ms"),
             ),
@@ -200,10 +216,16 @@ class Broker:
         load_offsets(self)
 
     def _identity(self, random: Random) -> NodeIdentity:
+        """Whose directory this is. Raises SettingError if it is that of another node than the settings name."""
         found = self._directory.identity()
         if found is None:
-            found = NodeIdentity(uuid_text(random.uuid()), self.node_id, uuid_text(random.uuid()))
+            found = NodeIdentity(uuid_text(random.uuid()), self.settings.number("node.id"), uuid_text(random.uuid()))
             self._directory.write_identity(found)
+        asked = self.settings.given.get("node.id", found.node_id)
+        if asked != found.node_id:
+            raise SettingError(
+                f"node.id={asked} is not allowed: {self._directory.path} is that of node {found.node_id}"
+            )
         return found
 
     def _open_log(self, topic: Topic, index: int) -> PartitionLog:
@@ -216,7 +238,7 @@ class Broker:
             path,
             topic.name,
             index,
-            log_config(self.settings, topic.name, topic.configs),
+            log_config(self.settings, topic.name, topic.values),
             was_clean=self._was_clean,
             recovery_point=self._recovery_points.get(key, 0),
             log_start_offset=self._log_start_offsets.get(key, 0),
@@ -278,6 +300,25 @@ class Broker:
         if header.api_key == api_versions.API_KEY:
             return encode_answer(header.api_key, 0, header.correlation_id, api_versions.unsupported_version(self))
         raise WireError(f"API {header.api_key} is not served in version {header.version}")
+
+    def finalize_feature(self, name: str, level: int) -> None:
+        """Set the level of a feature; the journal says so already."""
+        self.features[name] = level
+        self.features_epoch += 1
+        if name == TRANSACTION_FEATURE:
+            self.transactions.coordinator.transaction_version = level
+
+    @property
+    def rack(self) -> str | None:
+        return text_of(self.settings.value("broker.rack"))
+
+    @property
+    def data_directory(self) -> str:
+        return self._directory.path
+
+    def disk_space(self) -> tuple[int, int]:
+        """The bytes of the disk that the log is on, and those that are left. Raises DiskError."""
+        return self._disk.space(self._directory.path)
 
     def _write_topic_id(self, path: str, topic: Topic) -> None:
         def done(error: DiskError | None) -> None:

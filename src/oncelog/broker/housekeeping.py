@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
 
 PRODUCER_ID_CHECK_INTERVAL_MS = 600_000
-CHECKPOINT_INTERVAL_MS = 60_000
 FLUSH_CHECK_INTERVAL_MS = 1000
 
 
@@ -35,7 +34,7 @@ class Housekeeping:
         self._repeat("offsets", number("offsets.retention.check.interval.ms"), broker.offsets.expire)
         self._repeat("retention", number("log.retention.check.interval.ms"), self._delete_old_segments)
         self._repeat("producer ids", PRODUCER_ID_CHECK_INTERVAL_MS, self._expire_producers)
-        self._repeat("checkpoint", CHECKPOINT_INTERVAL_MS, self._checkpoint)
+        self._repeat("checkpoint", number("log.flush.offset.checkpoint.interval.ms"), self._checkpoint)
         self._repeat("flush", FLUSH_CHECK_INTERVAL_MS, self._flush)
 
     def stop(self) -> None:

@@ -1,4 +1,5 @@
-"""The broker's own small log: which topics there are, which producer ids were handed out, how often it has started.
+"""The broker's own small log: which topics there are, which settings and features were changed, which producer ids were
+handed out, how often it has started.
 
 One line a record: the CRC-32C of the rest in eight hexadecimal digits, a space, the record as JSON. A line that was torn
 by a crash is cut off; nothing in it was acknowledged, because an answer waits until its line is durable.
@@ -7,8 +8,9 @@ by a crash is cut off; nothing in it was acknowledged, because an answer waits u
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import get_args
 from uuid import UUID
 
 from crc32c import crc32c
@@ -50,14 +52,54 @@ class TopicDeleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicGrown:
+    """Topics are named by id from here on: another one may have the name by the time this is read."""
+
+    topic_id: str
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfigured:
+    """All that the topic's own settings are now."""
+
+    topic_id: str
+    configs: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfigured:
+    """All that was changed of the broker's settings, for this broker (its id) or for every one (no id)."""
+
+    broker_id: str
+    configs: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureFinalized:
+    name: str
+    level: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdsReserved:
     """Every producer id below this one may have been handed out."""
 
     next_producer_id: int
 
 
-MetadataRecord = BrokerStarted | BootTrusted | TopicCreated | TopicDeleted | ProducerIdsReserved
-_KINDS = {kind.__name__: kind for kind in (BrokerStarted, BootTrusted, TopicCreated, TopicDeleted, ProducerIdsReserved)}
+MetadataRecord = (
+    BrokerStarted
+    | BootTrusted
+    | TopicCreated
+    | TopicDeleted
+    | TopicGrown
+    | TopicConfigured
+    | BrokerConfigured
+    | FeatureFinalized
+    | ProducerIdsReserved
+)
+_KINDS: dict[str, Callable[..., MetadataRecord]] = {kind.__name__: kind for kind in get_args(MetadataRecord)}
 
 
 def encode_line(record: MetadataRecord) -> bytes:
@@ -104,7 +146,11 @@ class Journal:
 
     def append(self, record: MetadataRecord, done: Callable[[DiskError | None], None]) -> None:
         """Write a record and call `done` when it is durable."""
-        self._file.append([encode_line(record)])
+        self.append_all([record], done)
+
+    def append_all(self, records: Sequence[MetadataRecord], done: Callable[[DiskError | None], None]) -> None:
+        """Write records and call `done` when they are durable. A crash may keep the first of them only."""
+        self._file.append([encode_line(record) for record in records])
         self._disk.sync([self._file], done)
 
     def append_now(self, record: MetadataRecord) -> None:

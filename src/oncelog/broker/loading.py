@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from oncelog import groups, transactions
-from oncelog.broker.journal import BootTrusted, BrokerStarted, Journal, ProducerIdsReserved, TopicCreated, TopicDeleted
+from oncelog.broker.journal import (
+    BootTrusted,
+    BrokerConfigured,
+    BrokerStarted,
+    FeatureFinalized,
+    Journal,
+    MetadataRecord,
+    ProducerIdsReserved,
+    TopicConfigured,
+    TopicCreated,
+    TopicDeleted,
+    TopicGrown,
+)
 from oncelog.broker.partition import Partition
 from oncelog.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog.records import BatchHeader, ControlType, batches, decode_batch, read_control
@@ -21,10 +33,15 @@ READ_BYTES = 1024 * 1024
 
 @dataclass(slots=True)
 class JournalState:
-    """What the journal says: topics by name, and the numbers that must never be used again."""
+    """What the journal says: topics by name as if each was made as it is now, what was changed of the broker's settings
+    by the id of the broker, and the numbers that must never be used again.
+    """
 
     topics: dict[str, TopicCreated] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
+    broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
+    features_epoch: int = 0
     last_leader_epoch: int = -1
     reserved_producer_ids: int = 0
     boot_id: str | None = None
@@ -33,20 +50,41 @@ class JournalState:
 def read_journal(journal: Journal) -> JournalState:
     state = JournalState()
     for record in journal.load():
-        match record:
-            case BrokerStarted():
-                state.last_leader_epoch = record.leader_epoch
-            case BootTrusted():
-                state.boot_id = record.boot_id
-            case TopicCreated():
-                state.topics[record.name] = record
-                state.deleted.discard(record.name)
-            case TopicDeleted():
-                state.topics.pop(record.name, None)
-                state.deleted.add(record.name)
-            case ProducerIdsReserved():
-                state.reserved_producer_ids = record.next_producer_id
+        _replay(state, record)
     return state
+
+
+def _replay(state: JournalState, record: MetadataRecord) -> None:
+    match record:
+        case BrokerStarted():
+            state.last_leader_epoch = record.leader_epoch
+        case BootTrusted():
+            state.boot_id = record.boot_id
+        case TopicCreated():
+            state.topics[record.name] = record
+            state.deleted.discard(record.name)
+        case TopicDeleted():
+            state.topics.pop(record.name, None)
+            state.deleted.add(record.name)
+        case TopicGrown():
+            _change_topic(state, record.topic_id, partition_count=record.partition_count)
+        case TopicConfigured():
+            _change_topic(state, record.topic_id, configs=record.configs)
+        case BrokerConfigured():
+            state.broker_configs[record.broker_id] = record.configs
+        case FeatureFinalized():
+            state.features[record.name] = record.level
+            state.features_epoch += 1
+        case ProducerIdsReserved():
+            state.reserved_producer_ids = record.next_producer_id
+
+
+def _change_topic(state: JournalState, topic_id: str, **changes: Any) -> None:
+    """A topic that was deleted in the meantime is not there any more."""
+    for name, topic in state.topics.items():
+        if topic.topic_id == topic_id:
+            state.topics[name] = replace(topic, **changes)
+            return
 
 
 def load_transactions(broker: Broker) -> None:

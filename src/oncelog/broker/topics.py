@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
+from oncelog.broker.configuration import Settings, topic_values
 from oncelog.broker.journal import Journal, TopicCreated, TopicDeleted
 from oncelog.broker.partition import Partition
-from oncelog.broker.settings import BROKER_NAME_OF_TOPIC_SETTING, TOPIC_SETTINGS, Settings, Value, parse_settings
+from oncelog.broker.setting import Value, items_of
 from oncelog.coordination import Parked
 from oncelog.environment import DiskError, Random
 from oncelog.log import LogConfig, PartitionLog
+from oncelog.records import Codec
 from oncelog.wire import ErrorCode
 
 CONSUMER_OFFSETS = "__consumer_offsets"
@@ -22,6 +24,16 @@ INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 NAME_LENGTH_MAX = 249
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
+CODEC_OF_TYPE = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+    "producer": None,
+}
+"""The codecs under the names of compression.type."""
+
 OpenLog = Callable[["Topic", int], PartitionLog]
 
 
@@ -30,11 +42,28 @@ class Topic:
     name: str
     topic_id: UUID
     configs: dict[str, str]
+    values: Mapping[str, Value]
     partitions: list[Partition]
 
     @property
     def is_internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
+
+    @property
+    def policies(self) -> list[str]:
+        """What becomes of old records: `delete`, `compact`, both or nothing."""
+        return items_of(str(self.values["cleanup.policy"]))
+
+    @property
+    def codec(self) -> Codec | None:
+        """The codec that stored batches must have; None if each keeps its producer's."""
+        return CODEC_OF_TYPE[str(self.values["compression.type"])]
+
+    @property
+    def compression_level(self) -> int | None:
+        name = f"compression.{self.values['compression.type']}.level"
+        level = self.values.get(name)
+        return None if level is None else int(level)
 
     def partition(self, index: int) -> Partition | None:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
@@ -53,15 +82,10 @@ def name_problem(name: str) -> str | None:
     return None
 
 
-def topic_values(settings: Settings, configs: Mapping[str, str]) -> dict[str, Value]:
-    """The value of every topic setting: the topic's own, else the broker's. Raises SettingError."""
-    own = parse_settings(configs, TOPIC_SETTINGS, "topic")
-    return {name: own.get(name, settings.value(BROKER_NAME_OF_TOPIC_SETTING[name])) for name in TOPIC_SETTINGS}
-
-
-def log_config(settings: Settings, topic: str, configs: Mapping[str, str]) -> LogConfig:
-    values = topic_values(settings, configs)
-    if topic in INTERNAL_TOPICS:
+def log_config(settings: Settings, topic: str, values: Mapping[str, Value]) -> LogConfig:
+    """The settings of a topic's logs, from those of the topic."""
+    values = dict(values)
+    if topic in INTERNAL_TOPICS or "delete" not in items_of(str(values["cleanup.policy"])):
         # The coordinators need the last record of every key, however old it is.
         values |= {"retention.ms": -1, "retention.bytes": -1}
 
@@ -97,6 +121,7 @@ class Topics:
         journal: Journal,
         random: Random,
         leader_epoch: int,
+        settings: Settings,
         open_log: OpenLog,
         before_deletion: Callable[[Topic], Parked[None]],
         on_failure: Callable[[DiskError], None],
@@ -104,6 +129,7 @@ class Topics:
         self._journal = journal
         self._random = random
         self._leader_epoch = leader_epoch
+        self._settings = settings
         self._open_log = open_log
         self._before_deletion = before_deletion
         self._on_failure = on_failure
@@ -163,13 +189,35 @@ class Topics:
         return made
 
     def replay_created(self, record: TopicCreated) -> Topic:
-        topic = Topic(record.name, record.uuid, dict(record.configs), [])
-        for index in range(record.partition_count):
-            log = self._open_log(topic, index)
-            topic.partitions.append(Partition(topic.name, index, self._leader_epoch, log))
+        """Open a topic's logs. Raises SettingError for a configuration that is not allowed."""
+        configs = dict(record.configs)
+        topic = Topic(record.name, record.uuid, configs, topic_values(self._settings, configs), [])
+        self.grow(topic, record.partition_count)
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
         return topic
+
+    def grow(self, topic: Topic, partition_count: int) -> None:
+        """Give a topic as many partitions; the journal says so already."""
+        for index in range(len(topic.partitions), partition_count):
+            log = self._open_log(topic, index)
+            topic.partitions.append(Partition(topic.name, index, self._leader_epoch, log))
+
+    def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
+        """Give a topic other settings, which its open logs obey from now on; the journal says so already."""
+        topic.configs = dict(configs)
+        self._apply_settings(topic)
+
+    def settings_changed(self) -> None:
+        """The broker's settings are others now: let the open logs obey them."""
+        for topic in self:
+            self._apply_settings(topic)
+
+    def _apply_settings(self, topic: Topic) -> None:
+        topic.values = topic_values(self._settings, topic.configs)
+        config = log_config(self._settings, topic.name, topic.values)
+        for partition in topic.partitions:
+            partition.log.configure(config)
 
     def is_being_deleted(self, name: str) -> bool:
         return name in self._being_deleted

@@ -28,6 +28,7 @@ from oncelog.transactions import (
     TransactionRecord,
     encode,
     has_epoch_per_transaction,
+    record_version,
 )
 from oncelog.wire import ErrorCode
 
@@ -282,7 +283,8 @@ class Transactions:
 
     def _append_only(self, record: TransactionRecord) -> bool:
         partition = self._log_partition(record.transactional_id)
-        batch = build_batch([encode(record)], leader_epoch=partition.leader_epoch)
+        version = record_version(record, self.coordinator.transaction_version)
+        batch = build_batch([encode(record, version)], leader_epoch=partition.leader_epoch)
         return isinstance(partition.append(batch, read_header(batch), Origin.COORDINATOR), Appended)
 
     def _replay(self, record: TransactionRecord) -> None:

@@ -39,7 +39,10 @@ class Entry:
 
 COMMANDS = {
     "serve": Entry("oncelog.cli.serve", "Run a broker until it is told to stop."),
-    "topics": Entry("oncelog.cli.topics", "Create, list, describe and delete topics.", is_group=True),
+    "topics": Entry("oncelog.cli.topics", "Create, list, describe, change and delete topics.", is_group=True),
+    "configs": Entry("oncelog.cli.configs", "Show and change the settings of topics and brokers.", is_group=True),
+    "cluster": Entry("oncelog.cli.cluster", "Show the brokers and the features of a cluster.", is_group=True),
+    "broker-api-versions": Entry("oncelog.cli.broker_api_versions", "Show which APIs each broker serves."),
     "produce": Entry("oncelog.cli.produce", "Write lines to a topic."),
     "consume": Entry("oncelog.cli.consume", "Print the records of a topic."),
     "transactions": Entry(

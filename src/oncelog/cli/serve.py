@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from oncelog.cli.exits import ExitStatus
 
@@ -25,10 +26,15 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     serve.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="broker settings in a properties file of Kafka's, for example server.properties; the other options are stronger",
+    )
+    serve.add_argument(
         "--listen",
-        default=DEFAULT_LISTEN,
         metavar="HOST:PORT",
-        help=f"where to listen; port 0 takes a free one (default {DEFAULT_LISTEN})",
+        help=f"where to listen; port 0 takes a free one (default: listeners of the file, or {DEFAULT_LISTEN})",
     )
     serve.add_argument("--data-dir", metavar="DIR", help="where the log is kept; made if it is not there")
     serve.add_argument(
@@ -48,7 +54,9 @@ def run(arguments: list[str]) -> int:
     from oncelog.server.main import serve
 
     try:
-        return serve(options.listen, options.data_dir, dict(options.set))
+        settings = _settings(options.config, dict(options.set))
+        listen = options.listen or (None if "listeners" in settings else DEFAULT_LISTEN)
+        return serve(listen, options.data_dir, settings)
     except KeyboardInterrupt:
         return ExitStatus.INTERRUPTED
     except ValueError as error:
@@ -57,6 +65,26 @@ def run(arguments: list[str]) -> int:
     except OSError as error:
         print(f"oncelog: {error}", file=sys.stderr)
         return ExitStatus.FAILED
+
+
+def _settings(file: Path | None, given: dict[str, str]) -> dict[str, str]:
+    """The file's settings with those of the command line over them; says what of them has no effect.
+
+    Raises ValueError for a wrong value, and OSError for a file that cannot be read.
+    """
+    from oncelog.broker import inert_remarks, read_configuration
+
+    remarks = inert_remarks(given)
+    if file is not None:
+        try:
+            configuration = read_configuration(file.read_text())
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from error
+        remarks = [f"{file}: {remark}" for remark in configuration.remarks] + remarks
+        given = configuration.settings | given
+    for remark in remarks:
+        print(f"oncelog: {remark}", file=sys.stderr)
+    return given
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""`oncelog topics`: create, list, describe, delete."""
+"""`oncelog topics`: create, list, describe, alter, delete; delete-records."""
 
 from __future__ import annotations
 
@@ -10,10 +10,25 @@ from oncelog.cli.brokers import connect, existing_topics, offsets_at, partitions
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, named_values
 from oncelog.cli.tables import print_json, print_table
-from oncelog.client import BrokerRefused, Client, IsolationLevel, NewTopic, OffsetSpec, TopicDescription
+from oncelog.client import (
+    BrokerRefused,
+    Client,
+    ConfigChange,
+    ConfigKind,
+    ConfigOperation,
+    ConfigResource,
+    IsolationLevel,
+    NewTopic,
+    OffsetSpec,
+    TopicDescription,
+    TopicPartition,
+)
 from oncelog.wire import ErrorCode
 
 app = typer.Typer()
+
+END = -1
+"""What DeleteRecords takes for the high watermark."""
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="The topics.")]
 
@@ -126,6 +141,86 @@ def _details(client: Client, topic: TopicDescription) -> dict[str, Any]:
             for item in partitions
         ],
     }
+
+
+@app.command()
+def alter(
+    names: Names,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", min=1, help="Give each topic so many partitions; never fewer.")
+    ] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="Set a setting; may be given again.")
+    ] = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option("--delete-config", metavar="NAME", help="Go back to the broker's value; may be given again."),
+    ] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Give topics more partitions, and other settings."""
+    changes = [ConfigChange(name, value) for name, value in named_values(config or [], "--config").items()]
+    changes += [ConfigChange(name, None, ConfigOperation.DELETE) for name in delete_config or []]
+    if partitions is None and not changes:
+        raise typer.BadParameter("nothing is to be changed: name --partitions, --config or --delete-config")
+    with connect(bootstrap_server) as client:
+        existing_topics(client, names)
+        if changes:
+            for name in names:
+                client.alter_configs(ConfigResource(ConfigKind.TOPIC, name), changes)
+        if partitions is not None:
+            client.create_partitions(dict.fromkeys(names, partitions))
+    for name in names:
+        print(f"changed {name}")
+
+
+@app.command("delete-records")
+def delete_records(
+    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    before: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--before",
+            metavar="PARTITION=OFFSET",
+            help="Delete what is before this offset, or everything before `end`; may be given again.",
+        ),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Delete every record that is there now.")] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    as_json: Json = False,
+) -> None:
+    """Delete the oldest records of a topic, and show where its partitions begin now."""
+    if everything is bool(before):
+        raise typer.BadParameter("name either --before or --all")
+    asked = {_partition_number(key): _offset(value) for key, value in named_values(before or [], "--before").items()}
+    with connect(bootstrap_server) as client:
+        (topic,) = existing_topics(client, [name])
+        wanted = dict.fromkeys(partitions_of(topic), END)
+        if not everything:
+            wanted = {TopicPartition(name, partition): offset for partition, offset in asked.items()}
+        begins = client.delete_records(wanted)
+    rows = [
+        {"topic": item.topic, "partition": item.partition, "log_start": offset}
+        for item, offset in sorted(begins.items())
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(("topic", "partition", "log_start"), rows)
+
+
+def _partition_number(text: str) -> int:
+    if not text.isdigit():
+        raise typer.BadParameter(f"{text!r} is no partition", param_hint="--before")
+    return int(text)
+
+
+def _offset(text: str) -> int:
+    if text == "end":
+        return END
+    if not text.isdigit():
+        raise typer.BadParameter(f"{text!r} is no offset, and not `end`", param_hint="--before")
+    return int(text)
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from oncelog.client import requests
@@ -14,14 +14,19 @@ from oncelog.client.cluster import (
     refresh,
     refused,
 )
-from oncelog.client.conversation import Conversation, Patience, ask, ask_all
+from oncelog.client.conversation import Conversation, Greet, Greeting, Patience, ask, ask_all
 from oncelog.client.errors import BrokerRefused, RetriesExhausted
 from oncelog.client.leaders import ask_leaders, by_topic
 from oncelog.client.requests import Request, milliseconds
 from oncelog.client.values import (
     Address,
+    BrokerVersions,
     ClusterDescription,
+    ConfigChange,
     ConfigEntry,
+    ConfigKind,
+    ConfigResource,
+    ConfigSource,
     NewTopic,
     ProducerState,
     TopicDescription,
@@ -31,9 +36,6 @@ from oncelog.client.values import (
 )
 from oncelog.wire import ErrorCode
 
-TOPIC_RESOURCE = 2
-BROKER_RESOURCE = 4
-DEFAULT_CONFIG_SOURCE = 5
 CREATE_WITH_DEFAULTS_VERSION = 4
 CONTROLLER_TIMEOUT_MS = 30_000
 
@@ -100,11 +102,73 @@ def ask_controller(cluster: Cluster, request: Request, what: str) -> Conversatio
         if node is None:
             return (yield from ask_any(cluster, request, lambda _: ErrorCode.none, what, patience))
         answer = yield from ask(Address(node.host, node.port), request)
-        errors = {result.error_code for result in getattr(answer, "topics", None) or answer.responses}
+        errors = {result.error_code for result in _results(answer)}
         if ErrorCode.not_controller not in errors:
             return answer
         if not (yield from patience.pause()):
             raise BrokerRefused(ErrorCode.not_controller, what)
+
+
+def _results(answer: Any) -> Iterable[Any]:
+    """What an answer says of each thing that was asked for, under the name that it has there."""
+    results: Iterable[Any] = next(
+        getattr(answer, name) for name in ("topics", "responses", "results") if hasattr(answer, name)
+    )
+    return results
+
+
+def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> Conversation[None]:
+    """Give topics so many partitions, and wait until they have leaders. Raises BrokerRefused for the first refused."""
+    topics = [{"name": name, "count": count, "assignments": None} for name, count in counts.items()]
+    fields = {"topics": topics, "timeout": milliseconds(CONTROLLER_TIMEOUT_MS), "validate_only": False}
+    answer = yield from ask_controller(cluster, Request(requests.CREATE_PARTITIONS, fields), "partitions")
+    for result in answer.results:
+        if result.error_code is not ErrorCode.none:
+            raise refused(result.error_code, f"adding partitions to topic {result.name}", result.error_message)
+    patience = yield from Patience.lasting(cluster.settings.call_timeout_ms)
+    while True:
+        described = yield from refresh(cluster, counts)
+        if all(_is_ready(topic) and len(topic.partitions) >= counts[topic.name] for topic in described):
+            return
+        if not (yield from patience.pause()):
+            raise RetriesExhausted(f"no leader yet for {', '.join(sorted(counts))}")
+
+
+def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> Conversation[dict[TopicPartition, int]]:
+    """Delete what is before these offsets, -1 for everything; where each partition begins now.
+
+    Raises BrokerRefused or RetriesExhausted.
+    """
+
+    def request(group: Sequence[TopicPartition]) -> Request:
+        topics = [
+            {
+                "name": topic,
+                "partitions": [{"partition_index": item.partition, "offset": before[item]} for item in items],
+            }
+            for topic, items in by_topic(group).items()
+        ]
+        return Request(
+            requests.DELETE_RECORDS, {"topics": topics, "timeout": milliseconds(cluster.settings.request_timeout_ms)}
+        )
+
+    return (yield from ask_leaders(cluster, before, request, _low_watermarks, "deleting records"))
+
+
+def _low_watermarks(message: Any) -> Iterable[tuple[TopicPartition, ErrorCode, int]]:
+    for topic in message.topics:
+        for item in topic.partitions:
+            yield TopicPartition(str(topic.name), int(item.partition_index)), item.error_code, int(item.low_watermark)
+
+
+def broker_versions(cluster: Cluster) -> Conversation[list[BrokerVersions]]:
+    """What each node serves. Raises ConnectionLost for one that does not answer."""
+    yield from refresh(cluster, ())
+    found = []
+    for node in cluster.nodes.values():
+        greeted: Greeting = yield Greet(Address(node.host, node.port))
+        found.append(BrokerVersions(node, dict(greeted.versions)))
+    return found
 
 
 def describe_cluster(cluster: Cluster) -> Conversation[ClusterDescription]:
@@ -113,39 +177,76 @@ def describe_cluster(cluster: Cluster) -> Conversation[ClusterDescription]:
 
 
 def describe_configs(
-    cluster: Cluster, *, topics: Sequence[str] = (), broker: int | None = None
+    cluster: Cluster,
+    *,
+    topics: Sequence[str] = (),
+    broker: int | None = None,
+    every_broker: bool = False,
+    documentation: bool = False,
 ) -> Conversation[dict[str, tuple[ConfigEntry, ...]]]:
-    """The settings of topics by name and of a broker by its number as text. Raises BrokerRefused."""
-    resources = [(TOPIC_RESOURCE, name) for name in topics]
+    """The settings of topics by name, of a broker by its number as text, and, under "", of every broker.
+
+    Raises BrokerRefused.
+    """
+    resources = [(ConfigKind.TOPIC, name) for name in topics]
     if broker is not None:
-        resources.append((BROKER_RESOURCE, str(broker)))
-    fields = {
+        resources.append((ConfigKind.BROKER, str(broker)))
+    if every_broker:
+        resources.append((ConfigKind.BROKER, ""))
+    fields: dict[str, Any] = {
         "resources": [
             {"resource_type": kind, "resource_name": name, "configuration_keys": None} for kind, name in resources
         ]
     }
+    if documentation:
+        fields["include_documentation"] = True
     request = Request(requests.DESCRIBE_CONFIGS, fields)
-    if broker is None:
-        answer = yield from ask_any(cluster, request, lambda _: ErrorCode.none, "describing settings")
-    else:
-        yield from refresh(cluster, ())
-        node = cluster.nodes.get(broker)
-        if node is None:
-            raise BrokerRefused(ErrorCode.broker_not_available, f"broker {broker}")
-        answer = yield from ask(Address(node.host, node.port), request)
+    answer = yield from _ask_about_settings(cluster, request, broker, "describing settings")
     for result in answer.results:
         if result.error_code is not ErrorCode.none:
             raise refused(result.error_code, f"settings of {result.resource_name}", result.error_message)
     return {str(result.resource_name): tuple(map(_config_entry, result.configs)) for result in answer.results}
 
 
+def alter_configs(
+    cluster: Cluster, resource: ConfigResource, changes: Sequence[ConfigChange], *, validate_only: bool = False
+) -> Conversation[None]:
+    """Change some settings and leave the others. Raises BrokerRefused."""
+    configs = [
+        {"name": change.name, "config_operation": int(change.operation), "value": change.value} for change in changes
+    ]
+    fields = {
+        "resources": [{"resource_type": int(resource.kind), "resource_name": resource.name, "configs": configs}],
+        "validate_only": validate_only,
+    }
+    broker = int(resource.name) if resource.kind is ConfigKind.BROKER and resource.name else None
+    request = Request(requests.INCREMENTAL_ALTER_CONFIGS, fields)
+    answer = yield from _ask_about_settings(cluster, request, broker, "changing settings")
+    for result in answer.responses:
+        if result.error_code is not ErrorCode.none:
+            raise refused(result.error_code, f"settings of {resource}", result.error_message)
+
+
+def _ask_about_settings(cluster: Cluster, request: Request, broker: int | None, what: str) -> Conversation[Any]:
+    """A broker speaks for itself alone; any of them speaks for what they have in common."""
+    if broker is None:
+        return (yield from ask_any(cluster, request, lambda _: ErrorCode.none, what))
+    yield from refresh(cluster, ())
+    node = cluster.nodes.get(broker)
+    if node is None:
+        raise BrokerRefused(ErrorCode.broker_not_available, f"broker {broker}")
+    return (yield from ask(Address(node.host, node.port), request))
+
+
 def _config_entry(entry: Any) -> ConfigEntry:
     return ConfigEntry(
         name=entry.name,
         value=None if entry.is_sensitive else entry.value,
-        is_default=entry.config_source == DEFAULT_CONFIG_SOURCE,
+        is_default=entry.config_source == ConfigSource.DEFAULT_CONFIG,
         is_read_only=entry.read_only,
         is_sensitive=entry.is_sensitive,
+        source=ConfigSource(entry.config_source),
+        documentation=getattr(entry, "documentation", None),
     )
 
 

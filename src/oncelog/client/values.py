@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
@@ -148,6 +149,20 @@ class TransactionListing:
     state: str
 
 
+class ConfigSource(IntEnum):
+    """Where the value of a setting comes from, the strongest first."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
     """One setting of a topic or broker; the value of a sensitive one is None."""
@@ -157,3 +172,47 @@ class ConfigEntry:
     is_default: bool
     is_read_only: bool
     is_sensitive: bool
+    source: ConfigSource = ConfigSource.UNKNOWN
+    documentation: str | None = None
+
+
+class ConfigKind(IntEnum):
+    TOPIC = 2
+    BROKER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResource:
+    """What settings belong to: a topic, a broker by its number as text, or, without a name, every broker."""
+
+    kind: ConfigKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.name.lower()} {self.name}" if self.name else "every broker"
+
+
+class ConfigOperation(IntEnum):
+    """SET and DELETE go with every setting, the others with lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One step of a change of settings; DELETE has no value."""
+
+    name: str
+    value: str | None
+    operation: ConfigOperation = ConfigOperation.SET
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerVersions:
+    """The versions of each API, by its key, that one broker serves: the lowest and the highest."""
+
+    node: Node
+    versions: Mapping[int, tuple[int, int]]

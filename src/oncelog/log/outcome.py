@@ -32,6 +32,7 @@ class Refused(NamedTuple):
 
     error: ErrorCode
     message: str
+    record_errors: tuple[tuple[int, str], ...] = ()
 
 
 class LogSlice(NamedTuple):

@@ -24,6 +24,7 @@ from oncelog.records.control import ControlType, EndTransactionMarker, control_b
 from oncelog.records.errors import CorruptBatchError, InvalidRecordError, RecordsError, UnsupportedCompressionError
 from oncelog.records.partitioning import crc32_partition, murmur2, murmur2_partition
 from oncelog.records.record import NO_TIMESTAMP, Record
+from oncelog.records.rewriting import recompressed, records_without_key
 from oncelog.records.sequence import NO_SEQUENCE, SEQUENCE_MAX, next_sequence, sequence_before
 
 __all__ = [
@@ -56,6 +57,8 @@ __all__ = [
     "next_sequence",
     "read_control",
     "read_header",
+    "recompressed",
+    "records_without_key",
     "sequence_before",
     "stamp_producer",
     "stamped",

@@ -51,7 +51,7 @@ _CHECKED = Struct(">hiqqqhii")
 _BATCH_LENGTH = Struct(">i")
 _BATCH_LENGTH_POSITION = 8
 
-_CODEC_BITS = 0x07
+CODEC_BITS = 0x07
 _LOG_APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
@@ -105,9 +105,9 @@ class BatchHeader(NamedTuple):
     def codec(self) -> Codec:
         """Raises UnsupportedCompressionError for the three numbers that name no codec."""
         try:
-            return Codec(self.attributes & _CODEC_BITS)
+            return Codec(self.attributes & CODEC_BITS)
         except ValueError:
-            raise UnsupportedCompressionError(f"there is no codec {self.attributes & _CODEC_BITS}") from None
+            raise UnsupportedCompressionError(f"there is no codec {self.attributes & CODEC_BITS}") from None
 
     @property
     def timestamp_type(self) -> TimestampType:
@@ -174,7 +174,7 @@ def check_batch(data: bytes) -> BatchHeader:
     if crc32c(memoryview(data)[_CRC_FROM:]) != header.crc:
         raise CorruptBatchError("the CRC-32C of a batch is not that of its bytes")
     _check_produced_header(header)
-    if header.attributes & _CODEC_BITS:
+    if header.attributes & CODEC_BITS:
         try:
             body = decompress(header.codec, memoryview(data)[HEADER_BYTES:])
         except CorruptBatchError as error:
@@ -318,10 +318,10 @@ def build_batch(
     return seal(header, encode_records(records, base_timestamp_ms))
 
 
-def seal(header: BatchHeader, body: Buffer) -> bytes:
+def seal(header: BatchHeader, body: Buffer, level: int | None = None) -> bytes:
     """A batch from a header and its records, not compressed yet. Fills in the length and the CRC."""
     codec = header.codec
-    packed = compress(codec, body) if codec else body
+    packed = compress(codec, body, level) if codec else body
     return b"".join((_sealed_header(header, packed), packed))
 
 

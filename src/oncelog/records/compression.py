@@ -23,6 +23,7 @@ OUTPUT_FULL = "failed to write whole buffer"
 
 # The level cramjam takes by itself is eight times slower, for eight per cent less.
 LZ4_LEVEL = 1
+GZIP_LEVEL = 6
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
@@ -40,19 +41,19 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-def compress(codec: Codec, data: Buffer) -> bytes:
-    """Compress a batch's records as one block."""
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """Compress a batch's records as one block, at a level that the codec knows, or at ours."""
     match codec:
         case Codec.NONE:
             return bytes(data)
         case Codec.GZIP:
-            return bytes(cramjam.gzip.compress(data))
+            return bytes(cramjam.gzip.compress(data, level=level if level is not None and level > 0 else GZIP_LEVEL))
         case Codec.SNAPPY:
             return _compress_xerial(memoryview(data))
         case Codec.LZ4:
-            return _compress_lz4(data)
+            return _compress_lz4(data, LZ4_LEVEL if level is None else level)
         case Codec.ZSTD:
-            return bytes(cramjam.zstd.compress(data))
+            return bytes(cramjam.zstd.compress(data, level=level))
 
 
 def decompress(codec: Codec, data: Buffer, size_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
@@ -76,9 +77,9 @@ def decompress(codec: Codec, data: Buffer, size_bytes_max: int = DECOMPRESSED_BY
             return _decompress_stream(cramjam.zstd, view, size_bytes_max)
 
 
-def _compress_lz4(data: Buffer) -> bytes:
+def _compress_lz4(data: Buffer, level: int) -> bytes:
     # The Java client refuses frames whose blocks depend on the block before.
-    compressor = cramjam.lz4.Compressor(level=LZ4_LEVEL, content_checksum=False, block_linked=False)
+    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     compressor.compress(bytes(data))
     return bytes(compressor.finish())
 

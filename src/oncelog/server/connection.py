@@ -40,8 +40,10 @@ class Connection(asyncio.BufferedProtocol):
         "_frame_filled",
         "_frame_size",
         "_handler",
+        "_held",
         "_on_bug",
         "_on_close",
+        "_on_open",
         "_refusal",
         "_request_bytes_max",
         "_serving",
@@ -60,11 +62,13 @@ class Connection(asyncio.BufferedProtocol):
         self,
         handler: Handler,
         request_bytes_max: int,
+        on_open: Callable[[Connection], None],
         on_close: Callable[[Connection], None],
         on_bug: Callable[[BaseException], None],
     ) -> None:
         self._handler = handler
         self._request_bytes_max = request_bytes_max
+        self._on_open = on_open
         self._on_close = on_close
         self._on_bug = on_bug
         self._transport: asyncio.Transport | None = None
@@ -77,6 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting: deque[memoryview] = deque()
         self._answering = False
         self._serving = False
+        self._held = False
         self._write_paused = False
         self._closing = False
         self._refusal: str | None = None
@@ -95,6 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.peer_host, self.peer_port = peer[0], peer[1]
+        self._on_open(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
@@ -162,6 +168,18 @@ class Connection(asyncio.BufferedProtocol):
             self._buffer[:rest] = self._buffer[self._start : self._stop]
             self._start, self._stop = 0, rest
 
+    def hold(self) -> None:
+        """Serve nothing until `go_on`."""
+        self._held = True
+
+    def go_on(self) -> None:
+        self._held = False
+        if self._waiting:
+            # Not from here: another connection is in the middle of its own work.
+            asyncio.get_running_loop().call_soon(self._serve)
+        elif self._transport is not None and not self._closing:
+            self._pause_or_resume_reading(self._transport)
+
     # --- answers
 
     @property
@@ -172,7 +190,7 @@ class Connection(asyncio.BufferedProtocol):
         """Hand on requests until one has to wait for its answer, or the client does not read its answers."""
         self._serving = True
         try:
-            while self._waiting and not (self._answering or self._write_paused or self._closing):
+            while self._waiting and not (self._answering or self._write_paused or self._closing or self._held):
                 frame = self._waiting.popleft()
                 self._answering = True
                 self._handler(self, frame).then(self._answer)
@@ -189,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_or_resume_reading(self._transport)
 
     def _pause_or_resume_reading(self, transport: asyncio.Transport) -> None:
-        should_read = not self._waiting and self._refusal is None
+        should_read = not self._waiting and self._refusal is None and not self._held
         if should_read and not transport.is_reading():
             transport.resume_reading()
         elif not should_read and transport.is_reading():

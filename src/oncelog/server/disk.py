@@ -235,6 +235,13 @@ class RealDisk:
     def in_background(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
         self._threads.run(work, done)
 
+    def space(self, path: str) -> tuple[int, int]:
+        try:
+            usage = shutil.disk_usage(path)
+        except OSError as error:
+            _fail("measure", path, error)
+        return usage.total, usage.free
+
     def boot_id(self) -> str:
         try:
             return BOOT_ID.read_text().strip()

@@ -17,7 +17,7 @@ SWITCH_INTERVAL_S = 0.0005
 """A thread that made a file durable must not wait 5 ms, Python's default, for a busy event loop to let it report."""
 
 
-def serve(listen: str, data_dir: str | None, settings: Mapping[str, str]) -> int:
+def serve(listen: str | None, data_dir: str | None, settings: Mapping[str, str]) -> int:
     """Run a broker until SIGTERM or SIGINT; print one line when it is ready. Return the process's exit status."""
     if not __debug__:
         _say("python -O switches off the checks that protect the log: start it without -O")
@@ -41,14 +41,14 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _serve(listen: str, data_dir: str | None, settings: Mapping[str, str]) -> int:
+async def _serve(listen: str | None, data_dir: str | None, settings: Mapping[str, str]) -> int:
     broker = Broker(listen=listen, data_dir=data_dir, settings=settings)
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     await broker.start()
-    _announce(broker, data_dir)
+    _announce(broker)
     # What was made so far lives as long as the process: the collector need not look at it again.
     gc.collect()
     gc.freeze()
@@ -62,9 +62,9 @@ async def _serve(listen: str, data_dir: str | None, settings: Mapping[str, str])
     return _report(failure.result())
 
 
-def _announce(broker: Broker, data_dir: str | None) -> None:
+def _announce(broker: Broker) -> None:
     report = broker.start_report
-    where = data_dir or "a temporary directory"
+    where = broker.data_dir or "a temporary directory"
     repaired = ""
     if not report.was_clean and report.bytes_read:
         repaired = f" (after a crash: {report.bytes_read} bytes read again, {report.bytes_cut} torn bytes cut off)"

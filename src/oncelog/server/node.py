@@ -11,22 +11,24 @@ from types import TracebackType
 from typing import Self
 
 from oncelog.broker import Broker as BrokerCore
-from oncelog.broker import Environment, StartReport
+from oncelog.broker import Environment, Settings, StartReport, advertised_endpoint, listening_endpoint
 from oncelog.environment import DiskError
+from oncelog.server.admission import Admission
 from oncelog.server.clock import RealClock, RealRandom
 from oncelog.server.connection import Connection
 from oncelog.server.disk import RealDisk
 from oncelog.server.idle import IdleConnections
 
 DEFAULT_LISTEN = "127.0.0.1:0"
-LISTEN_BACKLOG = 511
+EVERY_ADDRESS = "0.0.0.0"
 
 
 class Broker:
     """A transactional broker inside an asyncio program, as an asynchronous context manager.
 
-    `listen` is HOST:PORT, where port 0 takes a free one. Without `data_dir` the log lives in a temporary directory that is
-    removed at the end. Settings have Kafka's names, either in `settings` or as arguments with underscores for dots:
+    `listen` is HOST:PORT, where port 0 takes a free one; without it the setting listeners counts, or a free port of this
+    machine. Without `data_dir`, log.dirs and log.dir the log lives in a temporary directory that is removed at the end.
+    Settings have Kafka's names, either in `settings` or as arguments with underscores for dots:
     `Broker(num_partitions=4)`. Entering raises DirectoryInUseError, DiskError, ValueError for a wrong setting, and OSError
     for an address that cannot be had.
     """
@@ -35,16 +37,17 @@ class Broker:
         self,
         *,
         data_dir: str | None = None,
-        listen: str = DEFAULT_LISTEN,
+        listen: str | None = None,
         settings: Mapping[str, str] | None = None,
         **more_settings: str | int | bool,
     ) -> None:
-        self._data_dir = data_dir
-        self._host, self._port = parse_address(listen)
         self._settings = dict(settings or {}) | {
             name.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value)
             for name, value in more_settings.items()
         }
+        self._parsed = Settings(self._settings)
+        self._data_dir = data_dir or log_directory(self._parsed)
+        self._host, self._port = _listen_address(listen, self._parsed)
         self._connections: set[Connection] = set()
         self._failure: asyncio.Future[BaseException] | None = None
 
@@ -60,7 +63,12 @@ class Broker:
     @property
     def bootstrap_servers(self) -> str:
         """What a client takes as `bootstrap.servers`."""
-        return f"{self._host}:{self._port}"
+        return f"{self._reachable_host}:{self._port}"
+
+    @property
+    def data_dir(self) -> str | None:
+        """Where the log is kept; None for a temporary directory."""
+        return self._data_dir
 
     @property
     def start_report(self) -> StartReport:
@@ -70,7 +78,7 @@ class Broker:
         loop = asyncio.get_running_loop()
         self._failure = loop.create_future()
         # Before anything is loaded: an address that is taken must not cost the replay of a log.
-        listener = _bind(self._host, self._port)
+        listener = _bind(self._host, self._port, self._parsed)
         self._temporary = tempfile.mkdtemp(prefix="oncelog-") if self._data_dir is None else None
         self._disk = RealDisk(lambda callback: loop.call_soon_threadsafe(self._guard, callback), self._bug)
         environment = Environment(RealClock(loop, self._guard), self._disk, RealRandom())
@@ -82,7 +90,8 @@ class Broker:
             self._discard()
             raise
         self._port = listener.getsockname()[1]
-        self._core.serve_at(self._host, self._port)
+        self._core.serve_at(*self._advertised())
+        self._admission = Admission(self._core.settings)
         request_bytes_max = self._core.settings.number("socket.request.max.bytes")
         self._server = await loop.create_server(lambda: self._connection(request_bytes_max), sock=listener)
         self._idle = IdleConnections(
@@ -109,9 +118,26 @@ class Broker:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _connection(self, request_bytes_max: int) -> Connection:
-        connection = Connection(self._core.receive, request_bytes_max, self._connections.discard, self._bug)
+        return Connection(self._core.receive, request_bytes_max, self._opened, self._closed, self._bug)
+
+    def _opened(self, connection: Connection) -> None:
         self._connections.add(connection)
-        return connection
+        self._admission.opened(connection)
+
+    def _closed(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        self._admission.closed(connection)
+
+    def _advertised(self) -> tuple[str, int]:
+        """What clients are told."""
+        endpoint = advertised_endpoint(self._parsed)
+        if endpoint is not None:
+            return endpoint.host, endpoint.port
+        return self._reachable_host, self._port
+
+    @property
+    def _reachable_host(self) -> str:
+        return self._host or socket.gethostname()
 
     def _guard(self, callback: Callable[[], None]) -> None:
         """Run what the clock or the disk calls back: the event loop would log an error and go on without the answer."""
@@ -140,13 +166,33 @@ def parse_address(listen: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-def _bind(host: str, port: int) -> socket.socket:
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+def log_directory(settings: Settings) -> str | None:
+    """The directory that log.dirs or log.dir names."""
+    directory = settings.value("log.dirs") or settings.value("log.dir")
+    return None if directory is None else str(directory)
+
+
+def _listen_address(listen: str | None, settings: Settings) -> tuple[str, int]:
+    """The address to listen on; no host is every address of the machine. Raises ValueError."""
+    endpoint = listening_endpoint(settings) if listen is None else None
+    if endpoint is None:
+        return parse_address(listen or DEFAULT_LISTEN)
+    return "" if endpoint.is_every_address else endpoint.host, endpoint.port
+
+
+def _bind(host: str, port: int, settings: Settings) -> socket.socket:
+    found = socket.getaddrinfo(host or EVERY_ADDRESS, port, type=socket.SOCK_STREAM)
+    family, kind, protocol, _, address = found[0]
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for option, name in ((socket.SO_SNDBUF, "send"), (socket.SO_RCVBUF, "receive")):
+            size_bytes = settings.number(f"socket.{name}.buffer.bytes")
+            if size_bytes >= 0:
+                # What is accepted inherits it.
+                listener.setsockopt(socket.SOL_SOCKET, option, size_bytes)
         listener.bind(address)
-        listener.listen(LISTEN_BACKLOG)
+        listener.listen(settings.number("socket.listen.backlog.size"))
         listener.setblocking(False)
     except OSError as error:
         listener.close()

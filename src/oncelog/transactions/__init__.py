@@ -8,7 +8,7 @@ from oncelog.transactions.answers import (
     TransactionListing,
 )
 from oncelog.transactions.coordinator import TransactionCoordinator
-from oncelog.transactions.records import TransactionRecord, decode, encode
+from oncelog.transactions.records import TransactionRecord, decode, encode, record_version
 from oncelog.transactions.state import (
     DECIDED,
     ONGOING,
@@ -36,4 +36,5 @@ __all__ = [
     "decode",
     "encode",
     "has_epoch_per_transaction",
+    "record_version",
 ]

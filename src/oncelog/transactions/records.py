@@ -60,6 +60,20 @@ def encode(record: TransactionRecord, version: int = FLEXIBLE_VERSION) -> Record
     return Record(key, value, timestamp_ms=record.timestamp_ms)
 
 
+def record_version(record: TransactionRecord, transaction_version: int) -> int:
+    """The version to write at this level of `transaction.version`.
+
+    The first has no room for what a producer with an epoch per transaction needs, or one whose epochs ran out.
+    """
+    metadata = record.metadata
+    has_more = metadata is not None and (
+        metadata.client_transaction_version > 0
+        or metadata.next_producer_id != NO_PRODUCER_ID
+        or metadata.previous_producer_id not in (NO_PRODUCER_ID, metadata.producer_id)
+    )
+    return FLEXIBLE_VERSION if transaction_version >= FLEXIBLE_VERSION or has_more else CLASSIC_VERSION
+
+
 def decode(record: Record) -> TransactionRecord | None:
     """None for a key or value of an unknown version: a newer broker wrote it. Raises WireError for broken bytes."""
     if record.key is None:

@@ -2,12 +2,22 @@
 
 from oncelog.wire.errors import ErrorCode, WireError
 from oncelog.wire.frames import RequestHeader, encode_answer, read_request_header, skip_tagged_fields
-from oncelog.wire.messages import construct, decode, decode_request, encode, encode_frame, message_class, message_module
+from oncelog.wire.messages import (
+    api_name,
+    construct,
+    decode,
+    decode_request,
+    encode,
+    encode_frame,
+    message_class,
+    message_module,
+)
 
 __all__ = [
     "ErrorCode",
     "RequestHeader",
     "WireError",
+    "api_name",
     "construct",
     "decode",
     "decode_request",

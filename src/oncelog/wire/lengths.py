@@ -95,8 +95,9 @@ def _fields(entity_type: Any) -> Iterator[int | Step]:
             is_entity = is_dataclass(item)
             parts = list(_fields(item)) if is_entity else [_simple(wire_type, is_flexible)]
             yield _Array(field.name, parts, is_flexible=is_flexible, may_be_null=may_be_null)
+        elif is_dataclass(kind):
+            yield _Entity(_merged(list(_fields(kind))), may_be_null=may_be_null)
         else:
-            assert not is_dataclass(kind), "an entity in an entity"
             yield _simple(wire_type, is_flexible)
     if is_flexible:
         yield _tagged_fields
@@ -110,6 +111,23 @@ def _simple(wire_type: str | None, is_flexible: bool) -> int | Step:
     if is_flexible:
         return _compact
     return _short if wire_type == "string" else _long
+
+
+class _Entity:
+    """The step over an entity in an entity. One that may be null has a byte before it, which is negative where it is."""
+
+    __slots__ = ("_may_be_null", "_steps")
+
+    def __init__(self, steps: Steps, *, may_be_null: bool) -> None:
+        self._steps = steps
+        self._may_be_null = may_be_null
+
+    def __call__(self, frame: memoryview, position: int) -> int:
+        if self._may_be_null:
+            position += 1
+            if frame[position - 1] & 0x80:
+                return position
+        return _walk(self._steps, frame, position)
 
 
 class _Array:

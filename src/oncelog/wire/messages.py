@@ -30,7 +30,17 @@ def message_class(api_key: int, version: int, kind: str) -> Any:
     """The class of one message. `kind` is "request" or "response"."""
     name = api_key_map[api_key]
     module = import_module(f"kio.schema.{name}.v{version}.{kind}")
-    return getattr(module, "".join(word.capitalize() for word in name.split("_")) + kind.capitalize())
+    return getattr(module, _camel_case(name) + kind.capitalize())
+
+
+def api_name(api_key: int) -> str:
+    """The name of an API; its number where it is not known."""
+    name = api_key_map.get(api_key)
+    return str(api_key) if name is None else _camel_case(name)
+
+
+def _camel_case(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
 
 
 @cache

@@ -2,7 +2,7 @@
 
 A version that is not known is answered in v0 with UNSUPPORTED_VERSION and the version range of ApiVersions itself,
 so that the client can ask again (KIP-511). v3 adds the features; a client takes them as valid only if their epoch is not negative.
-Supported features whose lowest level is 0, as all here, are left out before v4.
+Supported features whose lowest level is 0, as all here, are left out before v4. A feature at level 0 is not on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def handle(broker: Broker, request: Request) -> Any:
         error_code=ErrorCode.none,
         api_keys=tuple(_api(request.types, api.key, api.minimum, api.maximum) for api in broker.apis.values()),
         supported_features=_supported(request.types, broker) if request.version >= 4 else (),
-        finalized_features_epoch=0,
+        finalized_features_epoch=broker.features_epoch,
         finalized_features=_finalized(request.types, broker) if request.version >= 3 else (),
     )
 
@@ -48,7 +48,7 @@ def _api(types: Any, key: int, minimum: int, maximum: int) -> Any:
 def _supported(types: Any, broker: Broker) -> tuple[Any, ...]:
     return tuple(
         types.SupportedFeatureKey(name=name, min_version=0, max_version=level)
-        for name, level in broker.features.items()
+        for name, level in broker.highest_features.items()
     )
 
 
@@ -56,4 +56,5 @@ def _finalized(types: Any, broker: Broker) -> tuple[Any, ...]:
     return tuple(
         types.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
         for name, level in broker.features.items()
+        if level > 0
     )

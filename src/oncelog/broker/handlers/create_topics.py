@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from oncelog.broker.configuration import ConfigSource, parse_settings, topic_sources, topic_values
 from oncelog.broker.request import Reply, Request, reply_when
-from oncelog.broker.settings import SettingError
-from oncelog.broker.topics import Topic, log_config, name_problem, topic_values
+from oncelog.broker.setting import SettingError, text_of
+from oncelog.broker.settings import TOPIC_SETTINGS
+from oncelog.broker.topics import Topic, name_problem
 from oncelog.coordination import Parked, all_of
 from oncelog.wire import ErrorCode, construct
 
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
 
 PARTITIONS_MAX = 10_000
 """For all topics of one request, as in Kafka's controller: making them must not keep everybody else waiting for long."""
-
-DYNAMIC_TOPIC_CONFIG, DEFAULT_CONFIG = 1, 5
 
 
 def handle(broker: Broker, request: Request) -> Reply:
@@ -33,10 +33,14 @@ def handle(broker: Broker, request: Request) -> Reply:
                 _refused(request, topic.name, ErrorCode.policy_violation, message) for topic in request.body.topics
             )
         )
+    refused_twice: set[str] = set()
     repeated = _repeated([topic.name for topic in request.body.topics])
     for asked in request.body.topics:
         problem = _problem(broker, asked)
         if asked.name in repeated:
+            if asked.name in refused_twice:
+                continue
+            refused_twice.add(asked.name)
             problem = (ErrorCode.invalid_request, f"topic {asked.name} is named twice in the request")
         if problem is not None:
             results.append(_refused(request, asked.name, *problem))
@@ -100,8 +104,7 @@ def _config_problem(broker: Broker, asked: Any) -> tuple[ErrorCode, str] | None:
     if any(entry.value is None for entry in asked.configs):
         return ErrorCode.invalid_config, "a configuration has no value"
     try:
-        topic_values(broker.settings, _configs(asked))
-        log_config(broker.settings, asked.name, _configs(asked))
+        parse_settings(_configs(asked), TOPIC_SETTINGS, "topic")
     except SettingError as error:
         return ErrorCode.invalid_config, str(error)
     return None
@@ -124,33 +127,38 @@ def _refused(request: Request, name: str, error: ErrorCode, message: str | None)
         topic_id=None,
         error_code=error,
         error_message=message,
-        configs=None,
+        num_partitions=-1,
+        replication_factor=-1,
+        configs=(),
     )
 
 
 def _made(broker: Broker, request: Request, asked: Any) -> Any:
     topic = broker.topics.named(asked.name)
-    own = _configs(asked)
-    types = request.types
-    configs: tuple[Any, ...] = ()
-    if request.version >= 5:
-        configs = tuple(
-            types.CreatableTopicConfigs(
-                name=name,
-                value=str(value).lower() if isinstance(value, bool) else str(value),
-                read_only=False,
-                config_source=DYNAMIC_TOPIC_CONFIG if name in own else DEFAULT_CONFIG,
-                is_sensitive=False,
-            )
-            for name, value in topic_values(broker.settings, own).items()
-        )
     return construct(
-        types.CreatableTopicResult,
+        request.types.CreatableTopicResult,
         name=asked.name,
         topic_id=topic.topic_id if topic is not None else None,
         error_code=ErrorCode.none,
         error_message=None,
         num_partitions=_partition_count(broker, asked),
         replication_factor=1,
-        configs=configs,
+        configs=_described(broker, request, _configs(asked)) if request.version >= 5 else (),
     )
+
+
+def _described(broker: Broker, request: Request, configs: dict[str, str]) -> tuple[Any, ...]:
+    own = parse_settings(configs, TOPIC_SETTINGS, "topic")
+    described = []
+    for name, value in topic_values(broker.settings, configs).items():
+        sources = topic_sources(broker.settings, own, name)
+        described.append(
+            request.types.CreatableTopicConfigs(
+                name=name,
+                value=text_of(value),
+                read_only=False,
+                config_source=sources[0].source if sources else ConfigSource.DEFAULT_CONFIG,
+                is_sensitive=False,
+            )
+        )
+    return tuple(described)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.request import Reply, Request, reply_when
@@ -19,11 +20,25 @@ def handle(broker: Broker, request: Request) -> Reply:
         if request.version >= 6
         else [(name, None) for name in body.topic_names]
     )
-    results = all_of([_delete(broker, request, name, topic_id) for name, topic_id in asked])
+    times = Counter(asked)
+    results = all_of(
+        [
+            Parked.ready(_result(request, name, topic_id, ErrorCode.invalid_request, "named twice in the request"))
+            if times[name, topic_id] > 1
+            else _delete(broker, request, name, topic_id)
+            for name, topic_id in times
+        ]
+    )
     return reply_when(results, lambda: request.answer(responses=tuple(results.value)))
 
 
 def _delete(broker: Broker, request: Request, name: str | None, topic_id: Any) -> Parked[Any]:
+    if not broker.settings.value("delete.topic.enable"):
+        error = ErrorCode.topic_deletion_disabled if request.version >= 3 else ErrorCode.invalid_request
+        return Parked.ready(_result(request, name, topic_id, error, "delete.topic.enable is false"))
+    if (name is None) is (topic_id is None) and request.version >= 6:
+        message = "a topic is named by its name or its id"
+        return Parked.ready(_result(request, name, topic_id, ErrorCode.invalid_request, message))
     topic = broker.topics.with_id(topic_id) if name is None else broker.topics.named(name)
     if topic is None:
         error = ErrorCode.unknown_topic_id if name is None else ErrorCode.unknown_topic_or_partition
@@ -35,5 +50,7 @@ def _delete(broker: Broker, request: Request, name: str | None, topic_id: Any) -
     return result
 
 
-def _result(request: Request, name: str | None, topic_id: Any, error: ErrorCode) -> Any:
-    return construct(request.types.DeletableTopicResult, name=name, topic_id=topic_id, error_code=error)
+def _result(request: Request, name: str | None, topic_id: Any, error: ErrorCode, message: str | None = None) -> Any:
+    return construct(
+        request.types.DeletableTopicResult, name=name, topic_id=topic_id, error_code=error, error_message=message
+    )

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from oncelog.broker.operations import EVERY_CLUSTER_OPERATION, UNKNOWN_OPERATIONS
 from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
 
-BROKERS = 1
+BROKERS, CONTROLLERS = 1, 2
 
 
 def handle(broker: Broker, request: Request) -> Any:
     endpoint_type = getattr(request.body, "endpoint_type", BROKERS)
     known = endpoint_type == BROKERS
+    problem = (
+        ErrorCode.mismatched_endpoint_type if endpoint_type == CONTROLLERS else ErrorCode.unsupported_endpoint_type
+    )
     return request.answer(
-        error_code=ErrorCode.none if known else ErrorCode.unsupported_endpoint_type,
-        error_message=None if known else "only brokers can be asked for, not controllers",
-        endpoint_type=endpoint_type,
-        cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        error_code=ErrorCode.none if known else problem,
+        error_message=None if known else "only brokers can be asked for",
+        endpoint_type=BROKERS,
+        cluster_id=broker.cluster_id if known else "",
+        controller_id=broker.node_id if known else -1,
+        cluster_authorized_operations=(
+            EVERY_CLUSTER_OPERATION if request.body.include_cluster_authorized_operations else UNKNOWN_OPERATIONS
+        ),
         brokers=(
             construct(
                 request.types.DescribeClusterBroker,
                 broker_id=broker.node_id,
                 host=broker.host,
                 port=broker.port,
-                rack=None,
+                rack=broker.rack,
                 is_fenced=False,
             ),
         )

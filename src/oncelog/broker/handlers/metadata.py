@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.auto_creation import create_missing
+from oncelog.broker.operations import EVERY_CLUSTER_OPERATION, EVERY_TOPIC_OPERATION, UNKNOWN_OPERATIONS
 from oncelog.broker.request import Reply, Request
 from oncelog.broker.topics import Topic, name_problem
 from oncelog.wire import ErrorCode, construct
@@ -78,6 +79,7 @@ def _topic(request: Request, broker: Broker, topic: Topic) -> Any:
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
+        topic_authorized_operations=_operations(request, "include_topic_authorized_operations", EVERY_TOPIC_OPERATION),
         partitions=tuple(
             construct(
                 types.MetadataResponsePartition,
@@ -94,6 +96,11 @@ def _topic(request: Request, broker: Broker, topic: Topic) -> Any:
     )
 
 
+def _operations(request: Request, wanted: str, every: int) -> int:
+    """Which requests can ask for it depends on the version."""
+    return every if getattr(request.body, wanted, False) else UNKNOWN_OPERATIONS
+
+
 def _answer(broker: Broker, request: Request, topics: tuple[Any, ...]) -> Any:
     return request.answer(
         brokers=(
@@ -102,11 +109,14 @@ def _answer(broker: Broker, request: Request, topics: tuple[Any, ...]) -> Any:
                 node_id=broker.node_id,
                 host=broker.host,
                 port=broker.port,
-                rack=None,
+                rack=broker.rack,
             ),
         ),
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
+        cluster_authorized_operations=_operations(
+            request, "include_cluster_authorized_operations", EVERY_CLUSTER_OPERATION
+        ),
         topics=topics,
         error_code=ErrorCode.none,
     )

@@ -17,7 +17,15 @@ from oncelog.broker.request import Reply, Request, reply_when, time_or_none
 from oncelog.broker.topics import TRANSACTION_STATE, Topic
 from oncelog.coordination import Parked
 from oncelog.log import Appended, Origin, PartitionLog, Refused
-from oncelog.records import BatchHeader, Codec, RecordsError, check_batch
+from oncelog.records import (
+    BatchHeader,
+    Codec,
+    RecordsError,
+    check_batch,
+    read_header,
+    recompressed,
+    records_without_key,
+)
 from oncelog.transactions import TopicPartition
 from oncelog.transactions.versions import produce_adds_partitions, produce_error
 from oncelog.wire import ErrorCode, construct
@@ -77,7 +85,26 @@ def _check(request: Request, topic: Topic | None, data: Any) -> Checked | Refuse
     if header.is_transactional and header.producer_epoch < partition.log.producer_epoch(header.producer_id):
         # Before the coordinator is asked: it may know nothing of a producer id that ran out of epochs (KIP-890).
         return Refused(ErrorCode.invalid_producer_epoch, f"{partition}: epoch {header.producer_epoch} is fenced")
-    return partition, data.records, header
+    try:
+        return _as_configured(topic, partition, data.records, header)
+    except RecordsError as error:
+        return Refused(error.error, f"{partition}: {error}")
+
+
+def _as_configured(topic: Topic, partition: Partition, batch: bytes, header: BatchHeader) -> Checked | Refused:
+    """The batch as the topic's settings want it. Raises RecordsError for a malformed record."""
+    if "compact" in topic.policies:
+        keyless = records_without_key(batch, header)
+        if keyless:
+            message = f"{partition} is compacted: its records need a key"
+            return Refused(ErrorCode.invalid_record, message, tuple((index, message) for index in keyless))
+    if topic.codec is None or topic.codec is header.codec:
+        return partition, batch, header
+    if len(batch) > int(topic.values["max.message.bytes"]):
+        # Kafka too looks at the size before and after.
+        return Refused(ErrorCode.message_too_large, f"{partition}: a batch of {len(batch)} bytes is too large")
+    batch = recompressed(batch, header, topic.codec, topic.compression_level)
+    return partition, batch, read_header(batch)
 
 
 def _transactional_problem(request: Request, batches: list[Checked]) -> Refused | None:
@@ -183,7 +210,7 @@ def _partition(types: Any, index: int, result: Appended | Refused) -> Any:
             base_offset=-1,
             log_append_time=None,
             log_start_offset=-1,
-            record_errors=(),
+            record_errors=_record_errors(types, result),
             error_message=result.message,
         )
     return construct(
@@ -194,4 +221,14 @@ def _partition(types: Any, index: int, result: Appended | Refused) -> Any:
         log_append_time=time_or_none(result.log_append_time_ms),
         log_start_offset=result.log_start_offset,
         record_errors=(),
+    )
+
+
+def _record_errors(types: Any, refused: Refused) -> tuple[Any, ...]:
+    """What is wrong with single records, which is told from v8 on."""
+    if not hasattr(types, "BatchIndexAndErrorMessage"):
+        return ()
+    return tuple(
+        types.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+        for index, message in refused.record_errors
     )

@@ -8,8 +8,11 @@ from oncelog.client import admin, cluster, offsets
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.asynchronous.base import AsyncBase
 from oncelog.client.values import (
+    BrokerVersions,
     ClusterDescription,
+    ConfigChange,
     ConfigEntry,
+    ConfigResource,
     IsolationLevel,
     NewTopic,
     OffsetAndMetadata,
@@ -71,11 +74,40 @@ class AsyncClient(AsyncBase):
     async def delete_topics(self, names: Sequence[str]) -> None:
         await self._run(admin.delete_topics(self._cluster, names))
 
+    async def create_partitions(self, counts: Mapping[str, int]) -> None:
+        """Give topics so many partitions, and return when they have leaders."""
+        await self._run(admin.create_partitions(self._cluster, counts))
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete what is before these offsets, -1 for everything; return where each partition begins now."""
+        return await self._run(admin.delete_records(self._cluster, before))
+
+    async def broker_versions(self) -> list[BrokerVersions]:
+        """The versions of each API that each broker serves."""
+        return await self._run(admin.broker_versions(self._cluster))
+
     async def describe_configs(
-        self, *, topics: Sequence[str] = (), broker: int | None = None
+        self,
+        *,
+        topics: Sequence[str] = (),
+        broker: int | None = None,
+        every_broker: bool = False,
+        documentation: bool = False,
     ) -> dict[str, tuple[ConfigEntry, ...]]:
-        """The settings of topics, by name, and of a broker, by its number as text."""
-        return await self._run(admin.describe_configs(self._cluster, topics=topics, broker=broker))
+        """The settings of topics, by name, of a broker, by its number as text, and, under "", what was changed of every
+        broker's.
+        """
+        return await self._run(
+            admin.describe_configs(
+                self._cluster, topics=topics, broker=broker, every_broker=every_broker, documentation=documentation
+            )
+        )
+
+    async def alter_configs(
+        self, resource: ConfigResource, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> None:
+        """Change some settings of a topic or broker and leave the others."""
+        await self._run(admin.alter_configs(self._cluster, resource, changes, validate_only=validate_only))
 
     async def list_offsets(
         self,

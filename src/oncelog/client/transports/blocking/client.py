@@ -8,8 +8,11 @@ from oncelog.client import admin, cluster, offsets
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.base import BlockingBase
 from oncelog.client.values import (
+    BrokerVersions,
     ClusterDescription,
+    ConfigChange,
     ConfigEntry,
+    ConfigResource,
     IsolationLevel,
     NewTopic,
     OffsetAndMetadata,
@@ -71,11 +74,40 @@ class Client(BlockingBase):
     def delete_topics(self, names: Sequence[str]) -> None:
         self._run(admin.delete_topics(self._cluster, names))
 
+    def create_partitions(self, counts: Mapping[str, int]) -> None:
+        """Give topics so many partitions, and return when they have leaders."""
+        self._run(admin.create_partitions(self._cluster, counts))
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete what is before these offsets, -1 for everything; return where each partition begins now."""
+        return self._run(admin.delete_records(self._cluster, before))
+
+    def broker_versions(self) -> list[BrokerVersions]:
+        """The versions of each API that each broker serves."""
+        return self._run(admin.broker_versions(self._cluster))
+
     def describe_configs(
-        self, *, topics: Sequence[str] = (), broker: int | None = None
+        self,
+        *,
+        topics: Sequence[str] = (),
+        broker: int | None = None,
+        every_broker: bool = False,
+        documentation: bool = False,
     ) -> dict[str, tuple[ConfigEntry, ...]]:
-        """The settings of topics, by name, and of a broker, by its number as text."""
-        return self._run(admin.describe_configs(self._cluster, topics=topics, broker=broker))
+        """The settings of topics, by name, of a broker, by its number as text, and, under "", what was changed of every
+        broker's.
+        """
+        return self._run(
+            admin.describe_configs(
+                self._cluster, topics=topics, broker=broker, every_broker=every_broker, documentation=documentation
+            )
+        )
+
+    def alter_configs(
+        self, resource: ConfigResource, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> None:
+        """Change some settings of a topic or broker and leave the others."""
+        self._run(admin.alter_configs(self._cluster, resource, changes, validate_only=validate_only))
 
     def list_offsets(
         self,

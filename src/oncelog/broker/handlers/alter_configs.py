@@ -1,0 +1,27 @@
+"""AlterConfigs v0-2: replaces all the settings that a topic or broker has of its own; what is not named goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.altering import Alteration, Operation, all_anew, alter_each
+from oncelog.broker.handlers.incremental_alter_configs import answer
+from oncelog.broker.request import Reply, Request, reply_when
+from oncelog.coordination import all_of
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+
+def handle(broker: Broker, request: Request) -> Reply:
+    body = request.body
+    resources = [
+        (
+            resource.resource_type,
+            resource.resource_name,
+            all_anew([Alteration(item.name, Operation.SET, item.value) for item in resource.configs]),
+        )
+        for resource in body.resources
+    ]
+    outcomes = all_of(alter_each(broker, resources, validate_only=body.validate_only))
+    return reply_when(outcomes, lambda: answer(request, outcomes.value))

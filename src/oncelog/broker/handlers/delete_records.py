@@ -1,0 +1,76 @@
+"""DeleteRecords v0-2: lets a partition begin at a later offset; -1 is its high watermark.
+
+The answer waits until the new beginning is in a checkpoint, and what is kept is durable: neither a kill nor a power cut
+brings deleted records back. Segments that lie wholly before it go with the next look for old segments, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.partition import Partition
+from oncelog.broker.request import Reply, Request, reply_when
+from oncelog.coordination import Parked
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+HIGH_WATERMARK = -1
+NO_OFFSET = -1
+
+
+def handle(broker: Broker, request: Request) -> Reply:
+    results: dict[tuple[str, int], tuple[int, ErrorCode]] = {}
+    moved: list[Partition] = []
+    for topic in request.body.topics:
+        for asked in topic.partitions:
+            partition = broker.topics.partition(topic.name, asked.partition_index)
+            error = _problem(broker, topic.name, partition, asked.offset)
+            key = (topic.name, asked.partition_index)
+            if partition is None or error is not ErrorCode.none:
+                results[key] = (NO_OFFSET, error)
+                continue
+            log = partition.log
+            log.advance_log_start(log.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset)
+            results[key] = (log.log_start_offset, ErrorCode.none)
+            moved.append(partition)
+    return reply_when(_kept(broker, moved), lambda: _answer(request, results))
+
+
+def _problem(broker: Broker, name: str, partition: Partition | None, offset: int) -> ErrorCode:
+    topic = broker.topics.named(name)
+    if topic is None or partition is None:
+        return ErrorCode.unknown_topic_or_partition
+    if topic.is_internal:
+        return ErrorCode.invalid_topic_exception
+    if topic.policies == ["compact"]:
+        return ErrorCode.policy_violation
+    if offset != HIGH_WATERMARK and not 0 <= offset <= partition.log.high_watermark:
+        return ErrorCode.offset_out_of_range
+    return ErrorCode.none
+
+
+def _kept(broker: Broker, moved: list[Partition]) -> Parked[None]:
+    """A log never begins beyond its end: what is before the new beginning is durable first."""
+    if not moved:
+        return Parked.ready(None)
+    kept: Parked[None] = Parked()
+    durable = broker.durability.make_durable([partition.log for partition in moved])
+    durable.then(lambda _: broker.checkpoint().then(kept.release))
+    return kept
+
+
+def _answer(request: Request, results: dict[tuple[str, int], tuple[int, ErrorCode]]) -> Any:
+    types = request.types
+    topics: dict[str, dict[int, Any]] = {}
+    for (name, index), (low_watermark, error) in results.items():
+        topics.setdefault(name, {})[index] = types.DeleteRecordsPartitionResult(
+            partition_index=index, low_watermark=low_watermark, error_code=error
+        )
+    return request.answer(
+        topics=tuple(
+            types.DeleteRecordsTopicResult(name=name, partitions=tuple(partitions.values()))
+            for name, partitions in topics.items()
+        )
+    )

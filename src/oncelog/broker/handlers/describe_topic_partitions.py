@@ -1,0 +1,98 @@
+"""DescribeTopicPartitions v0: topics by name, a limited number of partitions at a time (KIP-966).
+
+The answer goes on where the cursor says. With one replica nobody but the leader can be elected, so the lists of eligible
+leaders are empty.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.operations import EVERY_TOPIC_OPERATION, UNKNOWN_OPERATIONS
+from oncelog.broker.partition import Partition
+from oncelog.broker.request import Request
+from oncelog.broker.topics import name_problem
+from oncelog.wire import ErrorCode, construct
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    body = request.body
+    cursor = body.cursor
+    asked = [topic.name for topic in body.topics]
+    names = sorted(set(asked) or {topic.name for topic in broker.topics})
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+        is_elsewhere = bool(asked) and names[:1] != [cursor.topic_name]
+        if cursor.partition_index < 0 or is_elsewhere:
+            return request.answer(topics=tuple(_refused(request, name) for name in asked), next_cursor=None)
+    left = max(1, min(body.response_partition_limit, broker.settings.number("max.request.partition.size.limit")))
+    topics: list[Any] = []
+    for name in names:
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        if left == 0:
+            return request.answer(topics=tuple(topics), next_cursor=_cursor(request, name, first))
+        topic = broker.topics.named(name)
+        if topic is None:
+            topics.append(_unknown(request, name))
+            continue
+        partitions = topic.partitions[first : first + left]
+        topics.append(
+            construct(
+                request.types.DescribeTopicPartitionsResponseTopic,
+                error_code=ErrorCode.none,
+                name=name,
+                topic_id=topic.topic_id,
+                is_internal=topic.is_internal,
+                partitions=tuple(_partition(broker, request, partition) for partition in partitions),
+                topic_authorized_operations=EVERY_TOPIC_OPERATION,
+            )
+        )
+        left -= len(partitions)
+        if first + len(partitions) < len(topic.partitions):
+            return request.answer(topics=tuple(topics), next_cursor=_cursor(request, name, first + len(partitions)))
+    return request.answer(topics=tuple(topics), next_cursor=None)
+
+
+def _cursor(request: Request, name: str, partition_index: int) -> Any:
+    return request.types.Cursor(topic_name=name, partition_index=partition_index)
+
+
+def _partition(broker: Broker, request: Request, partition: Partition) -> Any:
+    node = broker.node_id
+    return construct(
+        request.types.DescribeTopicPartitionsResponsePartition,
+        error_code=ErrorCode.none,
+        partition_index=partition.index,
+        leader_id=node,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=(node,),
+        isr_nodes=(node,),
+        eligible_leader_replicas=(),
+        last_known_elr=(),
+        offline_replicas=(),
+    )
+
+
+def _unknown(request: Request, name: str) -> Any:
+    is_possible = name_problem(name) is None
+    error = ErrorCode.unknown_topic_or_partition if is_possible else ErrorCode.invalid_topic_exception
+    return _without_partitions(request, name, error, EVERY_TOPIC_OPERATION)
+
+
+def _refused(request: Request, name: str) -> Any:
+    return _without_partitions(request, name, ErrorCode.invalid_request, UNKNOWN_OPERATIONS)
+
+
+def _without_partitions(request: Request, name: str, error: ErrorCode, operations: int) -> Any:
+    return construct(
+        request.types.DescribeTopicPartitionsResponseTopic,
+        error_code=error,
+        name=name,
+        topic_id=None,
+        is_internal=False,
+        partitions=(),
+        topic_authorized_operations=operations,
+    )

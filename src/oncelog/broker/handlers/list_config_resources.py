@@ -1,0 +1,34 @@
+"""ListConfigResources v0-1: what can have settings of its own; v0 knows only client metrics (KIP-1142).
+
+Every topic is one, and the broker. Nobody subscribes to client metrics here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.altering import ResourceType
+from oncelog.broker.request import Request
+from oncelog.wire import ErrorCode, construct
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    asked = getattr(request.body, "resource_types", (ResourceType.CLIENT_METRICS,)) or tuple(ResourceType)
+    if any(kind not in tuple(ResourceType) for kind in asked):
+        return request.answer(error_code=ErrorCode.unsupported_version, config_resources=())
+    names = {
+        ResourceType.TOPIC: [topic.name for topic in broker.topics],
+        ResourceType.BROKER: [str(broker.node_id)],
+    }
+    return request.answer(
+        error_code=ErrorCode.none,
+        config_resources=tuple(
+            construct(request.types.ConfigResource, resource_name=name, resource_type=kind)
+            for kind, found in names.items()
+            if kind in asked
+            for name in found
+        ),
+    )

@@ -1,0 +1,79 @@
+"""UpdateFeatures v0-2: sets the level of protocol features (KIP-584); v1 knows safe and unsafe downgrades and validation.
+
+Only `transaction.version` has levels to choose from: 0 and 1 take the producers that go by it back to one epoch for many
+transactions. A request of theirs that is newer than the level is served all the same. One wrong update refuses them all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.changes import Change
+from oncelog.broker.journal import FeatureFinalized
+from oncelog.broker.request import Reply, Request, reply_when
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+
+
+def handle(broker: Broker, request: Request) -> Reply:
+    def decide() -> Change[str | None]:
+        levels = dict(broker.features)
+        for update in request.body.feature_updates:
+            problem = _problem(broker, levels.get(update.feature, 0), update)
+            if problem is not None:
+                return Change.none(f"{update.feature or 'a feature without a name'}: {problem}; no feature was changed")
+            levels[update.feature] = update.max_version_level
+        changed = {name: level for name, level in levels.items() if broker.features.get(name) != level}
+        if getattr(request.body, "validate_only", False):
+            return Change.none(None)
+        return Change(
+            [FeatureFinalized(name=name, level=level) for name, level in changed.items()],
+            lambda: _carry_out(broker, changed),
+        )
+
+    refusal = broker.changes.make(decide)
+    return reply_when(refusal, lambda: _answer(request, refusal.value))
+
+
+def _problem(broker: Broker, level: int, update: Any) -> str | None:
+    wanted = update.max_version_level
+    highest = broker.highest_features.get(update.feature)
+    if highest is None:
+        return "there is no such feature"
+    if not 0 <= wanted <= highest:
+        return f"level {wanted} is not one of 0 to {highest}"
+    kind = _kind(update)
+    if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        return f"there is no upgrade of type {kind}"
+    if wanted < level and kind == UPGRADE:
+        return f"level {wanted} is lower than {level}, which only a downgrade may make it"
+    if wanted > level and kind != UPGRADE:
+        return f"level {wanted} is higher than {level}, which no downgrade makes it"
+    return None
+
+
+def _kind(update: Any) -> int:
+    if hasattr(update, "allow_downgrade"):
+        return SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
+    return int(update.upgrade_type)
+
+
+def _carry_out(broker: Broker, changed: dict[str, int]) -> None:
+    for name, level in changed.items():
+        broker.finalize_feature(name, level)
+
+
+def _answer(request: Request, refusal: str | None) -> Any:
+    if refusal is not None:
+        return request.answer(error_code=ErrorCode.invalid_update_version, error_message=refusal, results=())
+    results: tuple[Any, ...] = ()
+    if request.version < 2:
+        results = tuple(
+            request.types.UpdatableFeatureResult(feature=update.feature, error_code=ErrorCode.none, error_message=None)
+            for update in request.body.feature_updates
+        )
+    return request.answer(error_code=ErrorCode.none, error_message=None, results=results)

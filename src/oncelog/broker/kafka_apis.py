@@ -1,0 +1,103 @@
+"""The APIs that a broker of Apache Kafka 4.3 lists, their versions, and why oncelog has not those that it has not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NEW_GROUPS = "groups follow the classic protocol"
+SECURITY = "there is no authentication and no access control"
+QUOTAS = "there are no quotas"
+ONE_DIRECTORY = "a broker has one log directory"
+ONE_NODE = "there is one node, and no quorum of controllers"
+SHARE_GROUPS = "there are no share groups"
+STREAMS_GROUPS = "there are no streams groups; Kafka Streams uses consumer groups"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaApi:
+    """The versions that are served, both ends included. `reason` is for an API that oncelog has not."""
+
+    key: int
+    name: str
+    minimum: int
+    maximum: int
+    reason: str = ""
+
+
+KAFKA_APIS = (
+    KafkaApi(0, "Produce", 3, 13),
+    KafkaApi(1, "Fetch", 4, 18),
+    KafkaApi(2, "ListOffsets", 1, 11),
+    KafkaApi(3, "Metadata", 0, 13),
+    KafkaApi(8, "OffsetCommit", 2, 10),
+    KafkaApi(9, "OffsetFetch", 1, 10),
+    KafkaApi(10, "FindCoordinator", 0, 6),
+    KafkaApi(11, "JoinGroup", 0, 9),
+    KafkaApi(12, "Heartbeat", 0, 4),
+    KafkaApi(13, "LeaveGroup", 0, 5),
+    KafkaApi(14, "SyncGroup", 0, 5),
+    KafkaApi(15, "DescribeGroups", 0, 6),
+    KafkaApi(16, "ListGroups", 0, 5),
+    KafkaApi(17, "SaslHandshake", 0, 1, SECURITY),
+    KafkaApi(18, "ApiVersions", 0, 4),
+    KafkaApi(19, "CreateTopics", 2, 7),
+    KafkaApi(20, "DeleteTopics", 1, 6),
+    KafkaApi(21, "DeleteRecords", 0, 2),
+    KafkaApi(22, "InitProducerId", 0, 5),
+    KafkaApi(23, "OffsetForLeaderEpoch", 2, 4),
+    KafkaApi(24, "AddPartitionsToTxn", 0, 5),
+    KafkaApi(25, "AddOffsetsToTxn", 0, 4),
+    KafkaApi(26, "EndTxn", 0, 5),
+    KafkaApi(27, "WriteTxnMarkers", 1, 2),
+    KafkaApi(28, "TxnOffsetCommit", 0, 5),
+    KafkaApi(29, "DescribeAcls", 1, 3, SECURITY),
+    KafkaApi(30, "CreateAcls", 1, 3, SECURITY),
+    KafkaApi(31, "DeleteAcls", 1, 3, SECURITY),
+    KafkaApi(32, "DescribeConfigs", 1, 4),
+    KafkaApi(33, "AlterConfigs", 0, 2),
+    KafkaApi(34, "AlterReplicaLogDirs", 1, 2, ONE_DIRECTORY),
+    KafkaApi(35, "DescribeLogDirs", 1, 5),
+    KafkaApi(36, "SaslAuthenticate", 0, 2, SECURITY),
+    KafkaApi(37, "CreatePartitions", 0, 3),
+    KafkaApi(38, "CreateDelegationToken", 1, 3, SECURITY),
+    KafkaApi(39, "RenewDelegationToken", 1, 2, SECURITY),
+    KafkaApi(40, "ExpireDelegationToken", 1, 2, SECURITY),
+    KafkaApi(41, "DescribeDelegationToken", 1, 3, SECURITY),
+    KafkaApi(42, "DeleteGroups", 0, 2),
+    KafkaApi(43, "ElectLeaders", 0, 2),
+    KafkaApi(44, "IncrementalAlterConfigs", 0, 1),
+    KafkaApi(45, "AlterPartitionReassignments", 0, 1),
+    KafkaApi(46, "ListPartitionReassignments", 0, 0),
+    KafkaApi(47, "OffsetDelete", 0, 0),
+    KafkaApi(48, "DescribeClientQuotas", 0, 1, QUOTAS),
+    KafkaApi(49, "AlterClientQuotas", 0, 1, QUOTAS),
+    KafkaApi(50, "DescribeUserScramCredentials", 0, 0, SECURITY),
+    KafkaApi(51, "AlterUserScramCredentials", 0, 0, SECURITY),
+    KafkaApi(55, "DescribeQuorum", 0, 2, ONE_NODE),
+    KafkaApi(57, "UpdateFeatures", 0, 2),
+    KafkaApi(60, "DescribeCluster", 0, 2),
+    KafkaApi(61, "DescribeProducers", 0, 0),
+    KafkaApi(64, "UnregisterBroker", 0, 0, ONE_NODE),
+    KafkaApi(65, "DescribeTransactions", 0, 0),
+    KafkaApi(66, "ListTransactions", 0, 2),
+    KafkaApi(68, "ConsumerGroupHeartbeat", 0, 1, NEW_GROUPS),
+    KafkaApi(69, "ConsumerGroupDescribe", 0, 1, NEW_GROUPS),
+    KafkaApi(74, "ListConfigResources", 0, 1),
+    KafkaApi(75, "DescribeTopicPartitions", 0, 0),
+    KafkaApi(76, "ShareGroupHeartbeat", 1, 1, SHARE_GROUPS),
+    KafkaApi(77, "ShareGroupDescribe", 1, 1, SHARE_GROUPS),
+    KafkaApi(78, "ShareFetch", 1, 2, SHARE_GROUPS),
+    KafkaApi(79, "ShareAcknowledge", 1, 2, SHARE_GROUPS),
+    KafkaApi(80, "AddRaftVoter", 0, 1, ONE_NODE),
+    KafkaApi(81, "RemoveRaftVoter", 0, 0, ONE_NODE),
+    KafkaApi(83, "InitializeShareGroupState", 0, 0, SHARE_GROUPS),
+    KafkaApi(84, "ReadShareGroupState", 0, 0, SHARE_GROUPS),
+    KafkaApi(85, "WriteShareGroupState", 0, 1, SHARE_GROUPS),
+    KafkaApi(86, "DeleteShareGroupState", 0, 0, SHARE_GROUPS),
+    KafkaApi(87, "ReadShareGroupStateSummary", 0, 1, SHARE_GROUPS),
+    KafkaApi(88, "StreamsGroupHeartbeat", 0, 0, STREAMS_GROUPS),
+    KafkaApi(89, "StreamsGroupDescribe", 0, 0, STREAMS_GROUPS),
+    KafkaApi(90, "DescribeShareGroupOffsets", 0, 1, SHARE_GROUPS),
+    KafkaApi(91, "AlterShareGroupOffsets", 0, 0, SHARE_GROUPS),
+    KafkaApi(92, "DeleteShareGroupOffsets", 0, 0, SHARE_GROUPS),
+)

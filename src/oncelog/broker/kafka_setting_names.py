@@ -1,0 +1,68 @@
+"""Names of Apache Kafka's broker settings that oncelog has not: a file that has one is told so, and not that it is misspelt."""
+
+from __future__ import annotations
+
+NOT_HERE_PREFIXES = (
+    "config.providers",
+    "controller.quorum.",
+    "delegation.token.",
+    "group.share.",
+    "group.streams.",
+    "kafka.metrics.",
+    "listener.name.",
+    "metrics.",
+    "remote.",
+    "sasl.",
+    "share.",
+    "ssl.",
+    "telemetry.",
+    "group.",
+)
+"""Whole families: security, share and streams groups, tiered storage, metrics."""
+
+NOT_HERE = frozenset(
+    {
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        "add.partitions.to.txn.retry.backoff.ms",
+        "alter.config.policy.class.name",
+        "alter.log.dirs.replication.quota.window.num",
+        "alter.log.dirs.replication.quota.window.size.seconds",
+        "authorizer.class.name",
+        "client.quota.callback.class",
+        "connection.failed.authentication.delay.ms",
+        "connections.max.reauth.ms",
+        "controller.quota.window.num",
+        "controller.quota.window.size.seconds",
+        "cordoned.log.dirs",
+        "create.topic.policy.class.name",
+        "delete.records.purgatory.purge.interval.requests",
+        "early.start.listeners",
+        "fetch.purgatory.purge.interval.requests",
+        "follower.fetch.last.tiered.offset.enable",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.dir.failure.timeout.ms",
+        "max.connection.creation.rate",
+        "max.connections.per.ip.overrides",
+        "metadata.log.max.record.bytes.between.snapshots",
+        "metadata.log.max.snapshot.interval.ms",
+        "metric.reporters",
+        "offsets.commit.timeout.ms",
+        "offsets.load.buffer.size",
+        "offsets.topic.compression.codec",
+        "principal.builder.class",
+        "producer.purgatory.purge.interval.requests",
+        "queued.max.request.bytes",
+        "quota.window.num",
+        "quota.window.size.seconds",
+        "replica.selector.class",
+        "replication.quota.window.num",
+        "replication.quota.window.size.seconds",
+        "request.timeout.ms",
+        "security.providers",
+        "socket.connection.setup.timeout.max.ms",
+        "socket.connection.setup.timeout.ms",
+        "transaction.partition.verification.enable",
+        "transaction.state.log.load.buffer.size",
+        "transaction.two.phase.commit.enable",
+    }
+)

@@ -1,0 +1,26 @@
+"""`oncelog broker-api-versions`: which versions of each API every broker serves."""
+
+from __future__ import annotations
+
+from oncelog.cli.brokers import connect
+from oncelog.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json
+from oncelog.cli.tables import print_json, print_table
+from oncelog.wire import api_name
+
+
+def command(
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    as_json: Json = False,
+) -> None:
+    """Show which versions of each API every broker serves, by the number of the API."""
+    with connect(bootstrap_server) as client:
+        found = client.broker_versions()
+    rows = [
+        {"broker": broker.node.node_id, "key": key, "api": api_name(key), "lowest": lowest, "highest": highest}
+        for broker in sorted(found, key=lambda broker: broker.node.node_id)
+        for key, (lowest, highest) in sorted(broker.versions.items())
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(("broker", "key", "api", "lowest", "highest"), rows)

@@ -1,0 +1,118 @@
+"""`oncelog configs`: the settings of a topic, of a broker, or of every broker; where each comes from, and changing them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from oncelog.cli.brokers import connect, existing_topics
+from oncelog.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, named_values
+from oncelog.cli.tables import print_json, print_table
+from oncelog.client import Client, ConfigChange, ConfigEntry, ConfigKind, ConfigOperation, ConfigResource
+
+app = typer.Typer()
+
+TopicOption = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="The settings of this topic.")]
+BrokerOption = Annotated[
+    int | None, typer.Option("--broker", metavar="ID", min=0, help="The settings of the broker with this number.")
+]
+EveryBroker = Annotated[bool, typer.Option("--every-broker", help="What was changed for every broker at once.")]
+
+
+@app.command()
+def describe(
+    topic: TopicOption = None,
+    broker: BrokerOption = None,
+    every_broker: EveryBroker = False,
+    everything: Annotated[bool, typer.Option("--all", help="Show defaults too.")] = False,
+    documentation: Annotated[bool, typer.Option("--documentation", help="Say what each setting does.")] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    as_json: Json = False,
+) -> None:
+    """Show settings, and where their values come from; without --all those that are not defaults."""
+    resource = _resource(topic, broker, every_broker=every_broker)
+    with connect(bootstrap_server) as client:
+        _check_topic(client, topic)
+        found = client.describe_configs(
+            topics=[topic] if topic is not None else [],
+            broker=broker,
+            every_broker=every_broker,
+            documentation=documentation,
+        )
+    entries = [entry for entry in found[resource.name] if everything or not entry.is_default]
+    columns = ("name", "value", "source", "read_only", *(("documentation",) if documentation else ()))
+    rows = [_row(entry, columns) for entry in sorted(entries, key=lambda entry: entry.name)]
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(columns, rows)
+
+
+@app.command()
+def alter(
+    topic: TopicOption = None,
+    broker: BrokerOption = None,
+    every_broker: EveryBroker = False,
+    values: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a setting; may be given again.")
+    ] = None,
+    delete: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--delete", metavar="NAME", help="Go back to where the value came from before; may be given again."
+        ),
+    ] = None,
+    append: Annotated[
+        list[str] | None,
+        typer.Option("--append", metavar="NAME=ITEMS", help="Add items to a list; may be given again."),
+    ] = None,
+    subtract: Annotated[
+        list[str] | None,
+        typer.Option("--subtract", metavar="NAME=ITEMS", help="Take items from a list; may be given again."),
+    ] = None,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Ask whether it would be taken.")] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Change settings. They count at once, and are there after a restart."""
+    resource = _resource(topic, broker, every_broker=every_broker)
+    changes = [
+        ConfigChange(name, value, operation)
+        for operation, texts, option in (
+            (ConfigOperation.SET, values, "--set"),
+            (ConfigOperation.APPEND, append, "--append"),
+            (ConfigOperation.SUBTRACT, subtract, "--subtract"),
+        )
+        for name, value in named_values(texts or [], option).items()
+    ]
+    changes += [ConfigChange(name, None, ConfigOperation.DELETE) for name in delete or []]
+    if not changes:
+        raise typer.BadParameter("nothing is to be changed: name --set, --delete, --append or --subtract")
+    with connect(bootstrap_server) as client:
+        _check_topic(client, topic)
+        client.alter_configs(resource, changes, validate_only=validate_only)
+    print(f"{resource} would take it" if validate_only else f"changed {resource}")
+
+
+def _resource(topic: str | None, broker: int | None, *, every_broker: bool) -> ConfigResource:
+    if (topic is not None) + (broker is not None) + every_broker != 1:
+        raise typer.BadParameter("name one of --topic, --broker and --every-broker")
+    if topic is not None:
+        return ConfigResource(ConfigKind.TOPIC, topic)
+    return ConfigResource(ConfigKind.BROKER, "" if broker is None else str(broker))
+
+
+def _check_topic(client: Client, topic: str | None) -> None:
+    if topic is not None:
+        existing_topics(client, [topic])
+
+
+def _row(entry: ConfigEntry, columns: tuple[str, ...]) -> dict[str, object]:
+    row: dict[str, object] = {
+        "name": entry.name,
+        "value": entry.value,
+        "source": entry.source.name,
+        "read_only": entry.is_read_only,
+        "documentation": entry.documentation,
+    }
+    return {column: row[column] for column in columns}

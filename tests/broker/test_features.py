@@ -1,0 +1,140 @@
+"""Levels of protocol features: what may be chosen, what is told, and that transactions go on at every level."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from oncelog.records import batches, decode_batch
+from tests.support.broker_in_memory import BrokerInMemory, SteppedDisk
+from tests.support.manual_clock import ManualClock
+from tests.support.transaction_in_memory import (
+    MINUTE,
+    TV1,
+    TV2,
+    ProducerInMemory,
+    Protocol,
+    committed_offset,
+    make_topic,
+    visible,
+)
+
+NAME = "transaction.version"
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+
+
+@pytest.fixture
+def broker() -> BrokerInMemory:
+    return BrokerInMemory(SteppedDisk(), ManualClock())
+
+
+def update(broker: BrokerInMemory, *updates: tuple[str, int, int], version: int = 1, **fields: Any) -> ErrorCode:
+    features = [{"feature": name, "max_version_level": level, "upgrade_type": kind} for name, level, kind in updates]
+    return broker.ask("update_features", version, timeout=MINUTE, feature_updates=features, **fields).error_code
+
+
+def finalized(broker: BrokerInMemory) -> tuple[dict[str, int], int]:
+    answer = broker.ask("api_versions", 4, client_software_name="tests", client_software_version="1")
+    levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    assert {feature.name: feature.max_version for feature in answer.supported_features} == {NAME: 2}
+    return levels, answer.finalized_features_epoch
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_level_that_was_acknowledged_survives_a_power_cut(broker: BrokerInMemory, version: int) -> None:
+    """A client takes features for newer than those it knows only if their epoch is higher (KIP-584)."""
+    assert finalized(broker) == ({NAME: 2}, 0)
+    assert update(broker, (NAME, 1, SAFE_DOWNGRADE), version=version) is ErrorCode.none
+    assert finalized(broker) == ({NAME: 1}, 1)
+    assert update(broker, (NAME, 0, UNSAFE_DOWNGRADE), version=version) is ErrorCode.none
+    broker.disk.crash()
+    broker.restart()
+    assert finalized(broker) == ({}, 2), "a feature at level 0 is not on"
+    assert update(broker, (NAME, 2, UPGRADE), version=version) is ErrorCode.none
+    assert finalized(broker) == ({NAME: 2}, 3)
+
+
+def test_oldest_version_says_whether_a_downgrade_is_meant(broker: BrokerInMemory) -> None:
+    for allowed, error in ((False, ErrorCode.invalid_update_version), (True, ErrorCode.none)):
+        features = [{"feature": NAME, "max_version_level": 1, "allow_downgrade": allowed}]
+        answer = broker.ask("update_features", 0, timeout=MINUTE, feature_updates=features)
+        assert answer.error_code is error
+    assert finalized(broker)[0] == {NAME: 1}
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        (NAME, 1, UPGRADE),
+        (NAME, 3, UPGRADE),
+        (NAME, -1, SAFE_DOWNGRADE),
+        (NAME, 1, 9),
+        ("metadata.version", 7, UPGRADE),
+        ("", 1, UPGRADE),
+    ],
+)
+def test_update_that_kafka_would_not_take_refuses_all(broker: BrokerInMemory, refused: tuple[str, int, int]) -> None:
+    both = ((NAME, 0, SAFE_DOWNGRADE), refused) if refused[0] != NAME else (refused,)
+    assert update(broker, *both) is ErrorCode.invalid_update_version
+    assert finalized(broker) == ({NAME: 2}, 0)
+
+
+def test_downgrade_to_a_higher_level_is_refused(broker: BrokerInMemory) -> None:
+    update(broker, (NAME, 0, SAFE_DOWNGRADE))
+    assert update(broker, (NAME, 2, SAFE_DOWNGRADE)) is ErrorCode.invalid_update_version
+
+
+def test_validation_changes_no_level(broker: BrokerInMemory) -> None:
+    assert update(broker, (NAME, 0, SAFE_DOWNGRADE), validate_only=True) is ErrorCode.none
+    assert finalized(broker) == ({NAME: 2}, 0)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
+def test_transactions_are_committed_at_every_level_and_read_again_after_a_power_cut(
+    broker: BrokerInMemory, level: int, protocol: Protocol
+) -> None:
+    """Also those of a producer that goes by the versions of the requests and not by the level."""
+    make_topic(broker)
+    update(broker, (NAME, level, SAFE_DOWNGRADE))
+    producer = ProducerInMemory(broker, protocol)
+    for number in range(3):
+        producer.write(f"value {number}", number)
+        producer.end(committed=True)
+    broker.disk.crash()
+    broker.restart()
+    broker.settle()
+    assert visible(broker, 0) == visible(broker, 1) == ["value 0", "value 1", "value 2"]
+    assert committed_offset(broker) == 2
+
+
+@pytest.mark.parametrize(("level", "version"), [(0, 0), (1, 1), (2, 1)])
+def test_transaction_log_is_written_in_the_version_of_the_level(
+    broker: BrokerInMemory, level: int, version: int
+) -> None:
+    """KIP-890: the flexible record of version 1 comes with `transaction.version` 1."""
+    update(broker, (NAME, level, SAFE_DOWNGRADE))
+    ProducerInMemory(broker, TV1)
+    partition = broker.core.topics.partition(
+        "__transaction_state", broker.core.transactions.coordinator.partition_for("teller")
+    )
+    assert partition is not None
+    data, _ = partition.log.read(0, 100_000, partition.log.log_end_offset)
+    values = [record.value for position, _ in batches(data) for record in decode_batch(data, position)]
+    assert {int.from_bytes(value[:2], "big") for value in values if value} == {version}
+
+
+@pytest.mark.parametrize(("level", "epochs"), [(1, 1), (2, 1)])
+def test_producer_of_a_transaction_that_timed_out_is_fenced_at_every_level(
+    broker: BrokerInMemory, level: int, epochs: int
+) -> None:
+    make_topic(broker)
+    update(broker, (NAME, level, SAFE_DOWNGRADE))
+    producer = ProducerInMemory(broker, TV1)
+    producer.write("value", 1)
+    broker.clock.advance(100_000)
+    broker.settle()
+    state = broker.ask("describe_transactions", 0, transactional_ids=["teller"]).transaction_states[0]
+    assert (state.transaction_state, state.producer_epoch) == ("CompleteAbort", producer.epoch + epochs)

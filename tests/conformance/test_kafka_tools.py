@@ -1,0 +1,153 @@
+"""Kafka's own command line tools say the same of our broker as of Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.support.kafka_tools import KafkaTools, ToolProcess
+from tests.support.processes import BrokerProcess
+
+pytestmark = pytest.mark.jvm
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolProcess]:
+    started = ToolProcess(tmp_path_factory.mktemp("tools"))
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def tools(process: ToolProcess, log: BrokerProcess) -> KafkaTools:
+    return KafkaTools(process, log.bootstrap_servers)
+
+
+@pytest.fixture
+def name() -> str:
+    return f"tools-{uuid.uuid4().hex[:8]}"
+
+
+def test_topic_is_made_grows_is_described_and_deleted(tools: KafkaTools, name: str) -> None:
+    made = tools("kafka-topics", "--create", "--topic", name, "--partitions", "2", "--config", "retention.ms=5000")
+    assert made.lines == [f"Created topic {name}."]
+    assert tools("kafka-topics", "--alter", "--topic", name, "--partitions", "3").lines == []
+    heading, *partitions = tools("kafka-topics", "--describe", "--topic", name).lines
+    fields = [field.partition(": ") for field in heading.split("\t")]
+    described = {field: value for field, _, value in fields}
+    assert described["Topic"] == name
+    assert (described["PartitionCount"], described["ReplicationFactor"]) == ("3", "1")
+    assert "retention.ms=5000" in described["Configs"].split(",")
+    assert [line.split("\t")[2:6] for line in partitions] == [
+        [f"Partition: {number}", "Leader: 1", "Replicas: 1", "Isr: 1"] for number in range(3)
+    ]
+    assert "would not be an increase" in (
+        fewer := tools("kafka-topics", "--alter", "--topic", name, "--partitions", "1")
+    ).text or ("are not more" in fewer.text)
+    assert fewer.status == 1
+    assert tools("kafka-topics", "--delete", "--topic", name).lines == []
+    assert name not in tools("kafka-topics", "--list").lines
+
+
+def test_settings_of_a_topic_are_altered_and_described(tools: KafkaTools, name: str) -> None:
+    tools("kafka-topics", "--create", "--topic", name, "--config", "retention.ms=5000")
+    topic = ("--entity-type", "topics", "--entity-name", name)
+    altered = tools(
+        *("kafka-configs", "--alter", *topic),
+        *("--add-config", "max.message.bytes=2000,cleanup.policy=[compact,delete]", "--delete-config", "retention.ms"),
+    )
+    assert altered.lines == [f"Completed updating config for topic {name}."]
+    heading, *entries = tools("kafka-configs", "--describe", *topic).lines
+    assert heading == f"Dynamic configs for topic {name} are:"
+    assert sorted(line.split()[0] for line in entries) == ["cleanup.policy=compact,delete", "max.message.bytes=2000"]
+    assert (
+        "max.message.bytes=2000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:max.message.bytes=2000, "
+        "DEFAULT_CONFIG:message.max.bytes=1048588}"
+    ) in [line.strip() for line in entries]
+    refused = tools("kafka-configs", "--alter", *topic, "--add-config", "retention.ms=soon")
+    assert refused.status == 1
+    assert "InvalidConfigurationException" in refused.text
+
+
+def test_settings_of_brokers_are_altered_and_described(tools: KafkaTools) -> None:
+    one, every = ("--entity-type", "brokers", "--entity-name", "1"), ("--entity-type", "brokers", "--entity-default")
+    try:
+        assert tools("kafka-configs", "--alter", *one, "--add-config", "log.cleaner.threads=2").lines == [
+            "Completed updating config for broker 1."
+        ]
+        assert tools("kafka-configs", "--alter", *every, "--add-config", "log.segment.delete.delay.ms=70000").lines == [
+            "Completed updating default config for brokers in the cluster."
+        ]
+        described = tools("kafka-configs", "--describe", *one).text
+        assert (
+            "log.cleaner.threads=2 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG:log.cleaner.threads=2, "
+            "DEFAULT_CONFIG:log.cleaner.threads=1}"
+        ) in described
+        assert "log.segment.delete.delay.ms=70000" in tools("kafka-configs", "--describe", *every).text
+        refused = tools("kafka-configs", "--alter", *one, "--add-config", "num.partitions=3")
+        assert refused.status == 1
+        assert "InvalidRequestException" in refused.text
+    finally:
+        tools("kafka-configs", "--alter", *one, "--delete-config", "log.cleaner.threads")
+        tools("kafka-configs", "--alter", *every, "--delete-config", "log.segment.delete.delay.ms")
+
+
+def test_records_are_deleted_and_offsets_and_directories_say_so(
+    tools: KafkaTools, log: BrokerProcess, name: str, tmp_path: Path
+) -> None:
+    tools("kafka-topics", "--create", "--topic", name, "--partitions", "2")
+    producer = Producer({"bootstrap.servers": log.bootstrap_servers})
+    for _ in range(5):
+        producer.produce(name, b"value", partition=0)
+    assert producer.flush(30) == 0
+    assert tools("kafka-get-offsets", "--topic", name).lines == [f"{name}:0:5", f"{name}:1:0"]
+    asked = tmp_path / "before.json"
+    asked.write_text(json.dumps({"partitions": [{"topic": name, "partition": 0, "offset": 3}], "version": 1}))
+    deleted = tools("kafka-delete-records", "--offset-json-file", str(asked))
+    assert deleted.lines[-1].split() == ["partition:", f"{name}-0", "low_watermark:", "3"]
+    earliest = tools("kafka-get-offsets", "--topic", name, "--time", "-2")
+    assert earliest.lines == [f"{name}:0:3", f"{name}:1:0"]
+    described = json.loads(tools("kafka-log-dirs", "--describe", "--topic-list", name).lines[-1])
+    (directory,) = described["brokers"][0]["logDirs"]
+    sizes = {item["partition"]: item["size"] for item in directory["partitions"]}
+    assert sizes[f"{name}-0"] > 0
+    assert sizes[f"{name}-1"] == 0
+
+
+def test_cluster_says_what_it_is_and_serves(tools: KafkaTools, log: BrokerProcess) -> None:
+    identity = tools("kafka-cluster", "cluster-id")
+    assert identity.lines[-1].startswith("Cluster ID: ")
+    heading, endpoint = (line.split() for line in tools("kafka-cluster", "list-endpoints").lines)
+    host, _, port = log.bootstrap_servers.rpartition(":")
+    assert dict(zip(heading, endpoint, strict=False)) | {"ID": "1", "HOST": host, "PORT": port} == dict(
+        zip(heading, endpoint, strict=False)
+    )
+    served = tools("kafka-broker-api-versions")
+    assert served.lines[0].startswith(f"{log.bootstrap_servers} (id: 1 rack: null isFenced: false) -> (")
+    assert "\tIncrementalAlterConfigs(44): 0 to 1 [usable: 1]," in served.lines
+    features = {line.split()[1]: line for line in tools("kafka-features", "describe").lines}
+    assert "FinalizedVersionLevel: 2" in features["transaction.version"]
+
+
+def test_transactions_are_listed_described_and_none_hangs(tools: KafkaTools, log: BrokerProcess, name: str) -> None:
+    tools("kafka-topics", "--create", "--topic", name)
+    producer = Producer({"bootstrap.servers": log.bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(name, b"value", partition=0)
+    assert producer.flush(30) == 0
+    listed = [line.split() for line in tools("kafka-transactions", "list").lines]
+    (row,) = [line for line in listed if line[0] == name]
+    assert (row[1], row[3]) == ("1", "Ongoing")
+    columns, described = (
+        line.split("\t") for line in tools("kafka-transactions", "describe", "--transactional-id", name).lines
+    )
+    shown = dict(zip((column.strip() for column in columns), (value.strip() for value in described), strict=True))
+    assert (shown["TransactionState"], shown["TopicPartitions"]) == ("Ongoing", f"{name}-0")
+    assert len(tools("kafka-transactions", "find-hanging", "--broker-id", "1").lines) == 1
+    producer.abort_transaction(30)
