@@ -112,6 +112,8 @@ class RandomFrames:
             return self.chance.choice(self._topic_ids)
         if wire_type == "bool":
             return self.chance.random() < 0.5
+        if wire_type == "bytes":
+            return self.chance.randbytes(self.chance.randrange(40))
         assert wire_type == "records", wire_type
         return self._records()
 
