@@ -35,7 +35,7 @@ demo: $(READY)
 	$(BIN)/oncelog demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(TESTS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations=15 $(TESTS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

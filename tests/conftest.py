@@ -24,7 +24,7 @@ settings.register_profile("oncelog", deadline=None)
 settings.load_profile("oncelog")
 
 SUMMARY = "summary"
-NodeMaker = Callable[[], BrokerProcess]
+NodeMaker = Callable[..., BrokerProcess]
 
 
 @pytest.fixture(scope="session")
@@ -53,20 +53,20 @@ def log(request: pytest.FixtureRequest) -> BrokerProcess:
 @pytest.fixture
 def new_kafka(tmp_path: Path) -> Iterator[NodeMaker]:
     """Start an Apache Kafka node for this test alone."""
-    yield from _maker(lambda number: KafkaNode(tmp_path / f"kafka-{number}"))
+    yield from _maker(lambda number, **settings: KafkaNode(tmp_path / f"kafka-{number}", **settings))
 
 
 @pytest.fixture
 def new_oncelog(tmp_path: Path) -> Iterator[NodeMaker]:
     """Start an oncelog broker for this test alone."""
-    yield from _maker(lambda number: OncelogNode(tmp_path / f"oncelog-{number}"))
+    yield from _maker(lambda number, **settings: OncelogNode(tmp_path / f"oncelog-{number}", **settings))
 
 
-def _maker(make: Callable[[int], BrokerProcess]) -> Iterator[NodeMaker]:
+def _maker(make: Callable[..., BrokerProcess]) -> Iterator[NodeMaker]:
     nodes: list[BrokerProcess] = []
 
-    def started() -> BrokerProcess:
-        node = make(len(nodes))
+    def started(**settings: str) -> BrokerProcess:
+        node = make(len(nodes), **settings)
         nodes.append(node)
         node.start()
         return node

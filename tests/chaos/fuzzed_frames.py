@@ -32,6 +32,7 @@ INT_RANGES = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 PARTITION_COUNTS = (-(2**31), -2, -1, 0, 1, 2, 3, 2**31 - 1)
 EDGES = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\x7f\xff", b"\xff\xff\x7f", b"\xff\xff\xff\xff\x1f")
 """Numbers at the end of their range, as integers and as lengths of flexible versions."""
+SUBSCRIPTION = bytes.fromhex("0000 00000001 0006 66757a7a2d30 ffffffff")
 COMPRESSED = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
 
 
@@ -113,7 +114,11 @@ class RandomFrames:
         if wire_type == "bool":
             return self.chance.random() < 0.5
         if wire_type == "bytes":
+<<<<<<< HEAD
             return self.chance.randbytes(self.chance.randrange(40))
+=======
+            return self.chance.choice((b"", SUBSCRIPTION, self.chance.randbytes(self.chance.choice((1, 10, 1000)))))
+>>>>>>> groups
         assert wire_type == "records", wire_type
         return self._records()
 

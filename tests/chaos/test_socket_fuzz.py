@@ -153,7 +153,8 @@ def resident_bytes(pid: int) -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_broken_bytes_harm_nobody_but_their_sender(new_oncelog, summary):
-    node: BrokerProcess = new_oncelog()
+    # A JoinGroup waits for every member, and these do not come back: their sessions must end before patience does.
+    node: BrokerProcess = new_oncelog(group_min_session_timeout_ms="0", group_max_session_timeout_ms="1000")
     cluster = Cluster(node)
     topic = cluster.create_topic(PARTITIONS)
     topic_ids = [made.topic_id for made in create(cluster, TOPICS)]

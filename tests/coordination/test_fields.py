@@ -2,7 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.coordination.fields import FieldReader, compact_string, string, unsigned_varint
+from oncelog.coordination.fields import (
+    FieldReader,
+    compact_string,
+    nullable_string,
+    sized_bytes,
+    string,
+    unsigned_varint,
+)
 from oncelog.wire import WireError
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=200)
@@ -22,6 +29,23 @@ def test_unsigned_varint_has_seven_bits_to_a_byte(value: int, encoded: str) -> N
 def test_strings_are_read_back(text: str) -> None:
     assert FieldReader(string(text)).string() == text
     assert FieldReader(compact_string(text)).compact_string() == text
+
+
+@given(st.binary(max_size=200))
+def test_bytes_are_read_back(data: bytes) -> None:
+    assert FieldReader(sized_bytes(data)).sized_bytes() == data
+    assert FieldReader(unsigned_varint(len(data) + 1) + data).compact_bytes() == data
+
+
+@pytest.mark.parametrize("data", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x02a", b"\x00"])
+def test_bytes_that_are_null_or_cut_are_an_error(data: bytes) -> None:
+    with pytest.raises(WireError):
+        FieldReader(data).sized_bytes()
+
+
+def test_null_compact_bytes_are_an_error() -> None:
+    with pytest.raises(WireError):
+        FieldReader(b"\x00").compact_bytes()
 
 
 def test_tagged_fields_are_read_by_tag() -> None:
@@ -51,4 +75,8 @@ def test_null_compact_string_is_an_error_where_one_is_required() -> None:
 
 
 def test_null_string_is_none_where_it_may_be() -> None:
+    assert FieldReader(nullable_string(None)).nullable_string() is None
+    assert FieldReader(nullable_string("a")).nullable_string() == "a"
+    assert FieldReader(b"\x00").nullable_compact_string() is None
+    assert FieldReader(compact_string("a")).nullable_compact_string() == "a"
     assert FieldReader(b"\xff\xff").nullable_string() is None

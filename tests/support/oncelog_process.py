@@ -13,9 +13,11 @@ class OncelogNode(BrokerProcess):
 
     name = "oncelog"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **settings: str) -> None:
+        """Settings have Kafka's names, with underscores for their dots."""
         super().__init__(directory)
         self.data_directory = directory / "data"
+        self._settings = [f"--set={name.replace('_', '.')}={value}" for name, value in settings.items()]
 
     @staticmethod
     def program() -> str:
@@ -23,4 +25,5 @@ class OncelogNode(BrokerProcess):
         return str(Path(sys.executable).parent / "oncelog")
 
     def command(self) -> list[str]:
-        return [self.program(), "serve", "--listen", self.bootstrap_servers, "--data-dir", str(self.data_directory)]
+        where = ["--listen", self.bootstrap_servers, "--data-dir", str(self.data_directory)]
+        return [self.program(), "serve", *where, *self._settings]

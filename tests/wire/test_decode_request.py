@@ -52,6 +52,29 @@ def test_length_that_the_frame_does_not_have_is_refused_before_room_is_made_for_
         read(api_key, version, data)
 
 
+LONGEST = 2**15 - 1
+
+
+def group_named(length: int) -> bytes:
+    """A Heartbeat v4 with a group id of so many bytes; 32767 and 32768 have the same three bytes of length, one more each."""
+    size = length + 1
+    varint = bytes((size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14))
+    return varint + b"g" * length + b"\0\0\0\1" + b"\x02m" + b"\x00" + b"\x00"
+
+
+def test_string_is_no_longer_than_two_bytes_of_length_can_say():
+    """Flexible versions could carry more. Kafka takes no such request, and no record of a coordinator could hold it."""
+    assert len(read(12, 4, group_named(LONGEST)).group_id) == LONGEST
+    with pytest.raises(WireError, match="a string of 32768 bytes"):
+        read(12, 4, group_named(LONGEST + 1))
+
+
+@pytest.mark.parametrize(("api_key", "version"), [(8, 8), (11, 6), (22, 2)], ids=["commit", "join", "producer id"])
+def test_string_that_is_too_long_is_refused_in_every_request(api_key, version):
+    with pytest.raises(WireError, match="a string of 32768 bytes"):
+        read(api_key, version, group_named(LONGEST + 1) + bytes(50))
+
+
 @pytest.mark.parametrize(("api_key", "version"), REQUESTS)
 def test_look_at_the_lengths_ends_where_the_request_ends(api_key, version):
     """Whatever the fields are: what the look goes over is what the codec reads."""

@@ -2,8 +2,9 @@
 
 The codec makes room for as many items as an array says it has, before it has seen the first: a frame of twenty bytes can
 ask for more memory than there is, and the process ends. Here every length must fit into the frame, and an array must not
-be null where the protocol has no null. A request's class is compiled once into the steps that lead over its fields; only
-strings, bytes and arrays need a step of their own.
+be null where the protocol has no null. A string is no longer than its two bytes of length could say, also where a flexible
+version has other lengths: it will be written where there are only the two. A request's class is compiled once into the
+steps that lead over its fields; only strings, bytes and arrays need a step of their own.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ FIXED_BYTES = {
     "uuid": 16,
 }
 VARINT_BYTES_MAX = 5
+STRING_BYTES_MAX = 2**15 - 1
 
 Step = Callable[[memoryview, int], int]
 """Goes over a part of the frame that begins at a position; returns where it ends. Raises IndexError beyond the frame."""
@@ -45,9 +47,9 @@ def check_lengths(request_class: Any, frame: memoryview, position: int) -> None:
 
 
 def end_of_lengths(request_class: Any, frame: memoryview, position: int) -> int:
-    """Where the body of a request with arrays ends, by its lengths; beyond the frame where it is cut off.
+    """Where the body of a request ends, by its lengths; beyond the frame where it is cut off.
 
-    Raises WireError. A request without arrays has no length that needs a look.
+    Raises WireError. A request without arrays and flexible strings has no length that needs a look.
     """
     try:
         return _walk(_steps(request_class), frame, position)
@@ -63,9 +65,9 @@ def _walk(steps: Steps, frame: memoryview, position: int) -> int:
 
 @cache
 def _steps(entity_type: Any) -> Steps:
-    """Empty where there is no array: the codec itself is careful with all else."""
+    """Empty where there is nothing but what the codec itself is careful with."""
     found = list(_fields(entity_type))
-    return _merged(found) if any(isinstance(one, _Array) for one in found) else ()
+    return _merged(found) if any(isinstance(one, _Array) or one is _compact_string for one in found) else ()
 
 
 def _merged(found: Iterable[int | Step]) -> Steps:
@@ -109,7 +111,7 @@ def _simple(wire_type: str | None, is_flexible: bool) -> int | Step:
         return FIXED_BYTES[wire_type]
     assert wire_type in ("string", "bytes", "records"), wire_type
     if is_flexible:
-        return _compact
+        return _compact_string if wire_type == "string" else _compact
     return _short if wire_type == "string" else _long
 
 
@@ -189,10 +191,20 @@ def _varint(frame: memoryview, position: int) -> tuple[int, int]:
 
 
 def _compact(frame: memoryview, position: int) -> int:
-    """A string or bytes of a flexible version: the length is one more, and 0 is null."""
+    """Bytes of a flexible version: the length is one more, and 0 is null."""
     if 0 < frame[position] < 0x80:
         return position + frame[position]
     size, position = _varint(frame, position)
+    return position + max(size - 1, 0)
+
+
+def _compact_string(frame: memoryview, position: int) -> int:
+    """A string of a flexible version, as `_compact`."""
+    if 0 < frame[position] < 0x80:
+        return position + frame[position]
+    size, position = _varint(frame, position)
+    if size - 1 > STRING_BYTES_MAX:
+        raise WireError(f"a string of {size - 1} bytes")
     return position + max(size - 1, 0)
 
 
