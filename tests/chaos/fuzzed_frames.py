@@ -114,11 +114,7 @@ class RandomFrames:
         if wire_type == "bool":
             return self.chance.random() < 0.5
         if wire_type == "bytes":
-<<<<<<< HEAD
-            return self.chance.randbytes(self.chance.randrange(40))
-=======
             return self.chance.choice((b"", SUBSCRIPTION, self.chance.randbytes(self.chance.choice((1, 10, 1000)))))
->>>>>>> groups
         assert wire_type == "records", wire_type
         return self._records()
 
