@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -36,9 +35,9 @@ from oncelog.broker.setting import text_of
 from oncelog.broker.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from tests.support.processes import BrokerProcess
 from tests.support.transaction_in_memory import MINUTE
+from tests.support.waiting import TIMEOUT_SECONDS, until
 from tests.support.wire import Connection
 
-TIMEOUT_SECONDS = 30
 DEFAULT_CONFIG = 5
 FIXED_HERE = {"listeners", "listener.security.protocol.map"}
 """Kafka can open another listener while it runs."""
@@ -64,13 +63,6 @@ def error_of(asked: Callable[[], Any]) -> str:
     except KafkaException as error:
         return str(error.args[0].name())
     return "none"
-
-
-def until(ready: Callable[[], bool]) -> None:
-    """Kafka's broker learns of a change from its controller, a moment after the answer."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not ready():
-        assert time.monotonic() < deadline, "it did not come about"
 
 
 # --- the settings are Kafka's
