@@ -306,4 +306,6 @@ def test_node_is_numbered_as_its_directory_says() -> None:
     broker = BrokerInMemory(disk, ManualClock(), broker_id="7")
     assert broker.core.node_id == 7
     broker.core.stop()
-    assert BrokerInMemory(disk, ManualClock()).core.node_id == 7
+    again = BrokerInMemory(disk, ManualClock())
+    assert again.core.node_id == 7
+    assert described(again, BROKER, "7", "node.id")["node.id"].value == "7"

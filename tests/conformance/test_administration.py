@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import NewPartitions as AioPartitions
+from aiokafka.admin import NewTopic as AioTopic
+from aiokafka.admin.config_resource import ConfigResource as AioResource
+from aiokafka.admin.config_resource import ConfigResourceType as AioResourceType
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
@@ -30,9 +35,9 @@ from oncelog.broker.setting import text_of
 from oncelog.broker.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from tests.support.processes import BrokerProcess
 from tests.support.transaction_in_memory import MINUTE
+from tests.support.waiting import TIMEOUT_SECONDS, until
 from tests.support.wire import Connection
 
-TIMEOUT_SECONDS = 30
 DEFAULT_CONFIG = 5
 FIXED_HERE = {"listeners", "listener.security.protocol.map"}
 """Kafka can open another listener while it runs."""
@@ -58,13 +63,6 @@ def error_of(asked: Callable[[], Any]) -> str:
     except KafkaException as error:
         return str(error.args[0].name())
     return "none"
-
-
-def until(ready: Callable[[], bool]) -> None:
-    """Kafka's broker learns of a change from its controller, a moment after the answer."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not ready():
-        assert time.monotonic() < deadline, "it did not come about"
 
 
 # --- the settings are Kafka's
@@ -329,6 +327,49 @@ def test_kafka_python_changes_a_setting_by_naming_all_that_a_topic_has(
             == {"retention.ms": "5000", "retention.bytes": "77"}
         )
     )
+
+
+def test_kafka_python_administers(log: BrokerProcess, unique: str) -> None:
+    """A round through what its admin client has."""
+    name = f"python-{unique}"
+    admin = KafkaAdminClient(bootstrap_servers=log.bootstrap_servers)
+    try:
+        admin.create_topics({name: {"num_partitions": 1, "configs": {"retention.ms": "5000"}}})
+        admin.create_partitions({name: 3})
+        until(lambda: len(admin.describe_topics([name])[0]["partitions"]) == 3)
+        assert admin.list_partition_reassignments() == {}
+        until(lambda: str(admin.describe_log_dirs(topic_partitions={name: [0, 1, 2]})).count("'partition_index'") == 3)
+        assert "transaction.version" in str(admin.describe_features())
+        assert name in str(admin.list_config_resources())
+        assert admin.describe_cluster()["controller_id"] == 1
+        (described,) = admin.describe_topic_partitions([name])["topics"]
+        assert len(described["partitions"]) == 3
+    finally:
+        admin.delete_topics([name])
+        admin.close()
+
+
+def test_aiokafka_administers(log: BrokerProcess, unique: str) -> None:
+    name = f"aio-{unique}"
+
+    async def administer() -> dict[str, str]:
+        admin = AIOKafkaAdminClient(bootstrap_servers=log.bootstrap_servers)
+        await admin.start()
+        try:
+            await admin.create_topics([AioTopic(name, 1, 1, topic_configs={"retention.ms": "5000"})])
+            await admin.create_partitions({name: AioPartitions(2)})
+            resource = AioResource(AioResourceType.TOPIC, name, configs={"retention.bytes": "77"})
+            await admin.alter_configs([resource])
+            while True:
+                answers = await admin.describe_configs([AioResource(AioResourceType.TOPIC, name)])
+                own = {entry[0]: entry[1] for entry in answers[0].resources[0][4] if entry[3] == 1}
+                if own == {"retention.bytes": "77"}:
+                    return own
+        finally:
+            await admin.delete_topics([name])
+            await admin.close()
+
+    assert asyncio.run(asyncio.wait_for(administer(), TIMEOUT_SECONDS)) == {"retention.bytes": "77"}
 
 
 # --- the same answers, field by field

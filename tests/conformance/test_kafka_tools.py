@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from tests.conftest import NodeMaker
 from tests.support.kafka_tools import KafkaTools, ToolProcess
 from tests.support.processes import BrokerProcess
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.jvm
 
@@ -37,6 +39,7 @@ def test_topic_is_made_grows_is_described_and_deleted(tools: KafkaTools, name: s
     made = tools("kafka-topics", "--create", "--topic", name, "--partitions", "2", "--config", "retention.ms=5000")
     assert made.lines == [f"Created topic {name}."]
     assert tools("kafka-topics", "--alter", "--topic", name, "--partitions", "3").lines == []
+    until(lambda: len(tools("kafka-topics", "--describe", "--topic", name).lines) == 4)
     heading, *partitions = tools("kafka-topics", "--describe", "--topic", name).lines
     fields = [field.partition(": ") for field in heading.split("\t")]
     described = {field: value for field, _, value in fields}
@@ -46,12 +49,11 @@ def test_topic_is_made_grows_is_described_and_deleted(tools: KafkaTools, name: s
     assert [line.split("\t")[2:6] for line in partitions] == [
         [f"Partition: {number}", "Leader: 1", "Replicas: 1", "Isr: 1"] for number in range(3)
     ]
-    assert "would not be an increase" in (
-        fewer := tools("kafka-topics", "--alter", "--topic", name, "--partitions", "1")
-    ).text or ("are not more" in fewer.text)
+    fewer = tools("kafka-topics", "--alter", "--topic", name, "--partitions", "1")
+    assert name in fewer.text
     assert fewer.status == 1
     assert tools("kafka-topics", "--delete", "--topic", name).lines == []
-    assert name not in tools("kafka-topics", "--list").lines
+    until(lambda: name not in tools("kafka-topics", "--list").lines)
 
 
 def test_settings_of_a_topic_are_altered_and_described(tools: KafkaTools, name: str) -> None:
@@ -62,6 +64,7 @@ def test_settings_of_a_topic_are_altered_and_described(tools: KafkaTools, name: 
         *("--add-config", "max.message.bytes=2000,cleanup.policy=[compact,delete]", "--delete-config", "retention.ms"),
     )
     assert altered.lines == [f"Completed updating config for topic {name}."]
+    until(lambda: "max.message.bytes=2000" in tools("kafka-configs", "--describe", *topic).text)
     heading, *entries = tools("kafka-configs", "--describe", *topic).lines
     assert heading == f"Dynamic configs for topic {name} are:"
     assert sorted(line.split()[0] for line in entries) == ["cleanup.policy=compact,delete", "max.message.bytes=2000"]
@@ -83,12 +86,12 @@ def test_settings_of_brokers_are_altered_and_described(tools: KafkaTools) -> Non
         assert tools("kafka-configs", "--alter", *every, "--add-config", "log.segment.delete.delay.ms=70000").lines == [
             "Completed updating default config for brokers in the cluster."
         ]
-        described = tools("kafka-configs", "--describe", *one).text
-        assert (
+        expected = (
             "log.cleaner.threads=2 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG:log.cleaner.threads=2, "
             "DEFAULT_CONFIG:log.cleaner.threads=1}"
-        ) in described
-        assert "log.segment.delete.delay.ms=70000" in tools("kafka-configs", "--describe", *every).text
+        )
+        until(lambda: expected in tools("kafka-configs", "--describe", *one).text)
+        until(lambda: "log.segment.delete.delay.ms=70000" in tools("kafka-configs", "--describe", *every).text)
         refused = tools("kafka-configs", "--alter", *one, "--add-config", "num.partitions=3")
         assert refused.status == 1
         assert "InvalidRequestException" in refused.text
@@ -151,3 +154,22 @@ def test_transactions_are_listed_described_and_none_hangs(tools: KafkaTools, log
     assert (shown["TransactionState"], shown["TopicPartitions"]) == ("Ongoing", f"{name}-0")
     assert len(tools("kafka-transactions", "find-hanging", "--broker-id", "1").lines) == 1
     producer.abort_transaction(30)
+
+
+def test_leaders_and_replicas_stay_where_they_are(tools: KafkaTools, name: str) -> None:
+    tools("kafka-topics", "--create", "--topic", name)
+    elected = tools("kafka-leader-election", "--election-type", "preferred", "--topic", name, "--partition", "0")
+    assert elected.lines == [f"Valid replica already elected for partitions {name}-0"]
+    assert tools("kafka-reassign-partitions", "--list").lines == ["No partition reassignments found."]
+
+
+def test_level_of_transactions_is_lowered_and_raised(process: ToolProcess, new_oncelog: NodeMaker) -> None:
+    tools = KafkaTools(process, new_oncelog().bootstrap_servers)
+    level = ("--feature", "transaction.version=1")
+    assert tools("kafka-features", "downgrade", *level).lines == ["transaction.version was downgraded to 1."]
+    assert "FinalizedVersionLevel: 1" in tools("kafka-features", "describe").text
+    refused = tools("kafka-features", "upgrade", "--feature", "transaction.version=3")
+    assert refused.status == 1
+    assert "Could not upgrade transaction.version to 3." in refused.text
+    raised = tools("kafka-features", "upgrade", "--feature", "transaction.version=2")
+    assert raised.lines == ["transaction.version was upgraded to 2."]

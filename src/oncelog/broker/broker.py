@@ -107,6 +107,7 @@ class Broker:
         identity = self._identity(environment.random)
         self.cluster_id = identity.cluster_id
         self.node_id = identity.node_id
+        self.settings.name_node(identity.node_id)
         was_clean = directory.take_clean_shutdown()
         self._was_clean = was_clean
         self._recovery_points = directory.recovery_points()

@@ -97,6 +97,11 @@ class Settings:
         """The settings of a topic that has none of its own."""
         return self._topic_values
 
+    def name_node(self, node_id: int) -> None:
+        """Say what the directory says of the node's number, where nobody gave it one."""
+        self.given["node.id"] = node_id
+        self._merge()
+
     def configure(self, source: ConfigSource, values: Mapping[str, str]) -> None:
         """Replace what was changed at run time, for this broker or for every one. Raises SettingError."""
         self._layers[source] = parse_settings(values, BROKER_SETTINGS, "broker")

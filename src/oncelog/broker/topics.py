@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from oncelog.broker.configuration import Settings, topic_values
@@ -39,25 +39,30 @@ OpenLog = Callable[["Topic", int], PartitionLog]
 
 @dataclass(slots=True)
 class Topic:
+    """What is asked of every batch is kept apart from the other settings: the policies for old records, and the codec
+    that stored batches must have, which is None if each keeps its producer's.
+    """
+
     name: str
     topic_id: UUID
     configs: dict[str, str]
     values: Mapping[str, Value]
     partitions: list[Partition]
+    policies: list[str] = field(init=False)
+    codec: Codec | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.take(self.values)
+
+    def take(self, values: Mapping[str, Value]) -> None:
+        """Have these settings from now on."""
+        self.values = values
+        self.policies = items_of(str(values["cleanup.policy"]))
+        self.codec = CODEC_OF_TYPE[str(values["compression.type"])]
 
     @property
     def is_internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
-
-    @property
-    def policies(self) -> list[str]:
-        """What becomes of old records: `delete`, `compact`, both or nothing."""
-        return items_of(str(self.values["cleanup.policy"]))
-
-    @property
-    def codec(self) -> Codec | None:
-        """The codec that stored batches must have; None if each keeps its producer's."""
-        return CODEC_OF_TYPE[str(self.values["compression.type"])]
 
     @property
     def compression_level(self) -> int | None:
@@ -214,7 +219,7 @@ class Topics:
             self._apply_settings(topic)
 
     def _apply_settings(self, topic: Topic) -> None:
-        topic.values = topic_values(self._settings, topic.configs)
+        topic.take(topic_values(self._settings, topic.configs))
         config = log_config(self._settings, topic.name, topic.values)
         for partition in topic.partitions:
             partition.log.configure(config)
