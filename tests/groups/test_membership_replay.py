@@ -113,7 +113,7 @@ class Members(RuleBasedStateMachine):
             assert GROUP not in membership.recorded
             return
         self.generations.append(group.generation)
-        assert self.generations[-2] <= group.generation, "a generation never comes twice"
+        assert self.generations[-2] <= group.generation, "no generation comes twice while the broker lives"
         reread = ClassicGroup(GROUP, membership.recorded[GROUP])
         if group.state in (STABLE, EMPTY):
             assert (reread.state, reread.generation) == (group.state, group.generation)

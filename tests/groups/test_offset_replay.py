@@ -74,7 +74,9 @@ class Commits(RuleBasedStateMachine):
 
     @invariant()
     def the_log_is_the_state(self) -> None:
-        assert self.log.reread().offsets == self.log.coordinator.offsets
+        reread = self.log.reread()
+        assert reread.offsets == self.log.coordinator.offsets
+        assert reread.membership.recorded == self.log.coordinator.membership.recorded
 
     @invariant()
     def readers_see_what_the_records_say(self) -> None:
