@@ -354,3 +354,10 @@ def test_topic_to_delete_is_named_by_its_name_or_its_id_and_once(broker: BrokerI
     assert {answer[0].error_code for answer in (both, none, twice)} == {ErrorCode.invalid_request}
     gone = broker.ask("delete_topics", 6, timeout=MINUTE, topics=[{"name": None, "topic_id": topic.topic_id}])
     assert gone.responses[0].error_code is NONE
+
+
+def test_topic_that_is_named_twice_is_refused_once(broker: BrokerInMemory) -> None:
+    topic = {"name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    answer = broker.ask("create_topics", 5, topics=[topic, topic], timeout=MINUTE, validate_only=False)
+    assert [(item.name, item.error_code) for item in answer.topics] == [("t", ErrorCode.invalid_request)]
+    assert partitions(broker, "t") == 0

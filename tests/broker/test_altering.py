@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -231,6 +232,24 @@ def test_batch_is_stored_under_the_codec_of_the_topic(broker: BrokerInMemory, ki
     assert write(broker, "t", 100).error_code is NONE
     data, _ = partition.log.read(0, 1_000_000, 100)
     assert read_header(data).codec is codec
+
+
+@pytest.mark.parametrize(("version", "error"), [(9, ErrorCode.unsupported_compression_type), (10, NONE)])
+def test_topic_that_stores_zstd_is_read_by_clients_that_know_it(
+    broker: BrokerInMemory, version: int, error: ErrorCode
+) -> None:
+    alter(broker, TOPIC, "t", ("compression.type", SET, "zstd"))
+    asked = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 2**20}
+    answer = broker.ask(
+        "fetch",
+        version,
+        max_wait=timedelta(0),
+        min_bytes=0,
+        isolation_level=0,
+        topics=[{"topic": "t", "partitions": [asked]}],
+        forgotten_topics_data=[],
+    )
+    assert answer.responses[0].partitions[0].error_code is error
 
 
 # --- brokers

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -203,6 +204,17 @@ def test_a_log_opened_again_is_the_log_that_was_there(seed: int, operations: lis
     history.check_reads()
     history.crash(says_clean=False)
     history.restart()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_batch_that_a_crash_tore_does_not_come_back_with_the_next_one(count: int) -> None:
+    """A second crash must not leave the first batch's sectors among those of the batch that was written in its place."""
+    for seed in range(480, 500):
+        history = History(seed)
+        history.produce(0, 1, 58, transactional=False)
+        history.crash(says_clean=False)
+        history.produce(0, count, 26 if count > 1 else 59, transactional=False)
+        history.crash(says_clean=False)
 
 
 def aborted_by_definition(data: bytes) -> list[tuple[int, int, int]]:

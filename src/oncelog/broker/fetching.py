@@ -15,6 +15,7 @@ from oncelog.broker.partition import Partition
 from oncelog.coordination import Parked
 from oncelog.environment import Timer
 from oncelog.log import AbortedTransaction
+from oncelog.records import Codec
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class FetchLimits:
     wait_ms: float
     size_bytes_min: int
     size_bytes_max: int
+    reads_zstd: bool = True
 
 
 class PendingFetch:
@@ -123,6 +125,8 @@ class PendingFetch:
         problem = epoch_problem(partition, asked.current_leader_epoch)
         if problem is not None:
             return PartitionRead(asked, problem)
+        if not self._limits.reads_zstd and self._stores_zstd(partition):
+            return PartitionRead(asked, ErrorCode.unsupported_compression_type)
         log = partition.log
         read = PartitionRead(
             asked,
@@ -138,6 +142,10 @@ class PendingFetch:
             return read
         self._read_records(partition, asked, read, size_bytes_left, whole_batch=whole_batch)
         return read
+
+    def _stores_zstd(self, partition: Partition) -> bool:
+        topic = self._broker.topics.named(partition.topic)
+        return topic is not None and topic.codec is Codec.ZSTD
 
     def _read_records(
         self,

@@ -246,8 +246,12 @@ class Segment:
             self.note(found.position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
 
     def cut(self, position: int) -> None:
-        """Cut off the bytes from `position` on."""
+        """Cut off the bytes from `position` on, and block until that is durable.
+
+        A power cut could bring sectors of them back among what is written in their place, and make a batch of both.
+        """
         self.file.truncate(position)
+        self.file.sync()
         self.size_bytes = position
         self.trusted_from = min(self.trusted_from, position)
         if position == 0:

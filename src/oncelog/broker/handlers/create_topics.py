@@ -6,6 +6,7 @@ broker once for each partition.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.configuration import ConfigSource, parse_settings, topic_sources, topic_values
@@ -33,14 +34,10 @@ def handle(broker: Broker, request: Request) -> Reply:
                 _refused(request, topic.name, ErrorCode.policy_violation, message) for topic in request.body.topics
             )
         )
-    refused_twice: set[str] = set()
-    repeated = _repeated([topic.name for topic in request.body.topics])
-    for asked in request.body.topics:
+    times = Counter(topic.name for topic in request.body.topics)
+    for asked in {topic.name: topic for topic in request.body.topics}.values():
         problem = _problem(broker, asked)
-        if asked.name in repeated:
-            if asked.name in refused_twice:
-                continue
-            refused_twice.add(asked.name)
+        if times[asked.name] > 1:
             problem = (ErrorCode.invalid_request, f"topic {asked.name} is named twice in the request")
         if problem is not None:
             results.append(_refused(request, asked.name, *problem))
@@ -49,11 +46,6 @@ def handle(broker: Broker, request: Request) -> Reply:
             waiting.append(broker.topics.create(asked.name, _partition_count(broker, asked), _configs(asked)))
         results.append(asked)
     return reply_when(all_of(waiting), lambda: _answer(broker, request, results))
-
-
-def _repeated(names: list[str]) -> set[str]:
-    seen: set[str] = set()
-    return {name for name in names if name in seen or seen.add(name)}  # type: ignore[func-returns-value]
 
 
 def _answer(broker: Broker, request: Request, results: list[Any]) -> Any:

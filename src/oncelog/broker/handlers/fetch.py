@@ -1,7 +1,8 @@
 """Fetch v4-18: record batches as they are in the log.
 
-v4 the isolation level, the last stable offset and the aborted transactions; v7 sessions (KIP-227); v9 leader epochs; v12 the
-epoch of the last record that was read; v13 topics by id; v15 on say who replicates, which here nobody does.
+v4 the isolation level, the last stable offset and the aborted transactions; v7 sessions (KIP-227); v9 leader epochs; v10
+topics that store zstd; v12 the epoch of the last record that was read; v13 topics by id; v15 on say who replicates, which
+here nobody does.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
 
 SESSIONS_FROM_VERSION = 7
+ZSTD_FROM_VERSION = 10
 TOPIC_ID_FROM_VERSION = 13
 
 
@@ -46,6 +48,7 @@ def handle(broker: Broker, request: Request) -> Reply:
         wait_ms=body.max_wait.total_seconds() * 1000,
         size_bytes_min=body.min_bytes,
         size_bytes_max=min(body.max_bytes, broker.settings.number("fetch.max.bytes")),
+        reads_zstd=request.version >= ZSTD_FROM_VERSION,
     )
     pending = PendingFetch(broker, tuple(partitions.values()), limits)
     if pending.reads.is_released:
