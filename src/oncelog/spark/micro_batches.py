@@ -11,6 +11,7 @@ from oncelog.client import Client, ClientError, OffsetAndMetadata, TopicPartitio
 from oncelog.spark import fence
 from oncelog.spark.checkpoint import BatchOffsets
 from oncelog.spark.fence import FenceRecord, Move, Progress
+from oncelog.spark.java_errors import without_stack_traces
 from oncelog.spark.metrics import BatchReport, SinkMetrics
 from oncelog.spark.offsets import Offsets, digest, from_json, is_offsets
 from oncelog.spark.query import QueryError, RunningQuery, Source, refuse, running_query
@@ -123,10 +124,13 @@ class ExactlyOnceSink:
         run = self._current_run(rows)
         try:
             report = self._write(run, rows, batch_id, started_ms)
-        except BaseException:
+        except BaseException as error:
             # What this driver knows may be out of date now. Another run begins with taking the id and reading the log.
             self.close()
-            raise
+            short = without_stack_traces(error)
+            if short is error:
+                raise
+            raise short from None
         self.last_batch = report
         self.metrics = self.metrics.plus(report)
 
