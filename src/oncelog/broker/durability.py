@@ -46,7 +46,7 @@ class Durability:
     ) -> None:
         """`number` is larger than that of every write-ahead log that a crash left in `directory`.
 
-        Logs that `has_decisions` names are those that `vouched` cuts back after a power cut.
+        Logs of which `has_decisions` is true are cut back after a power cut to where they are known to be durable.
         """
         self._disk = disk
         self._directory = directory

@@ -118,12 +118,12 @@ class ExactlyOnceSink:
         """Write one micro-batch, or skip it if the log has it already.
 
         Raises QueryError, FenceError or CheckpointError where exactly once cannot be had; ProducerFenced,
-        OutcomeUnknown or AttemptsExhausted where the transaction did not go through. Each ends the query.
+        OutcomeUnknown or AttemptsExhausted where the transaction did not go through; JavaError where Spark failed. Each
+        ends the query.
         """
         started_ms = time.monotonic() * 1000
-        run = self._current_run(rows)
         try:
-            report = self._write(run, rows, batch_id, started_ms)
+            report = self._write(self._current_run(rows), rows, batch_id, started_ms)
         except BaseException as error:
             # What this driver knows may be out of date now. Another run begins with taking the id and reading the log.
             self.close()
