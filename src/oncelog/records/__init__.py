@@ -5,6 +5,7 @@ The Arrow kernels are in `oncelog.records.arrow`, which is not imported here: it
 
 from oncelog.records.aborted import AbortedFilter
 from oncelog.records.batch import (
+    BATCH_BYTES_MAX,
     HEADER_BYTES,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -28,6 +29,7 @@ from oncelog.records.rewriting import recompressed, records_without_key
 from oncelog.records.sequence import NO_SEQUENCE, SEQUENCE_MAX, next_sequence, sequence_before
 
 __all__ = [
+    "BATCH_BYTES_MAX",
     "HEADER_BYTES",
     "NO_PRODUCER_EPOCH",
     "NO_PRODUCER_ID",

@@ -40,6 +40,8 @@ RUN_MIN = 8
 """Fewer records of one length than this are looked at one by one."""
 HEADER_BYTES = 61
 LENGTH_PREFIX_BYTES = 12
+BATCH_BYTES_MAX = 1_000_000
+"""A broker takes 1 MiB and 12 bytes by default, and a codec may add a little to what it cannot compress."""
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from oncelog.records.batch import (
+    BATCH_BYTES_MAX,
     HEADER_BYTES,
     MAGIC,
     NO_PRODUCER_EPOCH,
@@ -22,8 +23,6 @@ from oncelog.records.kernels import ALL_NULL, ALL_VALID, SOME_NULL, BytesColumn,
 from oncelog.records.record import NO_TIMESTAMP
 from oncelog.records.sequence import NO_SEQUENCE
 
-# A broker takes 1 MiB and 12 bytes by default, and a codec may add a little to what it cannot compress.
-BATCH_BYTES_MAX = 1_000_000
 # An Arrow array of any type.
 Array = Any
 _BODY_BYTES_MAX = 2**31 - 1 - HEADER_BYTES

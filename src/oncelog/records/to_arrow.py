@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from oncelog.records.aborted import AbortedFilter
+from oncelog.records.arrow_arrays import integer_array, repeated_text
 from oncelog.records.batch import HEADER_BYTES, MAGIC, BatchHeader, TimestampType, batches, crc_is_valid
 from oncelog.records.compression import Codec, decompress
 from oncelog.records.errors import CorruptBatchError
@@ -208,17 +209,16 @@ def _empty_bitmap(item_count: int) -> NDArray[np.uint8]:
 
 def _record_batch(decoded: _Decoded, topic: str, partition: int) -> pa.RecordBatch:
     columns, counters, rows = decoded.columns, decoded.counters, decoded.row_count
-    # Out of buffers, not pa.array: that imports pandas to look at what it is given, in each of Spark's workers.
     arrays = [
         _bytes_array(columns.key_offsets, columns.key_data, columns.key_validity, rows, int(counters[NULL_KEYS])),
         _bytes_array(
             columns.value_offsets, columns.value_data, columns.value_validity, rows, int(counters[NULL_VALUES])
         ),
-        pa.repeat(pa.scalar(topic, pa.string()), rows),
-        pa.repeat(pa.scalar(partition, pa.int32()), rows),
-        pa.Array.from_buffers(pa.int64(), rows, [None, _buffer(columns.offsets[:rows])], 0),
+        repeated_text(topic, rows),
+        integer_array(np.full(rows, partition, np.int32), pa.int32()),
+        integer_array(columns.offsets[:rows], pa.int64()),
         pa.Array.from_buffers(_TIMESTAMP_TYPE, rows, [None, _buffer(columns.timestamps_us[:rows])], 0),
-        pa.Array.from_buffers(pa.int32(), rows, [None, _buffer(columns.timestamp_types[:rows])], 0),
+        integer_array(columns.timestamp_types[:rows], pa.int32()),
     ]
     if decoded.headers is not None:
         arrays.append(decoded.headers)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from oncelog.client.values import TopicPartition
 from oncelog.records import Codec
-from oncelog.records.arrow import arrow_to_batches
+from oncelog.records.arrow_arrays import binary_array, integer_array
 from oncelog.spark.key_partitions import NO_KEY, key_partitions
 
 GROUP_BYTES = 16 * 1024 * 1024
@@ -92,13 +92,13 @@ class RowEncoder:
             count = len(batches)
             yield pa.RecordBatch.from_arrays(
                 [
-                    pa.array([batch.target for batch in batches], pa.int32()),
-                    pa.array([source] * count, pa.int32()),
-                    pa.array(range(position, position + count), pa.int32()),
-                    pa.array([batch.records for batch in batches], pa.int32()),
-                    pa.array([len(batch.data) for batch in batches], pa.int32()),
-                    pa.array([batch.crc for batch in batches], pa.int64()),
-                    pa.array([batch.data for batch in batches], pa.binary()),
+                    integer_array([batch.target for batch in batches], pa.int32()),
+                    integer_array([source] * count, pa.int32()),
+                    integer_array(range(position, position + count), pa.int32()),
+                    integer_array([batch.records for batch in batches], pa.int32()),
+                    integer_array([len(batch.data) for batch in batches], pa.int32()),
+                    integer_array([batch.crc for batch in batches], pa.int64()),
+                    binary_array([batch.data for batch in batches]),
                 ],
                 schema=_ENCODED,
             )
@@ -110,6 +110,9 @@ class RowEncoder:
             yield list(self._encode_group(group, self.rotation + source + number))
 
     def _encode_group(self, table: pa.Table, turn: int) -> Iterator[EncodedBatch]:
+        # Imports Numba, which a driver whose tasks encode the rows has no use for.
+        from oncelog.records.arrow import arrow_to_batches
+
         if table.num_rows == 0:
             return
         if table.column("value").null_count and table.column("value").type == pa.null():
@@ -132,7 +135,7 @@ class RowEncoder:
         found = np.empty(table.num_rows, np.int32)
         for name in pc.unique(names).to_pylist():
             rows = np.flatnonzero(np.asarray(pc.equal(names, name)))
-            found[rows] = self._targets_in(name, table.take(pa.array(rows)), turn)
+            found[rows] = self._targets_in(name, table.take(integer_array(rows, pa.int64())), turn)
         return found
 
     def _targets_in(self, topic: str, table: pa.Table, turn: int) -> NDArray[np.int32]:
@@ -182,7 +185,7 @@ def _by_target(table: pa.Table, targets: NDArray[np.int32], target_count: int) -
     # Small integers are sorted by radix, in one pass.
     narrow = targets.astype(np.int16) if target_count <= 2**15 else targets
     order = np.argsort(narrow, kind="stable")
-    ordered = table.combine_chunks().take(pa.array(order))
+    ordered = table.combine_chunks().take(integer_array(order, pa.int64()))
     start = 0
     for target in used:
         yield target, ordered.slice(start, int(counts[target]))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
 NO_KEY = -1
@@ -19,7 +20,7 @@ def key_partitions(keys: pa.Array, partition_count: int) -> NDArray[np.int32]:
     positions = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
     content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
     found = np.empty(len(array), np.int32)
-    _hash_keys(positions, content, partition_count, found)
+    _compiled()(positions, content, partition_count, found)
     if array.null_count:
         found[np.asarray(array.is_null())] = NO_KEY
     return found
@@ -59,8 +60,14 @@ def _loop(positions: Any, content: Any, partition_count: int, found: Any) -> Non
         found[row] = np.int32(np.int64(hashed & np.uint32(0x7FFFFFFF)) % partition_count)
 
 
-try:
-    _hash_keys = njit(cache=True, nogil=True)(_loop)
-except RuntimeError:
-    # Numba found no directory to cache in: a read-only installation, and no home directory.
-    _hash_keys = njit(nogil=True)(_loop)
+@cache
+def _compiled() -> Callable[..., None]:
+    # Numba takes a while to import, and a driver whose tasks place the keys has no use for it.
+    from numba import njit
+
+    try:
+        compiled: Callable[..., None] = njit(cache=True, nogil=True)(_loop)
+    except RuntimeError:
+        # Numba found no directory to cache in: a read-only installation, and no home directory.
+        compiled = njit(nogil=True)(_loop)
+    return compiled

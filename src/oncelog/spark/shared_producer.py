@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession, functions
 
 from oncelog.client import TopicPartition
+from oncelog.records.arrow_arrays import integer_array
 from oncelog.spark.delivery import SPARK_ERRORS, DeliveryFailed, EncodedRows, Producing, open_sender, send_all
 from oncelog.spark.encoding import EncodedBatch
 from oncelog.spark.plan import Mode
@@ -101,11 +102,11 @@ class _SendTask:
         targets = list(sent)
         yield pa.RecordBatch.from_arrays(
             [
-                pa.array(targets, pa.int32()),
-                pa.array([sent[target].records for target in targets], pa.int64()),
-                pa.array([sent[target].batches for target in targets], pa.int64()),
-                pa.array([sent[target].size_bytes for target in targets], pa.int64()),
-                pa.array([sent[target].checksum for target in targets], pa.int64()),
+                integer_array(targets, pa.int32()),
+                integer_array([sent[target].records for target in targets], pa.int64()),
+                integer_array([sent[target].batches for target in targets], pa.int64()),
+                integer_array([sent[target].size_bytes for target in targets], pa.int64()),
+                integer_array([sent[target].checksum for target in targets], pa.int64()),
             ],
             schema=_SENT,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncelog.client import Client
-from oncelog.records.arrow import BATCH_BYTES_MAX
+from oncelog.records import BATCH_BYTES_MAX
 from oncelog.spark.fence import parse_fence
 from oncelog.spark.micro_batches import ExactlyOnceSink
 from oncelog.spark.offsets import to_json

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oncelog.client.settings import parse_addresses
-from oncelog.records import Codec
-from oncelog.records.arrow import BATCH_BYTES_MAX
+from oncelog.records import BATCH_BYTES_MAX, Codec
 from oncelog.spark.plan import Mode, parse_mode
 
 
