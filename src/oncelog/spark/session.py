@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from oncelog.spark.java import Java, find_java, use_java
+from oncelog.spark.java import Java, cache_directory, find_java, use_java
+from oncelog.spark.spark_home import use_installed_pyspark
 
 SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
@@ -31,6 +32,8 @@ def build_session(
     """
     if SparkSession.getActiveSession() is None:
         use_java(java or find_java())
+        if _is_local(master):
+            use_installed_pyspark(cache_directory(os.environ))
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
         builder = builder.master(master)
@@ -41,9 +44,13 @@ def build_session(
 
 def _local_settings(master: str | None) -> dict[str, str]:
     """On one machine Spark's default of 200 shuffle partitions would make 200 tasks of a small micro-batch."""
-    if master is None or not master.startswith("local"):
+    if master is None or not _is_local(master):
         return {}
     return {"spark.sql.shuffle.partitions": str(_cores(master)), "spark.ui.enabled": "false"}
+
+
+def _is_local(master: str | None) -> bool:
+    return master is not None and master.startswith("local")
 
 
 def _cores(master: str) -> int:

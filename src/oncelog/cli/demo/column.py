@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from oncelog.cli.demo.tally import InputLog, Output, Place, Tally, batch_ends, e
 from oncelog.testing.proxy import ApiKey, Point, Proxy, Then
 
 RUN_SECONDS_MAX = 600
+LOOK_SECONDS = 0.2
 UNPLANNED_ENDS_MAX = 3
 
 
@@ -96,8 +98,6 @@ def run_column(
         runs.run_under(kill)
     while not runs.is_done:
         runs.run_freely()
-    if guarantee is not list(Guarantee)[-1]:
-        stage.drivers.prepare()
     reader.stop()
     total = Tally()
     for pipeline in PIPELINES:
@@ -113,7 +113,11 @@ class Runs:
         self._guarantee = guarantee
         self._say = say
         self._task = Task(
-            stage.proxy.bootstrap_servers, guarantee, stage.directory / "checkpoints", stage.offsets_per_batch
+            bootstrap_servers=stage.proxy.bootstrap_servers,
+            guarantee=guarantee,
+            checkpoints=stage.directory / "checkpoints",
+            offsets_per_batch=stage.offsets_per_batch,
+            finished=stage.directory / f"{guarantee}-finished",
         )
         self.is_done = False
         self.driver_kills = 0
@@ -121,7 +125,7 @@ class Runs:
         self.unplanned_restarts = 0
 
     def run_under(self, kill: Kill) -> None:
-        """Run the driver until it is killed, or to its end where the broker is killed. Raises ProcessError."""
+        """Run the driver until it is killed, or has done it all where the broker is killed. Raises ProcessError."""
         executioner = Executioner(self._stage, kill, self._guarantee)
         executioner.lie_in_wait()
         # The broker dies in the last run, and a standby would miss it.
@@ -138,31 +142,34 @@ class Runs:
         self._say(f"{kill.victim.value} killed in {kill.pipeline.topic(self._guarantee)} once {kill.what}")
 
     def run_freely(self) -> None:
-        """Run the driver to its end. Raises ProcessError when it fails too often."""
+        """Run the driver until it has done it all. Raises ProcessError when it fails too often."""
         self._wait(self._start(is_last=True))
 
     def _start(self, *, is_last: bool) -> DriverProcess:
         driver = self._stage.drivers.take()
-        driver.begin(self._task.to_line())
+        driver.begin(self._task)
         if not is_last:
             self._stage.drivers.prepare()
         return driver
 
     def _wait(self, driver: DriverProcess) -> None:
-        has_finished = self._ended(driver)
-        self.is_done = has_finished
-        if has_finished or driver.was_killed:
+        self._wait_for_the_end(driver)
+        self.is_done = self._task.finished.exists()
+        if self.is_done:
+            self._stage.drivers.give_back(driver)
+        if self.is_done or driver.was_killed:
             return
         self.unplanned_restarts += 1
         if self.unplanned_restarts > UNPLANNED_ENDS_MAX:
             raise ProcessError(f"the driver failed {self.unplanned_restarts} times by itself: {driver.tail()}")
 
-    def _ended(self, driver: DriverProcess) -> bool:
-        """Wait for the driver; return whether it had finished its work. Raises ProcessError, and leaves no driver."""
+    def _wait_for_the_end(self, driver: DriverProcess) -> None:
+        """Wait until the driver has done its task, or is gone. Raises ProcessError, and leaves no driver."""
+        latest = time.monotonic() + RUN_SECONDS_MAX
         try:
-            for _ in range(RUN_SECONDS_MAX):
-                if (status := driver.wait(1)) is not None:
-                    return status == 0
+            while time.monotonic() < latest:
+                if driver.wait(LOOK_SECONDS) is not None or self._task.finished.exists():
+                    return
                 if (complaint := self._stage.broker.complaint) is not None:
                     raise ProcessError(f"the broker stopped by itself: {complaint}")
             raise ProcessError(f"the driver was still busy after {RUN_SECONDS_MAX} s: {driver.tail()}")

@@ -1,6 +1,6 @@
 """The driver program that the demo starts, kills and starts again: both pipelines, one after the other.
 
-It starts as a standby: it reads a few flights through a pipeline, writes them nowhere, and waits for a line that says what
+It starts as a standby: it reads a few flights through a pipeline, writes them nowhere, and waits for lines that say what
 to do. So there is one that can take over at once when another has been killed.
 
 The functions are those of the user files under `examples/`. Only the sink differs: `exactly_once`, or what many
@@ -31,7 +31,7 @@ REHEARSED_OFFSETS = 50
 
 
 def main() -> None:
-    """Get ready, then run both pipelines over all the flights there are, from where the checkpoints say."""
+    """Get ready, then do each task: run both pipelines over all the flights there are, from where the checkpoints say."""
     options = argparse.ArgumentParser()
     options.add_argument("--bootstrap-server", required=True, help="Where to read the flights of the rehearsal.")
     options.add_argument("--examples", required=True, type=Path)
@@ -41,11 +41,11 @@ def main() -> None:
     spark = build_session(app_name="oncelog demo", master="local[2]", settings=settings)
     functions = [load_function(chosen.examples, pipeline) for pipeline in PIPELINES]
     rehearse(spark, functions[0], chosen.bootstrap_server)
-    line = sys.stdin.readline()
-    if line:
+    for line in sys.stdin:
         task = Task.from_line(line)
         for pipeline, function in zip(PIPELINES, functions, strict=True):
             run_pipeline(spark, task, pipeline, function)
+        task.finished.touch()
 
 
 # A driver that lives for seconds: do not compile for long what is not run for long.

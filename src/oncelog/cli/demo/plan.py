@@ -52,6 +52,8 @@ class Task:
     guarantee: Guarantee
     checkpoints: Path
     offsets_per_batch: int
+    finished: Path
+    """A file that the driver makes when it has done all of it."""
 
     def to_line(self) -> str:
         return json.dumps(asdict(self), default=str)
@@ -60,7 +62,11 @@ class Task:
     def from_line(cls, line: str) -> Task:
         fields = json.loads(line)
         return cls(
-            **{**fields, "guarantee": Guarantee(fields["guarantee"]), "checkpoints": Path(fields["checkpoints"])}
+            bootstrap_servers=fields["bootstrap_servers"],
+            guarantee=Guarantee(fields["guarantee"]),
+            checkpoints=Path(fields["checkpoints"]),
+            offsets_per_batch=fields["offsets_per_batch"],
+            finished=Path(fields["finished"]),
         )
 
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from oncelog.cli.broker_process import tail
+from oncelog.cli.demo.plan import Task
 
 KILL_SECONDS = 10.0
 
@@ -25,7 +26,7 @@ def free_port() -> int:
 
 
 class DriverProcess:
-    """One run of the driver program, Spark's JVM included. It gets ready, and does nothing until `begin`."""
+    """A process of the driver program, Spark's JVM included. It gets ready, and does nothing until `begin`."""
 
     def __init__(self, arguments: Sequence[str], output: Path) -> None:
         self._output = output
@@ -40,15 +41,15 @@ class DriverProcess:
                 start_new_session=True,
             )
 
-    def begin(self, task: str) -> None:
-        """Say what to do, in one line. A driver that has ended by itself hears nothing; `wait` says so."""
+    def begin(self, task: Task) -> None:
+        """Say what to do. A driver that has ended by itself hears nothing; `wait` says so."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
-            self._process.stdin.write(task + "\n")
-            self._process.stdin.close()
+            self._process.stdin.write(task.to_line() + "\n")
+            self._process.stdin.flush()
 
     def dismiss(self) -> None:
-        """There is nothing to do: it ends when it is ready."""
+        """There is nothing more to do: it ends when it is ready."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
@@ -104,6 +105,11 @@ class Drivers:
         driver, self._standby = self._standby, None
         assert driver is not None
         return driver
+
+    def give_back(self, driver: DriverProcess) -> None:
+        """It has done what it had to, and can do more."""
+        assert self._standby is None
+        self._standby = driver
 
     def close(self) -> None:
         for driver in (self._standby, self._rehearsal):
