@@ -12,7 +12,7 @@ from oncelog.cli.broker_process import BrokerProcess, ProcessError
 from oncelog.cli.demo.plan import PIPELINES, Guarantee, Kill, Moment, Pipeline, Task, Victim, kills
 from oncelog.cli.demo.processes import DriverProcess, Drivers
 from oncelog.cli.demo.reading import ConcurrentReader, read_all
-from oncelog.cli.demo.tally import InputLog, Output, Place, Tally, batch_ends, expected, tally
+from oncelog.cli.demo.tally import Expectations, Output, Place, Tally, batch_ends, tally
 from oncelog.testing.proxy import ApiKey, Point, Proxy, Then
 
 RUN_SECONDS_MAX = 600
@@ -84,7 +84,11 @@ class Executioner:
 
 
 def run_column(
-    stage: Stage, guarantee: Guarantee, log: InputLog, say: Callable[[str], None], advance: Callable[[int], None]
+    stage: Stage,
+    guarantee: Guarantee,
+    expectations: Expectations,
+    say: Callable[[str], None],
+    advance: Callable[[int], None],
 ) -> Column:
     """Run the job with one kill in each run of the driver, read what came out, and count.
 
@@ -101,7 +105,7 @@ def run_column(
     reader.stop()
     total = Tally()
     for pipeline in PIPELINES:
-        total += _count(stage, guarantee, pipeline, log, reader.seen)
+        total += _count(stage, guarantee, pipeline, expectations, reader.seen)
     return Column(guarantee, total, runs.driver_kills, runs.broker_kills, runs.unplanned_restarts)
 
 
@@ -182,9 +186,11 @@ class Runs:
             self._stage.broker.start()
 
 
-def _count(stage: Stage, guarantee: Guarantee, pipeline: Pipeline, log: InputLog, seen: Iterable[Place]) -> Tally:
+def _count(
+    stage: Stage, guarantee: Guarantee, pipeline: Pipeline, expectations: Expectations, seen: Iterable[Place]
+) -> Tally:
     topic = pipeline.topic(guarantee)
-    due = expected(pipeline, log, batch_ends(stage.directory / "checkpoints" / topic))
+    due = expectations.of(pipeline, batch_ends(stage.directory / "checkpoints" / topic))
     address = stage.proxy.bootstrap_servers
     outputs = sorted(read_all(address, topic, "read_committed"), key=lambda output: output.place)
     if guarantee is Guarantee.EXACTLY_ONCE:

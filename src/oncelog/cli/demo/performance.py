@@ -16,6 +16,7 @@ from oncelog.cli.demo.flights import Flight, flights
 from oncelog.cli.demo.loading import create_topics, input_log, load
 from oncelog.cli.demo.plan import FLIGHTS_MIN, MICRO_BATCHES, Guarantee
 from oncelog.cli.demo.processes import Drivers, free_port
+from oncelog.cli.demo.tally import Expectations
 from oncelog.testing.proxy import Proxy
 
 
@@ -31,7 +32,9 @@ def perform(directory: Path, examples: Path, flight_count: int, progress: Progre
         stack.callback(drivers.close)
         stage = Stage(directory, drivers, broker, proxy, offsets_per_batch=ceil(flight_count / MICRO_BATCHES))
         log = _loaded(stage, flight_count, progress)
-        return [_column(stage, guarantee, log, progress) for guarantee in Guarantee]
+        flown = sum(not flight.is_cancelled for partition in log for flight in partition)
+        expectations = Expectations(log)
+        return [_column(stage, guarantee, expectations, flown, progress) for guarantee in Guarantee]
 
 
 def _loaded(stage: Stage, flight_count: int, progress: Progress) -> list[list[Flight]]:
@@ -49,14 +52,13 @@ def _loaded(stage: Stage, flight_count: int, progress: Progress) -> list[list[Fl
     return input_log(address, loaded + rest)
 
 
-def _column(stage: Stage, guarantee: Guarantee, log: list[list[Flight]], progress: Progress) -> Column:
-    expected = sum(not flight.is_cancelled for partition in log for flight in partition)
-    advance = _advancing(progress, guarantee.value, expected)
+def _column(stage: Stage, guarantee: Guarantee, expectations: Expectations, flown: int, progress: Progress) -> Column:
+    advance = _advancing(progress, guarantee.value, flown)
 
     def say(sentence: str) -> None:
         progress.console.print(f"{guarantee.value}: {sentence}", highlight=False, soft_wrap=True)
 
-    return run_column(stage, guarantee, log, say, advance)
+    return run_column(stage, guarantee, expectations, say, advance)
 
 
 def _advancing(progress: Progress, description: str, total: int) -> Callable[[int], None]:

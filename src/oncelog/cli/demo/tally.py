@@ -70,6 +70,20 @@ def batch_ends(checkpoint: Path) -> list[list[int]]:
     return ends
 
 
+class Expectations:
+    """What must have come out of the flights of one input topic. Where micro-batches ended alike, it is the same."""
+
+    def __init__(self, log: InputLog) -> None:
+        self._log = log
+        self._known: dict[tuple[Pipeline, tuple[tuple[int, ...], ...]], dict[Identity, Due]] = {}
+
+    def of(self, pipeline: Pipeline, ends: Sequence[Sequence[int]]) -> Mapping[Identity, Due]:
+        known = (pipeline, tuple(map(tuple, ends)))
+        if known not in self._known:
+            self._known[known] = expected(pipeline, self._log, ends)
+        return self._known[known]
+
+
 def expected(pipeline: Pipeline, log: InputLog, ends: Sequence[Sequence[int]]) -> dict[Identity, Due]:
     """Every record that a pipeline must have put out for the micro-batches that end there."""
     if pipeline is DEPARTURES:
