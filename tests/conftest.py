@@ -8,6 +8,7 @@ new_kafka, new_oncelog   makers of nodes that a test may kill and start again
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +23,9 @@ from tests.support.requirements import NOT_RUN
 # How long an example takes says something about how busy the machine is, and nothing about the code.
 settings.register_profile("oncelog", deadline=None)
 settings.load_profile("oncelog")
+
+# The Java of a Spark session in a test does not live long enough to earn back what its better compiler costs.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 SUMMARY = "summary"
 NodeMaker = Callable[..., BrokerProcess]

@@ -116,8 +116,6 @@ def main() -> None:
     settings = {
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "1g",
-        # This Java does not live long enough to earn back what its better compiler costs.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     spark = build_session(app_name="kill-matrix", master=plan["master"], settings=settings)
     spark.sparkContext.setLogLevel("FATAL")
