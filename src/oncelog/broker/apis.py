@@ -4,56 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    alter_configs,
-    alter_partition_reassignments,
-    api_versions,
-    create_partitions,
-    create_topics,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_topic_partitions,
-    describe_transactions,
-    elect_leaders,
-    end_txn,
-    fetch,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_config_resources,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    sync_group,
-    txn_offset_commit,
-    update_features,
-    write_txn_markers,
-)
 from oncelog.broker.request import Reply, Request
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
+
+Handler = Callable[["Broker", Request], Reply]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,51 +25,63 @@ class Api:
     name: str
     minimum: int
     maximum: int
-    handle: Callable[[Broker, Request], Reply]
+    module: str
+    """The one of `oncelog.broker.handlers` that serves it."""
+
+    @property
+    def handle(self) -> Handler:
+        """Imported when the first such request comes: there are many, and a start waits for none of them."""
+        return _handler(self.module)
+
+
+@cache
+def _handler(module: str) -> Handler:
+    handler: Handler = import_module(f"oncelog.broker.handlers.{module}").handle
+    return handler
 
 
 _TABLE = (
-    Api(0, "Produce", 3, 13, produce.handle),
-    Api(1, "Fetch", 4, 18, fetch.handle),
-    Api(2, "ListOffsets", 1, 11, list_offsets.handle),
-    Api(3, "Metadata", 0, 13, metadata.handle),
-    Api(8, "OffsetCommit", 2, 10, offset_commit.handle),
-    Api(9, "OffsetFetch", 1, 10, offset_fetch.handle),
-    Api(10, "FindCoordinator", 0, 6, find_coordinator.handle),
-    Api(11, "JoinGroup", 0, 9, join_group.handle),
-    Api(12, "Heartbeat", 0, 4, heartbeat.handle),
-    Api(13, "LeaveGroup", 0, 5, leave_group.handle),
-    Api(14, "SyncGroup", 0, 5, sync_group.handle),
-    Api(15, "DescribeGroups", 0, 6, describe_groups.handle),
-    Api(16, "ListGroups", 0, 5, list_groups.handle),
-    Api(18, "ApiVersions", 0, 4, api_versions.handle),
-    Api(19, "CreateTopics", 2, 7, create_topics.handle),
-    Api(20, "DeleteTopics", 1, 6, delete_topics.handle),
-    Api(21, "DeleteRecords", 0, 2, delete_records.handle),
-    Api(22, "InitProducerId", 0, 5, init_producer_id.handle),
-    Api(23, "OffsetForLeaderEpoch", 2, 4, offset_for_leader_epoch.handle),
-    Api(24, "AddPartitionsToTxn", 0, 5, add_partitions_to_txn.handle),
-    Api(25, "AddOffsetsToTxn", 0, 4, add_offsets_to_txn.handle),
-    Api(26, "EndTxn", 0, 5, end_txn.handle),
-    Api(27, "WriteTxnMarkers", 1, 2, write_txn_markers.handle),
-    Api(28, "TxnOffsetCommit", 0, 5, txn_offset_commit.handle),
-    Api(32, "DescribeConfigs", 1, 4, describe_configs.handle),
-    Api(33, "AlterConfigs", 0, 2, alter_configs.handle),
-    Api(35, "DescribeLogDirs", 1, 5, describe_log_dirs.handle),
-    Api(37, "CreatePartitions", 0, 3, create_partitions.handle),
-    Api(42, "DeleteGroups", 0, 2, delete_groups.handle),
-    Api(43, "ElectLeaders", 0, 2, elect_leaders.handle),
-    Api(44, "IncrementalAlterConfigs", 0, 1, incremental_alter_configs.handle),
-    Api(45, "AlterPartitionReassignments", 0, 1, alter_partition_reassignments.handle),
-    Api(46, "ListPartitionReassignments", 0, 0, list_partition_reassignments.handle),
-    Api(47, "OffsetDelete", 0, 0, offset_delete.handle),
-    Api(57, "UpdateFeatures", 0, 2, update_features.handle),
-    Api(60, "DescribeCluster", 0, 2, describe_cluster.handle),
-    Api(61, "DescribeProducers", 0, 0, describe_producers.handle),
-    Api(65, "DescribeTransactions", 0, 0, describe_transactions.handle),
-    Api(66, "ListTransactions", 0, 2, list_transactions.handle),
-    Api(74, "ListConfigResources", 0, 1, list_config_resources.handle),
-    Api(75, "DescribeTopicPartitions", 0, 0, describe_topic_partitions.handle),
+    Api(0, "Produce", 3, 13, "produce"),
+    Api(1, "Fetch", 4, 18, "fetch"),
+    Api(2, "ListOffsets", 1, 11, "list_offsets"),
+    Api(3, "Metadata", 0, 13, "metadata"),
+    Api(8, "OffsetCommit", 2, 10, "offset_commit"),
+    Api(9, "OffsetFetch", 1, 10, "offset_fetch"),
+    Api(10, "FindCoordinator", 0, 6, "find_coordinator"),
+    Api(11, "JoinGroup", 0, 9, "join_group"),
+    Api(12, "Heartbeat", 0, 4, "heartbeat"),
+    Api(13, "LeaveGroup", 0, 5, "leave_group"),
+    Api(14, "SyncGroup", 0, 5, "sync_group"),
+    Api(15, "DescribeGroups", 0, 6, "describe_groups"),
+    Api(16, "ListGroups", 0, 5, "list_groups"),
+    Api(18, "ApiVersions", 0, 4, "api_versions"),
+    Api(19, "CreateTopics", 2, 7, "create_topics"),
+    Api(20, "DeleteTopics", 1, 6, "delete_topics"),
+    Api(21, "DeleteRecords", 0, 2, "delete_records"),
+    Api(22, "InitProducerId", 0, 5, "init_producer_id"),
+    Api(23, "OffsetForLeaderEpoch", 2, 4, "offset_for_leader_epoch"),
+    Api(24, "AddPartitionsToTxn", 0, 5, "add_partitions_to_txn"),
+    Api(25, "AddOffsetsToTxn", 0, 4, "add_offsets_to_txn"),
+    Api(26, "EndTxn", 0, 5, "end_txn"),
+    Api(27, "WriteTxnMarkers", 1, 2, "write_txn_markers"),
+    Api(28, "TxnOffsetCommit", 0, 5, "txn_offset_commit"),
+    Api(32, "DescribeConfigs", 1, 4, "describe_configs"),
+    Api(33, "AlterConfigs", 0, 2, "alter_configs"),
+    Api(35, "DescribeLogDirs", 1, 5, "describe_log_dirs"),
+    Api(37, "CreatePartitions", 0, 3, "create_partitions"),
+    Api(42, "DeleteGroups", 0, 2, "delete_groups"),
+    Api(43, "ElectLeaders", 0, 2, "elect_leaders"),
+    Api(44, "IncrementalAlterConfigs", 0, 1, "incremental_alter_configs"),
+    Api(45, "AlterPartitionReassignments", 0, 1, "alter_partition_reassignments"),
+    Api(46, "ListPartitionReassignments", 0, 0, "list_partition_reassignments"),
+    Api(47, "OffsetDelete", 0, 0, "offset_delete"),
+    Api(57, "UpdateFeatures", 0, 2, "update_features"),
+    Api(60, "DescribeCluster", 0, 2, "describe_cluster"),
+    Api(61, "DescribeProducers", 0, 0, "describe_producers"),
+    Api(65, "DescribeTransactions", 0, 0, "describe_transactions"),
+    Api(66, "ListTransactions", 0, 2, "list_transactions"),
+    Api(74, "ListConfigResources", 0, 1, "list_config_resources"),
+    Api(75, "DescribeTopicPartitions", 0, 0, "describe_topic_partitions"),
 )
 
 APIS: Mapping[int, Api] = MappingProxyType({api.key: api for api in _TABLE})

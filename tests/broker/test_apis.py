@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from oncelog.broker import handlers
+from oncelog.broker.apis import APIS, Api
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_every_api_has_a_handler(api: Api) -> None:
+    assert callable(api.handle)
+
+
+def test_every_handler_serves_an_api() -> None:
+    assert handlers.__file__ is not None
+    modules = {path.stem for path in Path(handlers.__file__).parent.glob("*.py")} - {"__init__"}
+    serving = {api.module for api in APIS.values()}
+    # The others are what several handlers share.
+    assert serving <= modules
+    assert all(
+        not hasattr(__import__(f"oncelog.broker.handlers.{name}", fromlist=["x"]), "handle")
+        for name in modules - serving
+    )
+
+
+def test_broker_is_imported_without_the_handlers_that_no_request_has_asked_for() -> None:
+    """ApiVersions is the one that every connection begins with."""
+    program = "import sys, oncelog.server.main; print(*[name for name in sys.modules if '.handlers.' in name])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["oncelog.broker.handlers.api_versions"]
