@@ -29,7 +29,7 @@ from oncelog.client.producer_state import TRANSITIONS, ProducerState
 from oncelog.client.producing import ProduceFlow
 from oncelog.client.requests import Request, milliseconds
 from oncelog.client.transaction import NO_IDENTITY, TransactionSession
-from oncelog.client.values import OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
+from oncelog.client.values import GroupMetadata, OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
 from oncelog.records import HEADER_BYTES, Codec, Record
 from oncelog.records.partitioning import murmur2_partition
 from oncelog.wire import ErrorCode
@@ -184,7 +184,9 @@ class ProducerCore:
         self.error = None
         self._become(ProducerState.IN_TRANSACTION)
 
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Conversation[None]:
+    def commit_offsets(
+        self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> Conversation[None]:
         """Raises TransactionFailed, ProducerFenced or BrokerRefused."""
         session = self._transactional()
         self._require_open()

@@ -11,7 +11,7 @@ from oncelog.client.producer_core import ProducerCore, ProducerSettings
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.asynchronous.base import AsyncBase
 from oncelog.client.transports.asynchronous.transport import monotonic_ms, wall_clock_ms
-from oncelog.client.values import OffsetAndMetadata, TopicPartition
+from oncelog.client.values import GroupMetadata, OffsetAndMetadata, TopicPartition
 from oncelog.records import Codec, Record
 
 
@@ -126,9 +126,13 @@ class AsyncProducer(AsyncBase):
         self._core.begin()
 
     async def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str | GroupMetadata
     ) -> None:
-        """Make a group's offsets part of the transaction."""
+        """Make a group's offsets part of the transaction.
+
+        `group` is a consumer's `group_metadata()`, so that a consumer whose partitions others have by now is refused
+        (KIP-447), or the name of a group without members. Raises TransactionFailed or ProducerFenced.
+        """
         await self._run(self._core.commit_offsets(group, offsets))
 
     async def commit_transaction(self) -> None:

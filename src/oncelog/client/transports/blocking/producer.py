@@ -13,7 +13,7 @@ from oncelog.client.errors import RetriesExhausted
 from oncelog.client.producer_core import ProducerCore, ProducerSettings
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.transport import BackgroundRun, BlockingTransport, monotonic_ms, wall_clock_ms
-from oncelog.client.values import OffsetAndMetadata, TopicPartition
+from oncelog.client.values import GroupMetadata, OffsetAndMetadata, TopicPartition
 from oncelog.records import Codec, Record
 
 
@@ -140,8 +140,14 @@ class Producer:
         with self._changed:
             self._core.begin()
 
-    def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str) -> None:
-        """Make a group's offsets part of the transaction."""
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str | GroupMetadata
+    ) -> None:
+        """Make a group's offsets part of the transaction.
+
+        `group` is a consumer's `group_metadata()`, so that a consumer whose partitions others have by now is refused
+        (KIP-447), or the name of a group without members. Raises TransactionFailed or ProducerFenced.
+        """
         with self._one_call_at_a_time:
             self._calls.run(self._core.commit_offsets(group, offsets))
 
