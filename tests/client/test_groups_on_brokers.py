@@ -24,12 +24,11 @@ from oncelog.client import (
 )
 from oncelog.testing.proxy import ApiKey, Proxy, Then
 from tests.client.faces import faces
+from tests.client.subscribing import PARTITIONS, QUICK, Told, partitions, poll_until, write
 from tests.support.group_requests import LEAVE, leave_fields
 from tests.support.waiting import until
 from tests.support.wire import Connection
 
-PARTITIONS = 4
-QUICK = {"heartbeat_interval_ms": 100, "metadata_max_age_ms": 200, "max_wait_ms": 100}
 NAMES = count()
 
 
@@ -50,45 +49,6 @@ def topic(log):
 @pytest.fixture
 def group(topic):
     return f"group-of-{topic}"
-
-
-class Told:
-    """What the callbacks of a subscriber were called with."""
-
-    def __init__(self) -> None:
-        self.assigned: list[frozenset[TopicPartition]] = []
-        self.revoked: list[frozenset[TopicPartition]] = []
-        self.lost: list[frozenset[TopicPartition]] = []
-
-    @property
-    def callbacks(self):
-        return {
-            "on_assigned": self.assigned.append,
-            "on_revoked": self.revoked.append,
-            "on_lost": self.lost.append,
-        }
-
-
-def write(log, topic, number, start=0):
-    with Producer(log.bootstrap_servers) as producer:
-        for value in range(start, start + number):
-            producer.send(topic, b"%d" % value, partition=value % PARTITIONS)
-        producer.flush()
-
-
-def poll_until(is_so, *consumers, timeout_seconds=30):
-    """Poll in turn until it is so; return the values that came, each as (partition, number)."""
-    deadline = time.monotonic() + timeout_seconds
-    values = []
-    while not is_so(values):
-        assert time.monotonic() < deadline, "it did not come about"
-        for consumer in consumers:
-            values += [(record.partition, int(record.value)) for record in consumer.poll(50)]
-    return values
-
-
-def partitions(topic, *numbers):
-    return frozenset(TopicPartition(topic, number) for number in numbers or range(PARTITIONS))
 
 
 def test_subscriber_goes_on_where_the_group_committed(log, face, topic, group):

@@ -15,7 +15,8 @@ from oncelog.client.fetching import FetchSettings
 from oncelog.client.group_classic import ClassicMember
 from oncelog.client.group_handover import Demand, DemandKind
 from oncelog.client.group_membership import Membership
-from oncelog.client.group_settings import Callbacks, GroupSettings
+from oncelog.client.group_reconciling import ReconcilingMember
+from oncelog.client.group_settings import Callbacks, GroupProtocol, GroupSettings
 from oncelog.client.offset_reset import OffsetReset
 from oncelog.client.offsets import commit_offsets, commit_request, committed_offsets
 from oncelog.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, TopicPartition
@@ -47,9 +48,15 @@ class GroupConsumer(ConsumerCore):
         auto_commit_interval_ms: float | None,
         wake_poll: Callable[[], None],
         wake_pump: Callable[[], None],
+        new_member_id: str,
     ) -> None:
+        """`new_member_id` is one that nobody else has."""
         super().__init__(cluster, settings, reset=reset, include_control=include_control)
-        self.member: Membership = ClassicMember(cluster, group, wake_poll)
+        self.member: Membership
+        if group.protocol is GroupProtocol.CLASSIC:
+            self.member = ClassicMember(cluster, group, wake_poll)
+        else:
+            self.member = ReconcilingMember(cluster, group, wake_poll, new_member_id)
         self._group = group
         self._auto_commit_interval_ms = auto_commit_interval_ms
         self._wake_pump = wake_pump

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
+from oncelog.client.group_assignors import ASSIGNORS
 from oncelog.client.values import TopicPartition
 
 SESSION_TIMEOUT_MS = 45_000
 HEARTBEAT_INTERVAL_MS = 3_000
+ASSIGNOR_NAMES = ("range", "cooperative-sticky")
 
 OnPartitions = Callable[[frozenset[TopicPartition]], object]
 
@@ -23,15 +26,56 @@ class GroupProtocol(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """A member of a group. The names are Kafka's."""
+    """A member of a group. The names are Kafka's; what is only for one of the protocols says so."""
 
     group_id: str
     group_instance_id: str | None = None
-    session_timeout_ms: int = SESSION_TIMEOUT_MS
-    heartbeat_interval_ms: int = HEARTBEAT_INTERVAL_MS
+    protocol: GroupProtocol = GroupProtocol.CLASSIC
     max_poll_interval_ms: int = 300_000
     metadata_max_age_ms: int = 300_000
-    assignors: tuple[str, ...] = ("range", "cooperative-sticky")
+    session_timeout_ms: int = SESSION_TIMEOUT_MS  # classic
+    heartbeat_interval_ms: int = HEARTBEAT_INTERVAL_MS  # classic
+    assignors: tuple[str, ...] = ASSIGNOR_NAMES  # classic
+    group_remote_assignor: str | None = None  # consumer
+
+
+def group_settings(
+    group_id: str,
+    *,
+    group_instance_id: str | None,
+    group_protocol: str,
+    max_poll_interval_ms: int,
+    metadata_max_age_ms: int,
+    group_remote_assignor: str | None,
+    **classic: Any,
+) -> GroupSettings:
+    """Settings as a user gives them. `classic` are those of the classic protocol; None stands for the default.
+
+    Raises ValueError for a name that is none, and for a setting that means nothing under the protocol.
+    """
+    protocols = [protocol.value for protocol in GroupProtocol]
+    if group_protocol not in protocols:
+        raise ValueError(f"group_protocol is {group_protocol!r}: {' or '.join(protocols)} is allowed")
+    protocol = GroupProtocol(group_protocol)
+    chosen = {name: value for name, value in classic.items() if value is not None}
+    if protocol is GroupProtocol.CONSUMER and chosen:
+        raise ValueError(f"{', '.join(chosen)} is the broker's to choose where group_protocol is 'consumer'")
+    if protocol is GroupProtocol.CLASSIC and group_remote_assignor is not None:
+        raise ValueError("group_remote_assignor is for group_protocol 'consumer'")
+    if "assignors" in chosen:
+        chosen["assignors"] = tuple(chosen["assignors"])
+        unknown = [name for name in chosen["assignors"] if name not in ASSIGNORS]
+        if unknown or not chosen["assignors"]:
+            raise ValueError(f"assignors are {unknown}: some of {', '.join(ASSIGNORS)} are allowed")
+    return GroupSettings(
+        group_id,
+        group_instance_id=group_instance_id,
+        protocol=protocol,
+        max_poll_interval_ms=max_poll_interval_ms,
+        metadata_max_age_ms=metadata_max_age_ms,
+        group_remote_assignor=group_remote_assignor,
+        **chosen,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +100,3 @@ class Callbacks:
 
 def _bound(function: OnPartitions, partitions: frozenset[TopicPartition]) -> Callable[[], object]:
     return lambda: function(partitions)
-
-
-@dataclass(slots=True)
-class Subscription:
-    """What a consumer wants to read as a member, and whom it tells."""
-
-    topics: frozenset[str] = frozenset()
-    callbacks: Callbacks = field(default_factory=Callbacks)

@@ -54,6 +54,7 @@ DESCRIBE_CLUSTER = Api(60, "DescribeCluster", 0, 1)
 DESCRIBE_PRODUCERS = Api(61, "DescribeProducers", 0, 0)
 DESCRIBE_TRANSACTIONS = Api(65, "DescribeTransactions", 0, 0)
 LIST_TRANSACTIONS = Api(66, "ListTransactions", 0, 1)
+CONSUMER_GROUP_HEARTBEAT = Api(68, "ConsumerGroupHeartbeat", 0, 1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

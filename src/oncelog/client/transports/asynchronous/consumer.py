@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from oncelog.client.consumer_core import ConsumedRecord, ConsumerCore
 from oncelog.client.fetching import MIB, FetchSettings
 from oncelog.client.group_consumer import GroupConsumer
-from oncelog.client.group_settings import Callbacks, GroupSettings, OnPartitions
+from oncelog.client.group_settings import Callbacks, OnPartitions, group_settings
 from oncelog.client.offset_reset import parse_reset
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.asynchronous.base import AsyncBase
@@ -31,9 +32,11 @@ class AsyncConsumer(AsyncBase):
         *,
         group_id: str | None = None,
         group_instance_id: str | None = None,
-        assignors: Iterable[str] = ("range", "cooperative-sticky"),
-        session_timeout_ms: int = 45_000,
-        heartbeat_interval_ms: int = 3_000,
+        group_protocol: str = "classic",
+        assignors: Iterable[str] | None = None,
+        group_remote_assignor: str | None = None,
+        session_timeout_ms: int | None = None,
+        heartbeat_interval_ms: int | None = None,
         max_poll_interval_ms: int = 300_000,
         metadata_max_age_ms: int = 300_000,
         auto_commit_interval_ms: float | None = None,
@@ -65,10 +68,12 @@ class AsyncConsumer(AsyncBase):
         if group_id is None:
             self._core = ConsumerCore(self._cluster, fetching, reset=reset, include_control=include_control)
             return
-        group = GroupSettings(
+        group = group_settings(
             group_id,
             group_instance_id=group_instance_id,
-            assignors=tuple(assignors),
+            group_protocol=group_protocol,
+            group_remote_assignor=group_remote_assignor,
+            assignors=assignors,
             session_timeout_ms=session_timeout_ms,
             heartbeat_interval_ms=heartbeat_interval_ms,
             max_poll_interval_ms=max_poll_interval_ms,
@@ -83,6 +88,7 @@ class AsyncConsumer(AsyncBase):
             auto_commit_interval_ms=auto_commit_interval_ms,
             wake_poll=self._transport.wake,
             wake_pump=self._group_transport.wake,
+            new_member_id=str(uuid.uuid4()),
         )
 
     @property

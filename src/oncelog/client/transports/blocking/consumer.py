@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from oncelog.client.consumer_core import ConsumedRecord, ConsumerCore
 from oncelog.client.fetching import MIB, FetchSettings
 from oncelog.client.group_consumer import GroupConsumer
-from oncelog.client.group_settings import Callbacks, GroupSettings, OnPartitions
+from oncelog.client.group_settings import Callbacks, OnPartitions, group_settings
 from oncelog.client.offset_reset import parse_reset
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.base import BlockingBase
@@ -31,9 +32,11 @@ class Consumer(BlockingBase):
         *,
         group_id: str | None = None,
         group_instance_id: str | None = None,
-        assignors: Iterable[str] = ("range", "cooperative-sticky"),
-        session_timeout_ms: int = 45_000,
-        heartbeat_interval_ms: int = 3_000,
+        group_protocol: str = "classic",
+        assignors: Iterable[str] | None = None,
+        group_remote_assignor: str | None = None,
+        session_timeout_ms: int | None = None,
+        heartbeat_interval_ms: int | None = None,
         max_poll_interval_ms: int = 300_000,
         metadata_max_age_ms: int = 300_000,
         auto_commit_interval_ms: float | None = None,
@@ -55,11 +58,14 @@ class Consumer(BlockingBase):
         Positions are committed by themselves only with `auto_commit_interval_ms`: in that interval, before partitions are
         given up, and at the end.
 
-        `assignors` are range, roundrobin and cooperative-sticky, in order of preference; all members of a group must have
-        one in common, and only if each of them is cooperative does a member keep its partitions during a rebalance. A
-        member with a `group_instance_id` keeps its partitions over a restart within the session timeout. Who sends no
-        heartbeat for `session_timeout_ms`, or does not poll for `max_poll_interval_ms`, loses its partitions. Topics and
-        partitions that were added are found within `metadata_max_age_ms`.
+        With the `group_protocol` "classic" the members divide the partitions: `assignors` are range, roundrobin and
+        cooperative-sticky, in order of preference (without any, range and then cooperative-sticky); all members must have
+        one in common, and only if each of them is cooperative does a member keep its partitions during a rebalance.
+        Who sends no heartbeat for `session_timeout_ms` (45 s) loses its partitions; `heartbeat_interval_ms` is 3 s. With
+        "consumer" (KIP-848) the broker divides, by its `group_remote_assignor` "uniform" or "range", and these three are the
+        broker's settings. With either, who does not poll for `max_poll_interval_ms` loses its partitions, a member with a
+        `group_instance_id` keeps them over a restart within the session timeout, and topics and partitions that were added
+        are found within `metadata_max_age_ms`.
 
         With `include_control`, the ends of transactions are records too. For the others see Fetcher.
         Raises ValueError for a value that is none.
@@ -80,10 +86,12 @@ class Consumer(BlockingBase):
         if group_id is None:
             self._core = ConsumerCore(self._cluster, fetching, reset=reset, include_control=include_control)
             return
-        group = GroupSettings(
+        group = group_settings(
             group_id,
             group_instance_id=group_instance_id,
-            assignors=tuple(assignors),
+            group_protocol=group_protocol,
+            group_remote_assignor=group_remote_assignor,
+            assignors=assignors,
             session_timeout_ms=session_timeout_ms,
             heartbeat_interval_ms=heartbeat_interval_ms,
             max_poll_interval_ms=max_poll_interval_ms,
@@ -98,6 +106,7 @@ class Consumer(BlockingBase):
             auto_commit_interval_ms=auto_commit_interval_ms,
             wake_poll=self._transport.wake,
             wake_pump=self._group_transport.wake,
+            new_member_id=str(uuid.uuid4()),
         )
 
     @property
