@@ -24,7 +24,7 @@ class OnLoop:
     def __getattr__(self, name: str) -> Any:
         if not inspect.isroutine(inspect.getattr_static(self._inner, name)):
             return getattr(self._inner, name)
-        return lambda *args, **named: self._run(lambda: getattr(self._inner, name)(*args, **named))
+        return lambda *args, **named: self._call(name, *args, **named)
 
     def __enter__(self) -> OnLoop:
         return self
@@ -32,9 +32,15 @@ class OnLoop:
     def __exit__(self, *_: object) -> None:
         self._run(self._inner.close)
 
+    def _call(self, name: str, *args: Any, **named: Any) -> Any:
+        result = self._run(lambda: getattr(self._inner, name)(*args, **named))
+        return OnLoop(self._loop, lambda: result) if isinstance(result, client.AsyncDelivery) else result
+
     def _run(self, function: Callable[[], Any]) -> Any:
         async def call() -> Any:
             result = function()
+            if isinstance(result, client.AsyncDelivery):
+                return result
             return await result if inspect.isawaitable(result) else result
 
         return asyncio.run_coroutine_threadsafe(call(), self._loop).result(TIMEOUT_SECONDS)

@@ -97,6 +97,14 @@ class OffsetOutOfRange(BrokerRefused):
     """The log does not have, or no longer has, the offset that was asked for."""
 
 
+class DeliveryFailed(RetriesExhausted):
+    """A record was given up, and is certainly not written."""
+
+
+class DeliveryUnknown(ClientError):
+    """A record was sent and no definite answer came: it may be written or not, and only the log can tell."""
+
+
 class NoOffset(ClientError):
     """The group has committed no offset for a partition, and the consumer was told not to choose one itself."""
 

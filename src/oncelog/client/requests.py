@@ -65,6 +65,7 @@ class Request:
     fields: Mapping[str, Any]
     version_min: int = 0
     version_max: int = 32767
+    expects_answer: bool = True
 
     def message(self, version: int) -> Any:
         """The kio message of one version."""

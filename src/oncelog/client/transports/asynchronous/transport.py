@@ -143,6 +143,11 @@ class AsyncTransport:
             await asyncio.wait_for(link.writer.drain(), timeout_ms / 1000)
         except (OSError, TimeoutError) as error:
             self._drop(link, f"sending failed: {error}")
+            if not ticket.is_done:
+                ticket.fail(ConnectionLost(f"{effect.address}: sending failed: {error}", sent=True))
+            return ticket
+        if not effect.request.expects_answer:
+            ticket.answer(None)
         return ticket
 
     async def _link(self, address: Address, lane: Lane) -> Link:

@@ -197,6 +197,11 @@ class BlockingTransport:
             link.send(chunks)
         except OSError as error:
             self._drop(link, f"sending failed: {error}")
+            if not ticket.is_done:
+                ticket.fail(ConnectionLost(f"{effect.address}: sending failed: {error}", sent=True))
+            return ticket
+        if not effect.request.expects_answer:
+            ticket.answer(None)
         return ticket
 
     def _link(self, address: Address, lane: Lane) -> Link:
