@@ -129,13 +129,15 @@ class ConsumerCore:
         started_ms: float = yield Now()
         now_ms = started_ms
         until_ms = started_ms + timeout_ms
+        is_over = False
         while True:
             yield from self._prepare(now_ms, until_ms)
             records = self._take(records_max)
-            if records or now_ms > until_ms or not self._has_prospects():
+            if records or is_over or not self._has_prospects():
                 return records
             yield from self._fetch(min(until_ms - now_ms, self._wait_ms_max()))
             now_ms = yield Now()
+            is_over = now_ms >= until_ms
 
     def _prepare(self, now_ms: float, until_ms: float) -> Conversation[None]:
         """What is to be seen to before records are handed out: nothing, for who is no member of a group."""
