@@ -157,6 +157,11 @@ def test_partitions_and_topics_that_come_later_are_read(log, face, topic, option
         consumer.subscribe([f"{topic}-later"])
         poll_until(lambda _: len(consumer.assignment) == 1, consumer)
         consumer.unsubscribe()
+        told = Told()
+        consumer.subscribe([topic], **told.callbacks)
+        poll_until(lambda _: consumer.assignment, consumer)
+        assert {item.topic for assigned in told.assigned for item in assigned} == {topic}
+        consumer.unsubscribe()
         assert consumer.assignment == frozenset()
 
 

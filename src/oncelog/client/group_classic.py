@@ -64,8 +64,10 @@ class ClassicMember(MemberBase):
         try:
             while not self._is_stopping:
                 if not self._is_wanted:
-                    yield from self._leave("the consumer unsubscribed" if not self._topics else "poll was not called")
-                    yield Wait((), None, until_woken=True)
+                    yield from self._leave("poll was not called" if self._overdue else "the consumer unsubscribed")
+                    self._is_to_leave = False
+                    if not self._is_wanted:
+                        yield Wait((), None, until_woken=True)
                 elif (yield from self._rebalance()):
                     yield from self._live_while(self._has_settled)
             yield from self._leave("the consumer was closed")

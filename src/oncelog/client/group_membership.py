@@ -85,6 +85,7 @@ class MemberBase:
         self._changed = changed
         self._topics: frozenset[str] = frozenset()
         self._is_stopping = False
+        self._is_to_leave = False
         self._polled_ms: float | None = None
         self._overdue = False
         self._failure: ClientError | None = None
@@ -94,6 +95,8 @@ class MemberBase:
 
     def follow(self, topics: frozenset[str]) -> None:
         self._topics = topics
+        # Who comes back at once leaves all the same: what the group gave for the old topics is void.
+        self._is_to_leave = self._is_to_leave or not topics
         self._refreshed_ms = float("-inf")
 
     def polled(self, now_ms: float) -> bool:
@@ -116,7 +119,8 @@ class MemberBase:
     @property
     def _is_wanted(self) -> bool:
         """Whether there is a reason to be a member: topics, and somebody who polls."""
-        return bool(self._topics) and self._polled_ms is not None and not self._is_stopping and not self._overdue
+        is_excused = self._is_stopping or self._is_to_leave or self._overdue
+        return bool(self._topics) and self._polled_ms is not None and not is_excused
 
     def _note_absence(self, now_ms: float) -> None:
         """Who does not poll for too long reads nothing: others shall have the partitions (KIP-62)."""

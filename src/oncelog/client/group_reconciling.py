@@ -63,7 +63,9 @@ class ReconcilingMember(MemberBase):
                     yield from self._turn()
                 else:
                     yield from self._leave()
-                    yield Wait((), None, until_woken=True)
+                    self._is_to_leave = False
+                    if not self._is_wanted:
+                        yield Wait((), None, until_woken=True)
             yield from self._leave()
         except ClientError as error:
             self._fail(error)
