@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from oncelog.client.conversation import (
+    Call,
     Conversation,
     Draw,
     Effect,
@@ -18,6 +19,7 @@ from oncelog.client.conversation import (
     Sleep,
     Ticket,
     Wait,
+    WallClock,
 )
 from oncelog.client.errors import ClientError, ConnectionLost
 from oncelog.client.requests import Request
@@ -79,10 +81,14 @@ class ScriptedTransport:
                 return self._random.uniform(effect.low, effect.high)
             case Greet():
                 return Greeting({}, self._features, 0)
+            case WallClock():
+                return int(self.now_ms)
+            case Call():
+                return effect.function()
 
     def _send(self, effect: Send) -> Ticket:
         self.requests.append(effect.request)
-        ticket = Ticket(effect.address, effect.request)
+        ticket = Ticket(effect.address, effect.request, effect.lane)
         answer = self._answer(effect.request)
         if isinstance(answer, ConnectionLost) and not answer.sent:
             ticket.fail(answer)

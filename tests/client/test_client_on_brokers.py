@@ -27,6 +27,7 @@ from oncelog.client import (
 )
 from oncelog.wire import ErrorCode
 from tests.support.processes import free_port
+from tests.support.waiting import until
 from tests.support.wire import Connection
 
 
@@ -152,12 +153,15 @@ def test_topic_gets_partitions_settings_and_a_later_beginning(client, log, topic
     client.alter_configs(
         resource, [ConfigChange("segment.bytes", "2000000"), ConfigChange("retention.ms", None, ConfigOperation.DELETE)]
     )
-    own = {
-        entry.name: entry.value
-        for entry in client.describe_configs(topics=[topic], documentation=True)[topic]
-        if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
-    }
-    assert own == {"segment.bytes": "2000000"}
+
+    def own():
+        return {
+            entry.name: entry.value
+            for entry in client.describe_configs(topics=[topic], documentation=True)[topic]
+            if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+        }
+
+    until(lambda: own() == {"segment.bytes": "2000000"})
     partition = TopicPartition(topic, 2)
     with Producer(log.bootstrap_servers) as producer:
         for _ in range(5):

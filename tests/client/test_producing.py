@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.client.cluster import Cluster
-from oncelog.client.errors import BrokerRefused, ProducerFenced, RetriesExhausted, TransactionFailed
-from oncelog.client.producing import IN_FLIGHT_MAX, ProduceFlow
+from oncelog.client.errors import (
+    BrokerRefused,
+    DeliveryFailed,
+    DeliveryUnknown,
+    ProducerFenced,
+    RetriesExhausted,
+    TransactionFailed,
+)
+from oncelog.client.producing import IN_FLIGHT_MAX, NO_PRODUCER, ProduceFlow
 from oncelog.client.values import ProducerIdentity, TopicPartition, TransactionVersion
 from oncelog.records import Record, build_batch, decode_batch, next_sequence, read_header
 from oncelog.wire import ErrorCode
@@ -207,6 +214,78 @@ def test_batch_that_nobody_takes_fails_in_the_end_and_says_why():
     flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
     with pytest.raises(RetriesExhausted, match="NOT_ENOUGH_REPLICAS"):
         drain(flow, transport)
+
+
+@pytest.mark.parametrize(
+    ("whim", "outcome"),
+    [("lose after", DeliveryUnknown), ("lose before", DeliveryUnknown), ("unreachable", DeliveryFailed)],
+)
+def test_batch_given_up_is_unknown_once_it_was_sent_and_failed_before(whim, outcome):
+    """Where the connection was lost the request may have been carried out: the client cannot see whether it was."""
+    broker = ModelBroker(2, [whim] * 100_000)
+    transport = ScriptedTransport(broker.answer)
+    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY, delivery_timeout_ms=5_000)
+    first, second = (flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0) for _ in range(2))
+    with pytest.raises(outcome):
+        drain(flow, transport)
+    assert type(first.error) is outcome
+    assert type(second.error) is DeliveryFailed
+
+
+@pytest.mark.parametrize(
+    ("acks", "written", "outcome"), [(1, [b"value", b"value"], None), (0, [b"value"], DeliveryUnknown)]
+)
+def test_lost_answer_is_asked_for_again_only_where_there_are_answers(acks, written, outcome):
+    """Without a sequence nobody knows the second copy for what it is: at least once, and at most once."""
+    model = ModelBroker(1, [])
+    log = []
+
+    def answer(request):
+        if request.api.key == 3:
+            return model.answer(request)
+        assert request.expects_answer is (acks != 0)
+        (item,) = request.fields["topic_data"][0]["partition_data"]
+        log.extend(record.value for record in decode_batch(item["records"]))
+        assert read_header(item["records"]).producer_id == -1
+        if len(log) == 1:
+            return lost()
+        item = SimpleNamespace(index=0, error_code=ErrorCode.none, base_offset=len(log) - 1, error_message=None)
+        return SimpleNamespace(responses=[SimpleNamespace(name=TOPIC, partition_responses=[item])])
+
+    transport = ScriptedTransport(answer)
+    flow = ProduceFlow(Cluster(SETTINGS), NO_PRODUCER, acks=acks)
+    sent = flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
+    drain(flow, transport)
+    assert log == written
+    assert sent.error is None if outcome is None else type(sent.error) is outcome
+    assert flow.error is None
+
+
+def test_batch_that_is_refused_for_what_is_in_it_fails_alone():
+    """The next batch takes its sequence: the broker's has not moved."""
+    broker = ModelBroker(2, [])
+    refusing = [True]
+
+    def answer(request):
+        answered = broker.answer(request) if request.api.key == 3 or not refusing else None
+        if answered is None:
+            refusing.clear()
+            items = [
+                SimpleNamespace(index=number, error_code=ErrorCode(code), base_offset=0, error_message=None)
+                for number, code in ((0, 10), (1, 0))
+            ]
+            answered = SimpleNamespace(responses=[SimpleNamespace(name=TOPIC, partition_responses=items)])
+        return answered
+
+    transport = ScriptedTransport(answer)
+    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY)
+    refused, other = (flow.enqueue(TopicPartition(TOPIC, number), batch(b"value"), 0) for number in range(2))
+    next_one = flow.enqueue(TopicPartition(TOPIC, 0), batch(b"next"), 0)
+    drain(flow, transport)
+    assert type(refused.error) is type(flow.refusal) is BrokerRefused
+    assert (other.error, next_one.error, flow.error) == (None, None, None)
+    assert next_one.base_sequence == 0
+    assert broker.logs[0] == [b"next"]
 
 
 def test_identity_without_a_producer_id_is_a_bug():

@@ -315,7 +315,7 @@ def test_consumer_shows_markers_on_request_and_goes_on_where_the_log_begins(log,
             producer.begin_transaction()
             producer.send(topic, b"value", partition=0).result()
             producer.commit_transaction() if commit else producer.abort_transaction()
-    with Consumer(log.bootstrap_servers, include_control=True, reset=OffsetSpec.EARLIEST) as consumer:
+    with Consumer(log.bootstrap_servers, include_control=True, auto_offset_reset="earliest") as consumer:
         consumer.assign({partition: 1_000_000})
         seen = []
         while consumer.position(partition) != 4:
@@ -324,7 +324,7 @@ def test_consumer_shows_markers_on_request_and_goes_on_where_the_log_begins(log,
         consumer.seek(partition, 1)
         assert [record.offset for record in consumer.poll(records_max=1)] == [1]
         assert consumer.position(partition) == 2
-    with Consumer(log.bootstrap_servers, reset=None) as consumer:
+    with Consumer(log.bootstrap_servers, auto_offset_reset="none") as consumer:
         consumer.assign({partition: 1_000_000})
         with pytest.raises(OffsetOutOfRange):
             consumer.poll(5_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from oncelog.client.errors import ClientError
@@ -14,7 +15,7 @@ RECORD_OVERHEAD_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """Where a record was written. `offset` is -1 where the broker had it already and did not say."""
+    """Where a record was written. `offset` is -1 where the broker did not say: it had it already, or acks is 0."""
 
     topic: str
     partition: int
@@ -22,15 +23,19 @@ class RecordMetadata:
     timestamp_ms: int
 
 
+OnDelivery = Callable[[RecordMetadata | None, ClientError | None], object]
+
+
 class OpenBatch:
     """The records of one partition that are not on their way yet."""
 
-    __slots__ = ("error", "first_ms", "outgoing", "partition", "records", "size_bytes")
+    __slots__ = ("callbacks", "error", "first_ms", "outgoing", "partition", "records", "size_bytes")
 
     def __init__(self, partition: TopicPartition, first_ms: float) -> None:
         self.partition = partition
         self.first_ms = first_ms
         self.records: list[Record] = []
+        self.callbacks: list[tuple[int, OnDelivery]] = []
         self.size_bytes = HEADER_BYTES
         self.outgoing: OutgoingBatch | None = None
         self.error: ClientError | None = None
@@ -59,7 +64,17 @@ class OpenBatch:
         assert self.outgoing is not None
         base_offset = self.outgoing.base_offset
         offset = base_offset + place if base_offset >= 0 else -1
-        return RecordMetadata(*self.partition, offset, self.records[place].timestamp_ms)
+        timestamp_ms = self.records[place].timestamp_ms
+        if self.outgoing.log_append_time_ms >= 0:
+            timestamp_ms = self.outgoing.log_append_time_ms
+        return RecordMetadata(*self.partition, offset, timestamp_ms)
+
+    def outcome(self, place: int) -> tuple[RecordMetadata | None, ClientError | None]:
+        """What `result` returns, or else raises."""
+        try:
+            return self.result(place), None
+        except ClientError as error:
+            return None, error
 
 
 def size_bytes(record: Record) -> int:

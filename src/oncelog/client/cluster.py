@@ -80,6 +80,9 @@ class Cluster:
         self._coordinators[kind, key] = found = Address(answer.host, answer.port)
         return found
 
+    def known_coordinator(self, kind: CoordinatorKind, key: str) -> Address | None:
+        return self._coordinators.get((kind, key))
+
     def learn(self, message: Any, asked_for_all: bool) -> list[TopicDescription]:
         """Take in a Metadata answer; return the topics it is about."""
         self.cluster_id = getattr(message, "cluster_id", None)
@@ -128,13 +131,20 @@ def ask_any(
 
 
 def ask_coordinator(
-    cluster: Cluster, kind: CoordinatorKind, key: str, request: Request, error_of: ErrorOf, what: str
+    cluster: Cluster,
+    kind: CoordinatorKind,
+    key: str,
+    request: Request,
+    error_of: ErrorOf,
+    what: str,
+    patience: Patience | None = None,
 ) -> Conversation[Any]:
     """Ask a coordinator until it answers without a retriable error. Raises BrokerRefused, RetriesExhausted.
 
     For requests that may be carried out twice.
     """
-    patience = yield from Patience.lasting(cluster.settings.call_timeout_ms)
+    if patience is None:
+        patience = yield from Patience.lasting(cluster.settings.call_timeout_ms)
     cause: ClientError
     while True:
         address = yield from cluster.coordinator(kind, key, patience)

@@ -58,10 +58,14 @@ class Connection:
         return True
 
     def send(self, ticket: Ticket) -> list[Buffer]:
-        """The frame of a request. Raises UnsupportedVersion."""
+        """The frame of a request. Raises UnsupportedVersion.
+
+        A request that expects no answer is settled by whoever moves the bytes.
+        """
         ticket.version = self._version(ticket.request)
         frame = self._frame(ticket.request, ticket.version)
-        self.in_flight.append((self._correlation_id, ticket))
+        if ticket.request.expects_answer:
+            self.in_flight.append((self._correlation_id, ticket))
         return frame
 
     def receive(self, frame: Buffer) -> Ticket:

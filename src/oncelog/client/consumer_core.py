@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
 from oncelog.client.cluster import Cluster
 from oncelog.client.committed_batches import visible_batches
-from oncelog.client.conversation import Conversation, Now
-from oncelog.client.errors import OffsetOutOfRange
+from oncelog.client.conversation import Conversation, Now, Wait
+from oncelog.client.errors import NoOffset, OffsetOutOfRange
 from oncelog.client.fetching import FetchedBatches, Fetches, FetchSettings
-from oncelog.client.offsets import list_offsets
-from oncelog.client.values import OffsetSpec, TopicPartition
+from oncelog.client.lag import count_records
+from oncelog.client.offset_reset import OffsetReset, find_offsets, reset_offsets
+from oncelog.client.values import OffsetAndMetadata, TopicPartition
 from oncelog.records import ControlType, TimestampType, decode_batch, read_control
 
 
@@ -45,82 +46,162 @@ class _Decoded:
 class ConsumerCore:
     """Positions, and answers that are partly handed out.
 
-    `reset` says where to go on when a position is not in the log: at its start, at its end, or nowhere (an error).
+    `reset` says where to go on when a position is not in the log.
     """
 
-    def __init__(
-        self, cluster: Cluster, settings: FetchSettings, *, reset: OffsetSpec | None, include_control: bool
-    ) -> None:
+    def __init__(self, cluster: Cluster, settings: FetchSettings, *, reset: OffsetReset, include_control: bool) -> None:
         self._cluster = cluster
         self._settings = settings
         self._reset = reset
         self._include_control = include_control
         self._fetches = Fetches(cluster, settings)
         self._positions: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
         self._decoded: deque[_Decoded] = deque()
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         return frozenset(self._positions)
 
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        return frozenset(self._paused)
+
     def assign(self, wanted: Mapping[TopicPartition, int]) -> Conversation[None]:
         """Read these partitions and no others, from offsets or from where an OffsetSpec says.
 
         Raises BrokerRefused or RetriesExhausted.
         """
-        for partition in self._fetches.partitions:
-            self._fetches.stop(partition)
-        self._positions.clear()
-        self._decoded.clear()
-        yield from self.seek(wanted)
+        self._drop(self.assignment)
+        yield from self._go_to(wanted)
 
     def seek(self, wanted: Mapping[TopicPartition, int]) -> Conversation[None]:
-        """Go on elsewhere in some partitions. Raises BrokerRefused or RetriesExhausted."""
-        specs = {partition: offset for partition, offset in wanted.items() if offset < 0}
-        found = {}
-        if specs:
-            found = yield from list_offsets(self._cluster, specs, self._settings.isolation_level)
-        for partition, offset in wanted.items():
-            self._go(partition, found[partition].offset if partition in found else offset)
+        """Go on elsewhere: at offsets, or where an OffsetSpec says. Raises BrokerRefused or RetriesExhausted."""
+        self._require_assigned(wanted)
+        yield from self._go_to(wanted)
+
+    def seek_to_times(self, wanted: Mapping[TopicPartition, int]) -> Conversation[None]:
+        """Go on at the first record that is as late as a time in ms, or at the end.
+
+        Raises BrokerRefused or RetriesExhausted.
+        """
+        self._require_assigned(wanted)
+        assert all(time_ms >= 0 for time_ms in wanted.values()), "a time is not negative"
+        found = yield from find_offsets(self._cluster, wanted, self._settings.isolation_level)
+        for partition, offset in found.items():
+            self._go(partition, offset)
 
     def position(self, partition: TopicPartition) -> int:
-        """The offset that `poll` goes on at."""
+        """The offset that `poll` goes on at. Raises NoOffset while that is not known."""
+        self._require_assigned((partition,))
+        if partition not in self._positions:
+            raise NoOffset(f"where {partition} is to be read from is not known yet")
         return self._positions[partition]
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Every position that is known, as it is committed."""
+        return {partition: OffsetAndMetadata(offset) for partition, offset in self._positions.items()}
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out nothing of these until they are resumed."""
+        partitions = frozenset(partitions)
+        self._require_assigned(partitions)
+        self._paused |= partitions
+        for partition in partitions:
+            self._fetches.pause(partition)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            self._paused.discard(partition)
+            self._fetches.resume(partition)
+
+    def lag(self, partitions: Iterable[TopicPartition] | None) -> Conversation[dict[TopicPartition, int]]:
+        """The records before the reader, counted. Raises OffsetOutOfRange, NoOffset, BrokerRefused, RetriesExhausted."""
+        wanted = self._positions.keys() if partitions is None else partitions
+        positions = {partition: self.position(partition) for partition in wanted}
+        return (yield from count_records(self._cluster, self._settings, positions))
 
     def poll(self, timeout_ms: float, records_max: int) -> Conversation[list[ConsumedRecord]]:
         """Records as soon as there are any, at most so many; none when none came in time.
 
-        Raises OffsetOutOfRange, BrokerRefused or RetriesExhausted.
+        Raises OffsetOutOfRange, NoOffset, BrokerRefused or RetriesExhausted, and what `_prepare` raises.
         """
         started_ms: float = yield Now()
         now_ms = started_ms
-        while not (records := self._take(records_max)):
-            left_ms = started_ms + timeout_ms - now_ms
-            if left_ms < 0:
-                break
-            try:
-                answers = yield from self._fetches.next(left_ms)
-            except OffsetOutOfRange:
-                if self._reset is None:
-                    raise
-                lost = self._positions.keys() - self._fetches.partitions
-                yield from self.seek(dict.fromkeys(lost, self._reset))
-            else:
-                self._decoded.extend(map(self._decode, answers))
+        until_ms = started_ms + timeout_ms
+        is_over = False
+        while True:
+            yield from self._prepare(now_ms, until_ms)
+            records = self._take(records_max)
+            if records or is_over or not self._has_prospects():
+                return records
+            yield from self._fetch(min(until_ms - now_ms, self._wait_ms_max()))
             now_ms = yield Now()
-            if not self._positions:
-                break
-        return records
+            is_over = now_ms >= until_ms
+
+    def _prepare(self, now_ms: float, until_ms: float) -> Conversation[None]:
+        """What is to be seen to before records are handed out: nothing, for who is no member of a group."""
+        yield from ()
+
+    def _has_prospects(self) -> bool:
+        """Whether there is anything to wait for."""
+        return bool(self._positions)
+
+    def _wait_ms_max(self) -> float:
+        """How long to wait before `_prepare` is due again."""
+        return float("inf")
+
+    def _fetch(self, timeout_ms: float) -> Conversation[None]:
+        if not self._positions.keys() - self._paused:
+            yield Wait((), timeout_ms, until_woken=True)
+            return
+        try:
+            answers = yield from self._fetches.next(timeout_ms, until_woken=True)
+        except OffsetOutOfRange:
+            if self._reset is None:
+                raise
+            lost = self._positions.keys() - self._fetches.partitions
+            yield from self._reset_positions(lost)
+        else:
+            self._decoded.extend(map(self._decode, answers))
+
+    def _reset_positions(self, partitions: Iterable[TopicPartition]) -> Conversation[None]:
+        assert self._reset is not None, "nobody chose where to begin"
+        found = yield from reset_offsets(self._cluster, partitions, self._reset, self._settings.isolation_level)
+        for partition, offset in found.items():
+            self._go(partition, offset)
+
+    def _go_to(self, wanted: Mapping[TopicPartition, int]) -> Conversation[None]:
+        specs = {partition: offset for partition, offset in wanted.items() if offset < 0}
+        found = yield from find_offsets(self._cluster, specs, self._settings.isolation_level)
+        for partition, offset in {**wanted, **found}.items():
+            self._go(partition, offset)
 
     def _go(self, partition: TopicPartition, offset: int) -> None:
         self._positions[partition] = offset
         self._decoded = deque(decoded for decoded in self._decoded if decoded.partition != partition)
         self._fetches.read(partition, offset)
 
+    def _drop(self, partitions: frozenset[TopicPartition]) -> None:
+        """Read these no longer."""
+        for partition in partitions:
+            self._fetches.stop(partition)
+            self._positions.pop(partition, None)
+        self.resume(partitions)
+        self._decoded = deque(decoded for decoded in self._decoded if decoded.partition not in partitions)
+
+    def _require_assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        missing = sorted(set(partitions) - self.assignment)
+        assert not missing, f"{', '.join(map(str, missing))} is not assigned to this consumer"
+
     def _take(self, records_max: int) -> list[ConsumedRecord]:
         records: list[ConsumedRecord] = []
+        kept: deque[_Decoded] = deque()
         while self._decoded and len(records) < records_max:
             decoded = self._decoded[0]
+            if decoded.partition in self._paused:
+                kept.append(self._decoded.popleft())
+                continue
             taken = list(islice(decoded.records, records_max - len(records)))
             records += taken
             if taken:
@@ -128,6 +209,7 @@ class ConsumerCore:
             if len(records) < records_max:
                 self._positions[decoded.partition] = decoded.next_offset
                 self._decoded.popleft()
+        self._decoded.extendleft(reversed(kept))
         return records
 
     def _decode(self, fetched: FetchedBatches) -> _Decoded:

@@ -6,7 +6,7 @@ with the result. The same conversation therefore runs over blocking sockets, ove
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias, TypeVar
@@ -18,6 +18,14 @@ from oncelog.client.values import Address
 T = TypeVar("T")
 
 
+class Lane(Enum):
+    """The connections to one broker. It answers each in order, so what it holds back has one of its own."""
+
+    PROMPT = "prompt"
+    FETCHES = "fetches"
+    REBALANCES = "rebalances"
+
+
 class TicketState(Enum):
     WAITING = "waiting"
     ANSWERED = "answered"
@@ -27,11 +35,12 @@ class TicketState(Enum):
 class Ticket:
     """One request on its way. It is answered once, or fails once."""
 
-    __slots__ = ("_answer", "_error", "address", "deadline_ms", "on_done", "request", "state", "version")
+    __slots__ = ("_answer", "_error", "address", "deadline_ms", "lane", "on_done", "request", "state", "version")
 
-    def __init__(self, address: Address, request: Request) -> None:
+    def __init__(self, address: Address, request: Request, lane: Lane = Lane.PROMPT) -> None:
         self.address = address
         self.request = request
+        self.lane = lane
         self.state = TicketState.WAITING
         self.version = -1
         self.deadline_ms = float("inf")
@@ -83,6 +92,7 @@ class Send:
     address: Address
     request: Request
     timeout_ms: float | None = None
+    lane: Lane = Lane.PROMPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +135,19 @@ class Greet:
     address: Address
 
 
-Effect: TypeAlias = Send | Wait | Sleep | Now | Draw | Greet
+@dataclass(frozen=True, slots=True)
+class WallClock:
+    """The result is the time in milliseconds since 1970, as record timestamps count it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Run the user's own code, awaited where it is to be. It may begin other conversations of the same client."""
+
+    function: Callable[[], object]
+
+
+Effect: TypeAlias = Send | Wait | Sleep | Now | Draw | Greet | WallClock | Call
 Conversation: TypeAlias = Generator[Effect, Any, T]
 
 

@@ -97,6 +97,29 @@ class OffsetOutOfRange(BrokerRefused):
     """The log does not have, or no longer has, the offset that was asked for."""
 
 
+class DeliveryFailed(RetriesExhausted):
+    """A record was given up, and is certainly not written."""
+
+
+class DeliveryUnknown(ClientError):
+    """A record was sent and no definite answer came: it may be written or not, and only the log can tell."""
+
+
+class NoOffset(ClientError):
+    """The group has committed no offset for a partition, and the consumer was told not to choose one itself."""
+
+
+class CommitFailed(BrokerRefused):
+    """The offsets were not committed: the consumer is no member of its group as it is now.
+
+    Its partitions may be somebody else's, who reads what it has read once more.
+    """
+
+
+class MemberFenced(BrokerRefused):
+    """Another consumer has the group instance id now. This one must stop."""
+
+
 class TransactionError(ClientError):
     """The base of the three ends of a transaction that is not committed, or not known to be."""
 

@@ -16,7 +16,7 @@ from typing_extensions import Buffer
 
 from oncelog.client import requests
 from oncelog.client.cluster import Cluster, locate
-from oncelog.client.conversation import Conversation, Now, Patience, Send, Ticket, Wait
+from oncelog.client.conversation import Conversation, Lane, Now, Patience, Send, Ticket, Wait
 from oncelog.client.errors import (
     RETRIABLE,
     STALE_METADATA,
@@ -80,9 +80,11 @@ class _Reading:
 class Fetches:
     """The partitions being read, the requests on their way, and the answers nobody has taken yet."""
 
-    def __init__(self, cluster: Cluster, settings: FetchSettings) -> None:
+    def __init__(self, cluster: Cluster, settings: FetchSettings, lane: Lane = Lane.FETCHES) -> None:
         self._cluster = cluster
         self._settings = settings
+        self._lane = lane
+        self._paused: set[TopicPartition] = set()
         self._readings: dict[TopicPartition, _Reading] = {}
         self._on_their_way: dict[Address, tuple[Ticket, dict[TopicPartition, int]]] = {}
         self._ready: deque[FetchedBatches] = deque()
@@ -100,6 +102,13 @@ class Fetches:
         self._readings.pop(partition, None)
         self._ready = deque(fetched for fetched in self._ready if fetched.partition != partition)
 
+    def pause(self, partition: TopicPartition) -> None:
+        """Ask for no more of a partition until `resume`; what is on its way is kept."""
+        self._paused.add(partition)
+
+    def resume(self, partition: TopicPartition) -> None:
+        self._paused.discard(partition)
+
     def is_reading_at(self, partition: TopicPartition, offset: int, end_offset: int | None) -> bool:
         """Whether the next answer, on its way or here already, goes on at `offset`."""
         reading = self._readings.get(partition)
@@ -108,8 +117,10 @@ class Fetches:
         waiting = next((fetched for fetched in self._ready if fetched.partition == partition), None)
         return waiting is None and reading.position == offset and reading.end_offset == end_offset
 
-    def next(self, timeout_ms: float) -> Conversation[list[FetchedBatches]]:
+    def next(self, timeout_ms: float, *, until_woken: bool = False) -> Conversation[list[FetchedBatches]]:
         """What the next answer has, partitions without new records included; nothing if none comes in time.
+
+        With `until_woken`, nothing also when a wake-up came first.
 
         Raises OffsetOutOfRange or BrokerRefused for a partition that cannot be read, RetriesExhausted.
         """
@@ -123,7 +134,9 @@ class Fetches:
             now_ms: float = yield Now()
             if self._on_their_way:
                 waiting = tuple(ticket for ticket, _ in self._on_their_way.values())
-                yield Wait(waiting, max(0.0, until_ms - now_ms))
+                done = yield Wait(waiting, max(0.0, until_ms - now_ms), until_woken)
+                if until_woken and not done:
+                    break
             problem = self._take_answers()
             if problem is not None:
                 if patience is None:
@@ -144,7 +157,9 @@ class Fetches:
         return [
             partition
             for partition, reading in self._readings.items()
-            if partition not in asked and (reading.end_offset is None or reading.position < reading.end_offset)
+            if partition not in asked
+            and partition not in self._paused
+            and (reading.end_offset is None or reading.position < reading.end_offset)
         ]
 
     def _ask(self, wanted: Iterable[TopicPartition]) -> Conversation[None]:
@@ -155,7 +170,7 @@ class Fetches:
             if leader in self._on_their_way:
                 continue
             timeout_ms = self._cluster.settings.request_timeout_ms + self._settings.max_wait_ms
-            ticket: Ticket = yield Send(leader, self._request(group), timeout_ms)
+            ticket: Ticket = yield Send(leader, self._request(group), timeout_ms, self._lane)
             self._on_their_way[leader] = ticket, {item: self._readings[item].position for item in group}
 
     def _request(self, group: Iterable[TopicPartition]) -> Request:

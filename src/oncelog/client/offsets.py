@@ -7,17 +7,17 @@ from typing import Any
 
 from oncelog.client import requests
 from oncelog.client.cluster import Cluster, CoordinatorKind, ask_coordinator
-from oncelog.client.conversation import Conversation
+from oncelog.client.conversation import Conversation, Patience
 from oncelog.client.leaders import ask_leaders, by_topic
 from oncelog.client.requests import Request
-from oncelog.client.values import IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from oncelog.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from oncelog.wire import ErrorCode
 
 CONSUMER_REPLICA_ID = -1
-NO_GENERATION = -1
 LIST_OFFSETS_MAX_TIMESTAMP_VERSION = 7
 LIST_OFFSETS_ISOLATION_VERSION = 2
 OFFSET_FETCH_STABLE_VERSION = 7
+OFFSET_COMMIT_INSTANCE_VERSION = 7
 
 
 def list_offsets(
@@ -53,7 +53,11 @@ def _listed(message: Any) -> Iterable[tuple[TopicPartition, ErrorCode, OffsetAnd
 
 
 def committed_offsets(
-    cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None, require_stable: bool
+    cluster: Cluster,
+    group: str,
+    partitions: Iterable[TopicPartition] | None,
+    require_stable: bool,
+    patience: Patience | None = None,
 ) -> Conversation[dict[TopicPartition, OffsetAndMetadata]]:
     """What a group has committed, of some partitions or of all. A partition without an offset is not in the answer.
 
@@ -72,7 +76,7 @@ def committed_offsets(
         version_min=OFFSET_FETCH_STABLE_VERSION if require_stable else 2,
     )
     what = f"reading the offsets of group {group!r}"
-    message = yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, _fetched_error, what)
+    message = yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, _fetched_error, what, patience)
     return {
         TopicPartition(str(topic.name), int(item.partition_index)): OffsetAndMetadata(
             int(item.committed_offset), item.metadata or "", int(getattr(item, "committed_leader_epoch", -1))
@@ -84,20 +88,36 @@ def committed_offsets(
 
 
 def commit_offsets(
-    cluster: Cluster, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    cluster: Cluster,
+    sender: GroupMetadata,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    *,
+    version_min: int = 0,
+    patience: Patience | None = None,
 ) -> Conversation[None]:
-    """Commit offsets outside any transaction, for a group without members. Raises BrokerRefused, RetriesExhausted."""
-    request = Request(
+    """Commit offsets outside any transaction. Raises BrokerRefused, RetriesExhausted."""
+    request = commit_request(sender, offsets, version_min=version_min)
+    group = sender.group_id
+    what = f"committing the offsets of group {group!r}"
+    yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, first_partition_error, what, patience)
+
+
+def commit_request(
+    sender: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, version_min: int = 0
+) -> Request:
+    if sender.group_instance_id is not None:
+        version_min = max(version_min, OFFSET_COMMIT_INSTANCE_VERSION)
+    return Request(
         requests.OFFSET_COMMIT,
         {
-            "group_id": group,
-            "generation_id_or_member_epoch": NO_GENERATION,
-            "member_id": "",
+            "group_id": sender.group_id,
+            "generation_id_or_member_epoch": sender.generation_id,
+            "member_id": sender.member_id,
+            "group_instance_id": sender.group_instance_id,
             "topics": committed_topics(offsets),
         },
+        version_min=version_min,
     )
-    what = f"committing the offsets of group {group!r}"
-    yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, first_partition_error, what)
 
 
 def committed_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[dict[str, Any]]:

@@ -10,34 +10,39 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from oncelog.client import requests
-from oncelog.client.accumulating import OpenBatch, size_bytes
+from oncelog.client.accumulating import OnDelivery, OpenBatch, size_bytes
 from oncelog.client.cluster import Cluster, ask_any, refresh
-from oncelog.client.conversation import Conversation, Now, Patience, Wait
+from oncelog.client.conversation import Call, Conversation, Draw, Now, Patience, Wait
 from oncelog.client.errors import (
     RETRIABLE,
     BrokerRefused,
     ClientError,
+    DeliveryFailed,
     OutcomeUnknown,
     ProducerFenced,
     RetriesExhausted,
     TransactionError,
     TransactionFailed,
 )
+from oncelog.client.partitioners import Partitioner, find_partitioner, murmur2
 from oncelog.client.producer_state import TRANSITIONS, ProducerState
-from oncelog.client.producing import ProduceFlow
+from oncelog.client.producing import ALL_REPLICAS, NO_PRODUCER, ProduceFlow
 from oncelog.client.requests import Request, milliseconds
 from oncelog.client.transaction import NO_IDENTITY, TransactionSession
-from oncelog.client.values import OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
+from oncelog.client.values import GroupMetadata, OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
 from oncelog.records import HEADER_BYTES, Codec, Record
-from oncelog.records.partitioning import murmur2_partition
 from oncelog.wire import ErrorCode
+
+ACKS: Mapping[str | int, int] = {"all": ALL_REPLICAS, -1: ALL_REPLICAS, 1: 1, "1": 1, 0: 0, "0": 0}
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """How records are batched. `transactional_id` makes a producer transactional; without, it is idempotent."""
+    """How records are batched and sent; `producer_settings` makes them from what a user gives."""
 
     transactional_id: str | None = None
     transaction_timeout_ms: int = 60_000
@@ -46,6 +51,36 @@ class ProducerSettings:
     buffer_bytes_max: int = 32 * 1024 * 1024
     compression: Codec = Codec.NONE
     delivery_timeout_ms: float = 120_000
+    partitioner: Partitioner = murmur2
+    acks: int = ALL_REPLICAS
+    is_idempotent: bool = True
+
+
+def producer_settings(
+    *, acks: str | int, enable_idempotence: bool | None, compression: str, partitioner: str | Partitioner, **others: Any
+) -> ProducerSettings:
+    """Settings as a user gives them.
+
+    Raises ValueError for a value that is none, and where the acknowledgements are too few for what is asked.
+    """
+    if acks not in ACKS:
+        raise ValueError(f"acks is {acks!r}: all, 1 or 0 is allowed")
+    codecs = {codec.name.lower(): codec for codec in Codec}
+    if compression not in codecs:
+        raise ValueError(f"compression is {compression!r}: {', '.join(codecs)} is allowed")
+    count = ACKS[acks]
+    is_transactional = others.get("transactional_id") is not None
+    if is_transactional and (count != ALL_REPLICAS or enable_idempotence is False):
+        raise ValueError("transactions need acks 'all' and idempotence")
+    if enable_idempotence and count != ALL_REPLICAS:
+        raise ValueError("idempotence needs acks 'all'")
+    return ProducerSettings(
+        acks=count,
+        is_idempotent=count == ALL_REPLICAS if enable_idempotence is None else enable_idempotence,
+        compression=codecs[compression],
+        partitioner=find_partitioner(partitioner),
+        **others,
+    )
 
 
 class ProducerCore:
@@ -67,6 +102,8 @@ class ProducerCore:
         self._is_stopping = False
         self._drop_because: ClientError | None = None
         self._keyless_turns: dict[str, int] = {}
+        self._untold: list[OpenBatch] = []
+        self._callback_error: Exception | None = None
         self._session: TransactionSession | None = None
         if settings.transactional_id is not None:
             self._session = TransactionSession(cluster, settings.transactional_id, settings.transaction_timeout_ms)
@@ -78,8 +115,9 @@ class ProducerCore:
 
     @property
     def is_flushed(self) -> bool:
-        """Whether every record was written or given up."""
-        return not self._open and not self._full and (self._flow is None or self._flow.is_idle)
+        """Whether every record was written or given up, and who wanted to know was told."""
+        is_sent = not self._open and not self._full and (self._flow is None or self._flow.is_idle)
+        return is_sent and not self._untold
 
     @property
     def is_dropped(self) -> bool:
@@ -98,6 +136,8 @@ class ProducerCore:
         while topic not in self._cluster.topics:
             (described,) = yield from refresh(self._cluster, {topic}, create=True)
             if described.error is ErrorCode.none:
+                drawn: float = yield Draw(0, len(described.partitions))
+                self._keyless_turns.setdefault(topic, int(drawn))
                 return
             refused = BrokerRefused(described.error, f"topic {topic}")
             if described.error not in RETRIABLE:
@@ -105,13 +145,21 @@ class ProducerCore:
             if not (yield from patience.pause()):
                 raise RetriesExhausted(str(refused)) from refused
 
-    def append(self, topic: str, partition: int | None, record: Record, now_ms: float) -> tuple[OpenBatch, int]:
+    def append(
+        self,
+        topic: str,
+        partition: int | None,
+        record: Record,
+        now_ms: float,
+        on_delivery: OnDelivery | None = None,
+    ) -> tuple[OpenBatch, int]:
         """Put a record of a known topic where it belongs; return its batch and its place in it.
 
-        Raises TransactionFailed, ProducerFenced or OutcomeUnknown when the transaction takes no more records.
+        Raises TransactionFailed, ProducerFenced or OutcomeUnknown when the transaction takes no more records, and ValueError
+        when the partitioner chose a partition that is not there.
         """
         self._require_open()
-        chosen = TopicPartition(topic, self._partition(topic, record.key) if partition is None else partition)
+        chosen = TopicPartition(topic, self._partition(topic, record) if partition is None else partition)
         added_bytes = size_bytes(record)
         batch = self._open.get(chosen)
         if batch is not None and batch.size_bytes + added_bytes > self.settings.batch_bytes:
@@ -120,7 +168,12 @@ class ProducerCore:
         if batch is None:
             batch = self._open[chosen] = OpenBatch(chosen, now_ms)
         self._open_bytes += added_bytes
-        return batch, batch.append(record, added_bytes)
+        place = batch.append(record, added_bytes)
+        if on_delivery is not None:
+            if not batch.callbacks:
+                self._untold.append(batch)
+            batch.callbacks.append((place, on_delivery))
+        return batch, place
 
     def is_news(self, batch: OpenBatch) -> bool:
         """Whether the pump should be woken for the record that was just appended to `batch`."""
@@ -139,9 +192,12 @@ class ProducerCore:
         """Have what is not written yet given up."""
         self._drop_because = TransactionFailed("the transaction was aborted")
 
-    def take_failure(self) -> ClientError | None:
-        """What went wrong. A transaction keeps its failure until it is aborted; without one it is told once."""
-        error = self.error
+    def take_failure(self) -> Exception | None:
+        """What went wrong, also in the user's callbacks, and is told once.
+
+        A transaction keeps its own failure until it is aborted.
+        """
+        error, self._callback_error = self.error or self._callback_error, None
         if self._session is None:
             self.error = None
         return error
@@ -152,6 +208,7 @@ class ProducerCore:
             if self._drop_because is not None:
                 self._give_up(self._drop_because)
                 self._drop_because = None
+                yield from self._tell()
                 self._changed()
             elif self.is_flushed:
                 self._is_in_a_hurry = False
@@ -161,6 +218,7 @@ class ProducerCore:
                     yield from self._send()
                 except ClientError as error:
                     self._fail(error)
+                yield from self._tell()
                 self._changed()
 
     def init(self) -> Conversation[None]:
@@ -184,7 +242,9 @@ class ProducerCore:
         self.error = None
         self._become(ProducerState.IN_TRANSACTION)
 
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Conversation[None]:
+    def commit_offsets(
+        self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> Conversation[None]:
         """Raises TransactionFailed, ProducerFenced or BrokerRefused."""
         session = self._transactional()
         self._require_open()
@@ -233,10 +293,24 @@ class ProducerCore:
             batch.outgoing = flow.enqueue(batch.partition, batch.encode(self.settings.compression), now_ms)
         yield from self._add_new_partitions(flow)
         yield from flow.step(linger_ms, until_woken=True)
+        if flow.refusal is not None:
+            self.error, flow.refusal = self.error or flow.refusal, None
+
+    def _tell(self) -> Conversation[None]:
+        """Call back for every record whose fate is known. What the user's code raises is told by the next flush."""
+        for batch in [batch for batch in self._untold if batch.is_done]:
+            for place, on_delivery in batch.callbacks:
+                try:
+                    yield Call(partial(on_delivery, *batch.outcome(place)))
+                except Exception as error:  # noqa: BLE001 - the user's code must not end the sending
+                    self._callback_error = error
+            self._untold.remove(batch)
 
     def _sending_flow(self) -> Conversation[ProduceFlow]:
         if self._session is None and (self._flow is None or self._flow.error is not None):
-            identity = yield from _idempotent_identity(self._cluster)
+            identity = NO_PRODUCER
+            if self.settings.is_idempotent:
+                identity = yield from _idempotent_identity(self._cluster)
             self._flow = self._new_flow(identity)
         assert self._flow is not None
         return self._flow
@@ -263,10 +337,14 @@ class ProducerCore:
         topic = batch.partition.topic
         self._keyless_turns[topic] = self._keyless_turns.get(topic, 0) + 1
 
-    def _partition(self, topic: str, key: bytes | None) -> int:
-        """Keys go where the Java client puts them; records without one go together, batch by batch."""
+    def _partition(self, topic: str, record: Record) -> int:
         count = len(self._cluster.topics[topic].partitions)
-        return self._keyless_turns.get(topic, 0) % count if key is None else murmur2_partition(key, count)
+        chosen = self.settings.partitioner(topic, record.key, record.value, count)
+        if chosen is None:
+            return self._keyless_turns.get(topic, 0) % count
+        if not 0 <= chosen < count:
+            raise ValueError(f"the partitioner chose partition {chosen} of the {count} of topic {topic}")
+        return chosen
 
     def _new_flow(self, identity: ProducerIdentity) -> ProduceFlow:
         return ProduceFlow(
@@ -276,6 +354,7 @@ class ProducerCore:
             transaction_version=TransactionVersion.TV1 if self._session is None else self._session.version,
             delivery_timeout_ms=self.settings.delivery_timeout_ms,
             create_topics=True,
+            acks=self.settings.acks,
         )
 
     def _fail(self, error: ClientError) -> None:
@@ -293,8 +372,9 @@ class ProducerCore:
         self._changed()
 
     def _give_up(self, error: ClientError) -> None:
+        is_alone = self._session is None and not isinstance(error, DeliveryFailed)
         for batch in (*self._full, *self._open.values()):
-            batch.error = error
+            batch.error = DeliveryFailed(f"{batch.partition}: {error}") if is_alone else error
         self._full.clear()
         self._open.clear()
         self._open_bytes = 0

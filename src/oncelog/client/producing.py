@@ -18,13 +18,15 @@ from typing_extensions import Buffer
 
 from oncelog.client import requests
 from oncelog.client.cluster import Cluster, locate
-from oncelog.client.conversation import Conversation, Draw, Now, Send, Ticket, Wait
+from oncelog.client.conversation import Conversation, Draw, Now, Send, Ticket, Wait, was_sent
 from oncelog.client.errors import (
     RETRIABLE,
     STALE_METADATA,
     BrokerRefused,
     ClientError,
     ConnectionLost,
+    DeliveryFailed,
+    DeliveryUnknown,
     ProducerFenced,
     RetriesExhausted,
     TransactionFailed,
@@ -36,6 +38,8 @@ from oncelog.records import SEQUENCE_MAX, next_sequence, read_header, stamp_prod
 from oncelog.wire import ErrorCode
 
 ALL_REPLICAS = -1
+NO_ACKNOWLEDGEMENT = 0
+NO_PRODUCER = ProducerIdentity(-1, -1)
 IN_FLIGHT_MAX = 5
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 RETRY_LOW_MS, RETRY_HIGH_MS = 1.0, 3.0
@@ -53,6 +57,7 @@ ABORTABLE = frozenset(
     }
 )
 TAKEN_OVER = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping})
+MAYBE_WRITTEN = frozenset({ErrorCode.request_timed_out, ErrorCode.not_enough_replicas_after_append})
 
 
 class BatchState(Enum):
@@ -62,9 +67,24 @@ class BatchState(Enum):
 
 
 class OutgoingBatch:
-    """One record batch and where it is. `base_offset` is -1 until it is written, or where the broker did not say."""
+    """One record batch and where it is. `base_offset` is -1 until it is written, or where the broker did not say.
 
-    __slots__ = ("base_offset", "base_sequence", "data", "deadline_ms", "error", "partition", "record_count", "state")
+    It is doubtful once it may have been written although no answer said so. `log_append_time_ms` is -1 unless the broker
+    has put its own time in the place of the records'.
+    """
+
+    __slots__ = (
+        "base_offset",
+        "base_sequence",
+        "data",
+        "deadline_ms",
+        "error",
+        "is_doubtful",
+        "log_append_time_ms",
+        "partition",
+        "record_count",
+        "state",
+    )
 
     def __init__(self, partition: TopicPartition, data: Buffer, deadline_ms: float) -> None:
         self.partition = partition
@@ -73,12 +93,17 @@ class OutgoingBatch:
         self.record_count = read_header(data).record_count
         self.base_sequence = -1
         self.base_offset = -1
+        self.log_append_time_ms = -1
+        self.is_doubtful = False
         self.state = BatchState.WAITING
         self.error: ClientError | None = None
 
     @property
     def size_bytes(self) -> int:
         return memoryview(self.data).nbytes
+
+    def fail(self, error: ClientError) -> None:
+        self.state, self.error = BatchState.FAILED, error
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +122,7 @@ class _Lane:
 
     __slots__ = (
         "in_flight",
+        "in_flight_max",
         "is_acknowledged",
         "next_sequence",
         "pause_ms",
@@ -106,7 +132,8 @@ class _Lane:
         "written",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, in_flight_max: int) -> None:
+        self.in_flight_max = in_flight_max
         self.queue: deque[OutgoingBatch] = deque()
         self.in_flight: list[OutgoingBatch] = []
         self.next_sequence = 0
@@ -119,7 +146,7 @@ class _Lane:
     def may_send(self, now_ms: float) -> bool:
         if not self.queue or now_ms < self.retry_at_ms:
             return False
-        return len(self.in_flight) < (IN_FLIGHT_MAX if self.is_acknowledged else 1)
+        return len(self.in_flight) < (self.in_flight_max if self.is_acknowledged else 1)
 
     def put_back(self, batch: OutgoingBatch) -> None:
         """Queue a batch that was sent again, in order of its sequence; from now on one at a time."""
@@ -129,6 +156,11 @@ class _Lane:
             place += 1
         self.queue.insert(place, batch)
         self.is_acknowledged = False
+
+    def is_newest(self, batch: OutgoingBatch) -> bool:
+        """Whether nothing was stamped after this batch, and nothing before it is without an acknowledgement."""
+        after = next_sequence(batch.base_sequence, batch.record_count)
+        return self.next_sequence == after and self.is_next_in_order(batch)
 
     def is_next_in_order(self, batch: OutgoingBatch) -> bool:
         """Whether no batch before this one is without an acknowledgement."""
@@ -157,7 +189,12 @@ class _Lane:
 
 
 class ProduceFlow:
-    """Sends batches as one producer identity. After a failure it sends nothing more; `error` says why."""
+    """Sends batches as one producer identity. After a failure it sends nothing more; `error` says why.
+
+    With the identity NO_PRODUCER batches carry none: what is sent again after a lost answer may be written twice. With
+    `acks` 0 there are no answers, so nothing is sent again. Outside a transaction a batch that a broker refuses for what is
+    in it fails alone; `refusal` has the last such error.
+    """
 
     def __init__(
         self,
@@ -168,8 +205,12 @@ class ProduceFlow:
         transaction_version: TransactionVersion = TransactionVersion.TV1,
         delivery_timeout_ms: float = 120_000,
         create_topics: bool = False,
+        acks: int = ALL_REPLICAS,
     ) -> None:
+        assert acks == ALL_REPLICAS or identity == NO_PRODUCER, "without every acknowledgement nothing is exactly once"
         self.error: ClientError | None = None
+        self.refusal: ClientError | None = None
+        self._acks = acks
         self.waiting_bytes = 0
         self._cluster = cluster
         self._transactional_id = transactional_id
@@ -196,9 +237,13 @@ class ProduceFlow:
 
     def begin(self, identity: ProducerIdentity) -> None:
         """Go on as another identity: sequences begin at 0 again."""
-        assert identity.producer_id >= 0, "a transactional batch without a producer id would be visible at once"
+        has_id = identity.producer_id >= 0
+        assert has_id or self._transactional_id is None, (
+            "a transactional batch without a producer id is visible at once"
+        )
         assert self.is_idle, "batches are still on their way"
         self._identity = identity
+        self._in_flight_max = IN_FLIGHT_MAX if has_id else 1
         self._lanes = {}
 
     def begin_transaction(self) -> None:
@@ -209,7 +254,7 @@ class ProduceFlow:
     def enqueue(self, partition: TopicPartition, data: Buffer, now_ms: float) -> OutgoingBatch:
         """Queue one unstamped batch."""
         batch = OutgoingBatch(partition, data, now_ms + self._delivery_timeout_ms)
-        self._lanes.setdefault(partition, _Lane()).queue.append(batch)
+        self._lanes.setdefault(partition, _Lane(self._in_flight_max)).queue.append(batch)
         self.waiting_bytes += batch.size_bytes
         return batch
 
@@ -229,9 +274,9 @@ class ProduceFlow:
             yield Wait(tuple(self._on_their_way), min(known, default=None), until_woken)
             yield from self._take_answers()
         except RetriesExhausted as error:
-            ended = self._gave_up(str(error))
+            ended = error if self._transactional_id is None else TransactionFailed(str(error))
             self.fail(ended)
-            raise ended from error
+            raise ended from error.__cause__
         except ClientError as error:
             self.fail(error)
             raise
@@ -240,12 +285,23 @@ class ProduceFlow:
         """Give up every batch."""
         self.error = error
         for lane in self._lanes.values():
+            for batch in lane.in_flight:
+                batch.is_doubtful = True
             for batch in (*lane.in_flight, *lane.queue):
-                batch.state, batch.error = BatchState.FAILED, error
+                batch.fail(self._end_of(batch, error))
             lane.in_flight.clear()
             lane.queue.clear()
         self._on_their_way.clear()
         self.waiting_bytes = 0
+
+    def _end_of(self, batch: OutgoingBatch, error: ClientError) -> ClientError:
+        """What the end of the flow means for one batch: in a transaction, all share one fate."""
+        if self._transactional_id is not None:
+            return error
+        kind = DeliveryUnknown if batch.is_doubtful else DeliveryFailed
+        ended = error if isinstance(error, kind) else kind(f"{batch.partition}: {error}")
+        ended.__cause__ = None if ended is error else error
+        return ended
 
     def _locate(self) -> Conversation[None]:
         unknown = [tp for tp, lane in self._lanes.items() if lane.queue and self._cluster.leader(tp) is None]
@@ -270,7 +326,7 @@ class ProduceFlow:
             if batches and size_bytes > REQUEST_BYTES_MAX:
                 break
             if now_ms >= batch.deadline_ms:
-                raise self._too_late(partition, lane.trouble) from lane.trouble
+                raise self._too_late(batch, lane.trouble) from lane.trouble
             self._stamp(lane, lane.queue.popleft())
             lane.in_flight.append(batch)
             batches.append(batch)
@@ -283,6 +339,8 @@ class ProduceFlow:
         batch.base_sequence = lane.next_sequence
         lane.next_sequence = next_sequence(lane.next_sequence, batch.record_count)
         identity = self._identity
+        if identity == NO_PRODUCER:
+            return
         is_transactional = self._transactional_id is not None
         batch.data = stamp_producer(
             batch.data, identity.producer_id, identity.epoch, batch.base_sequence, is_transactional
@@ -295,54 +353,90 @@ class ProduceFlow:
             topics.setdefault(batch.partition.topic, []).append(item)
         fields = {
             "transactional_id": self._transactional_id,
-            "acks": ALL_REPLICAS,
+            "acks": self._acks,
             "timeout": milliseconds(self._cluster.settings.request_timeout_ms),
             "topic_data": [{"name": topic, "partition_data": items} for topic, items in topics.items()],
         }
         if self._transactional_id is not None and self._transaction_version is TransactionVersion.TV2:
             return Request(requests.PRODUCE, fields, version_min=PRODUCE_TV2_VERSION_MIN)
-        return Request(requests.PRODUCE, fields, version_max=PRODUCE_TV1_VERSION_MAX)
+        expects_answer = self._acks != NO_ACKNOWLEDGEMENT
+        return Request(requests.PRODUCE, fields, version_max=PRODUCE_TV1_VERSION_MAX, expects_answer=expects_answer)
 
     def _time_to_retry(self, now_ms: float) -> float | None:
         times = [lane.retry_at_ms - now_ms for lane in self._lanes.values() if lane.queue and not lane.in_flight]
         return max(0.0, min(times)) if times else None
 
     def _take_answers(self) -> Conversation[None]:
+        """Take in all that is there, and then raise what ends the flow."""
+        end: ClientError | None = None
         for ticket in [ticket for ticket in self._on_their_way if ticket.is_done]:
-            batches = self._on_their_way.pop(ticket)
-            try:
-                message = ticket.result()
-            except ConnectionLost as lost:
-                for batch in batches:
-                    self._cluster.forget_leader(batch.partition)
-                    yield from self._retry(batch, lost)
-                continue
-            answers = {(str(topic), int(item.index)): item for topic, item in _partitions(message)}
-            for batch in batches:
-                yield from self._take(batch, answers[batch.partition])
+            for batch in self._on_their_way.pop(ticket):
+                try:
+                    yield from self._take_from(ticket, batch)
+                except ClientError as error:
+                    end = end or error
+        if end is not None:
+            raise end
+
+    def _take_from(self, ticket: Ticket, batch: OutgoingBatch) -> Conversation[None]:
+        try:
+            message = ticket.result()
+        except ConnectionLost as lost:
+            self._cluster.forget_leader(batch.partition)
+            yield from self._retry(batch, lost)
+            return
+        if message is None:
+            self._accept(batch, -1)
+            return
+        answers = {(str(topic), int(item.index)): item for topic, item in _partitions(message)}
+        yield from self._take(batch, answers[batch.partition])
 
     def _take(self, batch: OutgoingBatch, item: Any) -> Conversation[None]:
         lane = self._lanes[batch.partition]
         error: ErrorCode = item.error_code
         # The broker had the batch already, too long ago to know its offset.
         if error in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
-            lane.in_flight.remove(batch)
-            batch.state = BatchState.WRITTEN
-            batch.base_offset = int(item.base_offset)
-            self.waiting_bytes -= batch.size_bytes
-            lane.acknowledge(batch)
+            appended = getattr(item, "log_append_time", None)
+            batch.log_append_time_ms = -1 if appended is None else round(appended.timestamp() * 1000)
+            self._accept(batch, int(item.base_offset))
             return
         refused = BrokerRefused(error, f"producing to {batch.partition}")
         is_behind = error is ErrorCode.out_of_order_sequence_number and not lane.is_next_in_order(batch)
         if error in RETRIABLE or is_behind:
             if error in STALE_METADATA:
                 self._cluster.forget_leader(batch.partition)
+            batch.is_doubtful = batch.is_doubtful or error in MAYBE_WRITTEN
             yield from self._retry(batch, refused)
             return
-        raise self._meaning(refused, getattr(item, "error_message", None))
+        meaning = self._meaning(refused, getattr(item, "error_message", None))
+        if self._transactional_id is None:
+            self._give_up(batch, meaning)
+            if error not in ABORTABLE and error not in TAKEN_OVER and lane.is_newest(batch):
+                lane.next_sequence = batch.base_sequence
+                return
+        raise meaning
+
+    def _accept(self, batch: OutgoingBatch, base_offset: int) -> None:
+        lane = self._lanes[batch.partition]
+        lane.in_flight.remove(batch)
+        batch.state = BatchState.WRITTEN
+        batch.base_offset = base_offset
+        self.waiting_bytes -= batch.size_bytes
+        lane.acknowledge(batch)
+
+    def _give_up(self, batch: OutgoingBatch, error: ClientError) -> None:
+        """Fail one batch that is on its way, and go on with the others."""
+        self._lanes[batch.partition].in_flight.remove(batch)
+        self.waiting_bytes -= batch.size_bytes
+        batch.fail(error)
+        self.refusal = error
 
     def _retry(self, batch: OutgoingBatch, cause: ClientError) -> Conversation[None]:
         lane = self._lanes[batch.partition]
+        batch.is_doubtful = batch.is_doubtful or was_sent(cause)
+        if self._acks == NO_ACKNOWLEDGEMENT and batch.is_doubtful:
+            self._give_up(batch, DeliveryUnknown(f"producing to {batch.partition}: {cause}"))
+            return
         lane.put_back(batch)
         lane.trouble = cause
         drawn_ms: float = yield Draw(RETRY_LOW_MS, RETRY_HIGH_MS)
@@ -350,18 +444,15 @@ class ProduceFlow:
         now_ms: float = yield Now()
         lane.retry_at_ms = now_ms + lane.pause_ms
         if now_ms >= batch.deadline_ms:
-            raise self._too_late(batch.partition, cause) from cause
+            raise self._too_late(batch, cause) from cause
 
-    def _too_late(self, partition: TopicPartition, cause: ClientError | None) -> ClientError:
-        message = f"{partition} took no batch in {self._delivery_timeout_ms:.0f} ms"
+    def _too_late(self, batch: OutgoingBatch, cause: ClientError | None) -> ClientError:
+        message = f"{batch.partition} took no batch in {self._delivery_timeout_ms:.0f} ms"
         if cause is not None:
             message += f": {cause}"
-        return self._gave_up(message)
-
-    def _gave_up(self, message: str) -> ClientError:
-        if self._transactional_id is None:
-            return RetriesExhausted(message)
-        return TransactionFailed(message)
+        if self._transactional_id is not None:
+            return TransactionFailed(message)
+        return DeliveryUnknown(message) if batch.is_doubtful else DeliveryFailed(message)
 
     def _meaning(self, refused: BrokerRefused, message: str | None) -> ClientError:
         what = f"producing: {message}" if message else refused.message

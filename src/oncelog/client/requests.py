@@ -34,6 +34,10 @@ METADATA = Api(3, "Metadata", 1, 12)
 OFFSET_COMMIT = Api(8, "OffsetCommit", 2, 9)
 OFFSET_FETCH = Api(9, "OffsetFetch", 1, 7)
 FIND_COORDINATOR = Api(10, "FindCoordinator", 1, 3)
+JOIN_GROUP = Api(11, "JoinGroup", 2, 9)
+HEARTBEAT = Api(12, "Heartbeat", 0, 4)
+LEAVE_GROUP = Api(13, "LeaveGroup", 0, 5)
+SYNC_GROUP = Api(14, "SyncGroup", 0, 5)
 API_VERSIONS = Api(18, "ApiVersions", 0, 3)
 CREATE_TOPICS = Api(19, "CreateTopics", 2, 7)
 DELETE_TOPICS = Api(20, "DeleteTopics", 1, 5)
@@ -50,6 +54,7 @@ DESCRIBE_CLUSTER = Api(60, "DescribeCluster", 0, 1)
 DESCRIBE_PRODUCERS = Api(61, "DescribeProducers", 0, 0)
 DESCRIBE_TRANSACTIONS = Api(65, "DescribeTransactions", 0, 0)
 LIST_TRANSACTIONS = Api(66, "ListTransactions", 0, 1)
+CONSUMER_GROUP_HEARTBEAT = Api(68, "ConsumerGroupHeartbeat", 0, 1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class Request:
     fields: Mapping[str, Any]
     version_min: int = 0
     version_max: int = 32767
+    expects_answer: bool = True
 
     def message(self, version: int) -> Any:
         """The kio message of one version."""

@@ -8,7 +8,7 @@ the transaction, and ends it (EndTxn). TV2 answers EndTxn with the epoch of the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NoReturn
 
@@ -29,12 +29,12 @@ from oncelog.client.errors import (
 from oncelog.client.leaders import by_topic
 from oncelog.client.offsets import committed_topics, first_partition_error
 from oncelog.client.requests import Api, Request, milliseconds
-from oncelog.client.values import OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
+from oncelog.client.values import GroupMetadata, OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
 from oncelog.wire import ErrorCode
 
 NO_IDENTITY = ProducerIdentity(-1, -1)
 BUMP_VERSION = 3
-NO_GENERATION = -1
+MEMBER_VERSION = 3
 NEW_TOPIC_TIMEOUT_MS = 5_000
 BUSY_PAUSE_MS = 2.0
 BUSY_PAUSE_MS_MAX = 20.0
@@ -135,27 +135,35 @@ class TransactionSession:
         reply = yield from self._ask_owner(Request(requests.ADD_PARTITIONS_TO_TXN, fields), _added_error)
         self._accept(reply, "adding partitions to the transaction")
 
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Conversation[None]:
-        """Make a group's offsets part of the transaction. Raises TransactionFailed, ProducerFenced, BrokerRefused."""
+    def commit_offsets(
+        self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> Conversation[None]:
+        """Make a group's offsets part of the transaction. Raises TransactionFailed, ProducerFenced, BrokerRefused.
+
+        Who names a generation is refused when the group has gone on without them (KIP-447).
+        """
         self._require_ready()
+        sender = GroupMetadata(group) if isinstance(group, str) else group
         owner = {
             "transactional_id": self.transactional_id,
             "producer_id": self.identity.producer_id,
             "producer_epoch": self.identity.epoch,
-            "group_id": group,
+            "group_id": sender.group_id,
         }
-        what = f"committing the offsets of group {group!r} in the transaction"
+        what = f"committing the offsets of group {sender.group_id!r} in the transaction"
         if self.version is TransactionVersion.TV1:
             reply = yield from self._ask_owner(Request(requests.ADD_OFFSETS_TO_TXN, owner), _error_code)
             self._accept(reply, what)
         fields = owner | {
-            "generation_id": NO_GENERATION,
-            "member_id": "",
-            "group_instance_id": None,
+            "generation_id": sender.generation_id,
+            "member_id": sender.member_id,
+            "group_instance_id": sender.group_instance_id,
             "topics": committed_topics(offsets),
         }
         request = self._versioned(requests.TXN_OFFSET_COMMIT, fields, tv1_max=4, tv2_min=5)
-        reply = yield from self._ask(CoordinatorKind.GROUP, group, request, first_partition_error)
+        if sender.member_id:
+            request = replace(request, version_min=max(request.version_min, MEMBER_VERSION))
+        reply = yield from self._ask(CoordinatorKind.GROUP, sender.group_id, request, first_partition_error)
         self._accept(reply, what)
 
     def end(self, commit: bool) -> Conversation[ProducerIdentity]:

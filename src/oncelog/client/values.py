@@ -102,6 +102,16 @@ class OffsetAndMetadata:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """A group, and who commits offsets for it: without a generation, somebody who is no member."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerIdentity:
     """A producer id and epoch; records that carry an older epoch are refused."""
 

@@ -13,6 +13,7 @@ from oncelog.client.values import (
     ConfigChange,
     ConfigEntry,
     ConfigResource,
+    GroupMetadata,
     IsolationLevel,
     NewTopic,
     OffsetAndMetadata,
@@ -148,7 +149,7 @@ class AsyncClient(AsyncBase):
 
     async def commit_offsets(self, group: str, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets outside any transaction, for a group without members."""
-        await self._run(offsets.commit_offsets(self._cluster, group, committed))
+        await self._run(offsets.commit_offsets(self._cluster, GroupMetadata(group), committed))
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]

@@ -1,27 +1,47 @@
-"""The asyncio consumer: partitions as records, from positions that the caller sets."""
+"""The asyncio consumer: partitions as records, from positions that the caller sets or that a group remembers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
 
 from oncelog.client.consumer_core import ConsumedRecord, ConsumerCore
 from oncelog.client.fetching import MIB, FetchSettings
+from oncelog.client.group_consumer import GroupConsumer
+from oncelog.client.group_settings import Callbacks, OnPartitions, group_settings
+from oncelog.client.offset_reset import parse_reset
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.asynchronous.base import AsyncBase
-from oncelog.client.values import IsolationLevel, OffsetSpec, TopicPartition
+from oncelog.client.transports.asynchronous.transport import AsyncTransport
+from oncelog.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, OffsetSpec, TopicPartition
 
 RECORDS_MAX = 10_000
 
 
 class AsyncConsumer(AsyncBase):
-    """Reads the partitions it is told to, and is a member of no group. For one task at a time."""
+    """Reads partitions, or is a member of a group. See Consumer, whose methods these are. For one task at a time.
+
+    A subscriber's heartbeats are sent by a task of its own: who computes must let the event loop run.
+    """
 
     def __init__(
         self,
         bootstrap_servers: str,
         *,
+        group_id: str | None = None,
+        group_instance_id: str | None = None,
+        group_protocol: str = "classic",
+        assignors: Iterable[str] | None = None,
+        group_remote_assignor: str | None = None,
+        session_timeout_ms: int | None = None,
+        heartbeat_interval_ms: int | None = None,
+        max_poll_interval_ms: int = 300_000,
+        metadata_max_age_ms: int = 300_000,
+        auto_commit_interval_ms: float | None = None,
+        auto_offset_reset: str | timedelta = "earliest",
         isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
-        reset: OffsetSpec | None = OffsetSpec.EARLIEST,
         include_control: bool = False,
         min_bytes: int = 1,
         max_wait_ms: int = 500,
@@ -31,10 +51,7 @@ class AsyncConsumer(AsyncBase):
         request_timeout_ms: float = 30_000,
         call_timeout_ms: float = 60_000,
     ) -> None:
-        """`reset` says where to go on when a position is not in the log; None makes that an OffsetOutOfRange.
-
-        With `include_control`, the ends of transactions are records too. For the others see Consumer.
-        """
+        """See Consumer."""
         super().__init__(
             ClientSettings(
                 parse_addresses(bootstrap_servers),
@@ -43,16 +60,44 @@ class AsyncConsumer(AsyncBase):
                 call_timeout_ms=call_timeout_ms,
             )
         )
-        self._core = ConsumerCore(
+        self._group_transport = AsyncTransport(self._settings)
+        self._pump: asyncio.Task[None] | None = None
+        self._group: GroupConsumer | None = None
+        fetching = FetchSettings(isolation_level, min_bytes, max_wait_ms, max_bytes, partition_bytes)
+        reset = parse_reset(auto_offset_reset)
+        if group_id is None:
+            self._core = ConsumerCore(self._cluster, fetching, reset=reset, include_control=include_control)
+            return
+        group = group_settings(
+            group_id,
+            group_instance_id=group_instance_id,
+            group_protocol=group_protocol,
+            group_remote_assignor=group_remote_assignor,
+            assignors=assignors,
+            session_timeout_ms=session_timeout_ms,
+            heartbeat_interval_ms=heartbeat_interval_ms,
+            max_poll_interval_ms=max_poll_interval_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
+        )
+        self._core = self._group = GroupConsumer(
             self._cluster,
-            FetchSettings(isolation_level, min_bytes, max_wait_ms, max_bytes, partition_bytes),
+            fetching,
+            group,
             reset=reset,
             include_control=include_control,
+            auto_commit_interval_ms=auto_commit_interval_ms,
+            wake_poll=self._transport.wake,
+            wake_pump=self._group_transport.wake,
+            new_member_id=str(uuid.uuid4()),
         )
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         return self._core.assignment
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        return self._core.paused
 
     async def assign(self, partitions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions and no others, from offsets or from where an OffsetSpec says.
@@ -61,17 +106,137 @@ class AsyncConsumer(AsyncBase):
         """
         await self._run(self._core.assign(partitions))
 
+    async def subscribe(
+        self,
+        topics: Iterable[str],
+        *,
+        on_assigned: OnPartitions | None = None,
+        on_revoked: OnPartitions | None = None,
+        on_lost: OnPartitions | None = None,
+    ) -> None:
+        """Read topics as a member of the group, which the first `poll` joins; again, for other topics.
+
+        The callbacks get the partitions that came or went, are called from `poll`, `unsubscribe` and `close`, may use this
+        consumer, and may be coroutine functions. Those revoked are still ours, and can be committed, until `on_revoked`
+        returns. Those lost are not: the member was away for longer than a timeout. `on_lost` hears of them, or `on_revoked`
+        where there is none. What a callback raises comes out of `poll` when the change is made.
+        """
+        member = self._member()
+        member.subscribe(topics, Callbacks(on_assigned, on_revoked, on_lost))
+        if self._pump is None:
+            self._pump = asyncio.create_task(self._group_transport.run(member.member.pump()))
+
+    async def unsubscribe(self) -> None:
+        """Give up everything and leave the group. Raises what `on_revoked` raises."""
+        await self._run(self._member().unsubscribe())
+
     async def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on elsewhere: at an offset, or where an OffsetSpec says. Raises BrokerRefused or RetriesExhausted."""
         await self._run(self._core.seek({partition: offset}))
 
+    async def seek_to_beginning(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go back to the first records that are there. Raises BrokerRefused or RetriesExhausted."""
+        await self._run(self._core.seek(dict.fromkeys(partitions, OffsetSpec.EARLIEST)))
+
+    async def seek_to_end(self, partitions: Iterable[TopicPartition]) -> None:
+        """Pass over all that is there: up to the last stable offset, or the high watermark for read_uncommitted.
+
+        Raises BrokerRefused or RetriesExhausted.
+        """
+        await self._run(self._core.seek(dict.fromkeys(partitions, OffsetSpec.LATEST)))
+
+    async def seek_to_times(self, times_ms: Mapping[TopicPartition, int]) -> None:
+        """Go on at the first record that is as late as a time in ms since 1970; at the end, where there is none.
+
+        Raises BrokerRefused or RetriesExhausted.
+        """
+        await self._run(self._core.seek_to_times(times_ms))
+
+    async def seek_to_committed(self) -> None:
+        """Go back to what the group has committed, in every partition: what is read after a transaction was aborted.
+
+        Raises NoOffset, BrokerRefused or RetriesExhausted.
+        """
+        await self._run(self._member().seek_to_committed())
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out nothing of these partitions, which stay assigned, until they are resumed or given up."""
+        self._core.pause(partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        self._core.resume(partitions)
+
     def position(self, partition: TopicPartition) -> int:
-        """The offset at which `poll` goes on; offsets without a record to hand out are behind it."""
+        """The offset at which `poll` goes on; offsets without a record to hand out are behind it.
+
+        Raises NoOffset for a partition that a group has handed out and `poll` has not begun to read.
+        """
         return self._core.position(partition)
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Every position, as `commit` and a producer's `send_offsets_to_transaction` take it."""
+        return self._core.positions()
 
     async def poll(self, timeout_ms: float = 1000, *, records_max: int = RECORDS_MAX) -> list[ConsumedRecord]:
         """Records as soon as there are any; an empty list when none came in time.
 
-        Raises OffsetOutOfRange, BrokerRefused or RetriesExhausted.
+        A subscriber's partitions change here and nowhere else, and what was returned before counts as read. Raises
+        OffsetOutOfRange, NoOffset, BrokerRefused or RetriesExhausted; MemberFenced when another consumer has the group
+        instance id.
         """
         return await self._run(self._core.poll(timeout_ms, records_max))
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None) -> None:
+        """Commit offsets for the group, or the positions, and return when they are.
+
+        Raises CommitFailed when this consumer is no member of the group any more, or not in its newest generation: nothing
+        is committed then. Raises MemberFenced, BrokerRefused or RetriesExhausted.
+        """
+        await self._run(self._member().commit(offsets))
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed in these partitions, or in those assigned; one without an offset is left out.
+
+        With read_committed, waits until no open transaction has an offset of them pending. Raises BrokerRefused or
+        RetriesExhausted.
+        """
+        return await self._run(self._member().committed(partitions))
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who commits, for a producer's `send_offsets_to_transaction` (KIP-447).
+
+        Raises CommitFailed for a subscriber that is no member of the group, or was not told yet what it lost: its offsets
+        must not be committed.
+        """
+        return self._member().metadata()
+
+    async def lag(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+        """How many records `poll` would still return of these partitions, or of those assigned, up to their end as it is now.
+
+        Offsets do not tell: the markers that end transactions take offsets, and so do aborted records, which read_committed
+        passes over; the difference of two offsets is an upper bound. So the batches from the position to the last stable
+        offset (the high watermark, for read_uncommitted) are fetched and the records in their headers counted, without
+        those of markers and aborted transactions. That is exact, and takes as long as fetching what is ahead.
+        Raises OffsetOutOfRange, NoOffset, BrokerRefused or RetriesExhausted.
+        """
+        return await self._run(self._core.lag(partitions))
+
+    async def close(self) -> None:
+        """Give up what is assigned, commit if that was asked for, and leave the group; a static member stays in it.
+
+        Raises what `on_revoked` raises, when everything is closed.
+        """
+        try:
+            if self._group is not None:
+                await self._run(self._group.end())
+        finally:
+            if self._pump is not None:
+                await self._pump
+            await self._group_transport.close()
+            await super().close()
+
+    def _member(self) -> GroupConsumer:
+        assert self._group is not None, "this consumer was made without a group_id"
+        return self._group

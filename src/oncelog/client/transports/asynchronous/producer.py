@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from typing import Any
 
-from oncelog.client.accumulating import OpenBatch, RecordMetadata
+from oncelog.client.accumulating import OnDelivery, OpenBatch, RecordMetadata
 from oncelog.client.errors import RetriesExhausted
-from oncelog.client.producer_core import ProducerCore, ProducerSettings
+from oncelog.client.partitioners import Partitioner
+from oncelog.client.producer_core import ProducerCore, producer_settings
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.asynchronous.base import AsyncBase
 from oncelog.client.transports.asynchronous.transport import monotonic_ms, wall_clock_ms
-from oncelog.client.values import OffsetAndMetadata, TopicPartition
-from oncelog.records import Codec, Record
+from oncelog.client.values import GroupMetadata, OffsetAndMetadata, TopicPartition
+from oncelog.records import Record
 
 
 class AsyncDelivery:
@@ -31,8 +33,16 @@ class AsyncDelivery:
     def is_done(self) -> bool:
         return self._batch.is_done
 
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        """The same as `result`."""
+        return self.result().__await__()
+
     async def result(self, timeout_ms: float | None = None) -> RecordMetadata:
-        """Wait until the record is written. Raises what kept it from being written, or RetriesExhausted."""
+        """Wait until the record is written, for `timeout_ms` at most: after that RetriesExhausted, and the record goes on.
+
+        Raises DeliveryUnknown when it may be written or not. Every other error says that it is not: BrokerRefused,
+        DeliveryFailed, or what ended its transaction.
+        """
         await self._wait(lambda: self._batch.is_done, timeout_ms)
         return self._batch.result(self._place)
 
@@ -46,6 +56,9 @@ class AsyncProducer(AsyncBase):
         *,
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
+        acks: str | int = "all",
+        enable_idempotence: bool | None = None,
+        partitioner: str | Partitioner = "murmur2",
         linger_ms: float = 5,
         batch_bytes: int = 128 * 1024,
         buffer_bytes_max: int = 32 * 1024 * 1024,
@@ -59,6 +72,12 @@ class AsyncProducer(AsyncBase):
 
         `send` waits while `buffer_bytes_max` are not written; a record that is not written within `delivery_timeout_ms`
         fails. `compression` is none, gzip, snappy, lz4 or zstd.
+
+        `acks` "all" waits for every replica, 1 for the leader; 0 waits for nothing, and no offset is known. Idempotence,
+        and with it "once and in order", needs "all", and is on where that is: with 1 a record may be written twice, with 0
+        it may be lost. `partitioner` is "murmur2" (the Java client's), "consistent_random" (librdkafka's), "sticky" or a
+        function of topic, key, value and partition count; where it has no opinion, as for records without a key, records
+        go together batch by batch. Raises ValueError for a value that is none, or that does not go with the others.
         """
         super().__init__(
             ClientSettings(
@@ -72,14 +91,17 @@ class AsyncProducer(AsyncBase):
         self._pump: asyncio.Task[None] | None = None
         self._core = ProducerCore(
             self._cluster,
-            ProducerSettings(
+            producer_settings(
                 transactional_id=transactional_id,
                 transaction_timeout_ms=transaction_timeout_ms,
                 linger_ms=linger_ms,
                 batch_bytes=batch_bytes,
                 buffer_bytes_max=buffer_bytes_max,
-                compression=Codec[compression.upper()],
+                compression=compression,
                 delivery_timeout_ms=delivery_timeout_ms,
+                acks=acks,
+                enable_idempotence=enable_idempotence,
+                partitioner=partitioner,
             ),
             self._notify,
         )
@@ -93,17 +115,19 @@ class AsyncProducer(AsyncBase):
         partition: int | None = None,
         headers: Sequence[tuple[str, bytes | None]] = (),
         timestamp_ms: int | None = None,
+        on_delivery: OnDelivery | None = None,
     ) -> AsyncDelivery:
         """Append a record; waits only for room in the buffer, and for the metadata of a new topic.
 
-        Without a partition, a key decides as in the Java client. Raises what ended the transaction, and BrokerRefused or
-        RetriesExhausted for a topic that cannot be written.
+        Without a partition the partitioner decides. `on_delivery` is called with the RecordMetadata or with the error, one
+        of them None, by the sending task, which waits for it if it is a coroutine function. Raises what ended the
+        transaction, and BrokerRefused or RetriesExhausted for a topic that cannot be written.
         """
         record = Record(key, value, tuple(headers), wall_clock_ms() if timestamp_ms is None else timestamp_ms)
         if not self._core.knows(topic):
             await self._run(self._core.learn_topic(topic))
         await self._wait(lambda: self._core.has_room, self._settings.call_timeout_ms)
-        batch, place = self._core.append(topic, partition, record, monotonic_ms())
+        batch, place = self._core.append(topic, partition, record, monotonic_ms(), on_delivery)
         if self._core.is_news(batch):
             self._wake()
         return AsyncDelivery(batch, place, self._wait)
@@ -126,9 +150,13 @@ class AsyncProducer(AsyncBase):
         self._core.begin()
 
     async def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str | GroupMetadata
     ) -> None:
-        """Make a group's offsets part of the transaction."""
+        """Make a group's offsets part of the transaction.
+
+        `group` is a consumer's `group_metadata()`, so that a consumer whose partitions others have by now is refused
+        (KIP-447), or the name of a group without members. Raises TransactionFailed or ProducerFenced.
+        """
         await self._run(self._core.commit_offsets(group, offsets))
 
     async def commit_transaction(self) -> None:

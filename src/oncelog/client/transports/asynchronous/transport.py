@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import random
 import struct
 import time
@@ -10,7 +11,20 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from oncelog.client.connection import FRAME_BYTES_MAX, Connection
-from oncelog.client.conversation import Conversation, Draw, Effect, Greet, Now, Send, Sleep, Ticket, Wait
+from oncelog.client.conversation import (
+    Call,
+    Conversation,
+    Draw,
+    Effect,
+    Greet,
+    Lane,
+    Now,
+    Send,
+    Sleep,
+    Ticket,
+    Wait,
+    WallClock,
+)
 from oncelog.client.errors import ConnectionLost, UnsupportedVersion
 from oncelog.client.settings import ClientSettings
 from oncelog.client.values import Address
@@ -33,10 +47,13 @@ def monotonic_ms() -> float:
 class Link:
     """An open stream, the connection that gives its bytes a meaning, and the task that reads it."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: Connection) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: Connection, lane: Lane
+    ) -> None:
         self.reader = reader
         self.writer = writer
         self.connection = connection
+        self.lane = lane
         self.reading: asyncio.Task[None] | None = None
 
     async def frame(self) -> bytes:
@@ -52,8 +69,8 @@ class AsyncTransport:
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
-        self._links: dict[Address, Link] = {}
-        self._connecting: dict[Address, asyncio.Lock] = {}
+        self._links: dict[tuple[Address, Lane], Link] = {}
+        self._connecting: dict[tuple[Address, Lane], asyncio.Lock] = {}
         self._was_woken = False
         self._wake_up: Callable[[], None] | None = None
 
@@ -104,14 +121,19 @@ class AsyncTransport:
             case Draw():
                 return random.uniform(effect.low, effect.high)
             case Greet():
-                return (await self._link(effect.address)).connection.greeting
+                return (await self._link(effect.address, Lane.PROMPT)).connection.greeting
+            case WallClock():
+                return wall_clock_ms()
+            case Call():
+                result = effect.function()
+                return await result if inspect.isawaitable(result) else result
 
     async def _send(self, effect: Send) -> Ticket:
         timeout_ms = self._settings.request_timeout_ms if effect.timeout_ms is None else effect.timeout_ms
-        ticket = Ticket(effect.address, effect.request)
+        ticket = Ticket(effect.address, effect.request, effect.lane)
         ticket.deadline_ms = monotonic_ms() + timeout_ms
         try:
-            link = await self._link(effect.address)
+            link = await self._link(effect.address, effect.lane)
             chunks = link.connection.send(ticket)
         except (ConnectionLost, UnsupportedVersion) as error:
             ticket.fail(error)
@@ -121,14 +143,20 @@ class AsyncTransport:
             await asyncio.wait_for(link.writer.drain(), timeout_ms / 1000)
         except (OSError, TimeoutError) as error:
             self._drop(link, f"sending failed: {error}")
+            if not ticket.is_done:
+                ticket.fail(ConnectionLost(f"{effect.address}: sending failed: {error}", sent=True))
+            return ticket
+        if not effect.request.expects_answer:
+            ticket.answer(None)
         return ticket
 
-    async def _link(self, address: Address) -> Link:
+    async def _link(self, address: Address, lane: Lane) -> Link:
         """The link to an address, made if there is none. Raises ConnectionLost."""
-        async with self._connecting.setdefault(address, asyncio.Lock()):
-            return self._links.get(address) or await self._connect(address)
+        name = address, lane
+        async with self._connecting.setdefault(name, asyncio.Lock()):
+            return self._links.get(name) or await self._connect(address, lane)
 
-    async def _connect(self, address: Address) -> Link:
+    async def _connect(self, address: Address, lane: Lane) -> Link:
         timeout_s = self._settings.connect_timeout_ms / 1000
         try:
             reader, writer = await asyncio.wait_for(
@@ -136,13 +164,13 @@ class AsyncTransport:
             )
         except (OSError, TimeoutError) as error:
             raise ConnectionLost(f"{address}: {error or 'no connection in time'}", sent=False) from error
-        link = Link(reader, writer, Connection(address, self._settings.client_id))
+        link = Link(reader, writer, Connection(address, self._settings.client_id), lane)
         try:
             await asyncio.wait_for(self._greet(link), timeout_s)
         except (OSError, EOFError, WireError, TimeoutError) as error:
             writer.close()
             raise ConnectionLost(f"{address}: no greeting: {error or 'none in time'}", sent=False) from error
-        self._links[address] = link
+        self._links[address, lane] = link
         link.reading = asyncio.create_task(self._read(link))
         return link
 
@@ -198,11 +226,12 @@ class AsyncTransport:
         """An answer that is late ends its connection: those behind it would be late as well."""
         for ticket in tickets:
             if not ticket.is_done and now_ms >= ticket.deadline_ms:
-                self._drop(self._links[ticket.address], f"no answer to {ticket.request.api.name} in time")
+                self._drop(self._links[ticket.address, ticket.lane], f"no answer to {ticket.request.api.name} in time")
 
     def _drop(self, link: Link, reason: str) -> None:
-        if self._links.get(link.connection.address) is link:
-            del self._links[link.connection.address]
+        name = link.connection.address, link.lane
+        if self._links.get(name) is link:
+            del self._links[name]
         if link.reading is not None and link.reading is not asyncio.current_task():
             link.reading.cancel()
         link.writer.close()

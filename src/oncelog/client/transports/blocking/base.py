@@ -20,8 +20,9 @@ class BlockingBase:
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
         self._cluster = Cluster(settings)
-        self._transport = BlockingTransport(settings)
-        self._one_at_a_time = threading.Lock()
+        self._lock = threading.RLock()
+        self._transport = BlockingTransport(settings, self._lock)
+        self._one_at_a_time = threading.RLock()
 
     def _run(self, conversation: Conversation[T]) -> T:
         with self._one_at_a_time:

@@ -13,6 +13,7 @@ from oncelog.client.values import (
     ConfigChange,
     ConfigEntry,
     ConfigResource,
+    GroupMetadata,
     IsolationLevel,
     NewTopic,
     OffsetAndMetadata,
@@ -148,7 +149,7 @@ class Client(BlockingBase):
 
     def commit_offsets(self, group: str, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets outside any transaction, for a group without members."""
-        self._run(offsets.commit_offsets(self._cluster, group, committed))
+        self._run(offsets.commit_offsets(self._cluster, GroupMetadata(group), committed))
 
     def describe_producers(
         self, partitions: Iterable[TopicPartition]

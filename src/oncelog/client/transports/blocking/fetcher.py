@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oncelog.client.conversation import Lane
 from oncelog.client.fetching import MIB, FetchedBatches, Fetches, FetchSettings
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.base import BlockingBase
@@ -36,8 +37,11 @@ class Fetcher(BlockingBase):
                 call_timeout_ms=call_timeout_ms,
             )
         )
+        # It asks for nothing else meanwhile, so one connection to a broker does.
         self._fetches = Fetches(
-            self._cluster, FetchSettings(isolation_level, min_bytes, max_wait_ms, max_bytes, partition_bytes)
+            self._cluster,
+            FetchSettings(isolation_level, min_bytes, max_wait_ms, max_bytes, partition_bytes),
+            Lane.PROMPT,
         )
 
     @property

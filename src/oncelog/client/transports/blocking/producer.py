@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from oncelog.client.accumulating import OpenBatch, RecordMetadata
+from oncelog.client.accumulating import OnDelivery, OpenBatch, RecordMetadata
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import RetriesExhausted
-from oncelog.client.producer_core import ProducerCore, ProducerSettings
+from oncelog.client.partitioners import Partitioner
+from oncelog.client.producer_core import ProducerCore, producer_settings
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.transport import BackgroundRun, BlockingTransport, monotonic_ms, wall_clock_ms
-from oncelog.client.values import OffsetAndMetadata, TopicPartition
-from oncelog.records import Codec, Record
+from oncelog.client.values import GroupMetadata, OffsetAndMetadata, TopicPartition
+from oncelog.records import Record
 
 
 class Delivery:
@@ -32,7 +33,11 @@ class Delivery:
         return self._batch.is_done
 
     def result(self, timeout_ms: float | None = None) -> RecordMetadata:
-        """Wait until the record is written. Raises what kept it from being written, or RetriesExhausted."""
+        """Wait until the record is written, for `timeout_ms` at most: after that RetriesExhausted, and the record goes on.
+
+        Raises DeliveryUnknown when it may be written or not. Every other error says that it is not: BrokerRefused,
+        DeliveryFailed, or what ended its transaction.
+        """
         self._wait(lambda: self._batch.is_done, timeout_ms)
         return self._batch.result(self._place)
 
@@ -52,6 +57,9 @@ class Producer:
         *,
         transactional_id: str | None = None,
         transaction_timeout_ms: int = 60_000,
+        acks: str | int = "all",
+        enable_idempotence: bool | None = None,
+        partitioner: str | Partitioner = "murmur2",
         linger_ms: float = 5,
         batch_bytes: int = 128 * 1024,
         buffer_bytes_max: int = 32 * 1024 * 1024,
@@ -65,6 +73,12 @@ class Producer:
 
         `send` waits while `buffer_bytes_max` are not written; a record that is not written within `delivery_timeout_ms`
         fails. `compression` is none, gzip, snappy, lz4 or zstd.
+
+        `acks` "all" waits for every replica, 1 for the leader; 0 waits for nothing, and no offset is known. Idempotence,
+        and with it "once and in order", needs "all", and is on where that is: with 1 a record may be written twice, with 0
+        it may be lost. `partitioner` is "murmur2" (the Java client's), "consistent_random" (librdkafka's), "sticky" or a
+        function of topic, key, value and partition count; where it has no opinion, as for records without a key, records
+        go together batch by batch. Raises ValueError for a value that is none, or that does not go with the others.
         """
         settings = ClientSettings(
             parse_addresses(bootstrap_servers),
@@ -77,14 +91,17 @@ class Producer:
         self._one_call_at_a_time = threading.RLock()
         self._core = ProducerCore(
             Cluster(settings),
-            ProducerSettings(
+            producer_settings(
                 transactional_id=transactional_id,
                 transaction_timeout_ms=transaction_timeout_ms,
                 linger_ms=linger_ms,
                 batch_bytes=batch_bytes,
                 buffer_bytes_max=buffer_bytes_max,
-                compression=Codec[compression.upper()],
+                compression=compression,
                 delivery_timeout_ms=delivery_timeout_ms,
+                acks=acks,
+                enable_idempotence=enable_idempotence,
+                partitioner=partitioner,
             ),
             self._changed.notify_all,
         )
@@ -101,11 +118,13 @@ class Producer:
         partition: int | None = None,
         headers: Sequence[tuple[str, bytes | None]] = (),
         timestamp_ms: int | None = None,
+        on_delivery: OnDelivery | None = None,
     ) -> Delivery:
         """Append a record and return at once, unless the buffer is full or the topic is new to this producer.
 
-        Without a partition, a key decides as in the Java client. Raises what ended the transaction, and BrokerRefused or
-        RetriesExhausted for a topic that cannot be written.
+        Without a partition the partitioner decides. `on_delivery` is called with the RecordMetadata or with the error, one
+        of them None, on the sending thread: it must be quick, and wait for nothing of this producer. Raises what ended the
+        transaction, and BrokerRefused or RetriesExhausted for a topic that cannot be written.
         """
         record = Record(key, value, tuple(headers), wall_clock_ms() if timestamp_ms is None else timestamp_ms)
         if not self._core.knows(topic):
@@ -114,7 +133,7 @@ class Producer:
         with self._changed:
             if not self._core.has_room:
                 self._wait(lambda: self._core.has_room, self._settings.call_timeout_ms)
-            batch, place = self._core.append(topic, partition, record, monotonic_ms())
+            batch, place = self._core.append(topic, partition, record, monotonic_ms(), on_delivery)
             is_news = self._core.is_news(batch)
         if is_news:
             self._sending.wake()
@@ -140,8 +159,14 @@ class Producer:
         with self._changed:
             self._core.begin()
 
-    def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str) -> None:
-        """Make a group's offsets part of the transaction."""
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str | GroupMetadata
+    ) -> None:
+        """Make a group's offsets part of the transaction.
+
+        `group` is a consumer's `group_metadata()`, so that a consumer whose partitions others have by now is refused
+        (KIP-447), or the name of a group without members. Raises TransactionFailed or ProducerFenced.
+        """
         with self._one_call_at_a_time:
             self._calls.run(self._core.commit_offsets(group, offsets))
 

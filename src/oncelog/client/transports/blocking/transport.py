@@ -15,7 +15,20 @@ from typing import Any, TypeVar
 from typing_extensions import Buffer
 
 from oncelog.client.connection import FRAME_BYTES_MAX, Connection
-from oncelog.client.conversation import Conversation, Draw, Effect, Greet, Now, Send, Sleep, Ticket, Wait
+from oncelog.client.conversation import (
+    Call,
+    Conversation,
+    Draw,
+    Effect,
+    Greet,
+    Lane,
+    Now,
+    Send,
+    Sleep,
+    Ticket,
+    Wait,
+    WallClock,
+)
 from oncelog.client.errors import ConnectionLost, UnsupportedVersion
 from oncelog.client.settings import ClientSettings
 from oncelog.client.values import Address
@@ -73,11 +86,12 @@ class Incoming:
 class Link:
     """A connected socket and the connection that gives its bytes a meaning."""
 
-    __slots__ = ("connection", "incoming", "socket")
+    __slots__ = ("connection", "incoming", "lane", "socket")
 
-    def __init__(self, connected: socket.socket, connection: Connection) -> None:
+    def __init__(self, connected: socket.socket, connection: Connection, lane: Lane) -> None:
         self.socket = connected
         self.connection = connection
+        self.lane = lane
         self.incoming = Incoming()
 
     def send(self, chunks: list[Buffer]) -> None:
@@ -109,7 +123,8 @@ class BlockingTransport:
         """`lock`, if given, is held while a conversation's own code runs, and never while it waits."""
         self._settings = settings
         self._lock = lock or nullcontext()
-        self._links: dict[Address, Link] = {}
+        self._links: dict[tuple[Address, Lane], Link] = {}
+        self._was_woken = False
         self._selector = selectors.DefaultSelector()
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
@@ -161,14 +176,18 @@ class BlockingTransport:
             case Draw():
                 return random.uniform(effect.low, effect.high)
             case Greet():
-                return self._link(effect.address).connection.greeting
+                return self._link(effect.address, Lane.PROMPT).connection.greeting
+            case WallClock():
+                return wall_clock_ms()
+            case Call():
+                return effect.function()
 
     def _send(self, effect: Send) -> Ticket:
         timeout_ms = self._settings.request_timeout_ms if effect.timeout_ms is None else effect.timeout_ms
-        ticket = Ticket(effect.address, effect.request)
+        ticket = Ticket(effect.address, effect.request, effect.lane)
         ticket.deadline_ms = monotonic_ms() + timeout_ms
         try:
-            link = self._link(effect.address)
+            link = self._link(effect.address, effect.lane)
             chunks = link.connection.send(ticket)
         except (ConnectionLost, UnsupportedVersion) as error:
             ticket.fail(error)
@@ -178,30 +197,35 @@ class BlockingTransport:
             link.send(chunks)
         except OSError as error:
             self._drop(link, f"sending failed: {error}")
+            if not ticket.is_done:
+                ticket.fail(ConnectionLost(f"{effect.address}: sending failed: {error}", sent=True))
+            return ticket
+        if not effect.request.expects_answer:
+            ticket.answer(None)
         return ticket
 
-    def _link(self, address: Address) -> Link:
+    def _link(self, address: Address, lane: Lane) -> Link:
         """The link to an address, made if there is none. Raises ConnectionLost."""
-        link = self._links.get(address)
+        link = self._links.get((address, lane))
         if link is not None and not link.connection.in_flight and link.is_closed():
             self._drop(link, "the broker closed the connection")
             link = None
-        return link or self._connect(address)
+        return link or self._connect(address, lane)
 
-    def _connect(self, address: Address) -> Link:
+    def _connect(self, address: Address, lane: Lane) -> Link:
         timeout_s = self._settings.connect_timeout_ms / 1000
         try:
             connected = socket.create_connection(address, timeout=timeout_s)
         except OSError as error:
             raise ConnectionLost(f"{address}: {error}", sent=False) from error
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link = Link(connected, Connection(address, self._settings.client_id))
+        link = Link(connected, Connection(address, self._settings.client_id), lane)
         try:
             self._greet(link)
         except (OSError, EOFError, WireError) as error:
             connected.close()
             raise ConnectionLost(f"{address}: no greeting: {error or 'the connection ended'}", sent=False) from error
-        self._links[address] = link
+        self._links[address, lane] = link
         self._selector.register(connected, selectors.EVENT_READ, link)
         return link
 
@@ -218,24 +242,23 @@ class BlockingTransport:
                 return done
             now_ms = monotonic_ms()
             deadline_ms = min([until_ms, *[ticket.deadline_ms for ticket in effect.tickets]])
-            woken = self._take_events(max(0.0, deadline_ms - now_ms))
-            if woken and effect.until_woken:
-                return [ticket for ticket in effect.tickets if ticket.is_done]
+            if effect.until_woken and self._was_woken:
+                self._was_woken = False
+                return []
+            self._take_events(max(0.0, deadline_ms - now_ms))
             now_ms = monotonic_ms()
             self._give_up_late(effect.tickets, now_ms)
             if now_ms >= until_ms:
                 return [ticket for ticket in effect.tickets if ticket.is_done]
 
-    def _take_events(self, timeout_ms: float) -> bool:
-        """Wait for bytes and take them in; return whether a wake-up was among them."""
-        woken = False
+    def _take_events(self, timeout_ms: float) -> None:
+        """Wait for bytes and take them in. A wake-up is kept for the wait that asks for it."""
         for key, _ in self._selector.select(None if timeout_ms == float("inf") else timeout_ms / 1000):
             if key.data is None:
                 self._wake_receiver.recv(4096)
-                woken = True
+                self._was_woken = True
             else:
                 self._receive(key.data)
-        return woken
 
     def _receive(self, link: Link) -> None:
         link.socket.settimeout(0)
@@ -256,11 +279,12 @@ class BlockingTransport:
         """An answer that is late ends its connection: those behind it would be late as well."""
         for ticket in tickets:
             if not ticket.is_done and now_ms >= ticket.deadline_ms:
-                self._drop(self._links[ticket.address], f"no answer to {ticket.request.api.name} in time")
+                self._drop(self._links[ticket.address, ticket.lane], f"no answer to {ticket.request.api.name} in time")
 
     def _drop(self, link: Link, reason: str) -> None:
-        if self._links.get(link.connection.address) is link:
-            del self._links[link.connection.address]
+        name = link.connection.address, link.lane
+        if self._links.get(name) is link:
+            del self._links[name]
             self._selector.unregister(link.socket)
         link.socket.close()
         link.connection.lose(reason)

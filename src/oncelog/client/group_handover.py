@@ -1,0 +1,93 @@
+"""Partitions on their way from a member of a group to the code that reads them, and back.
+
+A member learns in the background what it is to take or to give up. The user learns it from `poll`, on their own thread,
+and until they have been told they go on with what they hold. Demands are carried out one by one, in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from oncelog.client.values import TopicPartition
+
+
+class DemandKind(Enum):
+    ASSIGN = "assign"
+    REVOKE = "revoke"
+    LOSE = "lose"
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    kind: DemandKind
+    partitions: frozenset[TopicPartition]
+
+
+class Handover:
+    """What the user holds, and the demands that they have not been told of."""
+
+    def __init__(self) -> None:
+        self.held: frozenset[TopicPartition] = frozenset()
+        self._waiting: deque[Demand] = deque()
+        self._at_work: Demand | None = None
+        self._is_losing = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the user has been told everything."""
+        return not self._waiting and self._at_work is None and not self._is_losing
+
+    @property
+    def will_hold(self) -> frozenset[TopicPartition]:
+        """What the user holds once every demand is carried out."""
+        held = frozenset() if self._is_losing else self.held
+        for demand in self._waiting:
+            held = _after(held, demand)
+        return held
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        self._add(DemandKind.ASSIGN, frozenset(partitions))
+
+    def revoke(self, partitions: Iterable[TopicPartition]) -> None:
+        self._add(DemandKind.REVOKE, frozenset(partitions))
+
+    def give_up(self) -> None:
+        """Everything is to be given up, and what was still to be told is void."""
+        self._waiting.clear()
+        self.revoke(self.held)
+
+    def lose(self) -> None:
+        """Everything is somebody else's: what was still to be told is void."""
+        self._waiting.clear()
+        self._is_losing = bool(self.held) or self._at_work is not None
+
+    def take(self) -> Demand | None:
+        """What to tell the user now, if anything; `carried_out` comes next."""
+        if self._is_losing:
+            self._at_work = Demand(DemandKind.LOSE, self.held)
+        else:
+            self._at_work = self._waiting[0] if self._waiting else None
+        return self._at_work
+
+    def carried_out(self, demand: Demand) -> None:
+        """The user has been told. A loss that came meanwhile takes what they hold now."""
+        assert demand is self._at_work, "demands are carried out one by one"
+        self._at_work = None
+        self.held = _after(self.held, demand)
+        if demand.kind is DemandKind.LOSE:
+            self._is_losing = False
+        elif self._is_losing:
+            self._is_losing = bool(self.held)
+        else:
+            self._waiting.popleft()
+
+    def _add(self, kind: DemandKind, partitions: frozenset[TopicPartition]) -> None:
+        if partitions:
+            self._waiting.append(Demand(kind, partitions))
+
+
+def _after(held: frozenset[TopicPartition], demand: Demand) -> frozenset[TopicPartition]:
+    return held | demand.partitions if demand.kind is DemandKind.ASSIGN else held - demand.partitions

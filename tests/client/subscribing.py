@@ -1,0 +1,49 @@
+"""What tests of subscribers share: records to read, reading until something is so, and what callbacks were told."""
+
+from __future__ import annotations
+
+import time
+
+from oncelog.client import Producer, TopicPartition
+
+PARTITIONS = 4
+QUICK = {"heartbeat_interval_ms": 100, "metadata_max_age_ms": 200, "max_wait_ms": 100}
+
+
+class Told:
+    """What the callbacks of a subscriber were called with."""
+
+    def __init__(self) -> None:
+        self.assigned: list[frozenset[TopicPartition]] = []
+        self.revoked: list[frozenset[TopicPartition]] = []
+        self.lost: list[frozenset[TopicPartition]] = []
+
+    @property
+    def callbacks(self):
+        return {
+            "on_assigned": self.assigned.append,
+            "on_revoked": self.revoked.append,
+            "on_lost": self.lost.append,
+        }
+
+
+def write(log, topic, number, start=0):
+    with Producer(log.bootstrap_servers) as producer:
+        for value in range(start, start + number):
+            producer.send(topic, b"%d" % value, partition=value % PARTITIONS)
+        producer.flush()
+
+
+def poll_until(is_so, *consumers, timeout_seconds=30):
+    """Poll in turn until it is so; return the values that came, each as (partition, number)."""
+    deadline = time.monotonic() + timeout_seconds
+    values = []
+    while not is_so(values):
+        assert time.monotonic() < deadline, "it did not come about"
+        for consumer in consumers:
+            values += [(record.partition, int(record.value)) for record in consumer.poll(50)]
+    return values
+
+
+def partitions(topic, *numbers):
+    return frozenset(TopicPartition(topic, number) for number in numbers or range(PARTITIONS))
