@@ -13,7 +13,6 @@ import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import aiokafka
@@ -26,7 +25,7 @@ from kafka import errors as kafka_errors
 from kafka.consumer.group import KafkaConsumer
 from kafka.structs import OffsetAndMetadata
 
-from tests.support import jars, requirements
+from tests.support import java_programs
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
@@ -461,16 +460,11 @@ class Aiokafka:
 
 
 class JavaProcess:
-    """The program java/Client.java, compiled once a run, in a JVM of its own."""
+    """The program java/Client.java, in a JVM of its own."""
 
-    def __init__(self, scratch: Path) -> None:
-        source = Path(__file__).parent / "java" / "Client.java"
-        classpath = jars.classpath()
-        compiler = [requirements.javac(), "-nowarn", "-cp", classpath, "-d", str(scratch), str(source)]
-        subprocess.run(compiler, check=True, timeout=120)
-        runtime = [requirements.java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{scratch}:{classpath}"]
+    def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [*runtime, "-Dlog4j2.level=OFF", "Client"],
+            java_programs.command("Client"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -530,8 +524,8 @@ class Java:
     name = "java"
     generation = 2
 
-    def __init__(self, scratch: Path) -> None:
-        self._process = JavaProcess(scratch)
+    def __init__(self) -> None:
+        self._process = JavaProcess()
         self._handles = 0
 
     def producer(

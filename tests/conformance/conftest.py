@@ -21,8 +21,8 @@ CLIENTS = ["confluent-kafka", "kafka-python", "aiokafka", pytest.param("java", m
 
 
 @pytest.fixture(scope="session")
-def java_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
-    client = Java(tmp_path_factory.mktemp("java"))
+def java_client() -> Iterator[Java]:
+    client = Java()
     yield client
     client.close()
 

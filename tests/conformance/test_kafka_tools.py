@@ -19,8 +19,8 @@ pytestmark = pytest.mark.jvm
 
 
 @pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolProcess]:
-    started = ToolProcess(tmp_path_factory.mktemp("tools"))
+def process() -> Iterator[ToolProcess]:
+    started = ToolProcess()
     yield started
     started.close()
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
-from tests.support import jars, requirements
+from tests.support import java_programs
 
-SOURCE = Path(__file__).parents[1] / "conformance" / "java" / "Tools.java"
 TOOLS = {
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
     "kafka-configs": "kafka.admin.ConfigCommand",
@@ -41,15 +39,11 @@ class Ended:
 
 
 class ToolProcess:
-    """The program Tools.java, compiled once a run."""
+    """The program Tools.java, in a JVM of its own."""
 
-    def __init__(self, scratch: Path) -> None:
-        classpath = jars.classpath()
-        compiler = [requirements.javac(), "-nowarn", "-cp", classpath, "-d", str(scratch), str(SOURCE)]
-        subprocess.run(compiler, check=True, timeout=120)
-        runtime = [requirements.java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [*runtime, "-cp", f"{scratch}:{classpath}", "Tools"],
+            java_programs.command("Tools"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
