@@ -10,32 +10,63 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
 
-from tests.conformance.clients import Aiokafka, ClientUnderTest, Confluent, Java, KafkaPython
+from tests.conformance.clients import Aiokafka, ClientUnderTest, Confluent, KafkaPython
 from tests.conformance.group_client import GroupClient
+from tests.conformance.spoken_clients import FranzGo, Java, Kafkajs, SpokenClient
+from tests.conformance.subscribers import ConfluentCooperative, Subscribe
 from tests.support.processes import BrokerProcess
 from tests.support.shared_producer import Cluster, until
 from tests.support.wire import Connection
 
 LOADING = (ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress)
-CLIENTS = ["confluent-kafka", "kafka-python", "aiokafka", pytest.param("java", marks=pytest.mark.jvm)]
+KINDS: dict[str, Callable[[], ClientUnderTest]] = {
+    kind.name: kind for kind in (Confluent, KafkaPython, Aiokafka, Java, FranzGo, Kafkajs)
+}
+CLIENTS = [pytest.param(name, marks=pytest.mark.jvm) if name == "java" else name for name in KINDS]
+COOPERATIVE = "confluent-kafka, cooperative-sticky"
+
+
+class StartedClients:
+    """Every client that a test has asked for, started once a run; so is one that could not be, and why."""
+
+    def __init__(self) -> None:
+        self._started: dict[str, ClientUnderTest] = {}
+        self._missing: dict[str, BaseException] = {}
+
+    def __getitem__(self, name: str) -> ClientUnderTest:
+        if name in self._missing:
+            raise self._missing[name]
+        if name not in self._started:
+            try:
+                self._started[name] = KINDS[name]()
+            except (pytest.skip.Exception, pytest.fail.Exception) as reason:
+                self._missing[name] = reason
+                raise
+        return self._started[name]
+
+    def close(self) -> None:
+        for client in self._started.values():
+            if isinstance(client, SpokenClient):
+                client.close()
 
 
 @pytest.fixture(scope="session")
-def java_client() -> Iterator[Java]:
-    client = Java()
-    yield client
-    client.close()
+def started_clients() -> Iterator[StartedClients]:
+    clients = StartedClients()
+    yield clients
+    clients.close()
 
 
 @pytest.fixture(scope="session", params=CLIENTS)
-def client(request: pytest.FixtureRequest) -> ClientUnderTest:
-    """A Kafka client: confluent-kafka, kafka-python, aiokafka, then the Java client."""
-    if request.param == "java":
-        java: ClientUnderTest = request.getfixturevalue("java_client")
-        return java
-    kinds = {"confluent-kafka": Confluent, "kafka-python": KafkaPython, "aiokafka": Aiokafka}
-    made: ClientUnderTest = kinds[request.param]()
-    return made
+def client(request: pytest.FixtureRequest, started_clients: StartedClients) -> ClientUnderTest:
+    """A Kafka client: those for Python, then the Java client, franz-go and kafkajs."""
+    return started_clients[request.param]
+
+
+@pytest.fixture(params=[*CLIENTS, COOPERATIVE])
+def subscribe(request: pytest.FixtureRequest, started_clients: StartedClients) -> Subscribe:
+    """Make members of groups, as a client does: those of `client`, and one that rebalances cooperatively (KIP-429)."""
+    return ConfluentCooperative if request.param == COOPERATIVE else started_clients[request.param].subscribe
 
 
 @pytest.fixture
