@@ -14,6 +14,7 @@ from tests.conformance.clients import Aiokafka, ClientUnderTest, Confluent, Kafk
 from tests.conformance.group_client import GroupClient
 from tests.conformance.spoken_clients import FranzGo, Java, Kafkajs, SpokenClient
 from tests.conformance.subscribers import ConfluentCooperative, Subscribe
+from tests.support.kafka_tools import KafkaTools, ToolProcess
 from tests.support.processes import BrokerProcess
 from tests.support.shared_producer import Cluster, until
 from tests.support.wire import Connection
@@ -67,6 +68,19 @@ def client(request: pytest.FixtureRequest, started_clients: StartedClients) -> C
 def subscribe(request: pytest.FixtureRequest, started_clients: StartedClients) -> Subscribe:
     """Make members of groups, as a client does: those of `client`, and one that rebalances cooperatively (KIP-429)."""
     return ConfluentCooperative if request.param == COOPERATIVE else started_clients[request.param].subscribe
+
+
+@pytest.fixture(scope="session")
+def tool_process() -> Iterator[ToolProcess]:
+    started = ToolProcess()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def tools(tool_process: ToolProcess, log: BrokerProcess) -> KafkaTools:
+    """Apache Kafka's command line tools, against the broker of this test."""
+    return KafkaTools(tool_process, log.bootstrap_servers)
 
 
 @pytest.fixture

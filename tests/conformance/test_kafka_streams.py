@@ -97,11 +97,9 @@ class Application:
             "reconnect.backoff.max.ms": "100",
         }
         words = [f"{name}={value}" for name, value in settings.items()]
-        command = java_programs.command("Streams")
+        command = java_programs.command("Streams", ORDERS, UPDATES, *words)
         with open(self.output, "ab") as output:
-            self._process = subprocess.Popen(
-                [*command, ORDERS, UPDATES, *words], stdin=subprocess.PIPE, stdout=output, stderr=output
-            )
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output)
 
     def kill(self) -> None:
         assert self._process is not None

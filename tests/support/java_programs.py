@@ -39,7 +39,7 @@ def classes() -> Path:
     return compiled
 
 
-def command(program: str, *options: str) -> list[str]:
-    """What starts such a program in a small JVM; `options` are the JVM's."""
+def command(program: str, *arguments: str) -> list[str]:
+    """What starts such a program, or one of Kafka's, in a small JVM."""
     runtime = [requirements.java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dlog4j2.level=OFF"]
-    return [*runtime, *options, "-cp", f"{classes()}:{jars.classpath()}", program]
+    return [*runtime, "-cp", f"{classes()}:{jars.classpath()}", program, *arguments]
