@@ -69,6 +69,8 @@ class TransactionalProducer(Protocol):
 
 class ClientUnderTest(Protocol):
     name: str
+    generation: int
+    """Of the transaction protocol: 2 where the client has an epoch for each transaction (KIP-890)."""
     has_static_members: bool
 
     def producer(
@@ -172,6 +174,7 @@ def _confluent(error: KafkaException) -> Exception:
 
 class Confluent:
     name = "confluent-kafka"
+    generation = 1
     has_static_members = True
 
     def subscribe(
@@ -297,6 +300,7 @@ class KafkaPythonProducer:
 
 class KafkaPython:
     name = "kafka-python"
+    generation = 1
     has_static_members = True
 
     def subscribe(
@@ -432,6 +436,7 @@ class AiokafkaProducer:
 
 class Aiokafka:
     name = "aiokafka"
+    generation = 1
     has_static_members = True
 
     def __init__(self) -> None:

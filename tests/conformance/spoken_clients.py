@@ -164,6 +164,7 @@ class SpokenAdministrator:
 
 class SpokenClient:
     name: ClassVar[str]
+    generation: ClassVar[int] = 2
     has_static_members: ClassVar[bool] = True
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -213,6 +214,7 @@ class FranzGo(SpokenClient):
 
 class Kafkajs(SpokenClient):
     name = "kafkajs"
+    generation = 1
     has_static_members = False
 
     def __init__(self) -> None:

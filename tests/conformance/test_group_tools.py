@@ -13,7 +13,7 @@ from tests.support.kafka_tools import Ended
 from tests.support.processes import BrokerProcess
 from tests.support.shared_producer import until
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.client("Kafka's tools")]
 
 RECORDS = 20
 

@@ -23,7 +23,7 @@ from tests.conftest import NodeMaker
 from tests.support import java_programs
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.chaos]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.chaos, pytest.mark.client("Kafka Streams")]
 
 PARTITIONS, CUSTOMERS = 3, 20
 ORDERS, UPDATES = "orders", "updates"

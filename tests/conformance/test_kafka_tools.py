@@ -15,7 +15,7 @@ from tests.support.kafka_tools import Ended, KafkaTools, ToolProcess
 from tests.support.processes import BrokerProcess
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.client("Kafka's tools")]
 
 
 @pytest.fixture

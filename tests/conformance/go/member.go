@@ -50,7 +50,8 @@ func subscribe(_ context.Context, asked []string) ([]string, error) {
 		kgo.OnPartitionsAssigned(change(true)), kgo.OnPartitionsRevoked(change(false)), kgo.OnPartitionsLost(change(false)),
 	}
 	if asked[5] != "" {
-		options = append(options, kgo.InstanceID(asked[5]))
+		// Without cooperation every rebalance is an assignment, even of what the member has already.
+		options = append(options, kgo.InstanceID(asked[5]), kgo.Balancers(kgo.RangeBalancer()))
 	}
 	client, err := kgo.NewClient(options...)
 	if err == nil {

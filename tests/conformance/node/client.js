@@ -62,6 +62,16 @@ class Producer {
     this.transaction = null
   }
 
+  // It asks for its producer id when it begins its first transaction.
+  async init() {
+    await this.producer.connect()
+    this.transaction = await this.producer.transaction()
+  }
+
+  async begin() {
+    this.transaction = this.transaction ?? (await this.producer.transaction())
+  }
+
   send(topic, partition, key, value, header) {
     if (!this.waiting.has(topic)) {
       this.waiting.set(topic, [])
@@ -226,11 +236,8 @@ const commands = {
       await made.producer.connect()
     }
   },
-  init: (handle) => producers.get(handle).producer.connect(),
-  async begin(handle) {
-    const found = producers.get(handle)
-    found.transaction = await found.producer.transaction()
-  },
+  init: (handle) => producers.get(handle).init(),
+  begin: (handle) => producers.get(handle).begin(),
   send: (handle, ...record) => producers.get(handle).send(...record),
   flush: (handle) => producers.get(handle).flush(),
   async offsets(handle, group, topic, partition, offset) {
