@@ -103,9 +103,12 @@ class SpokenSubscriber:
         topic: str,
         reset: str = "earliest",
         instance_id: str = "",
+        protocol: str = "classic",
     ) -> None:
+        """The protocol is of the Java client's members; the others know the classic one."""
         self._program, self._handle = program, handle
-        program.ask("subscribe", handle, bootstrap, group, topic, reset, instance_id, HEARTBEAT_MS, SESSION_MS)
+        where = (bootstrap, group, topic, reset, instance_id, HEARTBEAT_MS, SESSION_MS, protocol)
+        program.ask("subscribe", handle, *where)
 
     def poll(self) -> list[Got]:
         words = self._program.ask("poll", self._handle)
@@ -203,6 +206,13 @@ class Java(SpokenClient):
 
     def __init__(self) -> None:
         super().__init__(java_programs.command("Client"))
+
+    def subscribe_by_consumer_protocol(
+        self, bootstrap: str, group: str, topic: str, reset: str = "earliest", instance_id: str = ""
+    ) -> SpokenSubscriber:
+        """A member of a group of KIP-848."""
+        where = (bootstrap, group, topic, reset, instance_id)
+        return SpokenSubscriber(self._program, next(self._handles), *where, protocol="consumer")
 
 
 class FranzGo(SpokenClient):

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import aiokafka
 import confluent_kafka
@@ -46,6 +46,8 @@ Subscribe = Callable[..., Subscriber]
 
 
 class ConfluentSubscriber:
+    timeouts: ClassVar[dict[str, Any]] = {"heartbeat.interval.ms": HEARTBEAT_MS, "session.timeout.ms": SESSION_MS}
+
     def __init__(
         self,
         bootstrap: str,
@@ -64,10 +66,9 @@ class ConfluentSubscriber:
                 "group.id": group,
                 "auto.offset.reset": reset,
                 "enable.auto.commit": False,
-                "heartbeat.interval.ms": HEARTBEAT_MS,
-                "session.timeout.ms": SESSION_MS,
                 "fetch.wait.max.ms": 50,
                 "log_level": 0,
+                **self.timeouts,
                 **settings,
             }
         )
@@ -100,6 +101,12 @@ class ConfluentCooperative(ConfluentSubscriber):
 
     def __init__(self, *where: str, **settings: Any) -> None:
         super().__init__(*where, **settings, **{"partition.assignment.strategy": "cooperative-sticky"})
+
+
+class ConfluentConsumer(ConfluentSubscriber):
+    """KIP-848: the broker assigns, and says how often it is to be heard from."""
+
+    timeouts: ClassVar[dict[str, Any]] = {"group.protocol": "consumer"}
 
 
 class CountedRebalances:

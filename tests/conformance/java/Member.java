@@ -15,14 +15,17 @@ final class Member implements ConsumerRebalanceListener {
     private final KafkaConsumer<String, String> consumer;
     private int rebalances;
 
-    /** subscribe HANDLE BOOTSTRAP GROUP TOPIC RESET INSTANCE HEARTBEAT-MS SESSION-MS */
+    /** subscribe HANDLE BOOTSTRAP GROUP TOPIC RESET INSTANCE HEARTBEAT-MS SESSION-MS PROTOCOL */
     Member(String[] words) {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", words[2]);
         settings.put("group.id", words[3]);
         settings.put("auto.offset.reset", words[5]);
-        settings.put("heartbeat.interval.ms", words[7]);
-        settings.put("session.timeout.ms", words[8]);
+        settings.put("group.protocol", words[9]);
+        if (words[9].equals("classic")) {
+            settings.put("heartbeat.interval.ms", words[7]);
+            settings.put("session.timeout.ms", words[8]);
+        }
         settings.put("enable.auto.commit", "false");
         settings.put("fetch.max.wait.ms", "50");
         if (!words[6].isEmpty()) {
