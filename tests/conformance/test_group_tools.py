@@ -8,7 +8,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.conformance.subscribers import ConfluentSubscriber
+from tests.conformance.subscribers import ConfluentConsumer, ConfluentSubscriber, Got
 from tests.support.kafka_tools import Ended
 from tests.support.processes import BrokerProcess
 from tests.support.shared_producer import until
@@ -76,3 +76,31 @@ def test_consumer_groups_describes_lists_and_administers_a_group(tools, member, 
     assert [row[:6] for row in described] == [[group[1], topic, "1", "3", "10", "7"]]
     assert "was successful" in groups("--delete", *group).text
     assert group[1] not in groups("--list").text
+
+
+@pytest.mark.usefixtures("has_consumer_protocol")
+def test_consumer_groups_describes_lists_and_deletes_a_group_of_the_consumer_protocol(tools, log, topic, unique):
+    group = f"group-{unique}"
+    member = ConfluentConsumer(log.bootstrap_servers, group, topic, **{"client.id": "reader"})
+    read: list[Got] = []
+
+    def has_read_everything() -> bool:
+        read.extend(member.poll())
+        return len(read) == RECORDS
+
+    until(has_read_everything)
+    assert member.commit()
+
+    def groups(*options: str) -> list[list[str]]:
+        return rows(tools("kafka-consumer-groups", *options))
+
+    assert [group, "Consumer", "Stable"] in groups("--list", "--type", "consumer", "--state", "stable")
+    described = sorted(groups("--describe", "--group", group))
+    assert [row[:6] for row in described] == [[group, topic, str(number), "10", "10", "0"] for number in (0, 1)]
+    assert {tuple(row[7:]) for row in described} == {("/127.0.0.1", "reader")}
+    (state,) = groups("--describe", "--state", "--verbose", "--group", group)
+    assert (state[-5:-3], state[-1]) == (["uniform", "Stable"], "1")
+    (row,) = groups("--describe", "--members", "--verbose", "--group", group)
+    assert f"{topic}:0,1" in row, row
+    member.close()
+    assert "was successful" in tools("kafka-consumer-groups", "--delete", "--group", group).text
