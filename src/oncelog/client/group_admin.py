@@ -10,11 +10,11 @@ from oncelog.client.admin import ask_every_node
 from oncelog.client.cluster import Cluster, CoordinatorKind, ask_coordinator, refresh
 from oncelog.client.conversation import Conversation, Patience
 from oncelog.client.errors import BrokerRefused, UnsupportedVersion
+from oncelog.client.group_subscription import decode_assignment
 from oncelog.client.group_values import CLASSIC, CONSUMER, DEAD, GroupDescription, GroupListing, GroupMember
 from oncelog.client.leaders import by_topic
 from oncelog.client.requests import Request
 from oncelog.client.values import Address, TopicPartition
-from oncelog.coordination.fields import FieldReader
 from oncelog.wire import ErrorCode
 
 LIST_STATES_VERSION, LIST_TYPES_VERSION = 4, 5
@@ -126,20 +126,7 @@ def _classic_member(member: Any, protocol_type: str) -> GroupMember:
         instance_id=getattr(member, "group_instance_id", None),
         client_id=member.client_id,
         host=member.client_host,
-        assignment=_assigned(bytes(member.member_assignment)) if is_consumer else frozenset(),
-    )
-
-
-def _assigned(data: bytes) -> frozenset[TopicPartition]:
-    """What the leader of a group of consumers gave a member: a version, then topics with their partitions."""
-    if not data:
-        return frozenset()
-    fields = FieldReader(data)
-    fields.int16()
-    return frozenset(
-        TopicPartition(topic, fields.int32())
-        for topic in (fields.string() for _ in range(fields.int32()))
-        for _ in range(fields.int32())
+        assignment=decode_assignment(member.member_assignment) if is_consumer else frozenset(),
     )
 
 
