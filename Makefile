@@ -9,15 +9,16 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 READY  := $(VENV)/.ready-for-demo
 
-.PHONY: demo test check bench clean
+.PHONY: demo test conformance check bench clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help:
-	@echo "make demo    real flights through PySpark, killed on purpose, exactly once"
-	@echo "make test    every test this machine has the means to run"
-	@echo "make check   formatting, lint, types, layers, spelling"
-	@echo "make bench   figures beside Apache Kafka's, on a quiet machine"
+	@echo "make demo          real flights through PySpark, killed on purpose, exactly once"
+	@echo "make test          every test this machine has the means to run"
+	@echo "make conformance   which client gets on with the broker in which scenario"
+	@echo "make check         formatting, lint, types, layers, spelling"
+	@echo "make bench         figures beside Apache Kafka's, on a quiet machine"
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "oncelog needs Python 3.11 or newer with venv; name one with PYTHON=..."; exit 1; }
@@ -38,6 +39,10 @@ demo: $(READY)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations=15 $(TESTS)
+
+conformance: $(STAMP)
+	$(BIN)/python -m pytest --quiet --numprocesses 2 --dist loadfile --no-loadscope-reorder -k "not apache" -r fE \
+		-p tests.support.conformance_table tests/conformance
 
 check: $(STAMP)
 	$(BIN)/ruff check .

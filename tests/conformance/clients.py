@@ -1,19 +1,18 @@
-"""Four Kafka clients behind one face, so that a scenario is written once and every client goes through it.
+"""Kafka clients behind one face, so that a scenario is written once and every client goes through it: those of Python.
 
-Each is the library as its users have it, with its own protocol generation: confluent-kafka (librdkafka), kafka-python
-and aiokafka add partitions to a transaction themselves; the Java client leaves that to the broker (KIP-890).
+Each is the library as its users have it, with its own protocol generation: confluent-kafka (librdkafka), kafka-python,
+aiokafka and kafkajs add partitions to a transaction themselves; the Java client and franz-go leave that to the broker
+(KIP-890). Those that are not for Python are in spoken_clients.py.
 """
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import threading
 import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import aiokafka
@@ -26,7 +25,13 @@ from kafka import errors as kafka_errors
 from kafka.consumer.group import KafkaConsumer
 from kafka.structs import OffsetAndMetadata
 
-from tests.support import jars, requirements
+from tests.conformance.administrators import (
+    Administrator,
+    AiokafkaAdministrator,
+    ConfluentAdministrator,
+    KafkaPythonAdministrator,
+)
+from tests.conformance.subscribers import AiokafkaSubscriber, ConfluentSubscriber, KafkaPythonSubscriber, Subscriber
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
@@ -48,7 +53,9 @@ class Seen:
 
 
 class TransactionalProducer(Protocol):
-    """A producer; without a transactional id it is idempotent only, and only `send`, `flush` and `close` are used."""
+    """A producer. Without a transactional id it is idempotent only, or not even that with other acks than "all", and only
+    `send`, `flush` and `close` are used.
+    """
 
     def init(self) -> None: ...
     def begin(self) -> None: ...
@@ -63,9 +70,11 @@ class TransactionalProducer(Protocol):
 class ClientUnderTest(Protocol):
     name: str
     generation: int
+    """Of the transaction protocol: 2 where the client has an epoch for each transaction (KIP-890)."""
+    has_static_members: bool
 
     def producer(
-        self, bootstrap: str, transactional_id: str | None = None, codec: str = "none"
+        self, bootstrap: str, transactional_id: str | None = None, codec: str = "none", acks: str = "all"
     ) -> TransactionalProducer: ...
 
     def read(self, bootstrap: str, isolation: str, topic: str, partition: int, until: str) -> list[Seen]:
@@ -78,15 +87,22 @@ class ClientUnderTest(Protocol):
         """The group's offset, or -1."""
         ...
 
+    def subscribe(
+        self, bootstrap: str, group: str, topic: str, reset: str = "earliest", instance_id: str = ""
+    ) -> Subscriber: ...
+
+    def administrator(self, bootstrap: str) -> Administrator: ...
+
 
 # --------------------------------------------------------------------------------------------------- confluent-kafka
 
 
 class ConfluentProducer:
-    def __init__(self, bootstrap: str, transactional_id: str | None, codec: str) -> None:
+    def __init__(self, bootstrap: str, transactional_id: str | None, codec: str, acks: str) -> None:
         settings: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
+            "enable.idempotence": acks == "all",
+            "acks": acks,
             "compression.type": codec,
             "linger.ms": 5,
             "reconnect.backoff.max.ms": 200,
@@ -159,11 +175,20 @@ def _confluent(error: KafkaException) -> Exception:
 class Confluent:
     name = "confluent-kafka"
     generation = 1
+    has_static_members = True
+
+    def subscribe(
+        self, bootstrap: str, group: str, topic: str, reset: str = "earliest", instance_id: str = ""
+    ) -> Subscriber:
+        return ConfluentSubscriber(bootstrap, group, topic, reset, instance_id)
+
+    def administrator(self, bootstrap: str) -> Administrator:
+        return ConfluentAdministrator(bootstrap)
 
     def producer(
-        self, bootstrap: str, transactional_id: str | None = None, codec: str = "none"
+        self, bootstrap: str, transactional_id: str | None = None, codec: str = "none", acks: str = "all"
     ) -> TransactionalProducer:
-        return ConfluentProducer(bootstrap, transactional_id, codec)
+        return ConfluentProducer(bootstrap, transactional_id, codec, acks)
 
     def _consumer(self, bootstrap: str, isolation: str, group: str = "conformance") -> confluent_kafka.Consumer:
         return confluent_kafka.Consumer(
@@ -221,10 +246,11 @@ def _confluent_seen(message: confluent_kafka.Message) -> Seen:
 
 
 class KafkaPythonProducer:
-    def __init__(self, bootstrap: str, transactional_id: str | None, codec: str) -> None:
+    def __init__(self, bootstrap: str, transactional_id: str | None, codec: str, acks: str) -> None:
         self._producer = kafka.KafkaProducer(
             bootstrap_servers=bootstrap,
-            enable_idempotence=True,
+            enable_idempotence=acks == "all",
+            acks=acks if acks == "all" else int(acks),
             transactional_id=transactional_id,
             compression_type=None if codec == "none" else codec,
             linger_ms=5,
@@ -275,11 +301,20 @@ class KafkaPythonProducer:
 class KafkaPython:
     name = "kafka-python"
     generation = 1
+    has_static_members = True
+
+    def subscribe(
+        self, bootstrap: str, group: str, topic: str, reset: str = "earliest", instance_id: str = ""
+    ) -> Subscriber:
+        return KafkaPythonSubscriber(bootstrap, group, topic, reset, instance_id)
+
+    def administrator(self, bootstrap: str) -> Administrator:
+        return KafkaPythonAdministrator(bootstrap)
 
     def producer(
-        self, bootstrap: str, transactional_id: str | None = None, codec: str = "none"
+        self, bootstrap: str, transactional_id: str | None = None, codec: str = "none", acks: str = "all"
     ) -> TransactionalProducer:
-        return KafkaPythonProducer(bootstrap, transactional_id, codec)
+        return KafkaPythonProducer(bootstrap, transactional_id, codec, acks)
 
     def _consumer(self, bootstrap: str, isolation: str, group: str | None = None) -> KafkaConsumer:
         return KafkaConsumer(
@@ -338,17 +373,20 @@ class Loop:
 
 
 class AiokafkaProducer:
-    def __init__(self, run: Loop, bootstrap: str, transactional_id: str | None, codec: str) -> None:
+    def __init__(self, run: Loop, bootstrap: str, transactional_id: str | None, codec: str, acks: str) -> None:
         self._run = run
         self._sent: list[Any] = []
-        self._producer: aiokafka.AIOKafkaProducer = run(self._open(bootstrap, transactional_id, codec))
+        self._producer: aiokafka.AIOKafkaProducer = run(self._open(bootstrap, transactional_id, codec, acks))
         if transactional_id is None:
             self.init()
 
-    async def _open(self, bootstrap: str, transactional_id: str | None, codec: str) -> aiokafka.AIOKafkaProducer:
+    async def _open(
+        self, bootstrap: str, transactional_id: str | None, codec: str, acks: str
+    ) -> aiokafka.AIOKafkaProducer:
         return aiokafka.AIOKafkaProducer(
             bootstrap_servers=bootstrap,
-            enable_idempotence=True,
+            enable_idempotence=acks == "all",
+            acks=acks if acks == "all" else int(acks),
             transactional_id=transactional_id,
             compression_type=None if codec == "none" else codec,
             linger_ms=5,
@@ -399,14 +437,23 @@ class AiokafkaProducer:
 class Aiokafka:
     name = "aiokafka"
     generation = 1
+    has_static_members = True
 
     def __init__(self) -> None:
         self._run = Loop()
 
+    def subscribe(
+        self, bootstrap: str, group: str, topic: str, reset: str = "earliest", instance_id: str = ""
+    ) -> Subscriber:
+        return AiokafkaSubscriber(bootstrap, group, topic, reset, instance_id)
+
+    def administrator(self, bootstrap: str) -> Administrator:
+        return AiokafkaAdministrator(self._run, bootstrap)
+
     def producer(
-        self, bootstrap: str, transactional_id: str | None = None, codec: str = "none"
+        self, bootstrap: str, transactional_id: str | None = None, codec: str = "none", acks: str = "all"
     ) -> TransactionalProducer:
-        return AiokafkaProducer(self._run, bootstrap, transactional_id, codec)
+        return AiokafkaProducer(self._run, bootstrap, transactional_id, codec, acks)
 
     async def _consumer(self, bootstrap: str, isolation: str, group: str | None = None) -> aiokafka.AIOKafkaConsumer:
         consumer = aiokafka.AIOKafkaConsumer(
@@ -455,100 +502,3 @@ class Aiokafka:
         offset = await consumer.committed(aiokafka.TopicPartition(topic, partition))
         await consumer.stop()
         return -1 if offset is None else int(offset)
-
-
-# --------------------------------------------------------------------------------------------------- the Java client
-
-
-class JavaProcess:
-    """The program java/Client.java, compiled once a run, in a JVM of its own."""
-
-    def __init__(self, scratch: Path) -> None:
-        source = Path(__file__).parent / "java" / "Client.java"
-        classpath = jars.classpath()
-        compiler = [requirements.javac(), "-nowarn", "-cp", classpath, "-d", str(scratch), str(source)]
-        subprocess.run(compiler, check=True, timeout=120)
-        runtime = [requirements.java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{scratch}:{classpath}"]
-        self._process = subprocess.Popen(
-            [*runtime, "-Dlog4j2.level=OFF", "Client"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-
-    def ask(self, *words: object) -> list[str]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("\t".join(map(str, words)) + "\n")
-        self._process.stdin.flush()
-        kind, *answer = self._process.stdout.readline().rstrip("\n").split("\t")
-        if kind == "ok":
-            return answer
-        if answer and answer[0] in ("ProducerFencedException", "InvalidProducerEpochException"):
-            raise FencedError(": ".join(answer))
-        raise AssertionError(f"the Java client, asked to {words}: {answer or 'it is gone'}")
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-
-class JavaProducer:
-    def __init__(
-        self, process: JavaProcess, handle: int, bootstrap: str, transactional_id: str | None, codec: str
-    ) -> None:
-        self._process, self._handle = process, handle
-        process.ask("producer", handle, bootstrap, transactional_id or "", codec)
-
-    def init(self) -> None:
-        self._process.ask("init", self._handle)
-
-    def begin(self) -> None:
-        self._process.ask("begin", self._handle)
-
-    def send(self, topic: str, partition: int, key: str, value: str, header: str = "") -> None:
-        self._process.ask("send", self._handle, topic, partition, key, value, header)
-
-    def send_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
-        self._process.ask("offsets", self._handle, group, topic, partition, offset)
-
-    def flush(self) -> None:
-        self._process.ask("flush", self._handle)
-
-    def commit(self) -> None:
-        self._process.ask("commit", self._handle)
-
-    def abort(self) -> None:
-        self._process.ask("abort", self._handle)
-
-    def close(self) -> None:
-        self._process.ask("close", self._handle)
-
-
-class Java:
-    name = "java"
-    generation = 2
-
-    def __init__(self, scratch: Path) -> None:
-        self._process = JavaProcess(scratch)
-        self._handles = 0
-
-    def producer(
-        self, bootstrap: str, transactional_id: str | None = None, codec: str = "none"
-    ) -> TransactionalProducer:
-        self._handles += 1
-        return JavaProducer(self._process, self._handles, bootstrap, transactional_id, codec)
-
-    def read(self, bootstrap: str, isolation: str, topic: str, partition: int, until: str) -> list[Seen]:
-        words = self._process.ask("read", bootstrap, isolation, topic, partition, until)
-        return [Seen(int(words[at]), words[at + 1], words[at + 2], words[at + 3]) for at in range(0, len(words), 4)]
-
-    def end_offset(self, bootstrap: str, isolation: str, topic: str, partition: int) -> int:
-        return int(self._process.ask("end", bootstrap, isolation, topic, partition)[0])
-
-    def committed_offset(self, bootstrap: str, group: str, topic: str, partition: int) -> int:
-        return int(self._process.ask("committed", bootstrap, group, topic, partition)[0])
-
-    def close(self) -> None:
-        self._process.close()

@@ -10,32 +10,100 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
 
-from tests.conformance.clients import Aiokafka, ClientUnderTest, Confluent, Java, KafkaPython
+from oncelog.client import Client
+from tests.conformance.clients import Aiokafka, ClientUnderTest, Confluent, KafkaPython
 from tests.conformance.group_client import GroupClient
+from tests.conformance.spoken_clients import FranzGo, Java, Kafkajs, SpokenClient
+from tests.conformance.subscribers import ConfluentConsumer, ConfluentCooperative, Subscribe
+from tests.support.kafka_tools import KafkaTools, ToolProcess
 from tests.support.processes import BrokerProcess
 from tests.support.shared_producer import Cluster, until
 from tests.support.wire import Connection
 
 LOADING = (ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress)
-CLIENTS = ["confluent-kafka", "kafka-python", "aiokafka", pytest.param("java", marks=pytest.mark.jvm)]
+KINDS: dict[str, Callable[[], ClientUnderTest]] = {
+    kind.name: kind for kind in (Confluent, KafkaPython, Aiokafka, Java, FranzGo, Kafkajs)
+}
+CLIENTS = [pytest.param(name, marks=pytest.mark.jvm) if name == "java" else name for name in KINDS]
+COOPERATIVE = "confluent-kafka, cooperative-sticky"
+CONFLUENT_CONSUMER, JAVA_CONSUMER = "confluent-kafka, consumer protocol", "java, consumer protocol"
+CONSUMER_GROUP_HEARTBEAT = 68
+
+
+class StartedClients:
+    """Every client that a test has asked for, started once a run; so is one that could not be, and why."""
+
+    def __init__(self) -> None:
+        self._started: dict[str, ClientUnderTest] = {}
+        self._missing: dict[str, BaseException] = {}
+
+    def __getitem__(self, name: str) -> ClientUnderTest:
+        if name in self._missing:
+            raise self._missing[name]
+        if name not in self._started:
+            try:
+                self._started[name] = KINDS[name]()
+            except (pytest.skip.Exception, pytest.fail.Exception) as reason:
+                self._missing[name] = reason
+                raise
+        return self._started[name]
+
+    def close(self) -> None:
+        for client in self._started.values():
+            if isinstance(client, SpokenClient):
+                client.close()
 
 
 @pytest.fixture(scope="session")
-def java_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
-    client = Java(tmp_path_factory.mktemp("java"))
-    yield client
-    client.close()
+def started_clients() -> Iterator[StartedClients]:
+    clients = StartedClients()
+    yield clients
+    clients.close()
 
 
 @pytest.fixture(scope="session", params=CLIENTS)
-def client(request: pytest.FixtureRequest) -> ClientUnderTest:
-    """A Kafka client: confluent-kafka, kafka-python, aiokafka, then the Java client."""
-    if request.param == "java":
-        java: ClientUnderTest = request.getfixturevalue("java_client")
-        return java
-    kinds = {"confluent-kafka": Confluent, "kafka-python": KafkaPython, "aiokafka": Aiokafka}
-    made: ClientUnderTest = kinds[request.param]()
-    return made
+def client(request: pytest.FixtureRequest, started_clients: StartedClients) -> ClientUnderTest:
+    """A Kafka client: those for Python, then the Java client, franz-go and kafkajs."""
+    return started_clients[request.param]
+
+
+@pytest.fixture(scope="session")
+def has_consumer_protocol(log: BrokerProcess) -> None:
+    """The broker knows groups of KIP-848, or the test is not for it."""
+    with Client(log.bootstrap_servers) as client:
+        if not all(CONSUMER_GROUP_HEARTBEAT in one.versions for one in client.broker_versions()):
+            pytest.skip("this broker has no groups of KIP-848")
+
+
+@pytest.fixture(params=[*CLIENTS, COOPERATIVE, CONFLUENT_CONSUMER, pytest.param(JAVA_CONSUMER, marks=pytest.mark.jvm)])
+def subscribe(request: pytest.FixtureRequest, started_clients: StartedClients) -> Subscribe:
+    """Make members of groups, as a client does: those of `client`, one that rebalances cooperatively (KIP-429), and
+    those whose broker assigns (KIP-848).
+    """
+    if request.param == COOPERATIVE:
+        return ConfluentCooperative
+    if request.param in (CONFLUENT_CONSUMER, JAVA_CONSUMER):
+        request.getfixturevalue("has_consumer_protocol")
+    if request.param == CONFLUENT_CONSUMER:
+        return ConfluentConsumer
+    if request.param == JAVA_CONSUMER:
+        java = started_clients["java"]
+        assert isinstance(java, Java)
+        return java.subscribe_by_consumer_protocol
+    return started_clients[request.param].subscribe
+
+
+@pytest.fixture(scope="session")
+def tool_process() -> Iterator[ToolProcess]:
+    started = ToolProcess()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def tools(tool_process: ToolProcess, log: BrokerProcess) -> KafkaTools:
+    """Apache Kafka's command line tools, against the broker of this test."""
+    return KafkaTools(tool_process, log.bootstrap_servers)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Members of consumer groups, as four kinds of clients have them, behind one face: poll, commit, close."""
+"""Members of consumer groups, as the clients for Python have them, behind one face: poll, commit, close."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import aiokafka
 import confluent_kafka
@@ -31,6 +31,11 @@ class Got:
 class Subscriber(Protocol):
     """A member. `commit` says whether everything that was polled is committed now: a rebalance may be in the way."""
 
+    @property
+    def rebalances(self) -> int:
+        """How often it was assigned anything."""
+        ...
+
     def poll(self) -> list[Got]: ...
     def commit(self) -> bool: ...
     def assigned(self) -> set[int]: ...
@@ -41,18 +46,29 @@ Subscribe = Callable[..., Subscriber]
 
 
 class ConfluentSubscriber:
-    def __init__(self, bootstrap: str, group: str, topic: str, reset: str = "earliest", **settings: Any) -> None:
+    timeouts: ClassVar[dict[str, Any]] = {"heartbeat.interval.ms": HEARTBEAT_MS, "session.timeout.ms": SESSION_MS}
+
+    def __init__(
+        self,
+        bootstrap: str,
+        group: str,
+        topic: str,
+        reset: str = "earliest",
+        instance_id: str = "",
+        **settings: Any,
+    ) -> None:
         self.rebalances = 0
+        if instance_id:
+            settings["group.instance.id"] = instance_id
         self._consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": bootstrap,
                 "group.id": group,
                 "auto.offset.reset": reset,
                 "enable.auto.commit": False,
-                "heartbeat.interval.ms": HEARTBEAT_MS,
-                "session.timeout.ms": SESSION_MS,
                 "fetch.wait.max.ms": 50,
                 "log_level": 0,
+                **self.timeouts,
                 **settings,
             }
         )
@@ -87,13 +103,39 @@ class ConfluentCooperative(ConfluentSubscriber):
         super().__init__(*where, **settings, **{"partition.assignment.strategy": "cooperative-sticky"})
 
 
+class ConfluentConsumer(ConfluentSubscriber):
+    """KIP-848: the broker assigns, and says how often it is to be heard from."""
+
+    timeouts: ClassVar[dict[str, Any]] = {"group.protocol": "consumer"}
+
+
+class CountedRebalances:
+    """How often a member was assigned anything; kafka-python and aiokafka each derive the listener they want."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def on_partitions_assigned(self, _assigned: object) -> None:
+        self.count += 1
+
+    def on_partitions_revoked(self, _revoked: object) -> None: ...
+
+
+class KafkaPythonRebalances(CountedRebalances, kafka.ConsumerRebalanceListener): ...
+
+
+class AiokafkaRebalances(CountedRebalances, aiokafka.ConsumerRebalanceListener): ...
+
+
 class KafkaPythonSubscriber:
     """It may assign before it knows that the topic is there, and then waits for ever; so it is made to know first."""
 
-    def __init__(self, bootstrap: str, group: str, topic: str, reset: str = "earliest") -> None:
+    def __init__(self, bootstrap: str, group: str, topic: str, reset: str = "earliest", instance_id: str = "") -> None:
+        self._rebalances = KafkaPythonRebalances()
         self._consumer = KafkaConsumer(
             bootstrap_servers=bootstrap,
             group_id=group,
+            group_instance_id=instance_id or None,
             enable_auto_commit=False,
             auto_offset_reset=reset,
             heartbeat_interval_ms=HEARTBEAT_MS,
@@ -101,7 +143,11 @@ class KafkaPythonSubscriber:
             fetch_max_wait_ms=50,
         )
         assert self._consumer.partitions_for_topic(topic)
-        self._consumer.subscribe([topic])
+        self._consumer.subscribe([topic], listener=self._rebalances)
+
+    @property
+    def rebalances(self) -> int:
+        return self._rebalances.count
 
     def poll(self) -> list[Got]:
         found = self._consumer.poll(timeout_ms=50)
@@ -124,25 +170,33 @@ class KafkaPythonSubscriber:
 class AiokafkaSubscriber:
     """Its event loop runs in a thread of its own: heartbeats go on between two calls."""
 
-    def __init__(self, bootstrap: str, group: str, topic: str, reset: str = "earliest") -> None:
+    def __init__(self, bootstrap: str, group: str, topic: str, reset: str = "earliest", instance_id: str = "") -> None:
+        self._rebalances = AiokafkaRebalances()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="aiokafka-member", daemon=True)
         self._thread.start()
-        self._consumer: aiokafka.AIOKafkaConsumer = self._run(self._start(bootstrap, group, topic, reset))
+        self._consumer: aiokafka.AIOKafkaConsumer = self._run(self._start(bootstrap, group, topic, reset, instance_id))
 
-    async def _start(self, bootstrap: str, group: str, topic: str, reset: str) -> aiokafka.AIOKafkaConsumer:
+    async def _start(
+        self, bootstrap: str, group: str, topic: str, reset: str, instance_id: str
+    ) -> aiokafka.AIOKafkaConsumer:
         consumer = aiokafka.AIOKafkaConsumer(
-            topic,
             bootstrap_servers=bootstrap,
             group_id=group,
+            group_instance_id=instance_id or None,
             enable_auto_commit=False,
             auto_offset_reset=reset,
             heartbeat_interval_ms=HEARTBEAT_MS,
             session_timeout_ms=SESSION_MS,
             fetch_max_wait_ms=50,
         )
+        consumer.subscribe([topic], listener=self._rebalances)
         await consumer.start()
         return consumer
+
+    @property
+    def rebalances(self) -> int:
+        return self._rebalances.count
 
     def _run(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
@@ -165,11 +219,3 @@ class AiokafkaSubscriber:
         self._run(self._consumer.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
-
-
-SUBSCRIBERS: dict[str, Subscribe] = {
-    "confluent-kafka, range": ConfluentSubscriber,
-    "confluent-kafka, cooperative-sticky": ConfluentCooperative,
-    "kafka-python": KafkaPythonSubscriber,
-    "aiokafka": AiokafkaSubscriber,
-}

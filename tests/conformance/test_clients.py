@@ -64,6 +64,19 @@ def test_idempotent_producer_with_a_codec_is_read_back_as_it_was_sent(client, lo
     producer.close()
 
 
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_producer_with_any_acks_is_read_back_in_order(client, log, new_topic, acks):
+    """With acks=0 it is not told; what it has sent is there all the same."""
+    topic = new_topic()
+    producer = client.producer(log.bootstrap_servers, acks=acks)
+    sent = [*map(str, range(50)), END]
+    for value in sent:
+        producer.send(topic, 0, "key", value)
+    producer.flush()
+    assert values(client, log, topic, READ_COMMITTED) == sent[:-1]
+    producer.close()
+
+
 def test_transaction_over_several_topics_appears_whole_once_it_is_committed(client, log, new_topic, unique):
     topics = [new_topic(partitions=2) for _ in range(3)]
     places = [(topic, partition) for topic in topics for partition in (0, 1)]

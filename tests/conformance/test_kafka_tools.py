@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
 from tests.conftest import NodeMaker
-from tests.support.kafka_tools import KafkaTools, ToolProcess
+from tests.support.kafka_tools import Ended, KafkaTools, ToolProcess
 from tests.support.processes import BrokerProcess
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.jvm
-
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolProcess]:
-    started = ToolProcess(tmp_path_factory.mktemp("tools"))
-    yield started
-    started.close()
-
-
-@pytest.fixture
-def tools(process: ToolProcess, log: BrokerProcess) -> KafkaTools:
-    return KafkaTools(process, log.bootstrap_servers)
+pytestmark = [pytest.mark.jvm, pytest.mark.client("Kafka's tools")]
 
 
 @pytest.fixture
@@ -163,8 +151,8 @@ def test_leaders_and_replicas_stay_where_they_are(tools: KafkaTools, name: str) 
     assert tools("kafka-reassign-partitions", "--list").lines == ["No partition reassignments found."]
 
 
-def test_level_of_transactions_is_lowered_and_raised(process: ToolProcess, new_oncelog: NodeMaker) -> None:
-    tools = KafkaTools(process, new_oncelog().bootstrap_servers)
+def test_level_of_transactions_is_lowered_and_raised(tool_process: ToolProcess, new_oncelog: NodeMaker) -> None:
+    tools = KafkaTools(tool_process, new_oncelog().bootstrap_servers)
     level = ("--feature", "transaction.version=1")
     assert tools("kafka-features", "downgrade", *level).lines == ["transaction.version was downgraded to 1."]
     assert "FinalizedVersionLevel: 1" in tools("kafka-features", "describe").text
@@ -173,3 +161,60 @@ def test_level_of_transactions_is_lowered_and_raised(process: ToolProcess, new_o
     assert "Could not upgrade transaction.version to 3." in refused.text
     raised = tools("kafka-features", "upgrade", "--feature", "transaction.version=2")
     assert raised.lines == ["transaction.version was upgraded to 2."]
+
+
+def json_events(ended: Ended, name: str) -> list[dict[str, Any]]:
+    """What a verifiable tool says under this name."""
+    assert ended.status == 0, ended.text
+    events = [json.loads(line) for line in ended.lines if line.startswith("{")]
+    return [event for event in events if event["name"] == name]
+
+
+def test_lines_of_the_console_are_read_back_on_it_once_by_each_group(tools: KafkaTools, name: str) -> None:
+    tools("kafka-topics", "--create", "--topic", name)
+    keys = ("--reader-property", "parse.key=true", "--reader-property", "key.separator==")
+    for lines in ("one=1\ntwo=2\n", "three=3\n"):
+        assert tools("kafka-console-producer", "--topic", name, *keys, stdin=lines).status == 0
+    show = ("--formatter-property", "print.key=true", "--formatter-property", "print.offset=true")
+    read = ("kafka-console-consumer", "--topic", name, "--group", name, "--from-beginning", *show)
+    assert [line for line in tools(*read, "--max-messages", "2").lines if "Offset:" in line] == [
+        "Offset:0\tone\t1",
+        "Offset:1\ttwo\t2",
+    ]
+    assert "Offset:2\tthree\t3" in tools(*read, "--max-messages", "1").lines
+    assert "Processed a total of 0 messages" in tools(*read, "--timeout-ms", "1000").lines
+
+
+def test_what_the_verifiable_producer_has_sent_the_verifiable_consumer_reads(tools: KafkaTools, name: str) -> None:
+    tools("kafka-topics", "--create", "--topic", name, "--partitions", "2")
+    sent = tools.alone("kafka-verifiable-producer", "--topic", name, "--max-messages", "50", "--acks", "-1")
+    acknowledged = json_events(sent, "producer_send_success")
+    assert sorted(int(event["value"]) for event in acknowledged) == list(range(50))
+    (summary,) = json_events(sent, "tool_data")
+    assert (summary["sent"], summary["acked"]) == (50, 50)
+    group = ("--group-id", name, "--max-messages", "50", "--reset-policy", "earliest", "--verbose")
+    read = tools("kafka-verifiable-consumer", "--topic", name, *group)
+
+    def places(events: list[dict[str, Any]]) -> list[tuple[int, int, str]]:
+        return sorted((event["partition"], event["offset"], event["value"]) for event in events)
+
+    assert places(json_events(read, "record_data")) == places(acknowledged)
+    assert [place["partition"] for event in json_events(read, "partitions_assigned") for place in event["partitions"]]
+    committed = {item["partition"]: item["offset"] for item in json_events(read, "offsets_committed")[-1]["offsets"]}
+    rows = [line.split() for line in tools("kafka-consumer-groups", "--describe", "--group", name).lines[2:]]
+    assert {int(row[2]): int(row[3]) for row in rows} == committed
+    assert {row[5] for row in rows} == {"0"}
+
+
+def test_performance_of_transactions_is_measured(tools: KafkaTools, name: str) -> None:
+    """A transaction ends every 20 ms; a reader of committed records gets all of them, and those of no other end."""
+    tools("kafka-topics", "--create", "--topic", name, "--partitions", "2")
+    transactions = ("--transactional-id", name, "--transaction-duration-ms", "20")
+    load = ("--num-records", "2000", "--throughput", "5000", "--record-size", "100")
+    sent = tools("kafka-producer-perf-test", "--topic", name, *load, *transactions)
+    assert sent.lines[-1].startswith("2000 records sent, ")
+    committed = ("--command-property", "isolation.level=read_committed", "--group", name, "--timeout", "10000")
+    read = tools("kafka-consumer-perf-test", "--topic", name, "--num-records", "2000", *committed)
+    heading, figures = (line.split(", ") for line in read.lines[-2:])
+    assert dict(zip(heading, figures, strict=True))["data.consumed.in.nMsg"] == "2000"
+    until(lambda: "CompleteCommit" in tools("kafka-transactions", "describe", "--transactional-id", name).text)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import cramjam
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -319,3 +320,18 @@ def test_error_closes_the_connection_like_any_malformed_bytes() -> None:
 def test_control_batch_from_a_client_is_refused() -> None:
     with pytest.raises(InvalidRecordError):
         check_batch(control_batch(ControlType.COMMIT, 1, 0, 0, 0))
+
+
+@pytest.mark.parametrize("blocks_are_linked", [False, True])
+def test_lz4_frame_whose_blocks_depend_on_each_other_is_refused(blocks_are_linked: bool) -> None:
+    """Apache Kafka refuses it too: the Java client cannot read it ("Dependent block stream is unsupported")."""
+    plain = build_batch([Record(None, b"value")])
+    compressor = cramjam.lz4.Compressor(content_checksum=False, block_linked=blocks_are_linked)
+    compressor.compress(plain[HEADER_BYTES:])
+    batch = plain[:HEADER_BYTES] + bytes(compressor.finish())
+    batch = resealed(batch, batch_length=len(batch) - 12, attributes=Codec.LZ4)
+    if blocks_are_linked:
+        with pytest.raises(InvalidRecordError):
+            check_batch(batch)
+    else:
+        assert check_batch(batch).record_count == 1

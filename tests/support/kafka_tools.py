@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
-from tests.support import jars, requirements
+from tests.support import java_programs
 
-SOURCE = Path(__file__).parents[1] / "conformance" / "java" / "Tools.java"
 TOOLS = {
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
     "kafka-configs": "kafka.admin.ConfigCommand",
@@ -21,6 +19,13 @@ TOOLS = {
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+    "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
 }
 SERVER_FIRST = ("kafka-features", "kafka-transactions")
@@ -41,34 +46,34 @@ class Ended:
 
 
 class ToolProcess:
-    """The program Tools.java, compiled once a run."""
+    """The program Tools.java, in a JVM of its own."""
 
-    def __init__(self, scratch: Path) -> None:
-        classpath = jars.classpath()
-        compiler = [requirements.javac(), "-nowarn", "-cp", classpath, "-d", str(scratch), str(SOURCE)]
-        subprocess.run(compiler, check=True, timeout=120)
-        runtime = [requirements.java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [*runtime, "-cp", f"{scratch}:{classpath}", "Tools"],
+            java_programs.command("Tools"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
         )
 
-    def run(self, tool: str, *arguments: str) -> Ended:
+    def run(self, tool: str, *arguments: str, stdin: str = "") -> Ended:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write("\t".join((TOOLS[tool], *arguments)) + "\n")
+        given = base64.b64encode(stdin.encode()).decode()
+        self._process.stdin.write("\t".join((given, TOOLS[tool], *arguments)) + "\n")
         self._process.stdin.flush()
         status, _, said = self._process.stdout.readline().partition("\t")
         assert status, f"the process ended in {tool} {' '.join(arguments)}"
-        lines = base64.b64decode(said).decode().splitlines()
-        return Ended(int(status), [line for line in lines if line and not line.startswith(NOISE)])
+        return _ended(int(status), base64.b64decode(said).decode())
 
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
+
+
+def _ended(status: int, said: str) -> Ended:
+    return Ended(status, [line for line in said.splitlines() if line and not line.startswith(NOISE)])
 
 
 class KafkaTools:
@@ -78,6 +83,13 @@ class KafkaTools:
         self._process = process
         self._bootstrap_servers = bootstrap_servers
 
-    def __call__(self, tool: str, *arguments: str) -> Ended:
+    def __call__(self, tool: str, *arguments: str, stdin: str = "") -> Ended:
         server = ("--bootstrap-server", self._bootstrap_servers)
-        return self._process.run(tool, *((*server, *arguments) if tool in SERVER_FIRST else (*arguments, *server)))
+        words = (*server, *arguments) if tool in SERVER_FIRST else (*arguments, *server)
+        return self._process.run(tool, *words, stdin=stdin)
+
+    def alone(self, tool: str, *arguments: str) -> Ended:
+        """Run a tool in a JVM of its own: for one that says what it has to say when that ends."""
+        command = java_programs.command(TOOLS[tool], *arguments, "--bootstrap-server", self._bootstrap_servers)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        return _ended(done.returncode, done.stdout)

@@ -55,3 +55,11 @@ def maven() -> str:
     if found is None:
         not_run("Apache Kafka's jars are not here and there is no Maven (mvn) to bring them")
     return found
+
+
+def found_program(program: str, name: str) -> str:
+    """The path of a program, or the test is not run."""
+    found = shutil.which(program)
+    if found is None:
+        not_run(f"there is no {name} ({program}) on the PATH")
+    return found

@@ -45,6 +45,7 @@ COMMANDS = {
     "broker-api-versions": Entry("oncelog.cli.broker_api_versions", "Show which APIs each broker serves."),
     "produce": Entry("oncelog.cli.produce", "Write lines to a topic."),
     "consume": Entry("oncelog.cli.consume", "Print the records of a topic."),
+    "groups": Entry("oncelog.cli.groups", "Show, reset and delete consumer groups.", is_group=True),
     "transactions": Entry(
         "oncelog.cli.transactions", "Show which transactions are open, and what they hold back.", is_group=True
     ),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         UnsupportedVersion,
     )
     from oncelog.client.fetching import FetchedBatches
+    from oncelog.client.group_values import GroupDescription, GroupListing, GroupMember
     from oncelog.client.producing import Written
     from oncelog.client.transports.asynchronous.client import AsyncClient
     from oncelog.client.transports.asynchronous.consumer import AsyncConsumer
@@ -90,6 +91,9 @@ __all__ = [
     "DeliveryUnknown",
     "FetchedBatches",
     "Fetcher",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
     "GroupMetadata",
     "IsolationLevel",
     "MemberFenced",
@@ -149,6 +153,9 @@ _HOMES = {
     "DeliveryUnknown": "oncelog.client.errors",
     "FetchedBatches": "oncelog.client.fetching",
     "Fetcher": "oncelog.client.transports.blocking.fetcher",
+    "GroupDescription": "oncelog.client.group_values",
+    "GroupListing": "oncelog.client.group_values",
+    "GroupMember": "oncelog.client.group_values",
     "GroupMetadata": "oncelog.client.values",
     "IsolationLevel": "oncelog.client.values",
     "MemberFenced": "oncelog.client.errors",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from oncelog.client import requests
 from oncelog.client.cluster import (
@@ -35,6 +35,8 @@ from oncelog.client.values import (
     TransactionListing,
 )
 from oncelog.wire import ErrorCode
+
+T = TypeVar("T")
 
 CREATE_WITH_DEFAULTS_VERSION = 4
 CONTROLLER_TIMEOUT_MS = 30_000
@@ -331,12 +333,13 @@ def list_transactions(
     yield from refresh(cluster, ())
     fields = {"state_filters": list(states), "producer_id_filters": list(producer_ids), "duration_filter": duration_ms}
     request = Request(requests.LIST_TRANSACTIONS, fields, version_min=1 if duration_ms >= 0 else 0)
-    return (yield from _ask_every_node(cluster, request, _listed, "listing transactions"))
+    return (yield from ask_every_node(cluster, request, _listed, "listing transactions"))
 
 
-def _ask_every_node(
-    cluster: Cluster, request: Request, read: Callable[[Any], list[TransactionListing]], what: str
-) -> Conversation[list[TransactionListing]]:
+def ask_every_node(
+    cluster: Cluster, request: Request, read: Callable[[Any], list[T]], what: str
+) -> Conversation[list[T]]:
+    """What all nodes together list, once all of them have loaded it. Raises BrokerRefused or ConnectionLost."""
     patience = yield from Patience.lasting(cluster.settings.call_timeout_ms)
     while True:
         addresses = [Address(node.host, node.port) for node in cluster.nodes.values()]

@@ -29,7 +29,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 from typing_extensions import Buffer
 
-from oncelog.records.compression import Codec, compress, decompress
+from oncelog.records.compression import Codec, compress, decompress, lz4_blocks_stand_alone
 from oncelog.records.errors import CorruptBatchError, InvalidRecordError, UnsupportedCompressionError
 from oncelog.records.record import RECORD_BYTES_MIN, Record, decode_records, encode_records
 from oncelog.records.sequence import NO_SEQUENCE, next_sequence
@@ -182,6 +182,10 @@ def check_batch(data: bytes) -> BatchHeader:
         except CorruptBatchError as error:
             # The CRC holds, so sending it again cannot help, and CORRUPT_MESSAGE would make the client try.
             raise InvalidRecordError(str(error)) from error
+        if header.codec is Codec.LZ4 and not lz4_blocks_stand_alone(memoryview(data)[HEADER_BYTES:]):
+            raise InvalidRecordError(
+                "an lz4 frame whose blocks depend on each other, which the Java client cannot read"
+            )
         _check_records_tile(body, 0, header.record_count)
     else:
         _check_records_tile(data, HEADER_BYTES, header.record_count)

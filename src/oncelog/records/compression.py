@@ -25,6 +25,8 @@ OUTPUT_FULL = "failed to write whole buffer"
 LZ4_LEVEL = 1
 GZIP_LEVEL = 6
 
+LZ4_FLAGS_AT, LZ4_BLOCKS_STAND_ALONE = 4, 0x20
+
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
 XERIAL_BLOCK_BYTES = 32 * 1024
@@ -77,8 +79,14 @@ def decompress(codec: Codec, data: Buffer, size_bytes_max: int = DECOMPRESSED_BY
             return _decompress_stream(cramjam.zstd, view, size_bytes_max)
 
 
+def lz4_blocks_stand_alone(data: Buffer) -> bool:
+    """Whether an lz4 frame says that no block of it depends on the one before: the Java client reads no other."""
+    view = memoryview(data)
+    return len(view) > LZ4_FLAGS_AT and bool(view[LZ4_FLAGS_AT] & LZ4_BLOCKS_STAND_ALONE)
+
+
 def _compress_lz4(data: Buffer, level: int) -> bytes:
-    # The Java client refuses frames whose blocks depend on the block before.
+    # See lz4_blocks_stand_alone.
     compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     compressor.compress(bytes(data))
     return bytes(compressor.finish())

@@ -4,12 +4,13 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
-import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
@@ -24,19 +25,28 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * The Java client, driven line by line over standard input: tab-separated words in, one line of tab-separated words
- * out. An answer begins with "ok" or with "error", the class of the exception and its message.
+ * The Java client, driven line by line over standard input: an id and tab-separated words in, the id and tab-separated
+ * words out. An answer begins with "ok" or with "error", the class of the exception and its message. Questions are
+ * answered side by side: who asks decides what waits for what.
  */
 public final class Client {
-    private final Map<String, KafkaProducer<String, String>> producers = new HashMap<>();
-    private final Map<String, List<Future<?>>> sent = new HashMap<>();
+    private final Map<String, KafkaProducer<String, String>> producers = new ConcurrentHashMap<>();
+    private final Map<String, List<Future<?>>> sent = new ConcurrentHashMap<>();
+    private final Map<String, Member> members = new ConcurrentHashMap<>();
 
     public static void main(String[] arguments) throws Exception {
         Client client = new Client();
         PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        ExecutorService answering = Executors.newCachedThreadPool();
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            out.println(client.answer(line.split("\t", -1)));
+            String[] idAndWords = line.split("\t", 2);
+            answering.execute(() -> {
+                String answer = client.answer(idAndWords[1].split("\t", -1));
+                synchronized (out) {
+                    out.println(idAndWords[0] + "\t" + answer);
+                }
+            });
         }
         System.exit(0);
     }
@@ -65,7 +75,12 @@ public final class Client {
             case "read": return read(words);
             case "end": return "\t" + end(words);
             case "committed": return "\t" + committed(words);
-            default: throw new IllegalArgumentException(words[0]);
+            case "subscribe": members.put(words[1], new Member(words)); return "";
+            case "poll": return members.get(words[1]).poll();
+            case "commit-polled": return "\t" + members.get(words[1]).commit();
+            case "assigned": return members.get(words[1]).assigned();
+            case "leave": members.remove(words[1]).leave(); return "";
+            default: return Administrator.run(words);
         }
     }
 
@@ -73,6 +88,7 @@ public final class Client {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", words[2]);
         settings.put("compression.type", words[4]);
+        settings.put("acks", words[5]);
         settings.put("linger.ms", "5");
         settings.put("delivery.timeout.ms", "30000");
         settings.put("request.timeout.ms", "20000");

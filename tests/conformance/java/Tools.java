@@ -1,4 +1,5 @@
 import java.io.BufferedReader;
+import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
@@ -7,7 +8,7 @@ import java.util.Arrays;
 import java.util.Base64;
 import org.apache.kafka.common.utils.Exit;
 
-/** Runs Kafka's command line tools, one after the other, in one process: a line with class and arguments each. */
+/** Runs Kafka's command line tools, one after the other, in one process: a line with input, class and arguments each. */
 public class Tools {
     /** Takes a tool back to where it was called; some catch it on the way, and complain. */
     private static final class Ended extends RuntimeException {
@@ -33,7 +34,8 @@ public class Tools {
             PrintStream both = new PrintStream(said, true, StandardCharsets.UTF_8);
             System.setOut(both);
             System.setErr(both);
-            run(words[0], Arrays.copyOfRange(words, 1, words.length));
+            System.setIn(new ByteArrayInputStream(Base64.getDecoder().decode(words[0])));
+            run(words[1], Arrays.copyOfRange(words, 2, words.length));
             answers.println(status + "\t" + Base64.getEncoder().encodeToString(output));
             answers.flush();
         }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from oncelog.client import admin, cluster, offsets
+from oncelog.client import admin, cluster, group_admin, offsets
+from oncelog.client.group_values import GroupDescription, GroupListing
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.base import BlockingBase
 from oncelog.client.values import (
@@ -150,6 +151,22 @@ class Client(BlockingBase):
     def commit_offsets(self, group: str, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets outside any transaction, for a group without members."""
         self._run(offsets.commit_offsets(self._cluster, GroupMetadata(group), committed))
+
+    def list_groups(self, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
+        """Every group, or those in some states and of some types."""
+        return self._run(group_admin.list_groups(self._cluster, states=states, types=types))
+
+    def describe_group(self, group: str) -> GroupDescription:
+        """One group, of the classic protocol or of KIP-848. A group that is not there is Dead."""
+        return self._run(group_admin.describe_group(self._cluster, group))
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group that has no members, with its offsets."""
+        self._run(group_admin.delete_group(self._cluster, group))
+
+    def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what a group has committed in topics that no member reads."""
+        self._run(group_admin.delete_offsets(self._cluster, group, partitions))
 
     def describe_producers(
         self, partitions: Iterable[TopicPartition]
