@@ -8,18 +8,25 @@ from hypothesis import strategies as st
 
 from oncelog.client.values import TopicPartition
 from oncelog.spark.plan import (
+    DIRECT_BYTES_MAX,
+    DIRECT_BYTES_MAX_AFAR,
+    DIRECT_BYTES_MAX_COMPRESSED,
     DIRECT_RECORDS_MAX,
     PUMP_BYTES_MAX,
+    Expectation,
     Mode,
     ModeError,
     SparkFacts,
+    Volume,
     check_mode,
+    direct_bytes_max,
     is_direct,
     lanes,
     parse_mode,
     sender,
 )
 
+MIB = 1024 * 1024
 FIXED = SparkFacts(slots=4, allocates_dynamically=False)
 DYNAMIC = SparkFacts(slots=4, allocates_dynamically=True)
 
@@ -44,14 +51,54 @@ def test_a_mode_that_was_asked_for_is_kept_or_refused():
         parse_mode("pump")
 
 
-def test_rows_come_to_the_driver_only_when_input_and_last_output_were_small():
-    assert is_direct(Mode.AUTO, 10, 10)
-    assert is_direct(Mode.DRIVER_PUMP, 10, 10)
-    assert not is_direct(Mode.SHARED_PRODUCER, 10, 10)
-    assert not is_direct(Mode.AUTO, None, 10)
-    assert not is_direct(Mode.AUTO, 10, None)
-    assert not is_direct(Mode.AUTO, 10, DIRECT_RECORDS_MAX + 1)
-    assert not is_direct(Mode.AUTO, DIRECT_RECORDS_MAX + 1, 10)
+def expected(input_offsets, is_proportional=False):
+    return Expectation(input_offsets, is_proportional)
+
+
+def before(records, size_bytes=100, input_offsets=None):
+    return Volume(input_offsets, records, size_bytes)
+
+
+def test_rows_come_to_the_driver_when_input_and_last_output_were_few():
+    assert is_direct(Mode.AUTO, expected(10), before(10), MIB)
+    assert is_direct(Mode.DRIVER_PUMP, expected(10), before(10), MIB)
+    assert not is_direct(Mode.SHARED_PRODUCER, expected(10), before(10), MIB)
+    assert not is_direct(Mode.AUTO, expected(None), before(10), MIB)
+    assert not is_direct(Mode.AUTO, expected(10), None, MIB)
+    assert not is_direct(Mode.AUTO, expected(10), before(DIRECT_RECORDS_MAX + 1), MIB)
+    assert not is_direct(Mode.AUTO, expected(DIRECT_RECORDS_MAX + 1), before(10), MIB)
+
+
+def test_many_rows_come_to_the_driver_when_the_batch_before_says_that_they_are_small():
+    many = 20 * DIRECT_RECORDS_MAX
+    assert is_direct(Mode.AUTO, expected(many, True), before(many, MIB, many), MIB)
+    assert is_direct(Mode.DRIVER_PUMP, expected(many, True), before(many, MIB, many), MIB)
+    assert not is_direct(Mode.SHARED_PRODUCER, expected(many, True), before(many, MIB, many), MIB)
+    assert not is_direct(Mode.AUTO, expected(many, True), before(many, MIB + 1, many), MIB)
+    assert is_direct(Mode.AUTO, expected(2 * many, True), before(many, MIB // 2, many), MIB)
+    assert not is_direct(Mode.AUTO, expected(2 * many, True), before(many, MIB // 2 + 1, many), MIB)
+    # A small input after a large one says nothing new: the large one is what may come again.
+    assert not is_direct(Mode.AUTO, expected(many, True), before(many, MIB + 1, 2 * many), MIB)
+
+
+def test_what_comes_out_of_a_state_is_not_foretold():
+    many = 20 * DIRECT_RECORDS_MAX
+    assert not is_direct(Mode.AUTO, expected(many, False), before(many, 1, many), MIB)
+
+
+def test_a_small_batch_does_not_foretell_a_large_one():
+    many = 20 * DIRECT_RECORDS_MAX
+    assert not is_direct(Mode.AUTO, expected(many, True), before(0, 0, many // 2 - 1), MIB)
+    assert not is_direct(Mode.AUTO, expected(many, True), before(0, 0, 0), MIB)
+    assert not is_direct(Mode.AUTO, expected(many, True), before(0, 0, None), MIB)
+
+
+def test_the_driver_takes_in_more_where_the_tasks_are_its_own():
+    assert direct_bytes_max("local[2]", is_compressed=False) == DIRECT_BYTES_MAX
+    assert direct_bytes_max("local", is_compressed=False) == DIRECT_BYTES_MAX
+    assert direct_bytes_max("local-cluster[2,1,1024]", is_compressed=False) == DIRECT_BYTES_MAX_AFAR
+    assert direct_bytes_max("spark://there:7077", is_compressed=False) == DIRECT_BYTES_MAX_AFAR
+    assert direct_bytes_max("local[2]", is_compressed=True) == DIRECT_BYTES_MAX_COMPRESSED
 
 
 @given(st.dictionaries(st.integers(0, 40), st.integers(1, 10**9), min_size=1), st.integers(0, 12), st.integers(1, 4))

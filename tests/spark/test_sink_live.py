@@ -72,6 +72,23 @@ def test_a_stateful_query_goes_on_after_a_skipped_batch(pipeline):
     assert {key: int(found[-1]) for key, found in topics.by_key(pipeline.output()).items()} == per_key
 
 
+def test_large_batches_are_collected_once_one_like_them_was_seen(pipeline):
+    """Nothing says how much the first of them will write, so tasks write it. What a state gives out, nothing ever says."""
+    added = [(f"k{number % 7}", f"{number:0150d}") for number in range(60_000)]
+    topics.produce(pipeline.log.bootstrap_servers, pipeline.source, added)
+    modes, sink = [], pipeline.sink()
+
+    def watched(rows, batch_id):
+        sink(rows, batch_id)
+        modes.append(sink.last_batch.mode)
+
+    rows = pipeline.rows(maxOffsetsPerTrigger="21000").select("key", "value")
+    assert pipeline.start(watched, rows).awaitTermination(180)
+    assert modes == [Mode.SHARED_PRODUCER, Mode.DRIVER_PUMP, Mode.DRIVER_PUMP]
+    expected = topics.by_key({0: [*topics.keyed_records(COUNT), *added]})
+    assert topics.by_key(pipeline.output()) == expected
+
+
 def test_a_second_driver_fences_the_first(pipeline):
     """KIP-98: InitProducerId with the same transactional id fences the producer that had it."""
     first = pipeline.sink()

@@ -38,3 +38,14 @@ def test_task_that_reads_and_encodes_loads_no_pandas() -> None:
 
 def test_driver_whose_tasks_encode_loads_no_compiler() -> None:
     assert loaded_by(START_A_SINK) == set()
+
+
+def test_driver_that_may_have_to_encode_is_ready_when_it_does() -> None:
+    """Rows are encoded by the driver from the second micro-batch on, which would wait for the compiler."""
+    program = """
+from oncelog.spark.output import load_kernels
+load_kernels()
+import sys
+before = set(sys.modules)
+"""
+    assert loaded_by(program + ENCODE_AND_DECODE + "assert set(sys.modules) == before") == {"numba"}

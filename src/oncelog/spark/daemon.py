@@ -10,13 +10,18 @@ from __future__ import annotations
 import gc
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 TASKS = "pyspark.worker"
 """What runs tasks. The workers that only plan need nothing of this."""
 
 ARCHIVES = ("python", "lib")
 """Where an installed PySpark keeps itself once more, and py4j, as archives of source."""
+
+ABANDONED = 1
+"""What a worker returns that is not to be used again."""
 
 
 def prefer_installed() -> None:
@@ -46,9 +51,22 @@ def prepare(worker: str) -> None:
     gc.freeze()
 
 
+def unheard(worker: Callable[..., int]) -> Callable[..., int]:
+    """Let a worker end without a stack trace when Spark has hung up, as it does when a query is stopped."""
+
+    def run(*arguments: Any) -> int:
+        try:
+            return worker(*arguments)
+        except BrokenPipeError:
+            return ABANDONED
+
+    return run
+
+
 if __name__ == "__main__":
     prefer_installed()
-    from pyspark.daemon import manager
+    import pyspark.daemon
 
     prepare(sys.argv[1] if len(sys.argv) > 1 else TASKS)
-    manager()
+    pyspark.daemon.worker = unheard(pyspark.daemon.worker)
+    pyspark.daemon.manager()

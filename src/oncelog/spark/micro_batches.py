@@ -14,6 +14,7 @@ from oncelog.spark.fence import FenceRecord, Move, Progress
 from oncelog.spark.java_errors import without_stack_traces
 from oncelog.spark.metrics import BatchReport, SinkMetrics
 from oncelog.spark.offsets import Offsets, digest, from_json, is_offsets
+from oncelog.spark.plan import Expectation
 from oncelog.spark.query import QueryError, RunningQuery, Source, refuse, running_query
 from oncelog.spark.sink_settings import SinkSettings
 from oncelog.spark.writer import Writer
@@ -163,7 +164,8 @@ class ExactlyOnceSink:
             rows.write.format("noop").mode("append").save()
             return run.writer.skipped(batch_id, time.monotonic() * 1000 - started_ms)
         entries = run.entries(record, batch_input.end)
-        report = run.writer.write(rows, batch_id, batch_input.offset_count, entries, lambda: run.query.is_active)
+        expected = Expectation(batch_input.offset_count, is_proportional=run.query.is_stateless)
+        report = run.writer.write(rows, batch_id, expected, entries, lambda: run.query.is_active)
         run.progress = Progress((record,), batch_input.end)
         run.tell_input_cluster(batch_input.end)
         return report

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,12 +12,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, NullType, StringType, StructType
 
 from oncelog.client import Client, TopicDescription, TopicPartition
+from oncelog.records import Codec
+from oncelog.records.arrow_arrays import binary_array
 from oncelog.spark import plan
 from oncelog.spark.delivery import CollectedBatches, Delivery, DriverPump, EncodedRows, PumpedRows, collected
 from oncelog.spark.encoding import RowEncoder, RowError, Targets
-from oncelog.spark.plan import Mode
+from oncelog.spark.key_partitions import key_partitions
+from oncelog.spark.plan import Expectation, Mode, Volume
 from oncelog.spark.shared_producer import SharedProducerDelivery
 from oncelog.spark.sink_settings import SinkSettings
+from oncelog.spark.tally import summed
 from oncelog.wire import ErrorCode
 
 BYTES = (BinaryType, StringType)
@@ -85,21 +91,20 @@ class Output:
         self._pump = DriverPump()
         self._columns: list[str] | None = None
         self._are_all = False
-        self._records_before: int | None = None
+        self._before: Volume | None = None
+        self._is_ready_to_encode = False
 
     def close(self) -> None:
         self._pump.close()
 
-    def encode(self, rows: DataFrame, rotation: int, input_offsets: int | None) -> EncodedOutput:
-        """Run the plan of a micro-batch and encode its rows, all of them. Raises RowError, or what Spark raises.
-
-        `input_offsets` says how many offsets it reads, if that is known.
-        """
-        encoded = self._encode(rows, rotation, input_offsets)
-        self._records_before = sum(count.records for count in encoded.delivery.counts.values())
+    def encode(self, rows: DataFrame, rotation: int, expected: Expectation) -> EncodedOutput:
+        """Run the plan of a micro-batch and encode its rows, all of them. Raises RowError, or what Spark raises."""
+        encoded = self._encode(rows, rotation, expected)
+        written = summed(encoded.delivery.counts)
+        self._before = Volume(expected.input_offsets, written.records, written.size_bytes)
         return encoded
 
-    def _encode(self, rows: DataFrame, rotation: int, input_offsets: int | None) -> EncodedOutput:
+    def _encode(self, rows: DataFrame, rotation: int, expected: Expectation) -> EncodedOutput:
         wanted = self._wanted(rows)
         topics = output_topics(self._client, self._settings.topic)
         encoder = RowEncoder(
@@ -110,9 +115,12 @@ class Output:
             rotation=rotation,
         )
         partitions = topics.targets.partitions
-        if plan.is_direct(self._settings.mode, input_offsets, self._records_before):
+        context = rows.sparkSession.sparkContext
+        direct_bytes_max = plan.direct_bytes_max(context.master, is_compressed=self._settings.codec is not Codec.NONE)
+        if plan.is_direct(self._settings.mode, expected, self._before, direct_bytes_max):
             return EncodedOutput(self._collected(wanted, encoder), partitions)
-        facts = plan.spark_facts(rows.sparkSession.sparkContext)
+        self._get_ready_to_encode()
+        facts = plan.spark_facts(context)
         plan.check_mode(self._settings.mode, facts)
         encoded = EncodedRows(wanted, encoder)
         sizes = {target: count.size_bytes for target, count in encoded.counts.items()}
@@ -120,6 +128,12 @@ class Output:
             return EncodedOutput(PumpedRows(encoded, partitions, self._pump), partitions)
         lanes = plan.lanes(sizes, topics.leaders, partitions, facts.slots)
         return EncodedOutput(SharedProducerDelivery(encoded, partitions, lanes), partitions)
+
+    def _get_ready_to_encode(self) -> None:
+        """Load what encodes rows while tasks do that for this micro-batch: the next one may be the driver's to encode."""
+        if self._settings.mode is not Mode.SHARED_PRODUCER and not self._is_ready_to_encode:
+            self._is_ready_to_encode = True
+            threading.Thread(target=load_kernels, name="oncelog-load-kernels").start()
 
     def _wanted(self, rows: DataFrame) -> DataFrame:
         """The columns that are written. They are the same in every micro-batch; to select them takes Spark a while."""
@@ -133,3 +147,9 @@ class Output:
         table: Any = rows.toArrow()
         batches = [batch for group in encoder.encode(table.to_batches(), 0) for batch in group]
         return collected(batches, encoder.targets.partitions, self._pump)
+
+
+def load_kernels() -> None:
+    """Import and compile what encodes rows, which takes the better part of a second."""
+    importlib.import_module("oncelog.records.arrow")
+    key_partitions(binary_array([b"any"]), 1)

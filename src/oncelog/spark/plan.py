@@ -10,7 +10,17 @@ from typing import Any, NoReturn
 from oncelog.client.values import TopicPartition
 
 DIRECT_RECORDS_MAX = 10_000
-"""Up to so many records the driver collects rows and encodes them itself: one job, and no Python worker."""
+"""Up to so many records the driver collects rows and encodes them itself, whatever the query does with them."""
+
+DIRECT_BYTES_MAX = 32 * 1024 * 1024
+"""About so many encoded bytes the driver takes in as rows, where what is read says how much will be written: one job and
+one worker's work less, and nothing kept or exchanged."""
+
+DIRECT_BYTES_MAX_AFAR = 8 * 1024 * 1024
+"""The same where executors are on other machines: they have more cores and connections than the driver."""
+
+DIRECT_BYTES_MAX_COMPRESSED = 4 * 1024 * 1024
+"""The same with a codec: the rows are larger than what they become, and tasks compress side by side."""
 
 PUMP_BYTES_MAX = 1024 * 1024
 """Up to so many encoded bytes a second and a third stage cost more than sending from the driver."""
@@ -26,6 +36,27 @@ class Mode(Enum):
 
 class ModeError(ValueError):
     """The mode that was asked for cannot work here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """What a micro-batch has read and written. None stands for what is not known."""
+
+    input_offsets: int | None
+    records: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What is known of a micro-batch before it is computed.
+
+    `is_proportional` says that it writes about as much for each record it reads as the one before: nothing that it reads
+    stays in a state, to come out later and all at once.
+    """
+
+    input_offsets: int | None
+    is_proportional: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +92,32 @@ def check_mode(mode: Mode, facts: SparkFacts) -> None:
         )
 
 
-def is_direct(mode: Mode, input_offsets: int | None, records_before: int | None) -> bool:
-    """Whether the driver collects the rows themselves, because they are few.
+def is_local(master: str | None) -> bool:
+    """Whether the tasks run in the driver's own process."""
+    return master is not None and (master == "local" or master.startswith("local["))
 
-    That has to be known before they are computed: the input is small, and so was the output of the micro-batch before. An
-    aggregation may give many rows for few, but not all of a sudden. None stands for what is not known.
+
+def direct_bytes_max(master: str | None, *, is_compressed: bool) -> int:
+    if is_compressed:
+        return DIRECT_BYTES_MAX_COMPRESSED
+    return DIRECT_BYTES_MAX if is_local(master) else DIRECT_BYTES_MAX_AFAR
+
+
+def is_direct(mode: Mode, expected: Expectation, before: Volume | None, bytes_max: int) -> bool:
+    """Whether the driver collects the rows themselves, because they are few or small.
+
+    That has to be known before they are computed. Few they are when the input is small, and so was the output of the
+    micro-batch before: an aggregation may give many rows for few, but not all of a sudden. Small they are when the
+    micro-batch before says so, which has read at least half as much. None stands for what is not known.
     """
-    if mode is Mode.SHARED_PRODUCER or input_offsets is None or records_before is None:
+    if mode is Mode.SHARED_PRODUCER or expected.input_offsets is None or before is None:
         return False
-    return input_offsets <= DIRECT_RECORDS_MAX and records_before <= DIRECT_RECORDS_MAX
+    if expected.input_offsets <= DIRECT_RECORDS_MAX and before.records <= DIRECT_RECORDS_MAX:
+        return True
+    if not expected.is_proportional or not before.input_offsets or expected.input_offsets > 2 * before.input_offsets:
+        return False
+    growth = max(1.0, expected.input_offsets / before.input_offsets)
+    return before.size_bytes * growth <= bytes_max
 
 
 def sender(mode: Mode, facts: SparkFacts, size_bytes: int) -> Mode:

@@ -38,6 +38,17 @@ class RunningQuery:
         self.run_id = str(execution.runId().toString())
         self.checkpoint_root = str(execution.resolvedCheckpointRoot())
         self._read_file: ReadFile | None = None
+        self._is_stateless: bool | None = None
+
+    @property
+    def is_stateless(self) -> bool:
+        """Whether the query is known to keep no state. Its first micro-batch has to be over for that."""
+        if self._is_stateless is None:
+            progress = self._execution.lastProgress()
+            if progress is None:
+                return False
+            self._is_stateless = len(progress.stateOperators()) == 0
+        return self._is_stateless
 
     @property
     def trigger(self) -> str:

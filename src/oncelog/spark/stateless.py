@@ -15,6 +15,7 @@ from oncelog.spark.fence import FenceRecord
 from oncelog.spark.metrics import BatchReport, SinkMetrics
 from oncelog.spark.offsets import SPECIFICATIONS, Offsets, digest, to_json
 from oncelog.spark.options import OptionError
+from oncelog.spark.plan import Expectation
 from oncelog.spark.sink_settings import SinkSettings, sink_settings
 from oncelog.spark.writer import Writer
 from oncelog.wire import ErrorCode
@@ -98,7 +99,7 @@ class StatelessLoop:
         report = self._writer.write(
             self._transform(self._read(start, end)),
             record.batch_id,
-            count,
+            Expectation(count, is_proportional=True),
             fence.fence_metadata(record, end),
             lambda: True,
         )

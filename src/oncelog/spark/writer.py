@@ -11,6 +11,7 @@ from oncelog.client import Client, OffsetAndMetadata, TopicPartition
 from oncelog.spark.delivery import Delivery, DeliveryChanged
 from oncelog.spark.metrics import BatchReport
 from oncelog.spark.output import Output
+from oncelog.spark.plan import Expectation
 from oncelog.spark.sink_settings import SinkSettings
 from oncelog.spark.transaction import Committed, Transactions
 
@@ -44,17 +45,17 @@ class Writer:
         self,
         rows: DataFrame,
         batch_id: int,
-        input_offsets: int | None,
+        expected: Expectation,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         is_wanted: Callable[[], bool],
     ) -> BatchReport:
-        """Write a micro-batch in one transaction. `input_offsets` says how many offsets it reads, if that is known.
+        """Write a micro-batch in one transaction.
 
         Raises what `Transactions.commit` and `Output.encode` raise; when it returns, the micro-batch is committed.
         """
         started_ms = time.monotonic() * 1000
         for _ in range(self._settings.attempts):
-            delivery, partitions = self._output.encode(rows, batch_id, input_offsets)
+            delivery, partitions = self._output.encode(rows, batch_id, expected)
             try:
                 committed = self._transactions.commit(delivery, partitions, offsets, is_wanted)
             except DeliveryChanged as changed:
