@@ -19,7 +19,7 @@ from oncelog.groups.classic.joining import Joining
 from oncelog.groups.classic.member import WaitsForSync
 from oncelog.groups.classic.metadata import GroupMetadata, GroupMetadataRecord
 from oncelog.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
-from oncelog.groups.classic.step import MembershipDecision, Step
+from oncelog.groups.classic.step import Due, MembershipDecision, Step
 from oncelog.groups.moment import Moment
 from oncelog.wire import ErrorCode
 
@@ -27,7 +27,6 @@ SIZE_MAX = 2**31 - 1
 NEVER_HAD_MEMBERS = GroupMetadata()
 
 _NONE = ErrorCode.none
-# What a member is told when its group could not be recorded.
 _NOT_WRITTEN = {
     ErrorCode.message_too_large: ErrorCode.unknown_server_error,
     ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
@@ -257,15 +256,21 @@ class Membership:
 
     # --- what goes wrong
 
-    def not_written(self, decision: MembershipDecision, error: ErrorCode, now: Moment) -> MembershipDecision:
+    def not_written(
+        self, group_name: str, decision: Decision[object, tuple[Due, ...]], error: ErrorCode, now: Moment
+    ) -> MembershipDecision:
         """The records of a decision were refused: those who would have been answered hear of it, and the group starts over."""
         step = Step(now)
-        for record in decision.records:
-            group = self._groups[record.group]
-            if group.state is COMPLETING_REBALANCE or group.state is STABLE:
-                rebalance.prepare(step, group, self._limits.first_delay_ms)
-        told = _NOT_WRITTEN.get(error, error)
+        group = self._groups.get(group_name)
+        if group is not None and group.state in (COMPLETING_REBALANCE, STABLE):
+            rebalance.prepare(step, group, self._limits.first_delay_ms)
+        told = not_written_error(error)
         return Decision((), (*(due.refused(told) for due in decision.answer), *step.decision().answer))
+
+
+def not_written_error(error: ErrorCode) -> ErrorCode:
+    """What a member is told when its group could not be recorded."""
+    return _NOT_WRITTEN.get(error, error)
 
 
 def _check_sync(group: ClassicGroup | None, request: SyncRequest) -> ErrorCode:

@@ -1,0 +1,24 @@
+"""Partitions of topics by id, as target assignments and members have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+Partition = tuple[UUID, int]
+"""A topic's id and a partition's index."""
+
+Assignment = frozenset[Partition]
+Owned = Mapping[Partition, int]
+"""Partitions that a member has, and the epoch in which each was assigned to it."""
+
+NOTHING: Assignment = frozenset()
+NOTHING_OWNED: Owned = {}
+
+
+def by_topic(partitions: Iterable[Partition]) -> dict[UUID, list[int]]:
+    """The indexes of each topic, topics and indexes in their order."""
+    topics: dict[UUID, list[int]] = {}
+    for topic_id, index in sorted(partitions):
+        topics.setdefault(topic_id, []).append(index)
+    return topics
