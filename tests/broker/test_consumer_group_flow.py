@@ -184,7 +184,7 @@ def test_settings_that_do_not_go_together_are_refused(setting: str, value: str, 
 
 def test_interval_between_heartbeats_is_less_than_a_session() -> None:
     settings = {"group_consumer_min_session_timeout_ms": "1", "group_consumer_session_timeout_ms": "5000"}
-    with pytest.raises(SettingError, match="less than group.consumer.session.timeout.ms=5000"):
+    with pytest.raises(SettingError, match=r"less than group\.consumer\.session\.timeout\.ms=5000"):
         ConsumerBroker(**settings)
 
 

@@ -531,24 +531,24 @@ class Java:
     generation = 2
 
     def __init__(self, scratch: Path) -> None:
-        self._process = JavaProcess(scratch)
+        self.process = JavaProcess(scratch)
         self._handles = 0
 
     def producer(
         self, bootstrap: str, transactional_id: str | None = None, codec: str = "none"
     ) -> TransactionalProducer:
         self._handles += 1
-        return JavaProducer(self._process, self._handles, bootstrap, transactional_id, codec)
+        return JavaProducer(self.process, self._handles, bootstrap, transactional_id, codec)
 
     def read(self, bootstrap: str, isolation: str, topic: str, partition: int, until: str) -> list[Seen]:
-        words = self._process.ask("read", bootstrap, isolation, topic, partition, until)
+        words = self.process.ask("read", bootstrap, isolation, topic, partition, until)
         return [Seen(int(words[at]), words[at + 1], words[at + 2], words[at + 3]) for at in range(0, len(words), 4)]
 
     def end_offset(self, bootstrap: str, isolation: str, topic: str, partition: int) -> int:
-        return int(self._process.ask("end", bootstrap, isolation, topic, partition)[0])
+        return int(self.process.ask("end", bootstrap, isolation, topic, partition)[0])
 
     def committed_offset(self, bootstrap: str, group: str, topic: str, partition: int) -> int:
-        return int(self._process.ask("committed", bootstrap, group, topic, partition)[0])
+        return int(self.process.ask("committed", bootstrap, group, topic, partition)[0])
 
     def close(self) -> None:
-        self._process.close()
+        self.process.close()

@@ -1,10 +1,11 @@
-"""Members of consumer groups, as four kinds of clients have them, behind one face: poll, commit, close."""
+"""Members of consumer groups, as several kinds of clients have them, behind one face: poll, commit, close."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import Callable
+from itertools import count
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,6 +15,8 @@ import kafka.errors
 from aiokafka.errors import KafkaError as AiokafkaError
 from confluent_kafka import KafkaException
 from kafka.consumer.group import KafkaConsumer
+
+from tests.conformance.clients import JavaProcess
 
 Place = tuple[int, int]
 """A partition and an offset."""
@@ -41,6 +44,8 @@ Subscribe = Callable[..., Subscriber]
 
 
 class ConfluentSubscriber:
+    timeouts: dict[str, Any] = {"heartbeat.interval.ms": HEARTBEAT_MS, "session.timeout.ms": SESSION_MS}
+
     def __init__(self, bootstrap: str, group: str, topic: str, reset: str = "earliest", **settings: Any) -> None:
         self.rebalances = 0
         self._consumer = confluent_kafka.Consumer(
@@ -49,10 +54,9 @@ class ConfluentSubscriber:
                 "group.id": group,
                 "auto.offset.reset": reset,
                 "enable.auto.commit": False,
-                "heartbeat.interval.ms": HEARTBEAT_MS,
-                "session.timeout.ms": SESSION_MS,
                 "fetch.wait.max.ms": 50,
                 "log_level": 0,
+                **self.timeouts,
                 **settings,
             }
         )
@@ -85,6 +89,50 @@ class ConfluentCooperative(ConfluentSubscriber):
 
     def __init__(self, *where: str, **settings: Any) -> None:
         super().__init__(*where, **settings, **{"partition.assignment.strategy": "cooperative-sticky"})
+
+
+class ConfluentConsumer(ConfluentSubscriber):
+    """KIP-848: the broker assigns, and says how often it is to be heard from."""
+
+    timeouts: dict[str, Any] = {"group.protocol": "consumer"}
+
+
+class JavaConsumer:
+    """The same with the Java client. One process has them all, and does one thing at a time."""
+
+    _lock = threading.Lock()
+    _handles = count()
+
+    def __init__(
+        self,
+        process: JavaProcess,
+        bootstrap: str,
+        group: str,
+        topic: str,
+        reset: str = "earliest",
+        protocol: str = "consumer",
+        instance_id: str = "",
+    ) -> None:
+        self._process = process
+        self._handle = f"member-{next(self._handles)}"
+        self._ask("subscribe", bootstrap, group, topic, reset, protocol, instance_id)
+
+    def _ask(self, command: str, *words: str) -> list[str]:
+        with self._lock:
+            return self._process.ask(command, self._handle, *words)
+
+    def poll(self) -> list[Got]:
+        words = self._ask("poll")
+        return [Got(int(words[at]), int(words[at + 1]), words[at + 2]) for at in range(0, len(words), 3)]
+
+    def commit(self) -> bool:
+        return self._ask("keep") == ["yes"]
+
+    def assigned(self) -> set[int]:
+        return set(map(int, self._ask("assigned")))
+
+    def close(self) -> None:
+        self._ask("leave")
 
 
 class KafkaPythonSubscriber:
@@ -170,6 +218,7 @@ class AiokafkaSubscriber:
 SUBSCRIBERS: dict[str, Subscribe] = {
     "confluent-kafka, range": ConfluentSubscriber,
     "confluent-kafka, cooperative-sticky": ConfluentCooperative,
+    "confluent-kafka, consumer protocol": ConfluentConsumer,
     "kafka-python": KafkaPythonSubscriber,
     "aiokafka": AiokafkaSubscriber,
 }

@@ -5,19 +5,31 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import confluent_kafka
 import pytest
 
-from tests.conformance.subscribers import SUBSCRIBERS, ConfluentSubscriber, Got, Subscribe, Subscriber
+from tests.conformance.subscribers import (
+    SUBSCRIBERS,
+    ConfluentConsumer,
+    ConfluentSubscriber,
+    Got,
+    JavaConsumer,
+    Subscribe,
+    Subscriber,
+)
 from tests.support.processes import BrokerProcess
 from tests.support.shared_producer import until
 
 PARTITIONS = 6
+JAVA = "java, consumer protocol"
 
 
-@pytest.fixture(params=SUBSCRIBERS)
+@pytest.fixture(params=[*SUBSCRIBERS, pytest.param(JAVA, marks=pytest.mark.jvm)])
 def subscribe(request: pytest.FixtureRequest) -> Subscribe:
+    if request.param == JAVA:
+        return partial(JavaConsumer, request.getfixturevalue("java_client").process)
     return SUBSCRIBERS[request.param]
 
 
@@ -161,10 +173,11 @@ def test_one_then_three_then_two_members_read_everything_in_order(log, subscribe
     assert not journal.wrong
 
 
-def test_static_member_that_is_started_again_changes_nothing_for_the_others(log, topic, unique):
+@pytest.mark.parametrize("kind", [ConfluentSubscriber, ConfluentConsumer])
+def test_static_member_that_is_started_again_changes_nothing_for_the_others(log, topic, unique, kind):
     """KIP-345: within its session timeout it gets back what it had, and nobody rebalances."""
     where = (log.bootstrap_servers, f"group-{unique}", topic)
-    first, second = (ConfluentSubscriber(*where, **{"group.instance.id": name}) for name in ("one", "two"))
+    first, second = (kind(*where, **{"group.instance.id": name}) for name in ("one", "two"))
 
     def both_have(count: int) -> bool:
         first.poll()
@@ -174,7 +187,7 @@ def test_static_member_that_is_started_again_changes_nothing_for_the_others(log,
     until(lambda: both_have(PARTITIONS // 2))
     had, rebalances = second.assigned(), first.rebalances
     second.close()
-    second = ConfluentSubscriber(*where, **{"group.instance.id": "two"})
+    second = kind(*where, **{"group.instance.id": "two"})
     until(lambda: both_have(PARTITIONS // 2))
     assert second.assigned() == had
     assert first.rebalances == rebalances

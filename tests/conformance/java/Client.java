@@ -18,6 +18,7 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.StringDeserializer;
@@ -30,6 +31,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 public final class Client {
     private final Map<String, KafkaProducer<String, String>> producers = new HashMap<>();
     private final Map<String, List<Future<?>>> sent = new HashMap<>();
+    private final Map<String, KafkaConsumer<String, String>> members = new HashMap<>();
 
     public static void main(String[] arguments) throws Exception {
         Client client = new Client();
@@ -65,6 +67,11 @@ public final class Client {
             case "read": return read(words);
             case "end": return "\t" + end(words);
             case "committed": return "\t" + committed(words);
+            case "subscribe": subscribe(words); return "";
+            case "poll": return poll(words[1]);
+            case "keep": return "\t" + keep(words[1]);
+            case "assigned": return assigned(words[1]);
+            case "leave": members.remove(words[1]).close(); return "";
             default: throw new IllegalArgumentException(words[0]);
         }
     }
@@ -105,6 +112,56 @@ public final class Client {
         producers.get(words[1]).sendOffsetsToTransaction(
             Map.of(partition, new OffsetAndMetadata(Long.parseLong(words[5]), "from java")),
             new ConsumerGroupMetadata(words[2]));
+    }
+
+    /** subscribe HANDLE BOOTSTRAP GROUP TOPIC RESET PROTOCOL INSTANCE */
+    private void subscribe(String[] words) {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", words[2]);
+        settings.put("group.id", words[3]);
+        settings.put("auto.offset.reset", words[5]);
+        settings.put("group.protocol", words[6]);
+        settings.put("enable.auto.commit", "false");
+        settings.put("fetch.max.wait.ms", "50");
+        if (words[6].equals("classic")) {
+            settings.put("heartbeat.interval.ms", "200");
+            settings.put("session.timeout.ms", "10000");
+        }
+        if (!words[7].isEmpty()) {
+            settings.put("group.instance.id", words[7]);
+        }
+        KafkaConsumer<String, String> member =
+            new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
+        member.subscribe(List.of(words[4]));
+        members.put(words[1], member);
+    }
+
+    /** poll HANDLE: (partition, offset, value) of each record, three words each */
+    private String poll(String handle) {
+        StringBuilder found = new StringBuilder();
+        for (ConsumerRecord<String, String> record : members.get(handle).poll(Duration.ofMillis(50))) {
+            found.append('\t').append(record.partition()).append('\t').append(record.offset());
+            found.append('\t').append(record.value());
+        }
+        return found.toString();
+    }
+
+    /** keep HANDLE: commits what was polled, and says whether it could */
+    private String keep(String handle) {
+        try {
+            members.get(handle).commitSync(Duration.ofSeconds(10));
+            return "yes";
+        } catch (KafkaException rebalanced) {
+            return "no";
+        }
+    }
+
+    private String assigned(String handle) {
+        StringBuilder found = new StringBuilder();
+        for (TopicPartition partition : members.get(handle).assignment()) {
+            found.append('\t').append(partition.partition());
+        }
+        return found.toString();
     }
 
     private static KafkaConsumer<String, String> consumer(String bootstrap, String isolation) {
