@@ -9,7 +9,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.conformance.subscribers import ConfluentSubscriber
+from tests.conformance.subscribers import ConfluentConsumer, ConfluentSubscriber, Got
 from tests.support import jars, requirements
 from tests.support.processes import BrokerProcess
 from tests.support.shared_producer import until
@@ -25,11 +25,11 @@ class Tools:
     """Runs a tool of Kafka's on one broker and returns what it prints."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap
 
     def run(self, tool: str, *options: str) -> str:
         command = [requirements.java(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", jars.classpath(), tool]
-        command += ["--bootstrap-server", self._bootstrap, *options]
+        command += ["--bootstrap-server", self.bootstrap, *options]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -93,6 +93,29 @@ def test_consumer_groups_describes_lists_and_administers_a_group(tools, member, 
     assert [row[:6] for row in rows] == [[group[1], topic, "1", "3", "10", "7"]]
     assert "was successful" in tools.run(GROUPS, "--delete", *group)
     assert group[1] not in tools.run(GROUPS, "--list")
+
+
+def test_consumer_groups_describes_lists_and_deletes_a_group_of_the_consumer_protocol(tools, topic, unique):
+    group = f"group-{unique}"
+    member = ConfluentConsumer(tools.bootstrap, group, topic, **{"client.id": "reader"})
+    read: list[Got] = []
+
+    def has_read_everything() -> bool:
+        read.extend(member.poll())
+        return len(read) == RECORDS
+
+    until(has_read_everything)
+    assert member.commit()
+    assert [group, "Consumer", "Stable"] in tools.groups("--list", "--type", "consumer", "--state", "stable")
+    rows = sorted(tools.groups("--describe", "--group", group))
+    assert [row[:6] for row in rows] == [[group, topic, str(number), "10", "10", "0"] for number in (0, 1)]
+    assert {tuple(row[7:]) for row in rows} == {("/127.0.0.1", "reader")}
+    (state,) = tools.groups("--describe", "--state", "--verbose", "--group", group)
+    assert state[-5:] == ["uniform", "Stable", "2", "2", "1"]
+    (described,) = tools.groups("--describe", "--members", "--verbose", "--group", group)
+    assert f"{topic}:0,1" in described, described
+    member.close()
+    assert "was successful" in tools.run(GROUPS, "--delete", "--group", group)
 
 
 def test_console_consumer_goes_on_where_its_group_has_stopped(tools, topic, unique):
