@@ -231,6 +231,23 @@ def test_empty_group_ends_with_its_offsets() -> None:
     assert broker.described().error_code is ErrorCode.group_id_not_found
 
 
+def test_topics_of_a_regular_expression_are_found_in_the_same_heartbeat(broker: ConsumerBroker) -> None:
+    """No other heartbeat is waited for, which would be seconds."""
+    assert assigned(broker.enter("one", topics=None, regex="led.*")) == {broker.topic_id: [0, 1]}
+
+
+def test_member_without_topics_is_given_none_while_an_assignment_is_due(broker: ConsumerBroker) -> None:
+    """Its joining changes no subscription; that somebody has left does, and is seen to with the same heartbeat."""
+    broker.enter("one")
+    broker.enter("two")
+    broker.clock.advance(INTERVAL_MS)
+    broker.beat("two", -1)
+    broker.enter("three", topics=())
+    targets = {member.member_id: member.target_assignment.topic_partitions for member in broker.described().members}
+    assert [topic.partitions for topic in targets["one"]] == [(0, 1)]
+    assert targets["three"] == ()
+
+
 def test_new_topics_are_looked_at_every_ten_seconds(broker: ConsumerBroker) -> None:
     """A look at all topics costs something, and so does each that is made."""
     broker.enter("one", topics=None, regex="led.*|other")

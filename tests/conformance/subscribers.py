@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from itertools import count
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import count
+from typing import Any, ClassVar, Protocol
 
 import aiokafka
 import confluent_kafka
@@ -44,7 +44,7 @@ Subscribe = Callable[..., Subscriber]
 
 
 class ConfluentSubscriber:
-    timeouts: dict[str, Any] = {"heartbeat.interval.ms": HEARTBEAT_MS, "session.timeout.ms": SESSION_MS}
+    timeouts: ClassVar[dict[str, Any]] = {"heartbeat.interval.ms": HEARTBEAT_MS, "session.timeout.ms": SESSION_MS}
 
     def __init__(self, bootstrap: str, group: str, topic: str, reset: str = "earliest", **settings: Any) -> None:
         self.rebalances = 0
@@ -94,7 +94,7 @@ class ConfluentCooperative(ConfluentSubscriber):
 class ConfluentConsumer(ConfluentSubscriber):
     """KIP-848: the broker assigns, and says how often it is to be heard from."""
 
-    timeouts: dict[str, Any] = {"group.protocol": "consumer"}
+    timeouts: ClassVar[dict[str, Any]] = {"group.protocol": "consumer"}
 
 
 class JavaConsumer:
