@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heapreplace
+from heapq import heapify, heapreplace, nlargest
 from types import MappingProxyType
 from uuid import UUID
 
-from oncelog.groups.consumer.assignment import Assignment, Partition
+from oncelog.groups.consumer.assignment import Assignment, Partition, place_of
 
 PASSES_MAX = 16
 """How often members of different subscriptions are compared, at most."""
@@ -84,9 +84,10 @@ class _Shares:
         share, more = divmod(total, len(self.owned))
         by_size = sorted(self.owned, key=lambda member_id: -len(self.owned[member_id]))
         for place, member_id in enumerate(by_size):
-            limit = share + (place < more)
-            for partition in sorted(self.owned[member_id])[limit:]:
-                self.owned[member_id].remove(partition)
+            owned = self.owned[member_id]
+            too_many = len(owned) - share - (place < more)
+            if too_many > 0:
+                owned.difference_update(nlargest(too_many, owned, key=place_of))
 
     def hand_out(self) -> None:
         """Give what nobody has to who has least, the topics first of which a subscriber gets most."""
@@ -116,7 +117,7 @@ class _Shares:
             least = min(self._subscribers[topic_id], key=lambda member_id: len(self.owned[member_id]))
             if len(self.owned[most]) - len(self.owned[least]) <= 1:
                 return moved
-            partition = max((one for one in self.owned[most] if one[0] == topic_id), default=None)
+            partition = max((one for one in self.owned[most] if one[0] == topic_id), key=place_of, default=None)
             if partition is None:
                 givers.remove(most)
                 continue
@@ -126,9 +127,9 @@ class _Shares:
         return moved
 
     def _topics_in_order(self) -> list[UUID]:
-        def order(topic_id: UUID) -> tuple[float, int, UUID]:
+        def order(topic_id: UUID) -> tuple[float, int, int]:
             count = len(self._subscribers[topic_id])
-            return -self._sizes[topic_id] / count, count, topic_id
+            return -self._sizes[topic_id] / count, count, topic_id.int
 
         return sorted(self._subscribers, key=order)
 
