@@ -87,7 +87,8 @@ class _Shares:
             owned = self.owned[member_id]
             too_many = len(owned) - share - (place < more)
             if too_many > 0:
-                owned.difference_update(nlargest(too_many, owned, key=place_of))
+                last = nlargest(too_many, owned, key=place_of)
+                owned.difference_update(last)
 
     def hand_out(self) -> None:
         """Give what nobody has to who has least, the topics first of which a subscriber gets most."""

@@ -294,7 +294,9 @@ def _read_classic(value: FieldReader) -> ClassicFacts | None:
         value.tagged_fields()
         return read
 
-    return ClassicFacts(value.int32(), value.compact_array(protocol))
+    facts = ClassicFacts(value.int32(), value.compact_array(protocol))
+    value.tagged_fields()
+    return facts
 
 
 def _read_target(value: FieldReader) -> Assignment:
@@ -303,13 +305,16 @@ def _read_target(value: FieldReader) -> Assignment:
         value.tagged_fields()
         return [(topic_id, index) for index in indexes]
 
-    return frozenset(partition for topic in value.compact_array(topic) for partition in topic)
+    topics = value.compact_array(topic)
+    value.tagged_fields()
+    return frozenset(partition for partitions in topics for partition in partitions)
 
 
 def _read_progress(value: FieldReader) -> Progress:
     epoch, previous, state = value.int32(), value.int32(), value.int8()
     known = {state.value: state for state in MemberState}
     owned, revoking = _read_owned(value, epoch), _read_owned(value, epoch)
+    value.tagged_fields()
     return Progress(epoch, previous, known.get(state, MemberState.UNKNOWN), owned, revoking)
 
 
@@ -329,4 +334,6 @@ def _read_owned(value: FieldReader, member_epoch: int) -> Owned:
 
 
 def _read_resolved(value: FieldReader) -> ResolvedRegex:
-    return ResolvedRegex(frozenset(value.compact_array(value.compact_string)), value.int64(), value.int64())
+    resolved = ResolvedRegex(frozenset(value.compact_array(value.compact_string)), value.int64(), value.int64())
+    value.tagged_fields()
+    return resolved
