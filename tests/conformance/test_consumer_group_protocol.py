@@ -9,7 +9,6 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.conformance.consumer_member import ConsumerMember, settle
-from tests.conformance.group_client import GroupClient, stable
 from tests.support.consumer_group_requests import assigned
 from tests.support.processes import BrokerProcess
 from tests.support.shared_producer import until
@@ -442,24 +441,6 @@ def test_administrator_takes_a_member_out(new_member, topic):
     assert errors == [NONE, NONE, UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID]
     assert one.describe().group_state == "Empty"
     assert one.beat().error_code is UNKNOWN_MEMBER_ID
-
-
-def test_group_with_members_keeps_its_protocol_on_our_broker(oncelog_broker, unique):
-    """KIP-848: group.consumer.migration.policy=disabled."""
-    classic = GroupClient(oncelog_broker, f"classic-{unique}")
-    stable(classic)
-    member = ConsumerMember(oncelog_broker, classic.group)
-    assert member.join("t").error_code is ErrorCode.group_id_not_found
-    assert classic.heartbeat() is NONE
-    member.group = f"consumer-{unique}"
-    assert member.join("t").error_code is NONE
-    classic.group = member.group
-    assert classic.join(member_id="").error_code is ErrorCode.inconsistent_group_protocol
-    assert classic.heartbeat() is UNKNOWN_MEMBER_ID
-    assert classic.sync().error_code is UNKNOWN_MEMBER_ID
-    assert member.beat().error_code is NONE
-    for client in (classic, member):
-        client.connection.close()
 
 
 # --------------------------------------------------------------------------------------------------- regular expressions

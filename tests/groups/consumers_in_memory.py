@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
+from oncelog.coordination import Parked
 from oncelog.groups import ConsumerLimits, GroupCoordinator, GroupRecord, Moment, decode, encode
 from oncelog.groups.consumer import ConsumerGroup, HeartbeatAnswer, HeartbeatRequest, Partition
 from oncelog.records import Record
@@ -73,9 +74,13 @@ class ConsumersInMemory:
 
     def beat(self, member_id: str, epoch: int, **more: Any) -> HeartbeatAnswer:
         request = HeartbeatRequest(GROUP, member_id, epoch, **more)
-        decision = self.coordinator.members.consumer_heartbeat(request, self.now, lambda: UUID(int=next(self._uuids)))
+        reply: Parked[HeartbeatAnswer] = Parked()
+        members = self.coordinator.members
+        decision = members.consumer_heartbeat(request, reply, self.now, lambda: UUID(int=next(self._uuids)))
         self.write(*decision.records)
-        return decision.answer
+        for due in decision.answer:
+            due.give()
+        return reply.value
 
     def advance(self, duration_ms: float) -> None:
         """Move on, stopping at each deadline on the way."""
@@ -130,14 +135,19 @@ class Consumer:
     epoch: int = 0
     owned: frozenset[Partition] = frozenset()
     target: frozenset[Partition] = frozenset()
+    has_missed_an_answer: bool = False
 
     def beat(self, **more: Any) -> HeartbeatAnswer:
         """Whoever is fenced gives up everything, and joins with the next heartbeat."""
         if self.epoch == 0:
             answer = self.groups.join(self.member_id, *self.topics, instance_id=self.instance_id, **more)
         else:
-            who = {"instance_id": self.instance_id, "owned": self.owned}
+            who: dict[str, Any] = {"instance_id": self.instance_id, "owned": self.owned}
+            if self.has_missed_an_answer:
+                # It says all, and is told all.
+                who |= {"topics": self.topics, "rebalance_timeout_ms": REBALANCE_MS}
             answer = self.groups.beat(self.member_id, self.epoch, **who | more)
+        self.has_missed_an_answer = False
         if answer.error is ErrorCode.none:
             self.epoch = answer.member_epoch
             if answer.assignment is not None:
@@ -145,6 +155,11 @@ class Consumer:
         elif answer.error in (ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id, ErrorCode.group_id_not_found):
             self.epoch, self.owned, self.target = 0, frozenset(), frozenset()
         return answer
+
+    def miss(self) -> None:
+        """A heartbeat whose answer is lost."""
+        self.groups.beat(self.member_id, self.epoch, owned=self.owned, instance_id=self.instance_id)
+        self.has_missed_an_answer = True
 
     def leave(self, epoch: int) -> None:
         self.groups.beat(self.member_id, epoch, instance_id=self.instance_id)

@@ -64,8 +64,10 @@ class Consumers(RuleBasedStateMachine):
 
     @rule(number=MEMBERS)
     def subscribe_with_a_regular_expression(self, number: int) -> None:
-        if self.members[number].epoch:
-            self.members[number].beat(topics=(), regex="[uv]")
+        member = self.members[number]
+        if member.epoch:
+            member.topics = ()
+            member.beat(topics=(), regex="[uv]")
 
     @rule(number=MEMBERS)
     def leave(self, number: int) -> None:
@@ -92,7 +94,7 @@ class Consumers(RuleBasedStateMachine):
     def lose_the_answer(self, number: int) -> None:
         member = self.members[number]
         if member.epoch:
-            self.groups.beat(member.member_id, member.epoch, owned=member.owned, instance_id=member.instance_id)
+            member.miss()
 
     @rule(name=st.sampled_from(NAMES), count=st.integers(1, 5))
     def make_topic(self, name: str, count: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.setting import INT, Setting, SettingError, items_of
-from oncelog.groups import ConsumerLimits
+from oncelog.groups import ConsumerLimits, MigrationPolicy
 
 if TYPE_CHECKING:
     from oncelog.broker.configuration import Settings
@@ -71,6 +71,12 @@ CONSUMER_GROUP_SETTINGS = (
         checks=lambda value: None if value else "it names one assignor at least",
         help="What may be asked for to assign partitions; the first is that of members that ask for none.",
     ),
+    Setting(
+        name="group.consumer.migration.policy",
+        default=MigrationPolicy.BIDIRECTIONAL.value,
+        choices=tuple(policy.value for policy in MigrationPolicy),
+        help="Which way a group with members may change between the classic and the consumer protocol.",
+    ),
 )
 
 
@@ -94,6 +100,7 @@ def consumer_limits(settings: Settings) -> ConsumerLimits:
         size_max=number("group.consumer.max.size"),
         assignors=tuple(items_of(settings.text("group.consumer.assignors"))),
         assignment_interval_ms=number(f"group.consumer.{INTERVAL}"),
+        migration=MigrationPolicy(settings.text("group.consumer.migration.policy")),
     )
 
 

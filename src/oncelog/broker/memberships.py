@@ -76,15 +76,11 @@ class Memberships:
         self._carry_out(group, self._members.leave(group, leaving, reply, self.now()))
         return reply
 
-    def consumer_heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
-        decision = self._members.consumer_heartbeat(request, self.now(), self._random.uuid)
-        answer = decision.answer
-        if decision.records:
-            error = self._log.append(request.group, decision.records)
-            if error is not ErrorCode.none:
-                answer = self._members.heartbeat_not_written(error)
-        self._watch(request.group)
-        return answer
+    def consumer_heartbeat(self, request: HeartbeatRequest) -> Parked[HeartbeatAnswer]:
+        reply: Parked[HeartbeatAnswer] = Parked()
+        decision = self._members.consumer_heartbeat(request, reply, self.now(), self._random.uuid)
+        self._carry_out(request.group, decision)
+        return reply
 
     # --- the steps
 

@@ -16,7 +16,7 @@ from oncelog.groups.classic import (
     SyncAnswer,
     SyncRequest,
 )
-from oncelog.groups.consumer_limits import ConsumerLimits
+from oncelog.groups.consumer_limits import ConsumerLimits, MigrationPolicy
 from oncelog.groups.coordinator import (
     CommitDecision,
     FetchedOffset,
@@ -55,6 +55,7 @@ __all__ = [
     "Membership",
     "MembershipDecision",
     "MembershipLimits",
+    "MigrationPolicy",
     "Moment",
     "OffsetDeletion",
     "OffsetRecord",

@@ -3,8 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 SIZE_MAX = 2**31 - 1
+
+
+class MigrationPolicy(Enum):
+    """group.consumer.migration.policy: which way a group with members may change its protocol."""
+
+    DISABLED = "disabled"
+    DOWNGRADE = "downgrade"
+    UPGRADE = "upgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def allows_downgrade(self) -> bool:
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +34,4 @@ class ConsumerLimits:
     size_max: int = SIZE_MAX
     assignors: tuple[str, ...] = ("uniform", "range")
     assignment_interval_ms: int = 1_000
+    migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL

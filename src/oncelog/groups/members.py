@@ -23,9 +23,8 @@ from oncelog.groups.classic import (
     MembershipLimits,
     SyncAnswer,
     SyncRequest,
-    not_written_error,
 )
-from oncelog.groups.consumer_limits import ConsumerLimits
+from oncelog.groups.consumer_limits import ConsumerLimits, MigrationPolicy
 from oncelog.groups.moment import Moment
 from oncelog.groups.records import GroupRecord
 from oncelog.groups.topics import Topics
@@ -113,48 +112,126 @@ class Members:
     # --- the consumer protocol
 
     def consumer_heartbeat(
-        self, request: HeartbeatRequest, now: Moment, new_uuid: Callable[[], UUID]
-    ) -> Decision[GroupRecord, HeartbeatAnswer]:
+        self, request: HeartbeatRequest, reply: Parked[HeartbeatAnswer], now: Moment, new_uuid: Callable[[], UUID]
+    ) -> MembersDecision:
         """ConsumerGroupHeartbeat.
 
         Errors: invalid_request, unsupported_assignor, group_id_not_found, and those of ConsumerMembership.heartbeat.
         """
         problem = self.consumers.problem(request)
         if problem is not None:
-            return Decision((), problem.answer)
+            return Decision((), (Due(reply, problem.answer),))
         group = self.consumer_group(request.group)
+        if group is not None and request.is_leaving:
+            return self._consumer_leaves(request, group, reply, now)
         if group is not None:
-            return self.consumers.heartbeat(request, group, now, new_uuid)
+            decision = self.consumers.heartbeat(request, group, now, new_uuid)
+            return Decision(decision.records, (Due(reply, decision.answer),))
+        return self._consumer_begins(request, reply, now, new_uuid)
+
+    def _consumer_begins(
+        self, request: HeartbeatRequest, reply: Parked[HeartbeatAnswer], now: Moment, new_uuid: Callable[[], UUID]
+    ) -> MembersDecision:
+        """There is no consumer group: who joins makes one, of the classic group if one is there."""
         classic = self.classic.find(request.group)
-        if not request.is_joining or (classic is not None and classic.check_delete() is not _NONE):
-            return Decision((), self.consumers.no_such_group(request.group).answer)
-        decision = self.consumers.heartbeat(request, self.consumers.new_group(request.group), now, new_uuid)
+        group = self.consumers.new_group(request.group)
+        made: tuple[ConsumerRecord, ...] | None = ()
+        if classic is not None and classic.check_delete() is not _NONE:
+            made = self._upgraded(classic, now)
+        if not request.is_joining or made is None:
+            return Decision((), (Due(reply, self.consumers.no_such_group(request.group).answer),))
+        self.consumers.begin(group, made, now)
+        decision = self.consumers.heartbeat(request, group, now, new_uuid)
+        due = Due(reply, decision.answer)
         if classic is None or not decision.records:
-            return decision
-        return Decision((*classic.end(now.wall_ms), *decision.records), decision.answer)
+            return Decision(decision.records, (due,))
+        handed_over = self.classic.hand_over(classic, now)
+        return Decision((*handed_over.records, *made, *decision.records), (*handed_over.answer, due))
+
+    def _upgraded(self, classic: ClassicGroup, now: Moment) -> tuple[ConsumerRecord, ...] | None:
+        """The records of a classic group as a consumer group, or None if it must not or cannot be one."""
+        limits = self._consumer_limits
+        if not limits.migration.allows_upgrade or len(classic.members) > limits.size_max:
+            return None
+        from oncelog.groups.migration import upgraded
+
+        return upgraded(classic, self._topics, now.wall_ms)
+
+    def _consumer_leaves(
+        self, request: HeartbeatRequest, group: ConsumerGroup, reply: Parked[HeartbeatAnswer], now: Moment
+    ) -> MembersDecision:
+        from oncelog.groups.consumer import HeartbeatAnswer, Refusal
+
+        member = self.consumers.leaving(request, group)
+        if isinstance(member, Refusal):
+            return Decision((), (Due(reply, member.answer),))
+        answer = HeartbeatAnswer(member_id=request.member_id, member_epoch=request.member_epoch)
+        if request.instance_id is not None and request.will_be_back:
+            return Decision(self.consumers.leave_for_a_while(group, member, now), (Due(reply, answer),))
+        decision = self._remove(group, [member], now)
+        return Decision(decision.records, (*decision.answer, Due(reply, answer)))
+
+    def _remove(self, group: ConsumerGroup, leaving: list[Member], now: Moment) -> MembersDecision:
+        """Take members out. If only members of the classic protocol stay, the group follows that."""
+        if not leaving:
+            return Decision((), ())
+        return self._downgrade(group, leaving, now) or Decision(self.consumers.remove(group, leaving, now), ())
+
+    def _downgrade(self, group: ConsumerGroup, leaving: list[Member], now: Moment) -> MembersDecision | None:
+        staying = len(group.members) - len(leaving)
+        if not self._consumer_limits.migration.allows_downgrade or not 0 < staying <= self.classic.size_max:
+            return None
+        from oncelog.groups.migration import downgraded
+
+        metadata = downgraded(group, [member.member_id for member in leaving], self._topics, now.wall_ms)
+        if metadata is None:
+            return None
+        adopted = self.classic.adopt(group.name, metadata, now)
+        return Decision((*group.end(now.wall_ms), *adopted.records), adopted.answer)
 
     # --- the classic protocol
 
     def join(
         self, request: JoinRequest, reply: Parked[JoinAnswer], now: Moment, new_uuid: Callable[[], UUID]
     ) -> MembersDecision:
-        """JoinGroup. Errors: those of Membership.join, and inconsistent_group_protocol."""
+        """JoinGroup. Errors: those of Membership.join and ConsumerMembership.classic_join."""
         group = self.consumer_group(request.group)
-        if group is not None and group.members:
-            answer = JoinAnswer(ErrorCode.inconsistent_group_protocol, request.member_id)
-            return Decision((), (Due(reply, answer),))
+        if group is None or self.classic.join_problem(request) is not _NONE:
+            return self.classic.join(request, reply, now, new_uuid)
+        if group.members:
+            return self._join_consumers(group, request, reply, now, new_uuid)
         decision = self.classic.join(request, reply, now, new_uuid)
-        if group is None or not decision.records:
+        if not decision.records:
             return decision
         return Decision((*group.end(now.wall_ms), *decision.records), decision.answer)
 
+    def _join_consumers(
+        self,
+        group: ConsumerGroup,
+        request: JoinRequest,
+        reply: Parked[JoinAnswer],
+        now: Moment,
+        new_uuid: Callable[[], UUID],
+    ) -> MembersDecision:
+        if self._consumer_limits.migration is MigrationPolicy.DISABLED:
+            answer = JoinAnswer(ErrorCode.inconsistent_group_protocol, request.member_id)
+            return Decision((), (Due(reply, answer),))
+        decision = self.consumers.classic_join(request, group, now, new_uuid)
+        return Decision(decision.records, (Due(reply, decision.answer),))
+
     def sync(self, request: SyncRequest, reply: Parked[SyncAnswer], now: Moment) -> MembersDecision:
-        return self.classic.sync(request, reply, now)
+        group = self.consumer_group(request.group)
+        if group is None:
+            return self.classic.sync(request, reply, now)
+        return Decision((), (Due(reply, self.consumers.classic_members(group).sync(request, now)),))
 
     def heartbeat(
         self, group_name: str, member_id: str, instance_id: str | None, generation: int, now: Moment
     ) -> ErrorCode:
-        return self.classic.heartbeat(group_name, member_id, instance_id, generation, now)
+        group = self.consumer_group(group_name)
+        if group is None:
+            return self.classic.heartbeat(group_name, member_id, instance_id, generation, now)
+        return self.consumers.classic_members(group).heartbeat(member_id, instance_id, generation, now)
 
     def leave(
         self, group_name: str, leaving: Sequence[Leaving], reply: Parked[LeaveAnswer], now: Moment
@@ -166,33 +243,31 @@ class Members:
         found = [_leaving(group, one) for one in leaving]
         members = {one.member_id: one for one in found if not isinstance(one, ErrorCode)}
         errors = tuple(one if isinstance(one, ErrorCode) else _NONE for one in found)
-        records = self.consumers.remove(group, list(members.values()), now)
-        return Decision(records, (Due(reply, LeaveAnswer(errors)),))
+        decision = self._remove(group, list(members.values()), now)
+        return Decision(decision.records, (*decision.answer, Due(reply, LeaveAnswer(errors))))
 
     # --- what time brings
 
     def next_deadline_ms(self, name: str) -> float | None:
         """The steady time at which `expire` has something to do for this group."""
-        consumer_ms = None if self._consumers is None else self._consumers.next_deadline_ms(name)
-        return self.classic.next_deadline_ms(name) if consumer_ms is None else consumer_ms
+        if self.consumer_group(name) is None:
+            return self.classic.next_deadline_ms(name)
+        return self.consumers.next_deadline_ms(name)
 
     def expire(self, name: str, now: Moment) -> MembersDecision:
         """Do what is due. Call it again while the next deadline has passed."""
-        if self._consumers is not None and self._consumers.next_deadline_ms(name) is not None:
-            return Decision(self._consumers.expire(name, now), ())
-        return self.classic.expire(name, now)
+        group = self.consumer_group(name)
+        if group is None:
+            return self.classic.expire(name, now)
+        return self._remove(group, self.consumers.expired(name, now), now)
 
     # --- what goes wrong
 
     def not_written(self, name: str, decision: MembersDecision, error: ErrorCode, now: Moment) -> MembersDecision:
         """The records of a decision were refused: those who would have been answered hear of it."""
+        if self.consumer_group(name) is not None:
+            self.classic.forget(name)
         return self.classic.not_written(name, decision, error, now)
-
-    def heartbeat_not_written(self, error: ErrorCode) -> HeartbeatAnswer:
-        """What is answered to a member of a consumer group whose records were refused."""
-        from oncelog.groups.consumer import HeartbeatAnswer
-
-        return HeartbeatAnswer(not_written_error(error), "the group could not be recorded")
 
 
 def _leaving(group: ConsumerGroup, leaving: Leaving) -> Member | ErrorCode:

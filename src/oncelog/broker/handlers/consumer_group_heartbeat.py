@@ -27,8 +27,12 @@ def handle(broker: Broker, request: Request) -> Reply:
     return reply_when(create_internal(broker, CONSUMER_OFFSETS), lambda: _beat(broker, request))
 
 
-def _beat(broker: Broker, request: Request) -> Any:
-    answer: HeartbeatAnswer = broker.memberships.consumer_heartbeat(_heartbeat_request(request))
+def _beat(broker: Broker, request: Request) -> Reply:
+    beaten = broker.memberships.consumer_heartbeat(_heartbeat_request(request))
+    return reply_when(beaten, lambda: _answer(request, beaten.value))
+
+
+def _answer(request: Request, answer: HeartbeatAnswer) -> Any:
     return request.answer(
         error_code=answer.error,
         error_message=answer.message,

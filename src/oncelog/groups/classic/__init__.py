@@ -10,7 +10,7 @@ from oncelog.groups.classic.answers import (
 )
 from oncelog.groups.classic.description import NO_SUCH_GROUP, DescribedMember, GroupDescription, describe
 from oncelog.groups.classic.group import ClassicGroup
-from oncelog.groups.classic.membership import Membership, MembershipLimits, not_written_error
+from oncelog.groups.classic.membership import Membership, MembershipLimits
 from oncelog.groups.classic.metadata import GroupMetadata, GroupMetadataRecord, StoredMember
 from oncelog.groups.classic.state import ClassicState
 from oncelog.groups.classic.step import Due, MembershipDecision
@@ -35,5 +35,4 @@ __all__ = [
     "SyncAnswer",
     "SyncRequest",
     "describe",
-    "not_written_error",
 ]

@@ -40,6 +40,10 @@ class HeartbeatRequest:
         return self.member_epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH)
 
     @property
+    def will_be_back(self) -> bool:
+        return self.member_epoch == STATIC_LEAVING_EPOCH
+
+    @property
     def is_full(self) -> bool:
         """Whether it says everything, and is therefore to be told everything."""
         has_subscription = self.topics is not None or self.regex is not None
@@ -56,6 +60,9 @@ class HeartbeatAnswer:
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
     assignment: Assignment | None = None
+
+    def refused(self, error: ErrorCode) -> HeartbeatAnswer:
+        return HeartbeatAnswer(error, "the group could not be recorded")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,9 @@ from dataclasses import replace
 from uuid import UUID
 
 from oncelog.coordination import Decision
+from oncelog.groups.classic import JoinAnswer, JoinRequest
 from oncelog.groups.consumer.assignment import Assignment
+from oncelog.groups.consumer.classic_members import ClassicMembers, JoinDecision
 from oncelog.groups.consumer.description import ConsumerGroupDescription, describe_consumers
 from oncelog.groups.consumer.group import ConsumerGroup
 from oncelog.groups.consumer.heartbeat import HeartbeatAnswer, HeartbeatRequest, Refusal, problem
@@ -105,13 +107,12 @@ class ConsumerMembership:
     def heartbeat(
         self, request: HeartbeatRequest, group: ConsumerGroup, now: Moment, new_uuid: Callable[[], UUID]
     ) -> HeartbeatDecision:
-        """ConsumerGroupHeartbeat, of a member that joins, stays or leaves, and has been found to be well-formed.
+        """ConsumerGroupHeartbeat, of a member that joins or stays, and has been found to be well-formed.
 
         Errors: unknown_member_id, fenced_member_epoch, fenced_instance_id, unreleased_instance_id,
         group_max_size_reached, invalid_regular_expression.
         """
-        if request.is_leaving:
-            return self._leave(request, group, now)
+        assert not request.is_leaving
         if self._is_full(group, request.member_id):
             text = f"the group has {self._limits.size_max} members, and takes no more"
             return _refused(Refusal(ErrorCode.group_max_size_reached, text))
@@ -135,15 +136,14 @@ class ConsumerMembership:
     def _is_full(self, group: ConsumerGroup, member_id: str) -> bool:
         return len(group.members) >= self._limits.size_max and member_id not in group.members
 
-    def _leave(self, request: HeartbeatRequest, group: ConsumerGroup, now: Moment) -> HeartbeatDecision:
-        found = _existing(group, request)
-        if isinstance(found, Refusal):
-            return _refused(found)
-        answer = HeartbeatAnswer(member_id=request.member_id, member_epoch=request.member_epoch)
-        if request.instance_id is not None and request.member_epoch == STATIC_LEAVING_EPOCH:
-            left = found.progress.temporarily_left()
-            return Decision((CurrentAssignmentRecord(group.name, found.member_id, left, now.wall_ms),), answer)
-        return Decision(self.remove(group, [found], now), answer)
+    def leaving(self, request: HeartbeatRequest, group: ConsumerGroup) -> Member | Refusal:
+        """Who leaves, for a while or for good. Errors: unknown_member_id, fenced_instance_id."""
+        return _existing(group, request)
+
+    def leave_for_a_while(self, group: ConsumerGroup, member: Member, now: Moment) -> tuple[ConsumerRecord, ...]:
+        """KIP-848: a static member that will be back; what it has is kept as long as its session lasts."""
+        left = member.progress.temporarily_left()
+        return (CurrentAssignmentRecord(group.name, member.member_id, left, now.wall_ms),)
 
     def remove(self, group: ConsumerGroup, members: Collection[Member], now: Moment) -> tuple[ConsumerRecord, ...]:
         """The records that take members out of a group."""
@@ -152,6 +152,27 @@ class ConsumerMembership:
         turn = self._turn(group, now)
         turn.remove(members)
         return tuple(turn.records)
+
+    # --- what members of the classic protocol ask
+
+    def classic_members(self, group: ConsumerGroup) -> ClassicMembers:
+        return ClassicMembers(group, self._live_of(group.name), self._topics)
+
+    def classic_join(
+        self, request: JoinRequest, group: ConsumerGroup, now: Moment, new_uuid: Callable[[], UUID]
+    ) -> JoinDecision:
+        """JoinGroup. Errors: group_max_size_reached, and those of ClassicMembers.join."""
+        if self._is_full(group, request.member_id):
+            return Decision((), JoinAnswer(ErrorCode.group_max_size_reached))
+        turn = self._turn(group, now)
+        return self.classic_members(group).join(request, turn, now, lambda: _text(new_uuid()))
+
+    def begin(self, group: ConsumerGroup, records: Iterable[ConsumerRecord], now: Moment) -> None:
+        """A group is made of a classic one: its members have their whole time."""
+        for record in records:
+            apply(group, record)
+        for member in group.members.values():
+            self._live_of(group.name).sessions[member.member_id] = now.steady_ms + self._session_timeout_ms(member)
 
     def _turn(self, group: ConsumerGroup, now: Moment) -> Turn:
         return Turn(group, self._live_of(group.name), self._topics, self._limits, now)
@@ -162,23 +183,22 @@ class ConsumerMembership:
         live = self._live.get(name)
         return None if live is None else live.next_deadline_ms()
 
-    def expire(self, name: str, now: Moment) -> tuple[ConsumerRecord, ...]:
-        """Members that were silent, or kept what is another's, for too long, are taken out."""
+    def expired(self, name: str, now: Moment) -> list[Member]:
+        """Members that were silent, or kept what is another's, for too long."""
         live, group = self._live_of(name), self.groups.get(name)
-        silent = live.due_sessions(now.steady_ms)
+        silent = live.due(now.steady_ms)
         stuck = live.due_revocations(now.steady_ms)
         for member_id in silent:
             live.forget(member_id)
         for member_id in stuck:
             live.revocations.pop(member_id, None)
         if group is None:
-            return ()
-        gone = [
+            return []
+        return [
             member
             for member_id, member in group.members.items()
             if member_id in silent or stuck.get(member_id) == member.progress.epoch
         ]
-        return self.remove(group, gone, now)
 
 
 def apply(group: ConsumerGroup, record: ConsumerRecord) -> None:
