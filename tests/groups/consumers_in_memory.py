@@ -9,13 +9,25 @@ from typing import Any
 from uuid import UUID
 
 from oncelog.coordination import Parked
-from oncelog.groups import ConsumerLimits, GroupCoordinator, GroupRecord, Moment, decode, encode
+from oncelog.groups import (
+    ConsumerLimits,
+    GroupCoordinator,
+    GroupRecord,
+    JoinAnswer,
+    JoinRequest,
+    Leaving,
+    MembersDecision,
+    Moment,
+    SyncAnswer,
+    SyncRequest,
+    decode,
+    encode,
+)
 from oncelog.groups.consumer import ConsumerGroup, HeartbeatAnswer, HeartbeatRequest, Partition
 from oncelog.records import Record
 from oncelog.wire import ErrorCode
 from tests.groups.group_in_memory import GROUP, START
-
-REBALANCE_MS = 60_000
+from tests.support.group_requests import REBALANCE_MS, SESSION_MS, subscription
 
 
 @dataclass
@@ -77,10 +89,32 @@ class ConsumersInMemory:
         reply: Parked[HeartbeatAnswer] = Parked()
         members = self.coordinator.members
         decision = members.consumer_heartbeat(request, reply, self.now, lambda: UUID(int=next(self._uuids)))
+        self._carry_out(decision)
+        return reply.value
+
+    def _carry_out(self, decision: MembersDecision) -> None:
         self.write(*decision.records)
         for due in decision.answer:
             due.give()
-        return reply.value
+
+    def classic_join(self, member_id: str, instance_id: str | None = None, *topics: str) -> Parked[JoinAnswer]:
+        reply: Parked[JoinAnswer] = Parked()
+        protocols = (("range", subscription(*topics)),)
+        request = JoinRequest(
+            GROUP, member_id, instance_id, "c", "/h", SESSION_MS, REBALANCE_MS, "consumer", protocols, False
+        )
+        members = self.coordinator.members
+        self._carry_out(members.join(request, reply, self.now, lambda: UUID(int=next(self._uuids))))
+        return reply
+
+    def classic_sync(self, member_id: str, generation: int) -> Parked[SyncAnswer]:
+        reply: Parked[SyncAnswer] = Parked()
+        request = SyncRequest(GROUP, member_id, None, generation)
+        self._carry_out(self.coordinator.members.sync(request, reply, self.now))
+        return reply
+
+    def classic_leave(self, member_id: str) -> None:
+        self._carry_out(self.coordinator.members.leave(GROUP, (Leaving(member_id),), Parked(), self.now))
 
     def advance(self, duration_ms: float) -> None:
         """Move on, stopping at each deadline on the way."""
@@ -88,7 +122,7 @@ class ConsumersInMemory:
         members = self.coordinator.members
         while (deadline_ms := members.next_deadline_ms(GROUP)) is not None and deadline_ms <= end_ms:
             self._move_to(max(deadline_ms, self.now.steady_ms))
-            self.write(*members.expire(GROUP, self.now).records)
+            self._carry_out(members.expire(GROUP, self.now))
         self._move_to(end_ms)
 
     def _move_to(self, steady_ms: float) -> None:

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from oncelog.groups import ConsumerLimits, GroupCoordinator
 from oncelog.groups.consumer import ConsumerGroup, ConsumerGroupState, Partition
+from oncelog.wire import ErrorCode
 from tests.groups.consumers_in_memory import Consumer, ConsumersInMemory
 from tests.groups.group_in_memory import GROUP
 
@@ -17,9 +18,10 @@ SUBSCRIPTIONS = st.sampled_from((("t",), ("t", "u"), ("u", "v"), ("v", "missing"
 SETTLING_TURNS = 12
 
 
-def state_of(coordinator: GroupCoordinator) -> dict[str, object] | None:
+def state_of(coordinator: GroupCoordinator) -> tuple[object, object]:
     group = coordinator.members.consumer_group(GROUP)
-    return None if group is None else {name: getattr(group, name) for name in ConsumerGroup.__slots__}
+    state = None if group is None else {name: getattr(group, name) for name in ConsumerGroup.__slots__}
+    return state, coordinator.membership.recorded
 
 
 class Consumers(RuleBasedStateMachine):
@@ -32,6 +34,7 @@ class Consumers(RuleBasedStateMachine):
         self.members[3].instance_id = "three"
         self.members[4].instance_id = "four"
         self.restarts = 0
+        self.classic: dict[int, str] = {}
 
     @rule(number=MEMBERS, topics=SUBSCRIPTIONS)
     def join(self, number: int, topics: tuple[str, ...]) -> None:
@@ -96,6 +99,29 @@ class Consumers(RuleBasedStateMachine):
         if member.epoch:
             member.miss()
 
+    @rule(number=MEMBERS, topics=SUBSCRIPTIONS)
+    def join_with_the_classic_protocol(self, number: int, topics: tuple[str, ...]) -> None:
+        member_id = self.classic.get(number, "")
+        reply = self.groups.classic_join(member_id, None, *topics)
+        self.groups.advance(0)
+        if reply.is_released and reply.value.error is ErrorCode.none:
+            self.classic[number] = reply.value.member_id
+            self.groups.classic_sync(reply.value.member_id, reply.value.generation)
+        elif reply.is_released:
+            self.classic.pop(number, None)
+
+    @rule(number=MEMBERS)
+    def leave_with_the_classic_protocol(self, number: int) -> None:
+        self.groups.classic_leave(self.classic.pop(number, "nobody"))
+
+    @rule()
+    def classic_members_beat(self) -> None:
+        members, group = self.groups.coordinator.members, self.groups.group
+        for member_id in self.classic.values():
+            member = None if group is None else group.members.get(member_id)
+            if member is not None:
+                members.heartbeat(GROUP, member_id, None, member.progress.epoch, self.groups.now)
+
     @rule(name=st.sampled_from(NAMES), count=st.integers(1, 5))
     def make_topic(self, name: str, count: int) -> None:
         self.groups.topics.make(name, count)
@@ -118,7 +144,10 @@ class Consumers(RuleBasedStateMachine):
 
     @rule()
     def everybody_beats(self) -> None:
-        """Within a few heartbeats everything that somebody is subscribed to is somebody's, and nothing is two's."""
+        """Within a few heartbeats everything that somebody is subscribed to is somebody's, and nothing is two's.
+
+        Members of the classic protocol are silent meanwhile, and taken out.
+        """
         for _ in range(SETTLING_TURNS):
             self.groups.advance(10_000)
             for member in self.members:
