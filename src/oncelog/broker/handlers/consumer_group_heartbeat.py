@@ -12,11 +12,11 @@ from oncelog.broker.auto_creation import create_internal
 from oncelog.broker.handlers.timeouts import MILLISECOND, milliseconds
 from oncelog.broker.request import Reply, Request, reply_when
 from oncelog.broker.topics import CONSUMER_OFFSETS
+from oncelog.groups.consumer import Assignment, HeartbeatAnswer, HeartbeatRequest, by_topic
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
-    from oncelog.groups.consumer import Assignment, HeartbeatAnswer, HeartbeatRequest
 
 
 def handle(broker: Broker, request: Request) -> Reply:
@@ -44,9 +44,6 @@ def _answer(request: Request, answer: HeartbeatAnswer) -> Any:
 
 
 def _heartbeat_request(request: Request) -> HeartbeatRequest:
-    # Imported with the first request: a broker that starts has no use for it.
-    from oncelog.groups.consumer import HeartbeatRequest
-
     body = request.body
     owned = body.topic_partitions
     return HeartbeatRequest(
@@ -68,8 +65,6 @@ def _heartbeat_request(request: Request) -> HeartbeatRequest:
 
 
 def _assignment(types: Any, assignment: Assignment) -> Any:
-    from oncelog.groups.consumer import by_topic
-
     return types.Assignment(
         topic_partitions=tuple(
             types.TopicPartitions(topic_id=topic_id, partitions=tuple(indexes))
