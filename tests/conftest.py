@@ -28,12 +28,20 @@ settings.load_profile("oncelog")
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 SUMMARY = "summary"
+QUICK_GROUPS = {
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.session.timeout.ms": "10000",
+    "group.consumer.min.session.timeout.ms": "10000",
+    "group.consumer.assignment.interval.ms": "0",
+}
+"""What both brokers of the whole run have, so that nobody waits for the next heartbeat of a consumer group."""
 NodeMaker = Callable[..., BrokerProcess]
 
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
-    node = KafkaNode(tmp_path_factory.mktemp("kafka"))
+    node = KafkaNode(tmp_path_factory.mktemp("kafka"), **QUICK_GROUPS)
     node.start()
     yield node
     node.stop()
@@ -41,7 +49,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
 
 @pytest.fixture(scope="session")
 def oncelog_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OncelogNode]:
-    node = OncelogNode(tmp_path_factory.mktemp("oncelog"))
+    node = OncelogNode(tmp_path_factory.mktemp("oncelog"), **QUICK_GROUPS)
     node.start()
     yield node
     node.stop()

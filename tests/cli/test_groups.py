@@ -134,12 +134,11 @@ def test_group_without_members_has_offsets_and_no_readers(on, group, topic):
     assert on("describe", group, "--members", "--json").json == []
 
 
-@pytest.mark.jvm
-def test_group_of_kip_848_is_listed_described_and_reset(cli, kafka):
+def test_group_of_kip_848_is_listed_described_and_reset(cli, log):
     """KIP-848: ConsumerGroupDescribe tells the epochs of a group, and what each member has and is to have."""
-    topic, group = filled_topic(kafka.bootstrap_servers), unique("next")
-    server = ("--bootstrap-server", kafka.bootstrap_servers)
-    member = Reader(kafka.bootstrap_servers, group, topic, **{"group.protocol": "consumer"})
+    topic, group = filled_topic(log.bootstrap_servers), unique("next")
+    server = ("--bootstrap-server", log.bootstrap_servers)
+    member = Reader(log.bootstrap_servers, group, topic, **{"group.protocol": "consumer"})
     listed = cli("groups", "list", "--type", "consumer", "--json", *server).json
     assert {"group": group, "type": "consumer", "protocol_type": "consumer", "state": "Stable"} in listed
     (described,) = cli("groups", "describe", group, "--members", "--json", *server).json

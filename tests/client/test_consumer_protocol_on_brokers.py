@@ -35,8 +35,6 @@ def face(request):
 def topic(log):
     name = f"consumer-protocol-{next(NAMES)}"
     with Client(log.bootstrap_servers) as client:
-        if ApiKey.CONSUMER_GROUP_HEARTBEAT not in client.broker_versions()[0].versions:
-            pytest.skip("the broker does not serve ConsumerGroupHeartbeat")
         client.create_topics([NewTopic(name, PARTITIONS, 1)])
     return name
 

@@ -10,7 +10,6 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
 
-from oncelog.client import Client
 from tests.conformance.clients import Aiokafka, ClientUnderTest, Confluent, KafkaPython
 from tests.conformance.group_client import GroupClient
 from tests.conformance.spoken_clients import FranzGo, Java, Kafkajs, SpokenClient
@@ -27,7 +26,6 @@ KINDS: dict[str, Callable[[], ClientUnderTest]] = {
 CLIENTS = [pytest.param(name, marks=pytest.mark.jvm) if name == "java" else name for name in KINDS]
 COOPERATIVE = "confluent-kafka, cooperative-sticky"
 CONFLUENT_CONSUMER, JAVA_CONSUMER = "confluent-kafka, consumer protocol", "java, consumer protocol"
-CONSUMER_GROUP_HEARTBEAT = 68
 
 
 class StartedClients:
@@ -67,14 +65,6 @@ def client(request: pytest.FixtureRequest, started_clients: StartedClients) -> C
     return started_clients[request.param]
 
 
-@pytest.fixture(scope="session")
-def has_consumer_protocol(log: BrokerProcess) -> None:
-    """The broker knows groups of KIP-848, or the test is not for it."""
-    with Client(log.bootstrap_servers) as client:
-        if not all(CONSUMER_GROUP_HEARTBEAT in one.versions for one in client.broker_versions()):
-            pytest.skip("this broker has no groups of KIP-848")
-
-
 @pytest.fixture(params=[*CLIENTS, COOPERATIVE, CONFLUENT_CONSUMER, pytest.param(JAVA_CONSUMER, marks=pytest.mark.jvm)])
 def subscribe(request: pytest.FixtureRequest, started_clients: StartedClients) -> Subscribe:
     """Make members of groups, as a client does: those of `client`, one that rebalances cooperatively (KIP-429), and
@@ -82,8 +72,6 @@ def subscribe(request: pytest.FixtureRequest, started_clients: StartedClients) -
     """
     if request.param == COOPERATIVE:
         return ConfluentCooperative
-    if request.param in (CONFLUENT_CONSUMER, JAVA_CONSUMER):
-        request.getfixturevalue("has_consumer_protocol")
     if request.param == CONFLUENT_CONSUMER:
         return ConfluentConsumer
     if request.param == JAVA_CONSUMER:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import confluent_kafka
 import pytest
 
-from tests.conformance.subscribers import Got, Subscribe, Subscriber
+from tests.conformance.subscribers import ConfluentConsumer, Got, Subscribe, Subscriber
 from tests.support.processes import BrokerProcess
 from tests.support.shared_producer import until
 
@@ -160,8 +160,17 @@ def test_static_member_that_is_started_again_changes_nothing_for_the_others(clie
     """KIP-345: within its session timeout it gets back what it had, and nobody rebalances."""
     if not client.has_static_members:
         pytest.skip(f"{client.name} has no static members")
+    check_static_restart(client.subscribe, log, topic, unique)
+
+
+def test_static_member_of_the_consumer_protocol_gets_back_what_it_had(log, topic, unique):
+    """KIP-848: a static member that leaves with epoch -2 keeps its place for its session timeout."""
+    check_static_restart(ConfluentConsumer, log, topic, unique)
+
+
+def check_static_restart(subscribe: Subscribe, log: BrokerProcess, topic: str, unique: str) -> None:
     where = (log.bootstrap_servers, f"group-{unique}", topic)
-    first, second = (client.subscribe(*where, instance_id=name) for name in ("one", "two"))
+    first, second = (subscribe(*where, instance_id=name) for name in ("one", "two"))
 
     def both_have(count: int) -> bool:
         first.poll()
@@ -171,7 +180,7 @@ def test_static_member_that_is_started_again_changes_nothing_for_the_others(clie
     until(lambda: both_have(PARTITIONS // 2))
     had, rebalances = second.assigned(), first.rebalances
     second.close()
-    second = client.subscribe(*where, instance_id="two")
+    second = subscribe(*where, instance_id="two")
     until(lambda: both_have(PARTITIONS // 2))
     assert second.assigned() == had
     assert first.rebalances == rebalances

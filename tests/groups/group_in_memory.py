@@ -107,7 +107,7 @@ class GroupInMemory:
 
     def _apply(self, decision: MembershipDecision) -> None:
         if decision.records and self.refuses is not None:
-            decision = self.coordinator.membership.not_written(decision, self.refuses, self.now)
+            decision = self.coordinator.membership.not_written(GROUP, decision, self.refuses, self.now)
         self.write(*decision.records)
         for due in decision.answer:
             due.give()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from oncelog.groups import GroupMetadata, GroupMetadataRecord, Leaving, OffsetToCommit
-from oncelog.groups.coordinator import ANYONE, RETENTION_MS, MemberFacts
+from oncelog.groups.coordinator import RETENTION_MS
+from oncelog.groups.member_facts import ANYONE, MemberFacts
 from oncelog.wire import ErrorCode
 from tests.groups.group_in_memory import GROUP, GroupInMemory
 

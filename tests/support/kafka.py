@@ -52,8 +52,6 @@ class KafkaNode(BrokerProcess):
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
-            "group.consumer.heartbeat.interval.ms": "200",
-            "group.consumer.min.heartbeat.interval.ms": "200",
             "log.dirs": str(self.data_directory),
             **more,
         }

@@ -80,6 +80,8 @@ _TABLE = (
     Api(61, "DescribeProducers", 0, 0, "describe_producers"),
     Api(65, "DescribeTransactions", 0, 0, "describe_transactions"),
     Api(66, "ListTransactions", 0, 2, "list_transactions"),
+    Api(68, "ConsumerGroupHeartbeat", 0, 1, "consumer_group_heartbeat"),
+    Api(69, "ConsumerGroupDescribe", 0, 1, "consumer_group_describe"),
     Api(74, "ListConfigResources", 0, 1, "list_config_resources"),
     Api(75, "DescribeTopicPartitions", 0, 0, "describe_topic_partitions"),
 )

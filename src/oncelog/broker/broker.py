@@ -16,6 +16,7 @@ from typing_extensions import Buffer
 from oncelog.broker.apis import APIS, Api
 from oncelog.broker.changes import Changes
 from oncelog.broker.configuration import ConfigSource, Settings
+from oncelog.broker.consumer_group_settings import consumer_limits
 from oncelog.broker.durability import Durability
 from oncelog.broker.fetch_sessions import FetchSessions
 from oncelog.broker.group_log import GroupLog
@@ -209,6 +210,8 @@ class Broker:
                 first_delay_ms=number("group.initial.rebalance.delay.ms"),
                 size_max=number("group.max.size"),
             ),
+            consumer_limits=consumer_limits(self.settings),
+            topics=self.topics,
         )
         group_log = GroupLog(self, groups)
         self.offsets = CommittedOffsets(self, groups, group_log)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-NEW_GROUPS = "groups follow the classic protocol"
 SECURITY = "there is no authentication and no access control"
 QUOTAS = "there are no quotas"
 ONE_DIRECTORY = "a broker has one log directory"
@@ -80,8 +79,8 @@ KAFKA_APIS = (
     KafkaApi(64, "UnregisterBroker", 0, 0, ONE_NODE),
     KafkaApi(65, "DescribeTransactions", 0, 0),
     KafkaApi(66, "ListTransactions", 0, 2),
-    KafkaApi(68, "ConsumerGroupHeartbeat", 0, 1, NEW_GROUPS),
-    KafkaApi(69, "ConsumerGroupDescribe", 0, 1, NEW_GROUPS),
+    KafkaApi(68, "ConsumerGroupHeartbeat", 0, 1),
+    KafkaApi(69, "ConsumerGroupDescribe", 0, 1),
     KafkaApi(74, "ListConfigResources", 0, 1),
     KafkaApi(75, "DescribeTopicPartitions", 0, 0),
     KafkaApi(76, "ShareGroupHeartbeat", 1, 1, SHARE_GROUPS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from oncelog.broker.consumer_group_settings import serves_consumer_groups
 from oncelog.broker.group_log import GroupLog
 from oncelog.coordination import Parked
 from oncelog.environment import DiskError, Random, Timer
@@ -14,7 +15,7 @@ from oncelog.groups import (
     JoinRequest,
     LeaveAnswer,
     Leaving,
-    MembershipDecision,
+    MembersDecision,
     Moment,
     SyncAnswer,
     SyncRequest,
@@ -23,6 +24,7 @@ from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
+    from oncelog.groups.consumer import HeartbeatAnswer, HeartbeatRequest
 
 
 class Memberships:
@@ -34,15 +36,16 @@ class Memberships:
 
     def __init__(self, broker: Broker, coordinator: GroupCoordinator, log: GroupLog, random: Random) -> None:
         self._broker = broker
-        self._membership = coordinator.membership
+        self._members = coordinator.members
         self._log = log
         self._random = random
         self._timers: dict[str, tuple[float, Timer]] = {}
+        self.serves_consumer_groups = serves_consumer_groups(broker.settings)
 
     def begin(self) -> None:
         """After the log has been replayed: from now on members have to be heard from."""
-        self._membership.loaded(self.now())
-        for group in self._membership.recorded:
+        self._members.loaded(self.now())
+        for group in self._members.names():
             self._watch(group)
 
     def stop(self) -> None:
@@ -57,36 +60,42 @@ class Memberships:
 
     def join(self, request: JoinRequest) -> Parked[JoinAnswer]:
         reply: Parked[JoinAnswer] = Parked()
-        self._carry_out(request.group, self._membership.join(request, reply, self.now(), self._random.uuid))
+        self._carry_out(request.group, self._members.join(request, reply, self.now(), self._random.uuid))
         return reply
 
     def sync(self, request: SyncRequest) -> Parked[SyncAnswer]:
         reply: Parked[SyncAnswer] = Parked()
-        self._carry_out(request.group, self._membership.sync(request, reply, self.now()))
+        self._carry_out(request.group, self._members.sync(request, reply, self.now()))
         return reply
 
     def heartbeat(self, group: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        return self._membership.heartbeat(group, member_id, instance_id, generation, self.now())
+        return self._members.heartbeat(group, member_id, instance_id, generation, self.now())
 
     def leave(self, group: str, leaving: Sequence[Leaving]) -> Parked[LeaveAnswer]:
         reply: Parked[LeaveAnswer] = Parked()
-        self._carry_out(group, self._membership.leave(group, leaving, reply, self.now()))
+        self._carry_out(group, self._members.leave(group, leaving, reply, self.now()))
+        return reply
+
+    def consumer_heartbeat(self, request: HeartbeatRequest) -> Parked[HeartbeatAnswer]:
+        reply: Parked[HeartbeatAnswer] = Parked()
+        decision = self._members.consumer_heartbeat(request, reply, self.now(), self._random.uuid)
+        self._carry_out(request.group, decision)
         return reply
 
     # --- the steps
 
-    def _carry_out(self, group: str, decision: MembershipDecision) -> None:
+    def _carry_out(self, group: str, decision: MembersDecision) -> None:
         if decision.records:
             error = self._log.append(group, decision.records)
             if error is not ErrorCode.none:
-                decision = self._membership.not_written(decision, error, self.now())
+                decision = self._members.not_written(group, decision, error, self.now())
         self._watch(group)
         for due in decision.answer:
             due.give()
 
     def _watch(self, group: str) -> None:
         """Have a timer that runs out no later than the group's next deadline."""
-        deadline_ms = self._membership.next_deadline_ms(group)
+        deadline_ms = self._members.next_deadline_ms(group)
         watched = self._timers.get(group)
         if watched is not None:
             if deadline_ms is not None and watched[0] <= deadline_ms:
@@ -101,10 +110,10 @@ class Memberships:
         del self._timers[group]
         try:
             while True:
-                deadline_ms = self._membership.next_deadline_ms(group)
+                deadline_ms = self._members.next_deadline_ms(group)
                 if deadline_ms is None or deadline_ms > self._broker.clock.monotonic_ms():
                     break
-                self._carry_out(group, self._membership.expire(group, self.now()))
+                self._carry_out(group, self._members.expire(group, self.now()))
             self._watch(group)
         except DiskError as error:
             self._broker.fail(error)

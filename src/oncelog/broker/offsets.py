@@ -36,7 +36,7 @@ class CommittedOffsets:
     def commit(
         self, group: str, member: MemberFacts, offsets: Sequence[OffsetToCommit], retention_ms: int
     ) -> tuple[ErrorCode, ...]:
-        if self.coordinator.check_commit(group, member) is ErrorCode.none:
+        if self.coordinator.check_commit(group, member, offsets) is ErrorCode.none:
             self.coordinator.membership.committed(group, member.member_id, self._broker.memberships.now())
         decision = self.coordinator.commit_offsets(group, member, offsets, self._now_ms(), retention_ms)
         return self._write(group, decision, NO_PRODUCER)

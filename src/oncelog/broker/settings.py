@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from oncelog.broker.consumer_group_settings import CONSUMER_GROUP_SETTINGS
 from oncelog.broker.inert_settings import INERT_BROKER_SETTINGS, INERT_TOPIC_SETTINGS
 from oncelog.broker.setting import INT, LONG, Effect, Setting, Value
 
@@ -380,8 +381,9 @@ BROKER_SETTINGS = _settings(
         default=INT,
         minimum=1,
         maximum=INT,
-        help="The most members that a group may have.",
+        help="The most members that a group of the classic protocol may have.",
     ),
+    *CONSUMER_GROUP_SETTINGS,
     Setting(
         name="transaction.state.log.num.partitions",
         default=50,

@@ -138,6 +138,8 @@ class Topics:
         self._open_log = open_log
         self._before_deletion = before_deletion
         self._on_failure = on_failure
+        self.version = 0
+        """How often a topic was made, deleted or given more partitions since the start."""
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._being_made: dict[str, Parked[Topic]] = {}
@@ -207,6 +209,7 @@ class Topics:
         for index in range(len(topic.partitions), partition_count):
             log = self._open_log(topic, index)
             topic.partitions.append(Partition(topic.name, index, self._leader_epoch, log))
+        self.version += 1
 
     def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
         """Give a topic other settings, which its open logs obey from now on; the journal says so already."""
@@ -241,6 +244,7 @@ class Topics:
             del self._being_deleted[topic.name]
             del self._by_name[topic.name]
             del self._by_id[topic.topic_id]
+            self.version += 1
             for partition in topic.partitions:
                 partition.log.delete()
                 partition.wake()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-Record = TypeVar("Record")
-Answer = TypeVar("Answer")
+Record = TypeVar("Record", covariant=True)
+Answer = TypeVar("Answer", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)

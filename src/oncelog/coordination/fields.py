@@ -7,8 +7,13 @@ message codec does not know them.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+from uuid import UUID
 
 from oncelog.wire import WireError
+
+T = TypeVar("T")
 
 _INT8 = struct.Struct(">b")
 _INT16 = struct.Struct(">h")
@@ -74,6 +79,15 @@ class FieldReader:
     def compact_bytes(self) -> bytes:
         return self._bytes(self.unsigned_varint() - 1)
 
+    def uuid(self) -> UUID:
+        return UUID(bytes=self.raw(16))
+
+    def compact_array(self, read: Callable[[], T]) -> tuple[T, ...]:
+        count = self.unsigned_varint() - 1
+        if count < 0:
+            raise WireError("null where an array is required")
+        return tuple(read() for _ in range(count))
+
     def tagged_fields(self) -> dict[int, bytes]:
         return {self.unsigned_varint(): self.raw(self.unsigned_varint()) for _ in range(self.unsigned_varint())}
 
@@ -133,3 +147,24 @@ def sized_bytes(data: bytes) -> bytes:
 def compact_string(text: str) -> bytes:
     encoded = text.encode()
     return unsigned_varint(len(encoded) + 1) + encoded
+
+
+def nullable_compact_string(text: str | None) -> bytes:
+    return b"\0" if text is None else compact_string(text)
+
+
+def compact_bytes(data: bytes) -> bytes:
+    return unsigned_varint(len(data) + 1) + data
+
+
+def compact_array(items: Iterable[bytes]) -> bytes:
+    listed = list(items)
+    return unsigned_varint(len(listed) + 1) + b"".join(listed)
+
+
+def tagged_fields(fields: dict[int, bytes]) -> bytes:
+    """`fields` has the bytes of each tag that is there, the lowest first."""
+    parts = [unsigned_varint(len(fields))]
+    for tag, data in fields.items():
+        parts += (unsigned_varint(tag), unsigned_varint(len(data)), data)
+    return b"".join(parts)

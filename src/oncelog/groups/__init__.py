@@ -16,25 +16,28 @@ from oncelog.groups.classic import (
     SyncAnswer,
     SyncRequest,
 )
+from oncelog.groups.consumer_limits import ConsumerLimits, MigrationPolicy
 from oncelog.groups.coordinator import (
-    ANYONE,
     CommitDecision,
     FetchedOffset,
     GroupCoordinator,
     GroupListing,
-    MemberFacts,
     OffsetDeletion,
     OffsetToCommit,
 )
+from oncelog.groups.member_facts import ANYONE, MemberFacts
+from oncelog.groups.members import MembersDecision
 from oncelog.groups.moment import Moment
 from oncelog.groups.offset_records import CommittedOffset, OffsetRecord
 from oncelog.groups.offsets import StoredOffset, TopicPartition
 from oncelog.groups.records import GroupRecord, decode, encode
+from oncelog.groups.topics import Topic, Topics
 
 __all__ = [
     "ANYONE",
     "CommitDecision",
     "CommittedOffset",
+    "ConsumerLimits",
     "Due",
     "FetchedOffset",
     "GroupCoordinator",
@@ -48,9 +51,11 @@ __all__ = [
     "LeaveAnswer",
     "Leaving",
     "MemberFacts",
+    "MembersDecision",
     "Membership",
     "MembershipDecision",
     "MembershipLimits",
+    "MigrationPolicy",
     "Moment",
     "OffsetDeletion",
     "OffsetRecord",
@@ -59,7 +64,9 @@ __all__ = [
     "StoredOffset",
     "SyncAnswer",
     "SyncRequest",
+    "Topic",
     "TopicPartition",
+    "Topics",
     "decode",
     "encode",
 ]

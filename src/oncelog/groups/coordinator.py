@@ -4,34 +4,37 @@ A decision returns records and changes nothing; the broker appends them, in one 
 `__consumer_offsets` that owns the group, and replays them with the offsets they got. The records of a transactional
 commit go into a transactional batch of its producer, and the marker of that producer is replayed too.
 
-Who is a member is the matter of `classic/`; offsets may be committed without being one.
+Who is a member is the matter of `members.py`; offsets may be committed without being one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from oncelog.coordination import Decision
 from oncelog.coordination.placement import partition_for
 from oncelog.groups.classic import (
     NO_SUCH_GROUP,
-    ClassicGroup,
     GroupDescription,
-    GroupMetadataRecord,
     Membership,
     MembershipLimits,
     describe,
 )
+from oncelog.groups.consumer_limits import ConsumerLimits
+from oncelog.groups.member_facts import MemberFacts
+from oncelog.groups.members import Group, Members
 from oncelog.groups.offset_records import NO_EXPIRY, NO_LEADER_EPOCH, NO_OFFSET, CommittedOffset, OffsetRecord
 from oncelog.groups.offsets import Offsets, StoredOffset, TopicPartition
 from oncelog.groups.records import GroupRecord
+from oncelog.groups.topics import NO_TOPICS, Topics
 from oncelog.wire import ErrorCode
 
 PARTITION_COUNT = 50
 METADATA_MAX_UNITS = 4096
 RETENTION_MS = 604_800_000
-NO_GENERATION = -1
+NO_TOPIC_ID = UUID(int=0)
 NO_RETENTION = -1
 
 _NONE = ErrorCode.none
@@ -39,22 +42,14 @@ _NONE = ErrorCode.none
 
 @dataclass(frozen=True, slots=True)
 class OffsetToCommit:
-    """What a request asks to commit for one partition."""
+    """What a request asks to commit for one partition. A topic without an id is not there."""
 
     topic: str
     partition: int
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
     metadata: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MemberFacts:
-    """Who the request says it comes from. `generation` is the member epoch of newer groups."""
-
-    member_id: str = ""
-    generation: int = NO_GENERATION
-    instance_id: str | None = None
+    topic_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +86,12 @@ CommitDecision = Decision[OffsetRecord, tuple[ErrorCode, ...]]
 OffsetDeleteDecision = Decision[OffsetRecord, OffsetDeletion]
 DeleteDecision = Decision[GroupRecord, ErrorCode]
 Tombstones = Decision[GroupRecord, None]
-ANYONE = MemberFacts()
 
 
 class GroupCoordinator:
     """Every group of this node."""
 
-    __slots__ = ("membership", "metadata_max_units", "offsets", "partition_count", "retention_ms")
+    __slots__ = ("members", "metadata_max_units", "offsets", "partition_count", "retention_ms")
 
     def __init__(
         self,
@@ -106,12 +100,19 @@ class GroupCoordinator:
         metadata_max_units: int = METADATA_MAX_UNITS,
         retention_ms: int = RETENTION_MS,
         limits: MembershipLimits | None = None,
+        consumer_limits: ConsumerLimits | None = None,
+        topics: Topics = NO_TOPICS,
     ) -> None:
         self.partition_count = partition_count
         self.metadata_max_units = metadata_max_units
         self.retention_ms = retention_ms
         self.offsets = Offsets()
-        self.membership = Membership(limits)
+        self.members = Members(limits, consumer_limits or ConsumerLimits(), topics)
+
+    @property
+    def membership(self) -> Membership:
+        """The members of groups of the classic protocol."""
+        return self.members.classic
 
     def partition_for(self, group: str) -> int:
         """The partition of `__consumer_offsets` whose leader coordinates this group."""
@@ -124,12 +125,12 @@ class GroupCoordinator:
     ) -> None:
         """Apply one record of partition `partition`, with the producer id of its batch and its own offset."""
         assert partition == self.partition_for(record.group), (partition, record)
-        if isinstance(record, GroupMetadataRecord):
-            self.membership.replay(record)
+        if not isinstance(record, OffsetRecord):
+            self.members.replay(record)
         elif record.committed is None:
             self.offsets.forget(partition, record.group, (record.topic, record.partition))
         else:
-            self.membership.replay_offsets_of(record.group)
+            self.members.replay_offsets_of(record.group)
             if is_transactional:
                 self.offsets.commit_pending(partition, record, producer_id, offset)
             else:
@@ -152,9 +153,9 @@ class GroupCoordinator:
         """OffsetCommit. The answer is one error for each of `offsets`, in their order.
 
         Errors: group_id_not_found (a generation, and no such group), unknown_member_id, fenced_instance_id,
-        illegal_generation, rebalance_in_progress, offset_metadata_too_large.
+        illegal_generation, rebalance_in_progress, stale_member_epoch, unsupported_version, offset_metadata_too_large.
         """
-        error = self.check_commit(group, member)
+        error = self.check_commit(group, member, offsets)
         expire_ms = NO_EXPIRY if retention_ms == NO_RETENTION else now_ms + retention_ms
         return self._commit(group, offsets, error, now_ms, expire_ms)
 
@@ -165,7 +166,12 @@ class GroupCoordinator:
 
         The answer is one error for each of `offsets`. Errors: those of commit_offsets, and invalid_group_id.
         """
-        error = self.check_commit(group, member, in_transaction=True) if group else ErrorCode.invalid_group_id
+        error = ErrorCode.invalid_group_id
+        if group:
+            error = self.check_commit(group, member, offsets, in_transaction=True)
+        if error is ErrorCode.stale_member_epoch:
+            # Clients know this one in transactions.
+            error = ErrorCode.illegal_generation
         return self._commit(group, offsets, error, now_ms, NO_EXPIRY)
 
     def _commit(
@@ -185,14 +191,17 @@ class GroupCoordinator:
             errors.append(_NONE)
         return Decision(tuple(records), tuple(errors))
 
-    def check_commit(self, group: str, member: MemberFacts, *, in_transaction: bool = False) -> ErrorCode:
+    def check_commit(
+        self, group: str, member: MemberFacts, offsets: Sequence[OffsetToCommit] = (), *, in_transaction: bool = False
+    ) -> ErrorCode:
         """Whether this member may commit now. A group that is not there is made by whoever names no generation."""
-        found = self.membership.find(group)
+        found = self.members.find(group)
         if found is None:
             return _NONE if member.generation < 0 else ErrorCode.group_id_not_found
-        return found.check_commit(
-            member.member_id, member.instance_id, member.generation, in_transaction=in_transaction
-        )
+        partitions = [
+            (one.topic_id or NO_TOPIC_ID, one.partition) for one in offsets if not self._is_too_long(one.metadata or "")
+        ]
+        return found.check_commit(member, partitions, in_transaction=in_transaction)
 
     def _is_too_long(self, metadata: str) -> bool:
         # The limit counts UTF-16 units, of which a character has one or two.
@@ -201,6 +210,11 @@ class GroupCoordinator:
         return len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > self.metadata_max_units
 
     # Reads
+
+    def check_fetch(self, group: str, member_id: str | None, epoch: int) -> ErrorCode:
+        """OffsetFetch v9, which may say that a member asks. Errors: unknown_member_id, stale_member_epoch."""
+        found = self.members.find(group)
+        return _NONE if found is None else found.check_fetch(member_id, epoch)
 
     def fetch(
         self, group: str, partitions: Iterable[TopicPartition] | None, require_stable: bool
@@ -231,7 +245,7 @@ class GroupCoordinator:
         wanted_types = {kind.strip().lower() for kind in types}
         return tuple(
             GroupListing(group.name, group.protocol_type or "", group.state.value, group.type.value)
-            for group in self.membership.groups()
+            for group in self.members.groups()
             if (not wanted_states or group.state.value.lower() in wanted_states)
             and (not wanted_types or group.type.value in wanted_types)
         )
@@ -243,7 +257,7 @@ class GroupCoordinator:
 
         Errors: invalid_group_id, group_id_not_found, non_empty_group; for a partition: group_subscribed_to_topic.
         """
-        found = self.membership.find(group)
+        found = self.members.find(group)
         error = ErrorCode.group_id_not_found if found is None else found.check_offset_delete()
         if not group:
             error = ErrorCode.invalid_group_id
@@ -265,12 +279,12 @@ class GroupCoordinator:
 
         Errors: group_id_not_found, non_empty_group.
         """
-        found = self.membership.find(group)
+        found = self.members.find(group)
         error = ErrorCode.group_id_not_found if found is None else found.check_delete()
-        if error is not _NONE:
+        if error is not _NONE or found is None:
             return Decision((), error)
         offsets = _tombstones(group, sorted(self._partitions_of(group)), now_ms)
-        return Decision((*offsets, GroupMetadataRecord(group, None, now_ms)), _NONE)
+        return Decision((*offsets, *found.end(now_ms)), _NONE)
 
     def forget_partitions(self, deleted: Collection[TopicPartition], now_ms: int) -> list[Tombstones]:
         """One decision for each group that had offsets in partitions that are gone."""
@@ -285,11 +299,11 @@ class GroupCoordinator:
     def expire_offsets(self, now_ms: int) -> list[Tombstones]:
         """One decision for each group with something that is over: offsets past their retention, and empty groups."""
         decisions: Iterable[Tombstones] = (
-            Decision(self._expired(group, now_ms), None) for group in self.membership.groups()
+            Decision(self._expired(group, now_ms), None) for group in self.members.groups()
         )
         return [decision for decision in decisions if decision.records]
 
-    def _expired(self, group: ClassicGroup, now_ms: int) -> tuple[GroupRecord, ...]:
+    def _expired(self, group: Group, now_ms: int) -> tuple[GroupRecord, ...]:
         offsets = self.offsets.of_group(group.name)
         expired = [
             partition
@@ -302,10 +316,10 @@ class GroupCoordinator:
         tombstones = _tombstones(group.name, expired, now_ms)
         is_bare = len(expired) == len(offsets) and not self.offsets.pending_of_group(group.name)
         if is_bare and group.is_removable:
-            return (*tombstones, GroupMetadataRecord(group.name, None, now_ms))
+            return (*tombstones, *group.end(now_ms))
         return tombstones
 
-    def _is_expired(self, group: ClassicGroup, committed: CommittedOffset, now_ms: int) -> bool:
+    def _is_expired(self, group: Group, committed: CommittedOffset, now_ms: int) -> bool:
         start_ms = group.retention_start_ms(committed.commit_ms)
         if start_ms is None:
             return False

@@ -9,3 +9,4 @@ class GroupType(Enum):
     """The values are those of ListGroups; requests may write them in any case."""
 
     CLASSIC = "classic"
+    CONSUMER = "consumer"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from oncelog.coordination.fields import FieldReader
 from oncelog.groups.classic.metadata import KEY_VERSION as GROUP_KEY_VERSION
 from oncelog.groups.classic.metadata import GroupMetadataRecord, decode_metadata, encode_metadata
@@ -9,19 +11,35 @@ from oncelog.groups.offset_records import OFFSET_KEY_VERSIONS, OffsetRecord, dec
 from oncelog.records import Record
 from oncelog.wire import WireError
 
-GroupRecord = OffsetRecord | GroupMetadataRecord
+if TYPE_CHECKING:
+    from oncelog.groups.consumer.records import ConsumerRecord
+
+GroupRecord: TypeAlias = "OffsetRecord | GroupMetadataRecord | ConsumerRecord"
+
+CONSUMER_KEY_VERSIONS = (3, 4, 5, 6, 7, 8, 16)
 
 
 def encode(record: GroupRecord) -> Record:
-    return encode_offset(record) if isinstance(record, OffsetRecord) else encode_metadata(record)
+    if isinstance(record, OffsetRecord):
+        return encode_offset(record)
+    if isinstance(record, GroupMetadataRecord):
+        return encode_metadata(record)
+    # Imported when there are any: a broker without consumer groups starts without them.
+    from oncelog.groups.consumer.records import encode_consumer
+
+    return encode_consumer(record)
 
 
 def decode(record: Record) -> GroupRecord | None:
-    """None for what is neither, or of a version that is not known. Raises WireError for broken bytes."""
+    """None for what is of a kind or version that is not known. Raises WireError for broken bytes."""
     if record.key is None:
         raise WireError("a record of the offsets topic without a key")
     key = FieldReader(record.key)
     version = key.int16()
     if version in OFFSET_KEY_VERSIONS:
         return decode_offset(key, record)
+    if version in CONSUMER_KEY_VERSIONS:
+        from oncelog.groups.consumer.records import decode_consumer
+
+        return decode_consumer(version, key, record)
     return decode_metadata(key.string(), record) if version == GROUP_KEY_VERSION else None

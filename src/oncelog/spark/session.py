@@ -43,7 +43,7 @@ def build_session(
     """
     if SparkSession.getActiveSession() is None:
         use_java(java or find_java())
-        if _is_local(master):
+        if is_local(master):
             use_installed_pyspark(cache_directory(os.environ))
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
@@ -56,13 +56,9 @@ def build_session(
 
 def _local_settings(master: str | None) -> dict[str, str]:
     """On one machine Spark's default of 200 shuffle partitions would make 200 tasks of a small micro-batch."""
-    if master is None or not _is_local(master):
+    if master is None or not is_local(master):
         return {}
     return {"spark.sql.shuffle.partitions": str(_cores(master)), "spark.ui.enabled": "false"}
-
-
-def _is_local(master: str | None) -> bool:
-    return master is not None and master.startswith("local")
 
 
 def _cores(master: str) -> int:

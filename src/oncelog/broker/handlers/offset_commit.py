@@ -38,8 +38,10 @@ def _commit(broker: Broker, request: Request) -> Any:
             elif broker.topics.partition(name, asked.partition_index) is None:
                 errors[key, asked.partition_index] = ErrorCode.unknown_topic_or_partition
             else:
-                wanted.append(((key, asked.partition_index), offset_to_commit(name, asked)))
-    member = MemberFacts(body.member_id, body.generation_id_or_member_epoch, getattr(body, "group_instance_id", None))
+                wanted.append(((key, asked.partition_index), offset_to_commit(broker, name, asked)))
+    member = MemberFacts(
+        body.member_id, body.generation_id_or_member_epoch, getattr(body, "group_instance_id", None), request.version
+    )
     retention = getattr(body, "retention_time", None)
     answers = broker.offsets.commit(
         body.group_id, member, [offset for _, offset in wanted], -1 if retention is None else milliseconds(retention)
@@ -49,13 +51,15 @@ def _commit(broker: Broker, request: Request) -> Any:
     return _answer(request, errors)
 
 
-def offset_to_commit(topic: str, asked: Any) -> OffsetToCommit:
+def offset_to_commit(broker: Broker, topic: str, asked: Any) -> OffsetToCommit:
+    found = broker.topics.named(topic)
     return OffsetToCommit(
         topic,
         asked.partition_index,
         asked.committed_offset,
         getattr(asked, "committed_leader_epoch", -1),
         asked.committed_metadata,
+        None if found is None else found.topic_id,
     )
 
 

@@ -1,4 +1,6 @@
-"""OffsetFetch v1-10: a group's committed offsets. v2 all; v7 only stable ones (KIP-447); v8 several groups; v10 topic ids."""
+"""OffsetFetch v1-10: a group's committed offsets. v2 all; v7 only stable ones (KIP-447); v8 several groups; v9 says which
+member of a consumer group asks (KIP-848); v10 topic ids.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 BATCHED_FROM_VERSION = 8
 TOPIC_ID_FROM_VERSION = 10
+NO_EPOCH = -1
 
 
 def handle(broker: Broker, request: Request) -> Any:
@@ -22,15 +25,18 @@ def handle(broker: Broker, request: Request) -> Any:
     if request.version < BATCHED_FROM_VERSION:
         topics = _group(broker, request, body.group_id, body.topics, require_stable)
         return request.answer(topics=topics, error_code=ErrorCode.none)
-    return request.answer(
-        groups=tuple(
-            request.types.OffsetFetchResponseGroup(
-                group_id=group.group_id,
-                topics=_group(broker, request, group.group_id, group.topics, require_stable),
-                error_code=ErrorCode.none,
-            )
-            for group in body.groups
-        )
+    return request.answer(groups=tuple(_checked_group(broker, request, group, require_stable) for group in body.groups))
+
+
+def _checked_group(broker: Broker, request: Request, group: Any, require_stable: bool) -> Any:
+    error = broker.offsets.coordinator.check_fetch(
+        group.group_id, getattr(group, "member_id", None), getattr(group, "member_epoch", NO_EPOCH)
+    )
+    is_refused = error is not ErrorCode.none
+    return request.types.OffsetFetchResponseGroup(
+        group_id=group.group_id,
+        topics=() if is_refused else _group(broker, request, group.group_id, group.topics, require_stable),
+        error_code=error,
     )
 
 

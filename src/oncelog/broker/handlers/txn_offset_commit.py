@@ -46,7 +46,7 @@ def _commit(broker: Broker, request: Request, error: ErrorCode) -> Any:
             if broker.topics.partition(topic.name, asked.partition_index) is None:
                 errors[topic.name, asked.partition_index] = ErrorCode.unknown_topic_or_partition
             else:
-                wanted.append(offset_to_commit(topic.name, asked))
+                wanted.append(offset_to_commit(broker, topic.name, asked))
     answers = broker.offsets.commit_in_transaction(
         body.group_id, _member(body), wanted, (body.producer_id, body.producer_epoch)
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from oncelog.groups.classic.answers import JoinAnswer, JoinedMember
 from oncelog.groups.classic.member import Member, Protocols
-from oncelog.groups.classic.metadata import NO_TIME, GroupMetadata
+from oncelog.groups.classic.metadata import NO_TIME, GroupMetadata, GroupMetadataRecord
 from oncelog.groups.classic.state import (
     COMPLETING_REBALANCE,
     EMPTY,
@@ -23,6 +23,7 @@ from oncelog.groups.classic.state import (
 )
 from oncelog.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from oncelog.groups.group_type import GroupType
+from oncelog.groups.member_facts import MemberFacts
 from oncelog.wire import ErrorCode
 
 
@@ -80,6 +81,10 @@ class ClassicGroup:
             self.add(Member.stored(stored, metadata.protocol))
         self.subscribed_topics = self._topics()
 
+    def end(self, now_ms: int) -> tuple[GroupMetadataRecord, ...]:
+        """The records that take all of it back."""
+        return (GroupMetadataRecord(self.name, None, now_ms),)
+
     # --- what others ask of any group
 
     @property
@@ -92,15 +97,13 @@ class ClassicGroup:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
-    def check_commit(
-        self, member_id: str, instance_id: str | None, generation: int, *, in_transaction: bool
-    ) -> ErrorCode:
+    def check_commit(self, member: MemberFacts, _partitions: Iterable[object], *, in_transaction: bool) -> ErrorCode:
         """Whether offsets may be committed in this member's name (protocol: OffsetCommit; KIP-447 for transactions)."""
-        if generation < 0 and self.state is EMPTY:
+        if member.generation < 0 and self.state is EMPTY:
             return ErrorCode.none
-        if generation >= 0 or member_id or instance_id is not None:
-            error = self.check_member(member_id, instance_id)
-            if error is ErrorCode.none and generation != self.generation:
+        if member.generation >= 0 or member.member_id or member.instance_id is not None:
+            error = self.check_member(member.member_id, member.instance_id)
+            if error is ErrorCode.none and member.generation != self.generation:
                 error = ErrorCode.illegal_generation
             if error is not ErrorCode.none:
                 return error
@@ -108,6 +111,10 @@ class ClassicGroup:
             return ErrorCode.unknown_member_id
         if self.state is COMPLETING_REBALANCE and not in_transaction:
             return ErrorCode.rebalance_in_progress
+        return ErrorCode.none
+
+    def check_fetch(self, _member_id: str | None, _epoch: int) -> ErrorCode:
+        """Anybody may fetch offsets."""
         return ErrorCode.none
 
     def check_delete(self) -> ErrorCode:

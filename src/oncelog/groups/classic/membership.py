@@ -19,7 +19,7 @@ from oncelog.groups.classic.joining import Joining
 from oncelog.groups.classic.member import WaitsForSync
 from oncelog.groups.classic.metadata import GroupMetadata, GroupMetadataRecord
 from oncelog.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
-from oncelog.groups.classic.step import MembershipDecision, Step
+from oncelog.groups.classic.step import Due, MembershipDecision, Step
 from oncelog.groups.moment import Moment
 from oncelog.wire import ErrorCode
 
@@ -103,7 +103,42 @@ class Membership:
         group = self._groups[name] = ClassicGroup(name, metadata)
         return group
 
+    # --- groups that come from the other protocol, or go to it
+
+    def adopt(self, name: str, metadata: GroupMetadata, now: Moment) -> MembershipDecision:
+        """A group of the consumer protocol goes on here, and its members join again."""
+        step = Step(now)
+        group = self._live(name, metadata)
+        for member in group.members.values():
+            member.heard_from(now.steady_ms)
+        step.record(name, metadata)
+        rebalance.prepare(step, group, self._limits.first_delay_ms)
+        return step.decision()
+
+    def hand_over(self, group: ClassicGroup, now: Moment) -> MembershipDecision:
+        """A group goes on with the consumer protocol: whoever waits is to ask again."""
+        step = Step(now)
+        for member in group.members.values():
+            rebalance.answer_join(step, member, JoinAnswer(ErrorCode.rebalance_in_progress, member.member_id))
+        rebalance.answer_syncs(step, group, ErrorCode.rebalance_in_progress)
+        return Decision(group.end(now.wall_ms), step.decision().answer)
+
+    def forget(self, name: str) -> None:
+        """It was to come here, and could not be recorded."""
+        self._groups.pop(name, None)
+
+    @property
+    def size_max(self) -> int:
+        return self._limits.size_max
+
     # --- what members ask
+
+    def join_problem(self, request: JoinRequest) -> ErrorCode:
+        """What is wrong with a JoinGroup whatever the group is: invalid_group_id or invalid_session_timeout."""
+        if not request.group:
+            return ErrorCode.invalid_group_id
+        is_allowed = self._limits.session_min_ms <= request.session_timeout_ms <= self._limits.session_max_ms
+        return _NONE if is_allowed else ErrorCode.invalid_session_timeout
 
     def join(
         self, request: JoinRequest, reply: Parked[JoinAnswer], now: Moment, new_uuid: Callable[[], UUID]
@@ -115,11 +150,9 @@ class Membership:
         """
         step = Step(now)
         limits = self._limits
-        if not request.group:
-            step.answer(reply, JoinAnswer(ErrorCode.invalid_group_id, request.member_id))
-            return step.decision()
-        if not limits.session_min_ms <= request.session_timeout_ms <= limits.session_max_ms:
-            step.answer(reply, JoinAnswer(ErrorCode.invalid_session_timeout, request.member_id))
+        problem = self.join_problem(request)
+        if problem is not _NONE:
+            step.answer(reply, JoinAnswer(problem, request.member_id))
             return step.decision()
         group = self.find(request.group)
         if group is None:
@@ -257,13 +290,14 @@ class Membership:
 
     # --- what goes wrong
 
-    def not_written(self, decision: MembershipDecision, error: ErrorCode, now: Moment) -> MembershipDecision:
+    def not_written(
+        self, group_name: str, decision: Decision[object, tuple[Due, ...]], error: ErrorCode, now: Moment
+    ) -> MembershipDecision:
         """The records of a decision were refused: those who would have been answered hear of it, and the group starts over."""
         step = Step(now)
-        for record in decision.records:
-            group = self._groups[record.group]
-            if group.state is COMPLETING_REBALANCE or group.state is STABLE:
-                rebalance.prepare(step, group, self._limits.first_delay_ms)
+        group = self._groups.get(group_name)
+        if group is not None and group.state in (COMPLETING_REBALANCE, STABLE):
+            rebalance.prepare(step, group, self._limits.first_delay_ms)
         told = _NOT_WRITTEN.get(error, error)
         return Decision((), (*(due.refused(told) for due in decision.answer), *step.decision().answer))
 

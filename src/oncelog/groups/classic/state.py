@@ -36,6 +36,9 @@ TRANSITIONS: dict[tuple[ClassicState, ClassicState], str] = {
     (PREPARING_REBALANCE, EMPTY): "no member is left, and that is recorded",
     (COMPLETING_REBALANCE, STABLE): "the leader's assignment is recorded",
     (EMPTY, DEAD): "deleted, or nothing is left of it",
+    (PREPARING_REBALANCE, DEAD): "a member of the consumer protocol joins, and the group follows it (KIP-848)",
+    (COMPLETING_REBALANCE, DEAD): "the same",
+    (STABLE, DEAD): "the same",
 }
 
 

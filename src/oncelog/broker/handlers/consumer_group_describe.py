@@ -1,0 +1,81 @@
+"""ConsumerGroupDescribe v0-1: consumer groups, their members, and what these have and are to have (KIP-848).
+
+v1 which protocol a member follows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.handlers.describe_groups import EVERY_OPERATION, NOT_ASKED_FOR
+from oncelog.broker.request import Request
+from oncelog.wire import ErrorCode, construct
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+    from oncelog.groups.consumer import DescribedConsumer, DescribedTopic
+
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+
+
+def handle(broker: Broker, request: Request) -> Any:
+    return request.answer(groups=tuple(_group(broker, request, group) for group in request.body.group_ids))
+
+
+def _group(broker: Broker, request: Request, name: str) -> Any:
+    if not broker.memberships.serves_consumer_groups:
+        return _refused(request, name, ErrorCode.unsupported_version, None)
+    found = broker.offsets.coordinator.members.describe_consumers(name)
+    if found is None:
+        return _refused(request, name, ErrorCode.group_id_not_found, f"Group {name} not found.")
+    return request.types.DescribedGroup(
+        error_code=ErrorCode.none,
+        group_id=name,
+        group_state=found.state,
+        group_epoch=found.epoch,
+        assignment_epoch=found.target_epoch,
+        assignor_name=found.assignor,
+        members=tuple(_member(request.types, member) for member in found.members),
+        authorized_operations=EVERY_OPERATION if request.body.include_authorized_operations else NOT_ASKED_FOR,
+    )
+
+
+def _refused(request: Request, name: str, error: ErrorCode, message: str | None) -> Any:
+    return request.types.DescribedGroup(
+        error_code=error,
+        error_message=message,
+        group_id=name,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=(),
+        authorized_operations=NOT_ASKED_FOR,
+    )
+
+
+def _member(types: Any, described: DescribedConsumer) -> Any:
+    member, said = described.member, described.member.subscription
+    return construct(
+        types.Member,
+        member_id=member.member_id,
+        instance_id=said.instance_id,
+        rack_id=said.rack,
+        member_epoch=member.progress.epoch,
+        client_id=said.client_id,
+        client_host=said.client_host,
+        subscribed_topic_names=tuple(sorted(said.topics)),
+        subscribed_topic_regex=said.regex,
+        assignment=_assignment(types, described.assignment),
+        target_assignment=_assignment(types, described.target),
+        member_type=CLASSIC_MEMBER if member.uses_classic_protocol else CONSUMER_MEMBER,
+    )
+
+
+def _assignment(types: Any, topics: tuple[DescribedTopic, ...]) -> Any:
+    return types.Assignment(
+        topic_partitions=tuple(
+            types.TopicPartitions(topic_id=topic.topic_id, topic_name=topic.name, partitions=topic.partitions)
+            for topic in topics
+        )
+    )

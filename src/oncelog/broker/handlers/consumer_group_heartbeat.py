@@ -1,0 +1,73 @@
+"""ConsumerGroupHeartbeat v0-1: joins a consumer group, stays in it or leaves it (KIP-848).
+
+v1 members choose their own ids, and may subscribe with a regular expression. The answer has what is assigned to the
+member when it is new to it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.auto_creation import create_internal
+from oncelog.broker.handlers.timeouts import MILLISECOND, milliseconds
+from oncelog.broker.request import Reply, Request, reply_when
+from oncelog.broker.topics import CONSUMER_OFFSETS
+from oncelog.groups.consumer import Assignment, HeartbeatAnswer, HeartbeatRequest, by_topic
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import Broker
+
+
+def handle(broker: Broker, request: Request) -> Reply:
+    if not broker.memberships.serves_consumer_groups:
+        return request.answer(
+            error_code=ErrorCode.unsupported_version, member_epoch=0, heartbeat_interval=0 * MILLISECOND
+        )
+    return reply_when(create_internal(broker, CONSUMER_OFFSETS), lambda: _beat(broker, request))
+
+
+def _beat(broker: Broker, request: Request) -> Reply:
+    beaten = broker.memberships.consumer_heartbeat(_heartbeat_request(request))
+    return reply_when(beaten, lambda: _answer(request, beaten.value))
+
+
+def _answer(request: Request, answer: HeartbeatAnswer) -> Any:
+    return request.answer(
+        error_code=answer.error,
+        error_message=answer.message,
+        member_id=answer.member_id,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval=answer.heartbeat_interval_ms * MILLISECOND,
+        assignment=None if answer.assignment is None else _assignment(request.types, answer.assignment),
+    )
+
+
+def _heartbeat_request(request: Request) -> HeartbeatRequest:
+    body = request.body
+    owned = body.topic_partitions
+    return HeartbeatRequest(
+        group=body.group_id,
+        member_id=body.member_id,
+        member_epoch=body.member_epoch,
+        instance_id=body.instance_id,
+        rack=body.rack_id,
+        rebalance_timeout_ms=milliseconds(body.rebalance_timeout),
+        topics=body.subscribed_topic_names,
+        regex=getattr(body, "subscribed_topic_regex", None),
+        assignor=body.server_assignor,
+        owned=None if owned is None else frozenset((one.topic_id, index) for one in owned for index in one.partitions),
+        client_id=request.client_id or "",
+        # As Kafka's tools show it: a Java address without a name.
+        client_host=f"/{request.connection.peer_host}",
+        version=request.version,
+    )
+
+
+def _assignment(types: Any, assignment: Assignment) -> Any:
+    return types.Assignment(
+        topic_partitions=tuple(
+            types.TopicPartitions(topic_id=topic_id, partitions=tuple(indexes))
+            for topic_id, indexes in by_topic(assignment).items()
+        )
+    )

@@ -1,0 +1,301 @@
+"""The members of every consumer group (KIP-848): heartbeats, leaving, and silence.
+
+A method returns the records that say what comes of it, and the answer to give once they are written. `replay` makes
+them true. Deadlines alone live beside the log.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+from uuid import UUID
+
+from oncelog.coordination import Decision
+from oncelog.groups.classic import JoinAnswer, JoinRequest
+from oncelog.groups.consumer.assignment import Assignment
+from oncelog.groups.consumer.classic_members import ClassicMembers, JoinDecision
+from oncelog.groups.consumer.description import ConsumerGroupDescription, describe_consumers
+from oncelog.groups.consumer.group import ConsumerGroup
+from oncelog.groups.consumer.heartbeat import HeartbeatAnswer, HeartbeatRequest, Refusal, problem
+from oncelog.groups.consumer.live import Live
+from oncelog.groups.consumer.member import (
+    NO_TIMEOUT,
+    STATIC_LEAVING_EPOCH,
+    Member,
+    Subscription,
+)
+from oncelog.groups.consumer.records import (
+    ConsumerRecord,
+    CurrentAssignmentRecord,
+    GroupEpochRecord,
+    MemberRecord,
+    PartitionMetadataTombstone,
+    RegexRecord,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from oncelog.groups.consumer.state import UNREVOKED_PARTITIONS
+from oncelog.groups.consumer.turn import Turn
+from oncelog.groups.consumer_limits import ConsumerLimits
+from oncelog.groups.moment import Moment
+from oncelog.groups.topics import Topics
+from oncelog.wire import ErrorCode
+
+HeartbeatDecision = Decision[ConsumerRecord, HeartbeatAnswer]
+
+
+class ConsumerMembership:
+    """`groups` is what the log says, `_live` what is known beyond that while the broker lives."""
+
+    __slots__ = ("_limits", "_live", "_topics", "groups")
+
+    def __init__(self, limits: ConsumerLimits, topics: Topics) -> None:
+        self._limits = limits
+        self._topics = topics
+        self._live: dict[str, Live] = {}
+        self.groups: dict[str, ConsumerGroup] = {}
+
+    # --- what the log says
+
+    def replay(self, record: ConsumerRecord) -> None:
+        group = self.groups.get(record.group)
+        if group is None:
+            if is_tombstone(record):
+                return
+            group = self.groups[record.group] = ConsumerGroup(record.group)
+        if isinstance(record, GroupEpochRecord) and record.epoch is None:
+            assert not group.members, (group.name, "ends with members")
+            del self.groups[group.name]
+            self._live.pop(group.name, None)
+        else:
+            apply(group, record)
+
+    def loaded(self, now: Moment) -> None:
+        """After a start: every member has its whole time again."""
+        for group in self.groups.values():
+            live = self._live_of(group.name)
+            for member in group.members.values():
+                live.sessions[member.member_id] = now.steady_ms + self._session_timeout_ms(member)
+                if member.progress.state is UNREVOKED_PARTITIONS and not member.uses_classic_protocol:
+                    deadline_ms = now.steady_ms + member.subscription.rebalance_timeout_ms
+                    live.revocations[member.member_id] = deadline_ms, member.progress.epoch
+
+    def new_group(self, name: str) -> ConsumerGroup:
+        """One that is not there before its first record is."""
+        return ConsumerGroup(name)
+
+    def describe(self, group: ConsumerGroup) -> ConsumerGroupDescription:
+        return describe_consumers(group, self._topics, self._limits.assignors[0])
+
+    def _live_of(self, name: str) -> Live:
+        return self._live.setdefault(name, Live())
+
+    def _session_timeout_ms(self, member: Member) -> int:
+        classic = member.subscription.classic
+        return self._limits.session_timeout_ms if classic is None else classic.session_timeout_ms
+
+    # --- what members ask
+
+    def problem(self, request: HeartbeatRequest) -> Refusal | None:
+        """What is wrong with a request whatever the group is."""
+        return problem(request, self._limits.assignors)
+
+    def no_such_group(self, name: str) -> Refusal:
+        return Refusal(ErrorCode.group_id_not_found, f"there is no consumer group {name}")
+
+    def heartbeat(
+        self, request: HeartbeatRequest, group: ConsumerGroup, now: Moment, new_uuid: Callable[[], UUID]
+    ) -> HeartbeatDecision:
+        """ConsumerGroupHeartbeat, of a member that joins or stays, and has been found to be well-formed.
+
+        Errors: unknown_member_id, fenced_member_epoch, fenced_instance_id, unreleased_instance_id,
+        group_max_size_reached, invalid_regular_expression.
+        """
+        assert not request.is_leaving
+        if self._is_full(group, request.member_id):
+            text = f"the group has {self._limits.size_max} members, and takes no more"
+            return _refused(Refusal(ErrorCode.group_max_size_reached, text))
+        turn = self._turn(group, now)
+        before = _member_of(turn, group, request, request.member_id or _text(new_uuid()))
+        if isinstance(before, Refusal):
+            return _refused(before)
+        after = turn.advance(before, replace(before, subscription=_subscription(before, request)), request.owned)
+        if isinstance(after, Refusal):
+            return _refused(after)
+        self._live_of(group.name).sessions[after.member_id] = now.steady_ms + self._limits.session_timeout_ms
+        is_told = request.is_joining or request.is_full or after.progress.owned != before.progress.owned
+        answer = HeartbeatAnswer(
+            member_id=after.member_id,
+            member_epoch=after.progress.epoch,
+            heartbeat_interval_ms=self._limits.heartbeat_interval_ms,
+            assignment=frozenset(after.progress.owned) if is_told else None,
+        )
+        return Decision(tuple(turn.records), answer)
+
+    def _is_full(self, group: ConsumerGroup, member_id: str) -> bool:
+        return len(group.members) >= self._limits.size_max and member_id not in group.members
+
+    def leaving(self, request: HeartbeatRequest, group: ConsumerGroup) -> Member | Refusal:
+        """Who leaves, for a while or for good. Errors: unknown_member_id, fenced_instance_id."""
+        return _existing(group, request)
+
+    def leave_for_a_while(self, group: ConsumerGroup, member: Member, now: Moment) -> tuple[ConsumerRecord, ...]:
+        """KIP-848: a static member that will be back; what it has is kept as long as its session lasts."""
+        left = member.progress.temporarily_left()
+        return (CurrentAssignmentRecord(group.name, member.member_id, left, now.wall_ms),)
+
+    def remove(self, group: ConsumerGroup, members: Collection[Member], now: Moment) -> tuple[ConsumerRecord, ...]:
+        """The records that take members out of a group."""
+        if not members:
+            return ()
+        turn = self._turn(group, now)
+        turn.remove(members)
+        return tuple(turn.records)
+
+    # --- what members of the classic protocol ask
+
+    def classic_members(self, group: ConsumerGroup) -> ClassicMembers:
+        return ClassicMembers(group, self._live_of(group.name), self._topics)
+
+    def classic_join(
+        self, request: JoinRequest, group: ConsumerGroup, now: Moment, new_uuid: Callable[[], UUID]
+    ) -> JoinDecision:
+        """JoinGroup. Errors: group_max_size_reached, and those of ClassicMembers.join."""
+        if self._is_full(group, request.member_id):
+            return Decision((), JoinAnswer(ErrorCode.group_max_size_reached))
+        turn = self._turn(group, now)
+        return self.classic_members(group).join(request, turn, now, lambda: _text(new_uuid()))
+
+    def begin(self, group: ConsumerGroup, records: Iterable[ConsumerRecord], now: Moment) -> None:
+        """A group is made of a classic one: its members have their whole time."""
+        for record in records:
+            apply(group, record)
+        for member in group.members.values():
+            self._live_of(group.name).sessions[member.member_id] = now.steady_ms + self._session_timeout_ms(member)
+
+    def _turn(self, group: ConsumerGroup, now: Moment) -> Turn:
+        return Turn(group, self._live_of(group.name), self._topics, self._limits, now)
+
+    # --- what time brings
+
+    def next_deadline_ms(self, name: str) -> float | None:
+        live = self._live.get(name)
+        return None if live is None else live.next_deadline_ms()
+
+    def expired(self, name: str, now: Moment) -> list[Member]:
+        """Members that were silent, or kept what is another's, for too long."""
+        live, group = self._live_of(name), self.groups.get(name)
+        silent = live.due(now.steady_ms)
+        stuck = live.due_revocations(now.steady_ms)
+        for member_id in silent:
+            live.forget(member_id)
+        for member_id in stuck:
+            live.revocations.pop(member_id, None)
+        if group is None:
+            return []
+        return [
+            member
+            for member_id, member in group.members.items()
+            if member_id in silent or stuck.get(member_id) == member.progress.epoch
+        ]
+
+
+def apply(group: ConsumerGroup, record: ConsumerRecord) -> None:
+    """Make true what a record says of this group."""
+    match record:
+        case GroupEpochRecord():
+            group.replay_epoch(record)
+        case MemberRecord():
+            group.replay_member(record)
+        case TargetEpochRecord():
+            group.replay_target_epoch(record)
+        case TargetRecord():
+            group.replay_target(record)
+        case CurrentAssignmentRecord():
+            group.replay_current(record)
+        case RegexRecord():
+            group.replay_regex(record)
+        case PartitionMetadataTombstone():
+            pass
+
+
+def is_tombstone(record: ConsumerRecord) -> bool:
+    match record:
+        case GroupEpochRecord(epoch=None) | TargetEpochRecord(epoch=None) | PartitionMetadataTombstone():
+            return True
+        case MemberRecord(subscription=None) | TargetRecord(target=None):
+            return True
+        case CurrentAssignmentRecord(progress=None) | RegexRecord(resolved=None):
+            return True
+    return False
+
+
+def _refused(refusal: Refusal) -> HeartbeatDecision:
+    return Decision((), refusal.answer)
+
+
+def _text(uuid: UUID) -> str:
+    """An id as Kafka writes it."""
+    return base64.urlsafe_b64encode(uuid.bytes).rstrip(b"=").decode()
+
+
+def _member_of(turn: Turn, group: ConsumerGroup, request: HeartbeatRequest, member_id: str) -> Member | Refusal:
+    """Whose heartbeat it is: a member's, or that of one who becomes a member."""
+    if not request.is_joining:
+        found = _existing(group, request)
+        return found if isinstance(found, Refusal) else _fenced(found, request) or found
+    kept = group.static_member(request.instance_id)
+    if kept is None:
+        return group.members.get(member_id) or Member(member_id)
+    if not kept.uses_classic_protocol and kept.progress.epoch != STATIC_LEAVING_EPOCH:
+        text = f"the instance id {request.instance_id} is that of member {kept.member_id}, who has not left"
+        return Refusal(ErrorCode.unreleased_instance_id, text)
+    return turn.replace_static(kept, member_id)
+
+
+def _existing(group: ConsumerGroup, request: HeartbeatRequest) -> Member | Refusal:
+    if request.instance_id is None:
+        member = group.members.get(request.member_id)
+        if member is None:
+            return Refusal(ErrorCode.unknown_member_id, f"{request.member_id} is no member of group {group.name}")
+        return member
+    owner = group.static_member(request.instance_id)
+    if owner is None:
+        return Refusal(ErrorCode.unknown_member_id, f"nobody in group {group.name} is {request.instance_id}")
+    if owner.member_id != request.member_id:
+        text = f"{request.instance_id} is member {owner.member_id} now, and no more {request.member_id}"
+        return Refusal(ErrorCode.fenced_instance_id, text)
+    return owner
+
+
+def _fenced(member: Member, request: HeartbeatRequest) -> Refusal | None:
+    """KIP-848: the epoch has to be the member's; or the one before, of a member that has not heard of the last answer."""
+    progress, epoch = member.progress, request.member_epoch
+    if epoch == progress.epoch:
+        return None
+    if epoch < progress.epoch and epoch == progress.previous_epoch and _is_within(request.owned, progress.owned):
+        return None
+    relation = "greater" if epoch > progress.epoch else "smaller"
+    text = f"member epoch {epoch} is {relation} than {progress.epoch}: give up all partitions and join again"
+    return Refusal(ErrorCode.fenced_member_epoch, text)
+
+
+def _is_within(reported: Assignment | None, owned: Iterable[object]) -> bool:
+    return reported is not None and reported <= set(owned)
+
+
+def _subscription(before: Member, request: HeartbeatRequest) -> Subscription:
+    """What the member asks for now: what the request says, and for the rest what it said before."""
+    said = before.subscription
+    timeout_ms = request.rebalance_timeout_ms
+    return Subscription(
+        instance_id=said.instance_id if request.instance_id is None else request.instance_id,
+        rack=said.rack if request.rack is None else request.rack,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        topics=said.topics if request.topics is None else frozenset(request.topics),
+        regex=said.regex if request.regex is None else request.regex,
+        rebalance_timeout_ms=said.rebalance_timeout_ms if timeout_ms == NO_TIMEOUT else timeout_ms,
+        assignor=said.assignor if request.assignor is None else request.assignor,
+    )

@@ -1,0 +1,66 @@
+"""Bringing a member from what it has to its target: give up first, take what is free, wait for the rest (KIP-848).
+
+"Revoke any partitions that it does not own anymore", then "assign any partitions that are free": a partition has one
+owner at any time, and it is the coordinator that knows which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from oncelog.groups.consumer.assignment import Assignment, Owned, Partition
+from oncelog.groups.consumer.member import Member, OwnerOf, Progress
+from oncelog.groups.consumer.state import STABLE, UNKNOWN, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """What one step for a member depends on.
+
+    `reported` is what it says it owns, or None if it does not say; `is_wanted` whether it is subscribed to a partition.
+    """
+
+    target_epoch: int
+    target: Assignment
+    is_wanted: Callable[[Partition], bool]
+    owner_of: OwnerOf
+    reported: Assignment | None
+    has_subscription_changed: bool
+
+    def of(self, member: Member) -> Progress | None:
+        """The next step, which may be where it is; None for a member that has to abandon everything and join again."""
+        before = member.progress
+        if before.state is STABLE and before.epoch == self.target_epoch:
+            return self._without_unwanted(before) if self.has_subscription_changed else before
+        if before.state is UNREVOKED_PARTITIONS and self._still_owns(before.revoking):
+            return self._without_unwanted(before) if self.has_subscription_changed else before
+        if before.state is UNKNOWN and (self.reported is None or self.reported):
+            return None
+        return self._towards_target(before)
+
+    def _still_owns(self, partitions: Owned) -> bool:
+        return self.reported is None or any(partition in partitions for partition in self.reported)
+
+    def _without_unwanted(self, before: Progress) -> Progress:
+        """Topics that it is not subscribed to any more are taken from it at once, whatever the target says."""
+        owned = {partition: epoch for partition, epoch in before.owned.items() if self.is_wanted(partition)}
+        if len(owned) == len(before.owned):
+            return before
+        revoking = {**before.revoking, **{one: epoch for one, epoch in before.owned.items() if one not in owned}}
+        if self._still_owns(revoking):
+            return before.moved(UNREVOKED_PARTITIONS, before.epoch, owned, revoking)
+        return before.moved(before.state, before.epoch, owned, before.revoking)
+
+    def _towards_target(self, before: Progress) -> Progress:
+        target = {partition for partition in self.target if self.is_wanted(partition)}
+        owned = {partition: epoch for partition, epoch in before.owned.items() if partition in target}
+        revoking = {partition: epoch for partition, epoch in before.owned.items() if partition not in target}
+        if revoking and self._still_owns(revoking):
+            return before.moved(UNREVOKED_PARTITIONS, before.epoch, owned, revoking)
+        missing = [partition for partition in target if partition not in owned]
+        # What it is about to give up itself is free for it.
+        free = [one for one in missing if self.owner_of(one) is None or one in before.revoking]
+        owned.update(dict.fromkeys(free, self.target_epoch))
+        state = STABLE if len(free) == len(missing) else UNRELEASED_PARTITIONS
+        return before.moved(state, self.target_epoch, owned)

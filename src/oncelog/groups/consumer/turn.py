@@ -1,0 +1,222 @@
+"""One member's turn: what it says is taken down, then topics, the group's epoch, the target and the member itself follow.
+
+Everything is worked out against the group as its log has it; the records that come of it make it true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from oncelog.groups.consumer.assignment import NOTHING, Assignment
+from oncelog.groups.consumer.assignors import ASSIGNORS, Candidate
+from oncelog.groups.consumer.group import NEVER_MS, ConsumerGroup, preferred_assignor, subscribed_topics, topics_of
+from oncelog.groups.consumer.heartbeat import Refusal
+from oncelog.groups.consumer.live import Live
+from oncelog.groups.consumer.member import Member
+from oncelog.groups.consumer.reconciliation import Reconciliation
+from oncelog.groups.consumer.records import (
+    ConsumerRecord,
+    CurrentAssignmentRecord,
+    GroupEpochRecord,
+    MemberRecord,
+    RegexRecord,
+    ResolvedRegex,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from oncelog.groups.consumer.regex import matching, regex_problem
+from oncelog.groups.consumer.state import UNREVOKED_PARTITIONS
+from oncelog.groups.consumer.topics import ids_of, metadata_hash
+from oncelog.groups.consumer_limits import ConsumerLimits
+from oncelog.groups.moment import Moment
+from oncelog.groups.topics import Topics
+from oncelog.wire import ErrorCode
+
+REGEX_INTERVAL_MS = 10_000
+"""Each look at all topics costs; so often at most a group looks whether a new topic matches."""
+
+
+class Turn:
+    """`records` is what has come of it so far. What was decided counts for what is decided after it."""
+
+    def __init__(self, group: ConsumerGroup, live: Live, topics: Topics, limits: ConsumerLimits, now: Moment) -> None:
+        self.records: list[ConsumerRecord] = []
+        self._group = group
+        self._live = live
+        self._topics = topics
+        self._limits = limits
+        self._now = now
+        self._members = dict(group.members)
+        self._target = dict(group.target)
+        self._regexes = dict(group.regexes)
+
+    # --- members that come and go
+
+    def replace_static(self, old: Member, member_id: str) -> Member:
+        """KIP-345: whoever comes back with an instance id takes over what is kept under it."""
+        new = old.renamed(member_id)
+        target = self._target.get(old.member_id, NOTHING)
+        self._remove(old.member_id)
+        self._live.forget(old.member_id)
+        self._members[member_id] = new
+        self._target[member_id] = target
+        self.records += (
+            MemberRecord(self._group.name, member_id, new.subscription, self._now.wall_ms),
+            TargetRecord(self._group.name, member_id, target, self._now.wall_ms),
+            CurrentAssignmentRecord(self._group.name, member_id, new.progress, self._now.wall_ms),
+        )
+        return new
+
+    def remove(self, members: Iterable[Member]) -> None:
+        """Members leave, or are made to. The target follows at the next heartbeat of another."""
+        for member in members:
+            self._remove(member.member_id)
+            self._live.forget(member.member_id)
+        self._forget_regexes()
+        self._write_epoch(self._group.epoch + 1, self._hash())
+
+    def _remove(self, member_id: str) -> None:
+        name, now_ms = self._group.name, self._now.wall_ms
+        self._members.pop(member_id)
+        self._target.pop(member_id, None)
+        self.records += (
+            CurrentAssignmentRecord(name, member_id, None, now_ms),
+            TargetRecord(name, member_id, None, now_ms),
+            MemberRecord(name, member_id, None, now_ms),
+        )
+
+    # --- one that stays
+
+    def advance(self, before: Member, after: Member, reported: Assignment | None) -> Member | Refusal:
+        """`after` has what the member asks for now, `reported` what it says it owns. Returns where it has got to."""
+        regex = after.subscription.regex
+        if regex and regex not in self._regexes and (problem := regex_problem(regex)) is not None:
+            return Refusal(ErrorCode.invalid_regular_expression, f"{regex} is no regular expression: {problem}")
+        self._members[after.member_id] = after
+        if after != before:
+            self._write(MemberRecord(self._group.name, after.member_id, after.subscription, self._now.wall_ms))
+        is_changed = (
+            after.subscription.topics != before.subscription.topics
+            or after.subscription.regex != before.subscription.regex
+        )
+        epoch = self._group_epoch(is_changed)
+        target_epoch, target = self._target_of(after, epoch)
+        return self._reconciled(after, target_epoch, target, reported, is_changed)
+
+    def _group_epoch(self, is_changed: bool) -> int:
+        """Advance it when subscriptions or their topics have changed."""
+        version = self._topics.version
+        if not is_changed and self._live.has_seen(version, self._group.epoch) and not self._must_match_again():
+            return self._group.epoch
+        self._forget_regexes()
+        self._match_topics()
+        found = self._hash()
+        epoch = self._group.epoch
+        if is_changed or found != self._group.metadata_hash:
+            epoch += 1
+            self._write_epoch(epoch, found)
+        self._live.seen = (version, epoch)
+        return epoch
+
+    def _forget_regexes(self) -> None:
+        """Those that nobody is subscribed to any more."""
+        used = {member.subscription.regex for member in self._members.values()}
+        for regex in [regex for regex in self._regexes if regex not in used]:
+            del self._regexes[regex]
+            self._write(RegexRecord(self._group.name, regex, None, self._now.wall_ms))
+
+    def _must_match_again(self) -> bool:
+        if not self._regexes:
+            return False
+        version, steady_ms = self._live.regexes_seen or (None, float("-inf"))
+        return version != self._topics.version and self._now.steady_ms >= steady_ms + REGEX_INTERVAL_MS
+
+    def _match_topics(self) -> None:
+        """Find the topics of regular expressions that are new, or of all if there are other topics now."""
+        used = {regex for member in self._members.values() if (regex := member.subscription.regex)}
+        if is_due := self._must_match_again():
+            self._live.regexes_seen = self._topics.version, self._now.steady_ms
+        for regex in sorted(used):
+            known = self._regexes.get(regex)
+            if known is None or is_due:
+                found = matching(regex, (topic.name for topic in self._topics))
+                if known is None or known.topics != found:
+                    resolved = ResolvedRegex(found, self._topics.version, self._now.wall_ms)
+                    self._regexes[regex] = resolved
+                    self._write(RegexRecord(self._group.name, regex, resolved, self._now.wall_ms))
+
+    def _hash(self) -> int:
+        return metadata_hash(self._topics, subscribed_topics(self._members.values(), self._regexes))
+
+    def _write_epoch(self, epoch: int, found: int) -> None:
+        self._write(GroupEpochRecord(self._group.name, epoch, found, self._now.wall_ms))
+
+    # --- the target
+
+    def _target_of(self, member: Member, epoch: int) -> tuple[int, Assignment]:
+        """What the member is to have, and since which epoch: of a new assignment if it is time for one."""
+        last = self._group.target_epoch
+        if last.epoch < epoch and self._may_assign(last.assigned_ms):
+            self._assign(epoch)
+            return epoch, self._target[member.member_id]
+        return last.epoch, self._target.get(member.member_id, NOTHING)
+
+    def _may_assign(self, assigned_ms: int) -> bool:
+        """Members that come one after the other are taken together: group.consumer.assignment.interval.ms."""
+        if NEVER_MS in (assigned_ms, self._limits.assignment_interval_ms):
+            return True
+        return self._now.wall_ms >= assigned_ms + self._limits.assignment_interval_ms
+
+    def _assign(self, epoch: int) -> None:
+        candidates = [self._candidate(member) for member in self._members.values()]
+        sizes = {
+            topic_id: len(topic.partitions)
+            for topic_id in set().union(*(one.topics for one in candidates))
+            if (topic := self._topics.with_id(topic_id)) is not None
+        }
+        asked_for = preferred_assignor(self._members.values())
+        known = asked_for if asked_for in self._limits.assignors else self._limits.assignors[0]
+        assigned = ASSIGNORS[known](candidates, sizes)
+        for member_id, target in assigned.items():
+            if self._target.get(member_id) != target:
+                self._target[member_id] = target
+                self._write(TargetRecord(self._group.name, member_id, target, self._now.wall_ms))
+        self._write(TargetEpochRecord(self._group.name, epoch, self._now.wall_ms, self._now.wall_ms))
+
+    def _candidate(self, member: Member) -> Candidate:
+        topics = ids_of(self._topics, topics_of(member, self._regexes))
+        current = self._target.get(member.member_id, NOTHING)
+        return Candidate(member.member_id, member.subscription.instance_id, topics, current)
+
+    # --- the way there
+
+    def _reconciled(
+        self, member: Member, target_epoch: int, target: Assignment, reported: Assignment | None, is_changed: bool
+    ) -> Member | Refusal:
+        if not is_changed and member.progress.is_reconciled_to(target_epoch):
+            return member
+        wanted = ids_of(self._topics, topics_of(member, self._regexes))
+        step = Reconciliation(
+            target_epoch, target, lambda one: one[0] in wanted, self._group.owner_of, reported, is_changed
+        )
+        progress = step.of(member)
+        if progress is None:
+            text = "what this member was doing is not known here: it gives up everything and joins again"
+            return Refusal(ErrorCode.fenced_member_epoch, text)
+        if progress == member.progress:
+            return member
+        self._write(CurrentAssignmentRecord(self._group.name, member.member_id, progress, self._now.wall_ms))
+        self._watch_revocation(replace(member, progress=progress))
+        return member.with_progress(progress)
+
+    def _watch_revocation(self, member: Member) -> None:
+        """It has its rebalance timeout for giving up what is to be another's."""
+        if member.uses_classic_protocol or member.progress.state is not UNREVOKED_PARTITIONS:
+            self._live.revocations.pop(member.member_id, None)
+        else:
+            deadline_ms = self._now.steady_ms + member.subscription.rebalance_timeout_ms
+            self._live.revocations[member.member_id] = deadline_ms, member.progress.epoch
+
+    def _write(self, record: ConsumerRecord) -> None:
+        self.records.append(record)

@@ -1,0 +1,279 @@
+"""The members of every group, whichever protocol they follow, and which protocol a group follows.
+
+What is particular to one of the protocols is in `classic/` and `consumer/`; here is decided whose matter a request is.
+An empty group follows whoever joins it next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+from uuid import UUID
+
+from oncelog.coordination import Decision, Parked
+from oncelog.groups.classic import (
+    ClassicGroup,
+    Due,
+    GroupMetadataRecord,
+    JoinAnswer,
+    JoinRequest,
+    LeaveAnswer,
+    Leaving,
+    Membership,
+    MembershipLimits,
+    SyncAnswer,
+    SyncRequest,
+)
+from oncelog.groups.consumer_limits import ConsumerLimits, MigrationPolicy
+from oncelog.groups.moment import Moment
+from oncelog.groups.records import GroupRecord
+from oncelog.groups.topics import Topics
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.groups.consumer import (
+        ConsumerGroup,
+        ConsumerGroupDescription,
+        ConsumerMembership,
+        ConsumerRecord,
+        HeartbeatAnswer,
+        HeartbeatRequest,
+        Member,
+    )
+
+Group: TypeAlias = "ClassicGroup | ConsumerGroup"
+MembersDecision: TypeAlias = Decision[GroupRecord, tuple[Due, ...]]
+"""Its answers are given once its records are written and replayed."""
+
+_NONE = ErrorCode.none
+
+
+class Members:
+    """`classic` has the groups of the classic protocol; the others are there from the first of them on."""
+
+    __slots__ = ("_consumer_limits", "_consumers", "_topics", "classic")
+
+    def __init__(self, limits: MembershipLimits | None, consumer_limits: ConsumerLimits, topics: Topics) -> None:
+        self.classic = Membership(limits)
+        self._consumer_limits = consumer_limits
+        self._topics = topics
+        self._consumers: ConsumerMembership | None = None
+
+    @property
+    def consumers(self) -> ConsumerMembership:
+        if self._consumers is None:
+            # Imported with the first of its kind: a broker that starts without one is there sooner.
+            from oncelog.groups.consumer import ConsumerMembership
+
+            self._consumers = ConsumerMembership(self._consumer_limits, self._topics)
+        return self._consumers
+
+    # --- the groups
+
+    def find(self, name: str) -> Group | None:
+        return self.consumer_group(name) or self.classic.find(name)
+
+    def consumer_group(self, name: str) -> ConsumerGroup | None:
+        return None if self._consumers is None else self._consumers.groups.get(name)
+
+    def groups(self) -> Iterator[Group]:
+        yield from self.classic.groups()
+        if self._consumers is not None:
+            yield from self._consumers.groups.values()
+
+    def names(self) -> set[str]:
+        consumers = () if self._consumers is None else self._consumers.groups
+        return {*self.classic.recorded, *consumers}
+
+    def describe_consumers(self, name: str) -> ConsumerGroupDescription | None:
+        group = self.consumer_group(name)
+        return None if group is None else self.consumers.describe(group)
+
+    # --- what the log says
+
+    def replay(self, record: GroupMetadataRecord | ConsumerRecord) -> None:
+        if isinstance(record, GroupMetadataRecord):
+            self.classic.replay(record)
+            return
+        self.consumers.replay(record)
+        if record.group in self.consumers.groups:
+            # Offsets that were committed for it are in the log before it, and made a group without members.
+            self.classic.recorded.pop(record.group, None)
+
+    def replay_offsets_of(self, name: str) -> None:
+        if self.consumer_group(name) is None:
+            self.classic.replay_offsets_of(name)
+
+    def loaded(self, now: Moment) -> None:
+        self.classic.loaded(now)
+        if self._consumers is not None:
+            self._consumers.loaded(now)
+
+    # --- the consumer protocol
+
+    def consumer_heartbeat(
+        self, request: HeartbeatRequest, reply: Parked[HeartbeatAnswer], now: Moment, new_uuid: Callable[[], UUID]
+    ) -> MembersDecision:
+        """ConsumerGroupHeartbeat.
+
+        Errors: invalid_request, unsupported_assignor, group_id_not_found, and those of ConsumerMembership.heartbeat.
+        """
+        problem = self.consumers.problem(request)
+        if problem is not None:
+            return Decision((), (Due(reply, problem.answer),))
+        group = self.consumer_group(request.group)
+        if group is not None and request.is_leaving:
+            return self._consumer_leaves(request, group, reply, now)
+        if group is not None:
+            decision = self.consumers.heartbeat(request, group, now, new_uuid)
+            return Decision(decision.records, (Due(reply, decision.answer),))
+        return self._consumer_begins(request, reply, now, new_uuid)
+
+    def _consumer_begins(
+        self, request: HeartbeatRequest, reply: Parked[HeartbeatAnswer], now: Moment, new_uuid: Callable[[], UUID]
+    ) -> MembersDecision:
+        """There is no consumer group: who joins makes one, of the classic group if one is there."""
+        classic = self.classic.find(request.group)
+        group = self.consumers.new_group(request.group)
+        made: tuple[ConsumerRecord, ...] | None = ()
+        if classic is not None and classic.check_delete() is not _NONE:
+            made = self._upgraded(classic, now)
+        if not request.is_joining or made is None:
+            return Decision((), (Due(reply, self.consumers.no_such_group(request.group).answer),))
+        self.consumers.begin(group, made, now)
+        decision = self.consumers.heartbeat(request, group, now, new_uuid)
+        due = Due(reply, decision.answer)
+        if classic is None or not decision.records:
+            return Decision(decision.records, (due,))
+        handed_over = self.classic.hand_over(classic, now)
+        return Decision((*handed_over.records, *made, *decision.records), (*handed_over.answer, due))
+
+    def _upgraded(self, classic: ClassicGroup, now: Moment) -> tuple[ConsumerRecord, ...] | None:
+        """The records of a classic group as a consumer group, or None if it must not or cannot be one."""
+        limits = self._consumer_limits
+        if not limits.migration.allows_upgrade or len(classic.members) > limits.size_max:
+            return None
+        from oncelog.groups.migration import upgraded
+
+        return upgraded(classic, self._topics, now.wall_ms)
+
+    def _consumer_leaves(
+        self, request: HeartbeatRequest, group: ConsumerGroup, reply: Parked[HeartbeatAnswer], now: Moment
+    ) -> MembersDecision:
+        from oncelog.groups.consumer import HeartbeatAnswer, Refusal
+
+        member = self.consumers.leaving(request, group)
+        if isinstance(member, Refusal):
+            return Decision((), (Due(reply, member.answer),))
+        answer = HeartbeatAnswer(member_id=request.member_id, member_epoch=request.member_epoch)
+        if request.instance_id is not None and request.will_be_back:
+            return Decision(self.consumers.leave_for_a_while(group, member, now), (Due(reply, answer),))
+        decision = self._remove(group, [member], now)
+        return Decision(decision.records, (*decision.answer, Due(reply, answer)))
+
+    def _remove(self, group: ConsumerGroup, leaving: list[Member], now: Moment) -> MembersDecision:
+        """Take members out. If only members of the classic protocol stay, the group follows that."""
+        if not leaving:
+            return Decision((), ())
+        return self._downgrade(group, leaving, now) or Decision(self.consumers.remove(group, leaving, now), ())
+
+    def _downgrade(self, group: ConsumerGroup, leaving: list[Member], now: Moment) -> MembersDecision | None:
+        staying = len(group.members) - len(leaving)
+        if not self._consumer_limits.migration.allows_downgrade or not 0 < staying <= self.classic.size_max:
+            return None
+        from oncelog.groups.migration import downgraded
+
+        metadata = downgraded(group, [member.member_id for member in leaving], self._topics, now.wall_ms)
+        if metadata is None:
+            return None
+        adopted = self.classic.adopt(group.name, metadata, now)
+        return Decision((*group.end(now.wall_ms), *adopted.records), adopted.answer)
+
+    # --- the classic protocol
+
+    def join(
+        self, request: JoinRequest, reply: Parked[JoinAnswer], now: Moment, new_uuid: Callable[[], UUID]
+    ) -> MembersDecision:
+        """JoinGroup. Errors: those of Membership.join and ConsumerMembership.classic_join."""
+        group = self.consumer_group(request.group)
+        if group is None or self.classic.join_problem(request) is not _NONE:
+            return self.classic.join(request, reply, now, new_uuid)
+        if group.members:
+            return self._join_consumers(group, request, reply, now, new_uuid)
+        decision = self.classic.join(request, reply, now, new_uuid)
+        if not decision.records:
+            return decision
+        return Decision((*group.end(now.wall_ms), *decision.records), decision.answer)
+
+    def _join_consumers(
+        self,
+        group: ConsumerGroup,
+        request: JoinRequest,
+        reply: Parked[JoinAnswer],
+        now: Moment,
+        new_uuid: Callable[[], UUID],
+    ) -> MembersDecision:
+        if self._consumer_limits.migration is MigrationPolicy.DISABLED:
+            answer = JoinAnswer(ErrorCode.inconsistent_group_protocol, request.member_id)
+            return Decision((), (Due(reply, answer),))
+        decision = self.consumers.classic_join(request, group, now, new_uuid)
+        return Decision(decision.records, (Due(reply, decision.answer),))
+
+    def sync(self, request: SyncRequest, reply: Parked[SyncAnswer], now: Moment) -> MembersDecision:
+        group = self.consumer_group(request.group)
+        if group is None:
+            return self.classic.sync(request, reply, now)
+        return Decision((), (Due(reply, self.consumers.classic_members(group).sync(request, now)),))
+
+    def heartbeat(
+        self, group_name: str, member_id: str, instance_id: str | None, generation: int, now: Moment
+    ) -> ErrorCode:
+        group = self.consumer_group(group_name)
+        if group is None:
+            return self.classic.heartbeat(group_name, member_id, instance_id, generation, now)
+        return self.consumers.classic_members(group).heartbeat(member_id, instance_id, generation, now)
+
+    def leave(
+        self, group_name: str, leaving: Sequence[Leaving], reply: Parked[LeaveAnswer], now: Moment
+    ) -> MembersDecision:
+        """LeaveGroup, with which an administrator takes members out of a group of either kind."""
+        group = self.consumer_group(group_name)
+        if group is None:
+            return self.classic.leave(group_name, leaving, reply, now)
+        found = [_leaving(group, one) for one in leaving]
+        members = {one.member_id: one for one in found if not isinstance(one, ErrorCode)}
+        errors = tuple(one if isinstance(one, ErrorCode) else _NONE for one in found)
+        decision = self._remove(group, list(members.values()), now)
+        return Decision(decision.records, (*decision.answer, Due(reply, LeaveAnswer(errors))))
+
+    # --- what time brings
+
+    def next_deadline_ms(self, name: str) -> float | None:
+        """The steady time at which `expire` has something to do for this group."""
+        if self.consumer_group(name) is None:
+            return self.classic.next_deadline_ms(name)
+        return self.consumers.next_deadline_ms(name)
+
+    def expire(self, name: str, now: Moment) -> MembersDecision:
+        """Do what is due. Call it again while the next deadline has passed."""
+        group = self.consumer_group(name)
+        if group is None:
+            return self.classic.expire(name, now)
+        return self._remove(group, self.consumers.expired(name, now), now)
+
+    # --- what goes wrong
+
+    def not_written(self, name: str, decision: MembersDecision, error: ErrorCode, now: Moment) -> MembersDecision:
+        """The records of a decision were refused: those who would have been answered hear of it."""
+        if self.consumer_group(name) is not None:
+            self.classic.forget(name)
+        return self.classic.not_written(name, decision, error, now)
+
+
+def _leaving(group: ConsumerGroup, leaving: Leaving) -> Member | ErrorCode:
+    if leaving.instance_id is None:
+        return group.members.get(leaving.member_id) or ErrorCode.unknown_member_id
+    member = group.static_member(leaving.instance_id)
+    if member is None:
+        return ErrorCode.unknown_member_id
+    return member if leaving.member_id in ("", member.member_id) else ErrorCode.fenced_instance_id
