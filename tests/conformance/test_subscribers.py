@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import confluent_kafka
 import pytest
 
-from tests.conformance.subscribers import ConfluentConsumer, Got, Subscribe, Subscriber
+from tests.conformance.subscribers import HEARTBEAT_MS, ConfluentConsumer, Got, Subscribe, Subscriber
 from tests.support.processes import BrokerProcess
 from tests.support.shared_producer import until
 
@@ -53,6 +55,7 @@ class Member:
     def __init__(self, name: str, subscribe: Subscribe, journal: Journal, *where: str) -> None:
         self.name = name
         self.assigned: set[int] = set()
+        self.rebalances = 0
         self.read = 0
         self.failure: BaseException | None = None
         self._journal = journal
@@ -76,7 +79,7 @@ class Member:
         if records and subscriber.commit():
             self._journal.commit(records)
         self.read += len(records)
-        self.assigned = subscriber.assigned()
+        self.assigned, self.rebalances = subscriber.assigned(), subscriber.rebalances
 
     def leave(self) -> None:
         self._leaves.set()
@@ -169,23 +172,37 @@ def test_static_member_of_the_consumer_protocol_gets_back_what_it_had(log, topic
 
 
 def check_static_restart(subscribe: Subscribe, log: BrokerProcess, topic: str, unique: str) -> None:
-    where = (log.bootstrap_servers, f"group-{unique}", topic)
-    first, second = (subscribe(*where, instance_id=name) for name in ("one", "two"))
+    journal, where = Journal(), (log.bootstrap_servers, f"group-{unique}", topic)
 
-    def both_have(count: int) -> bool:
-        first.poll()
-        second.poll()
-        return len(first.assigned()) == len(second.assigned()) == count
+    def member(name: str) -> Member:
+        return Member(name, partial(subscribe, instance_id=name), journal, *where)
 
-    until(lambda: both_have(PARTITIONS // 2))
-    had, rebalances = second.assigned(), first.rebalances
-    second.close()
-    second = subscribe(*where, instance_id="two")
-    until(lambda: both_have(PARTITIONS // 2))
-    assert second.assigned() == had
+    first, second = member("one"), member("two")
+    settle([first, second])
+    had, rebalances = second.assigned, first.rebalances
+    second.leave()
+    second = member("two")
+    settle([first, second])
+    assert second.assigned == had
     assert first.rebalances == rebalances
-    first.close()
-    second.close()
+    first.leave()
+    second.leave()
+
+
+def settle(members: list[Member]) -> None:
+    """Wait until they share the topic, and have heard of nothing new for several heartbeats."""
+    seen: list[tuple[set[int], int]] = []
+    since = time.monotonic()
+
+    def nothing_is_new() -> bool:
+        nonlocal seen, since
+        now = [(one.assigned, one.rebalances) for one in members]
+        if now != seen:
+            seen, since = now, time.monotonic()
+        equal = [PARTITIONS // len(members)] * len(members)
+        return shares(members) == equal and time.monotonic() - since > 5 * HEARTBEAT_MS / 1000
+
+    until(nothing_is_new)
 
 
 def fill(log: BrokerProcess, topic: str, count: int) -> None:
