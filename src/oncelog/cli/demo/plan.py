@@ -107,7 +107,7 @@ EXACTLY_ONCE_KILLS = (
     Kill(
         Victim.DRIVER,
         DEPARTURES,
-        "some tasks had produced",
+        "some records had been produced",
         Moment(ApiKey.PRODUCE, Point.ANSWER, 2),
         after=Moment(ApiKey.END_TXN, Point.ANSWER, 1),
     ),
@@ -116,7 +116,7 @@ EXACTLY_ONCE_KILLS = (
     Kill(
         Victim.DRIVER,
         AIRLINES,
-        "a task had produced",
+        "records had been produced",
         Moment(ApiKey.PRODUCE, Point.ANSWER, 1),
         after=Moment(ApiKey.END_TXN, Point.ANSWER, 1),
     ),
@@ -128,16 +128,16 @@ AT_LEAST_ONCE_KILLS = (
     Kill(
         Victim.DRIVER,
         DEPARTURES,
-        "some tasks had produced",
+        "some records had been produced",
         Moment(ApiKey.PRODUCE, Point.ANSWER, 2),
         after=Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 1),
     ),
-    Kill(Victim.DRIVER, DEPARTURES, "all had produced", Moment(ApiKey.OFFSET_COMMIT, Point.REQUEST, 2)),
+    Kill(Victim.DRIVER, DEPARTURES, "all records had been produced", Moment(ApiKey.OFFSET_COMMIT, Point.REQUEST, 2)),
     Kill(Victim.DRIVER, DEPARTURES, "the offsets were in", Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 2)),
     Kill(
         Victim.DRIVER,
         AIRLINES,
-        "a task had produced",
+        "records had been produced",
         Moment(ApiKey.PRODUCE, Point.ANSWER, 1),
         after=Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 1),
     ),
