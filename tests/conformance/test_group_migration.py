@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.conformance.consumer_member import ConsumerMember
 from tests.conformance.group_client import GroupClient
-from tests.conformance.subscribers import ConfluentConsumer, ConfluentCooperative, ConfluentSubscriber, Subscriber
+from tests.conformance.subscribers import ConfluentConsumer, ConfluentSubscriber, Subscriber
 from tests.support.consumer_group_requests import assigned
 from tests.support.group_requests import subscription
 from tests.support.processes import BrokerProcess
@@ -183,8 +183,7 @@ def test_requests_that_wait_while_the_group_is_converted_are_to_be_asked_again(n
     assert two.joined().error_code is REBALANCE
 
 
-@pytest.mark.parametrize("kind", [ConfluentSubscriber, ConfluentCooperative])
-def test_consumers_are_moved_to_the_other_protocol_and_back_one_by_one(log, new_topic, unique, kind):
+def test_consumers_are_moved_to_the_other_protocol_and_back_one_by_one(log, new_topic, unique):
     """A rolling upgrade, and a rolling downgrade: everything is somebody's after each step."""
     topic = new_topic(partitions=6)
     where = (log.bootstrap_servers, f"group-{unique}", topic)
@@ -201,9 +200,9 @@ def test_consumers_are_moved_to_the_other_protocol_and_back_one_by_one(log, new_
         members.append(new(*where))
         until(shared)
 
-    members += [kind(*where), kind(*where)]
+    members += [ConfluentSubscriber(*where), ConfluentSubscriber(*where)]
     until(shared)
-    for new in (ConfluentConsumer, ConfluentConsumer, kind, kind):
+    for new in (ConfluentConsumer, ConfluentConsumer, ConfluentSubscriber, ConfluentSubscriber):
         replace(0, new)
     for one in members:
         one.close()

@@ -78,7 +78,6 @@ def test_consumer_groups_describes_lists_and_administers_a_group(tools, member, 
     assert group[1] not in groups("--list").text
 
 
-@pytest.mark.usefixtures("has_consumer_protocol")
 def test_consumer_groups_describes_lists_and_deletes_a_group_of_the_consumer_protocol(tools, log, topic, unique):
     group = f"group-{unique}"
     member = ConfluentConsumer(log.bootstrap_servers, group, topic, **{"client.id": "reader"})
