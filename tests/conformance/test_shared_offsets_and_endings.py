@@ -74,8 +74,6 @@ def test_offset_of_a_topic_the_cluster_lacks_is_refused(cluster):
 
 @pytest.mark.parametrize("kind", ["classic", "consumer"])
 def test_offsets_are_taken_from_a_driver_while_the_group_has_a_live_member(cluster, kind):
-    if cluster.is_ours and kind == "consumer":
-        pytest.skip("our broker has no groups of KIP-848")
     topic, group, assigned = cluster.create_topic(1), cluster.new_group(), threading.Event()
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "group.protocol": kind}
     member = Consumer(settings)
