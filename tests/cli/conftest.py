@@ -32,6 +32,7 @@ class Ended:
 
     @property
     def json(self):
+        assert self.output, self.errors
         return json.loads(self.output)
 
     @property

@@ -8,6 +8,7 @@ import confluent_kafka
 import pytest
 
 from oncelog.client import Client, NewTopic, OffsetAndMetadata, TopicPartition
+from tests.conformance.group_client import GroupClient
 from tests.conformance.subscribers import HEARTBEAT_MS, SESSION_MS
 from tests.spark.topics import unique
 from tests.support.waiting import until
@@ -130,8 +131,18 @@ def test_description_tells_members_and_state(on, log, group, topic, reader):
 def test_group_without_members_has_offsets_and_no_readers(on, group, topic):
     (row,) = on("describe", group, "--json").json
     assert (row["current_offset"], row["lag"], row["consumer_id"], row["host"]) == (3, 2, None, None)
-    assert group in {row["group"] for row in on("describe", "--all-groups", "--state", "--json").json}
     assert on("describe", group, "--members", "--json").json == []
+
+
+def test_member_with_an_assignment_of_its_own_kind_hides_no_other_group(on, log, group):
+    """JoinGroup, SyncGroup: a broker hands on what the leader assigns and does not read it."""
+    odd = GroupClient(log, unique("odd"))
+    odd.enter()
+    odd.joined()
+    assert odd.sync({odd.member_id: b"0"}).assignment == b"0"
+    assert {group, odd.group} <= {row["group"] for row in on("describe", "--all-groups", "--state", "--json").json}
+    (member,) = on("describe", odd.group, "--members", "--json").json
+    assert (member["consumer_id"], member["assignment"]) == (odd.member_id, [])
 
 
 def test_group_of_kip_848_is_listed_described_and_reset(cli, log):

@@ -14,6 +14,7 @@ from oncelog.cli.group_partitions import TopicOption, chosen_partitions, describ
 from oncelog.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import Client, GroupDescription, GroupMember, OffsetSpec
+from oncelog.client.group_values import DEAD
 
 app = typer.Typer()
 app.command("reset-offsets")(group_resets.command)
@@ -89,8 +90,7 @@ def describe(
     if members and state:
         raise typer.BadParameter("--members and --state are two descriptions: ask for one")
     with connect(bootstrap_server) as client:
-        wanted = sorted(item.group for item in client.list_groups()) if all_groups else names or []
-        described = [described_group(client, name) for name in wanted]
+        described = _every_group(client) if all_groups else [described_group(client, name) for name in names or []]
         if members:
             rows = [_member_row(group, member) for group in described for member in group.members]
             _show((*MEMBER_COLUMNS, *(MEMBER_DETAILS if verbose else ())), rows, as_json=as_json)
@@ -99,6 +99,12 @@ def describe(
             _show((*STATE_COLUMNS, *(STATE_DETAILS if verbose else ())), rows, as_json=as_json)
         else:
             _show(OFFSET_COLUMNS, [row for group in described for row in _offset_rows(client, group)], as_json=as_json)
+
+
+def _every_group(client: Client) -> list[GroupDescription]:
+    """All that are there, but for those that go while they are asked about."""
+    names = sorted(item.group for item in client.list_groups())
+    return [group for group in map(client.describe_group, names) if group.state != DEAD]
 
 
 def _member_row(group: GroupDescription, member: GroupMember) -> dict[str, object]:

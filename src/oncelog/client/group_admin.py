@@ -15,7 +15,7 @@ from oncelog.client.group_values import CLASSIC, CONSUMER, DEAD, GroupDescriptio
 from oncelog.client.leaders import by_topic
 from oncelog.client.requests import Request
 from oncelog.client.values import Address, TopicPartition
-from oncelog.wire import ErrorCode
+from oncelog.wire import ErrorCode, WireError
 
 LIST_STATES_VERSION, LIST_TYPES_VERSION = 4, 5
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -126,8 +126,16 @@ def _classic_member(member: Any, protocol_type: str) -> GroupMember:
         instance_id=getattr(member, "group_instance_id", None),
         client_id=member.client_id,
         host=member.client_host,
-        assignment=decode_assignment(member.member_assignment) if is_consumer else frozenset(),
+        assignment=_readable_assignment(member.member_assignment) if is_consumer else frozenset(),
     )
+
+
+def _readable_assignment(data: bytes) -> frozenset[TopicPartition]:
+    """A broker stores whatever the leader of a classic group gave its members; one odd group must not hide the others."""
+    try:
+        return decode_assignment(data)
+    except WireError:
+        return frozenset()
 
 
 def delete_group(cluster: Cluster, group: str) -> Conversation[None]:

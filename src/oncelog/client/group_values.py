@@ -24,7 +24,10 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member, and the partitions that it has; in a group of KIP-848 also its epoch, and what it is to have."""
+    """A member, and the partitions that it has; in a group of KIP-848 also its epoch, and what it is to have.
+
+    A member whose assignment is no assignment of Kafka's consumer protocol has no partitions here.
+    """
 
     member_id: str
     instance_id: str | None
