@@ -58,9 +58,10 @@ def member(log: BrokerProcess, group: str) -> Iterator[ConsumerMember]:
     member.connection.close()
 
 
-def assignment(topic: str, *indexes: int) -> bytes:
+def assignment(topic: str, *indexes: int, user_data: bytes | None = None) -> bytes:
     named = struct.pack(">h", len(topic)) + topic.encode() + struct.pack(f">i{len(indexes)}i", len(indexes), *indexes)
-    return struct.pack(">hi", 0, 1) + named + struct.pack(">i", -1)
+    own = struct.pack(">i", -1) if user_data is None else struct.pack(">i", len(user_data)) + user_data
+    return struct.pack(">hi", 0, 1) + named + own
 
 
 def partitions_of(data: bytes, topic: str) -> set[int]:
@@ -151,6 +152,39 @@ def test_group_of_other_than_consumers_is_not_converted(new_client, member, topi
     assert synced.error_code is NONE
     assert member.join(topic).error_code is ErrorCode.group_id_not_found
     assert classic.heartbeat() is NONE
+
+
+def with_user_data(client: GroupClient, topic: str, user_data: bytes) -> None:
+    """A classic member that has everything, from an assignor that says more than that."""
+    client.join_options["protocols"] = {"range": subscription(topic)}
+    client.enter()
+    assert client.joined().error_code is NONE
+    given = assignment(topic, *range(PARTITIONS), user_data=user_data)
+    assert client.sync({client.member_id: given}).assignment == given
+
+
+def test_group_whose_assignor_says_more_than_partitions_is_not_converted(new_client, member, topic):
+    """Apache Kafka 4.3: what an assignor of its own adds for a member would be lost, so the group stays as it is."""
+    classic = new_client()
+    with_user_data(classic, topic, b"sticky")
+    assert member.join(topic).error_code is ErrorCode.group_id_not_found
+    assert classic.heartbeat() is NONE
+
+
+def test_group_whose_assignor_says_more_is_not_converted_while_it_rebalances(new_client, member, topic):
+    """What a member had last counts until it is given something else."""
+    classic = new_client()
+    with_user_data(classic, topic, b"sticky")
+    assert classic.join().generation_id == 2
+    assert member.join(topic).error_code is ErrorCode.group_id_not_found
+    everything = assignment(topic, *range(PARTITIONS))
+    assert classic.sync({classic.member_id: everything}).assignment == everything
+    assert member.join(topic).error_code is NONE
+
+
+def test_group_whose_assignor_adds_nothing_is_converted(new_client, member, topic):
+    with_user_data(new_client(), topic, b"")
+    assert member.join(topic).error_code is NONE
 
 
 def test_group_is_classic_again_when_only_classic_members_stay(new_client, member, topic):
