@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.spark.topics import unique
+from tests.support.names import unique
 
 
 @pytest.fixture

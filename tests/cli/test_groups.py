@@ -10,7 +10,7 @@ import pytest
 from oncelog.client import Client, NewTopic, OffsetAndMetadata, TopicPartition
 from tests.conformance.group_client import GroupClient
 from tests.conformance.subscribers import HEARTBEAT_MS, SESSION_MS
-from tests.spark.topics import unique
+from tests.support.names import unique
 from tests.support.waiting import until
 
 RECORDS = 5

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from oncelog.client import Producer
-from tests.spark.topics import unique
+from tests.support.names import unique
 
 
 @pytest.fixture

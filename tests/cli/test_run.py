@@ -11,6 +11,7 @@ import pytest
 from oncelog.cli.run import parse_interval_ms
 from tests.spark import topics
 from tests.support import requirements
+from tests.support.names import unique
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def functions(tmp_path):
 
 @pytest.fixture
 def pair(here):
-    source, target = topics.unique("in"), topics.unique("out")
+    source, target = unique("in"), unique("out")
     here("topics", "create", source, "--partitions", "2")
     return source, target
 
@@ -149,7 +150,7 @@ def test_file_that_is_not_there_or_does_not_load_is_named(here, tmp_path):
 
 
 def test_input_topic_has_to_be_there(here, functions):
-    missing = topics.unique("missing")
+    missing = unique("missing")
     ended = here("run", f"{functions}:upper", "--from", missing, "--to", "b")
     assert (ended.status, ended.sentence) == (4, f"there is no topic {missing}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.client import Producer
-from tests.spark.topics import unique
+from tests.support.names import unique
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from oncelog.client import Producer
-from tests.spark.topics import unique
+from tests.support.names import unique
 
 
 @pytest.fixture

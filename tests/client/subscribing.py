@@ -8,6 +8,8 @@ from oncelog.client import Producer, TopicPartition
 
 PARTITIONS = 4
 QUICK = {"heartbeat_interval_ms": 100, "metadata_max_age_ms": 200, "max_wait_ms": 100}
+KIP_848 = {"group_protocol": "consumer", "metadata_max_age_ms": 200, "max_wait_ms": 100}
+"""How often a member of this protocol speaks is the broker's to say."""
 
 
 class Told:

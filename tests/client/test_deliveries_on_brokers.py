@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from itertools import count
 
 import confluent_kafka
 import pytest
@@ -21,23 +20,16 @@ from oncelog.client import (
     RetriesExhausted,
     TopicPartition,
 )
-from tests.client.faces import faces
+from tests.support.names import unique
 from tests.support.processes import free_port
 
 PARTITIONS = 8
 KEYS = [b"key-%d" % number for number in range(50)] + [b"", b"\x00\xff", "\u00fc".encode()]
-NAMES = count()
-
-
-@pytest.fixture(params=["blocking", "asyncio"])
-def face(request):
-    with faces(request.param) as face:
-        yield face
 
 
 @pytest.fixture
 def topic(log):
-    name = f"deliveries-{next(NAMES)}"
+    name = unique("deliveries")
     with Client(log.bootstrap_servers) as client:
         client.create_topics([NewTopic(name, PARTITIONS, 1)])
     return name
@@ -190,7 +182,7 @@ def test_delivery_is_awaited_and_a_callback_may_be_a_coroutine(log, topic):
 
 
 def test_delivery_has_the_time_that_the_broker_gave_the_record(log, face):
-    name = f"deliveries-{next(NAMES)}"
+    name = unique("deliveries")
     with Client(log.bootstrap_servers) as client:
         client.create_topics([NewTopic(name, PARTITIONS, 1, {"message.timestamp.type": "LogAppendTime"})])
     with face.producer(log.bootstrap_servers) as producer:

@@ -1,12 +1,10 @@
-"""Subscribers on our broker and on Apache Kafka, on both faces of the client."""
+"""Members of classic groups, offsets and positions, on our broker and on Apache Kafka, on both faces of the client."""
 
 from __future__ import annotations
 
 import time
 from datetime import timedelta
-from itertools import count
 
-import confluent_kafka
 import pytest
 
 from oncelog.client import (
@@ -22,33 +20,10 @@ from oncelog.client import (
     TopicPartition,
     TransactionFailed,
 )
-from oncelog.testing.proxy import ApiKey, Proxy, Then
-from tests.client.faces import faces
 from tests.client.subscribing import PARTITIONS, QUICK, Told, partitions, poll_until, write
 from tests.support.group_requests import LEAVE, leave_fields
 from tests.support.waiting import until
 from tests.support.wire import Connection
-
-NAMES = count()
-
-
-@pytest.fixture(params=["blocking", "asyncio"])
-def face(request):
-    with faces(request.param) as face:
-        yield face
-
-
-@pytest.fixture
-def topic(log):
-    name = f"group-topic-{next(NAMES)}"
-    with Client(log.bootstrap_servers) as client:
-        client.create_topics([NewTopic(name, PARTITIONS, 1)])
-    return name
-
-
-@pytest.fixture
-def group(topic):
-    return f"group-of-{topic}"
 
 
 def test_subscriber_goes_on_where_the_group_committed(log, face, topic, group):
@@ -69,26 +44,6 @@ def test_subscriber_goes_on_where_the_group_committed(log, face, topic, group):
         values = poll_until(lambda values: len(values) == 4, consumer)
         assert sorted(value for _, value in values) == [20, 21, 22, 23]
         assert consumer.positions() == {tp: OffsetAndMetadata(6) for tp in partitions(topic)}
-
-
-@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
-def test_members_come_and_go_and_every_record_is_read_in_order(log, face, topic, group, assignor):
-    options = {"group_id": group, "assignors": [assignor], "auto_commit_interval_ms": 50, **QUICK}
-    with face.consumer(log.bootstrap_servers, **options) as stays:
-        stays.subscribe([topic])
-        write(log, topic, 40)
-        values = poll_until(lambda values: len(values) == 40, stays)
-        with face.consumer(log.bootstrap_servers, **options) as leaves:
-            leaves.subscribe([topic])
-            values += poll_until(lambda _: len(leaves.assignment) == len(stays.assignment) == 2, stays, leaves)
-            assert leaves.assignment | stays.assignment == partitions(topic)
-            write(log, topic, 40, start=40)
-            values += poll_until(lambda new: len(new) >= 40, stays, leaves)
-        values += poll_until(lambda _: len(stays.assignment) == PARTITIONS, stays)
-        write(log, topic, 40, start=80)
-        values += poll_until(lambda new: len(new) >= 40, stays)
-    for number in range(PARTITIONS):
-        assert [value for partition, value in values if partition == number] == list(range(number, 120, PARTITIONS))
 
 
 def test_eager_member_gives_up_everything_and_cooperative_one_what_it_must(log, face, topic, group):
@@ -321,29 +276,6 @@ def test_lag_counts_the_records_that_would_be_handed_out(log, face, topic, group
             assert consumer.lag([partition]) == {partition: 0}
 
 
-def test_partitions_and_topics_that_come_later_are_read(log, face, topic, group):
-    with (
-        Client(log.bootstrap_servers) as client,
-        face.consumer(log.bootstrap_servers, group_id=group, **QUICK) as consumer,
-    ):
-        consumer.subscribe([topic, f"{topic}-later"])
-        poll_until(lambda _: consumer.assignment == partitions(topic), consumer)
-        client.create_partitions({topic: PARTITIONS + 1})
-        client.create_topics([NewTopic(f"{topic}-later", 1, 1)])
-        expected = partitions(topic, *range(PARTITIONS + 1)) | {TopicPartition(f"{topic}-later", 0)}
-        poll_until(lambda _: consumer.assignment == expected, consumer)
-        consumer.subscribe([f"{topic}-later"])
-        poll_until(lambda _: len(consumer.assignment) == 1, consumer)
-        consumer.unsubscribe()
-        told = Told()
-        consumer.subscribe([topic], **told.callbacks)
-        poll_until(lambda _: consumer.assignment, consumer)
-        assert {item.topic for assigned in told.assigned for item in assigned} == {topic}
-        consumer.unsubscribe()
-        assert consumer.assignment == frozenset()
-        consumer.assign({TopicPartition(topic, 0): 0})
-
-
 def test_what_a_callback_raises_comes_out_of_poll_and_the_rebalance_goes_on(log, face, topic, group):
     def refuse(_):
         raise RuntimeError("not today")
@@ -388,46 +320,6 @@ def test_callback_may_commit_seek_and_ask(log, face, topic, group):
     with face.consumer(log.bootstrap_servers, group_id=group, **QUICK) as consumer:
         consume(consumer)
     assert done == [{}]
-    with Client(log.bootstrap_servers) as client:
-        assert client.committed_offsets(group) == {tp: OffsetAndMetadata(2) for tp in partitions(topic)}
-
-
-def test_member_shares_topics_with_one_of_another_client(log, face, topic, group):
-    other = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": log.bootstrap_servers,
-            "group.id": group,
-            "partition.assignment.strategy": "cooperative-sticky",
-            "auto.offset.reset": "earliest",
-            "heartbeat.interval.ms": 100,
-        }
-    )
-    options = {"group_id": group, "assignors": ["cooperative-sticky"], **QUICK}
-    with face.consumer(log.bootstrap_servers, **options) as consumer:
-        consumer.subscribe([topic])
-        poll_until(lambda _: consumer.assignment == partitions(topic), consumer)
-        other.subscribe([topic])
-        write(log, topic, 40)
-        values = []
-        while len(other.assignment()) < 2 or len(consumer.assignment) != 2 or len(set(values)) < 40:
-            values += [(record.partition, int(record.value)) for record in consumer.poll(50)]
-            values += [(message.partition(), int(message.value())) for message in other.consume(100, 0.05)]
-        other.close()
-        poll_until(lambda _: consumer.assignment == partitions(topic), consumer)
-
-
-@pytest.mark.parametrize("api", [ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT])
-def test_member_survives_a_connection_that_is_cut(log, topic, group, api):
-    write(log, topic, 8)
-    with Proxy(log.bootstrap_servers) as proxy, faces("blocking") as face:
-        rules = [proxy.at_answer(api, nth=1, then=Then.CUT), proxy.at_request(api, nth=3, then=Then.CUT)]
-        with face.consumer(proxy.bootstrap_servers, group_id=group, **QUICK) as consumer:
-            consumer.subscribe([topic])
-            values = poll_until(lambda values: len(set(values)) == 8, consumer)
-            assert sorted(set(values)) == sorted((value % PARTITIONS, value) for value in range(8))
-            poll_until(lambda _: rules[0].fired.is_set() or consumer.commit(), consumer)
-            poll_until(lambda _: consumer.assignment == partitions(topic) and not consumer.commit(), consumer)
-        assert rules[0].fired.is_set()
     with Client(log.bootstrap_servers) as client:
         assert client.committed_offsets(group) == {tp: OffsetAndMetadata(2) for tp in partitions(topic)}
 

@@ -22,6 +22,7 @@ from oncelog.testing.proxy import Proxy
 from tests.spark import topics
 from tests.spark.strikes import STEPS, Event, Fate, OlderCluster, Step, strike
 from tests.support.kafka import KafkaNode
+from tests.support.names import unique
 from tests.support.processes import BrokerProcess
 
 OFFSETS_MAX = 20
@@ -55,7 +56,7 @@ class Ledger:
         self.expected: dict[str, list[str]] = {}
         self.seen: dict[str, list[str]] = {}
         self._source = [TopicPartition(source, number) for number in range(PARTITIONS)]
-        self._reader = Consumer(settings | {"group.id": topics.unique("reader")})
+        self._reader = Consumer(settings | {"group.id": unique("reader")})
         self._reader.assign([TopicPartition(target, number, 0) for number in range(PARTITIONS)])
         self._group = Consumer(settings | {"group.id": group})
 
@@ -116,9 +117,9 @@ class Lane:
     def __init__(self, node: BrokerProcess, kind: Kind, directory: Path, seed: int) -> None:
         self.node, self.kind = node, kind
         self.name = "-".join([node.name.split()[0], kind.mode, kind.version.name, "stateful" * kind.stateful]).lower()
-        self.transactional_id = topics.unique(self.name)
-        self.source = topics.create(node.bootstrap_servers, topics.unique("in"), PARTITIONS)
-        self.target = topics.create(node.bootstrap_servers, topics.unique("out"), PARTITIONS)
+        self.transactional_id = unique(self.name)
+        self.source = topics.create(node.bootstrap_servers, unique("in"), PARTITIONS)
+        self.target = topics.create(node.bootstrap_servers, unique("out"), PARTITIONS)
         older = kind.version is TransactionVersion.TV1
         self.proxy = OlderCluster(node.bootstrap_servers) if older else Proxy(node.bootstrap_servers)
         self.ledger = Ledger(node.bootstrap_servers, self.target, self.source, self.transactional_id)
@@ -180,7 +181,7 @@ class Lane:
         }
         if not self.kind.stateful:
             return Producer(settings)
-        producer = Producer(settings | {"transactional.id": topics.unique("input")})
+        producer = Producer(settings | {"transactional.id": unique("input")})
         producer.init_transactions(30)
         return producer
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from oncelog.spark import exactly_once
 from tests.spark import topics
+from tests.support.names import unique
 
 COUNT = 1200
 LIMIT = "500"
@@ -17,9 +18,9 @@ class Pipeline:
     def __init__(self, spark, log, checkpoint, source_log=None):
         self.spark, self.log, self.checkpoint = spark, log, checkpoint
         self.source_log = source_log or log
-        self.source = topics.create(self.source_log.bootstrap_servers, topics.unique("in"))
-        self.target = topics.create(log.bootstrap_servers, topics.unique("out"), 3)
-        self.transactional_id = topics.unique("copy")
+        self.source = topics.create(self.source_log.bootstrap_servers, unique("in"))
+        self.target = topics.create(log.bootstrap_servers, unique("out"), 3)
+        self.transactional_id = unique("copy")
         self.sinks = []
         topics.produce(self.source_log.bootstrap_servers, self.source, topics.keyed_records(COUNT))
 

@@ -12,6 +12,7 @@ from oncelog.spark.fence import parse_fence
 from oncelog.spark.plan import Mode
 from tests.spark import topics
 from tests.spark.pipelines import COUNT, Pipeline
+from tests.support.names import unique
 
 pytestmark = pytest.mark.spark
 
@@ -118,7 +119,7 @@ def test_a_lost_fence_record_stops_the_query(pipeline):
     pipeline.run()
     topics.produce(pipeline.log.bootstrap_servers, pipeline.source, topics.keyed_records(10, start=COUNT))
     with pytest.raises(Exception, match=r"FenceError.*offsets.retention.minutes"):
-        pipeline.run(group_id=topics.unique("another"))
+        pipeline.run(group_id=unique("another"))
     pipeline.run()
     pipeline.assert_copied_once(COUNT + 10)
 

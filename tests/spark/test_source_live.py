@@ -14,6 +14,7 @@ from oncelog.spark.options import parse_options
 from oncelog.spark.reading import DataLossError
 from oncelog.spark.source import StreamReader
 from tests.spark import topics
+from tests.support.names import unique
 
 pytestmark = pytest.mark.spark
 
@@ -28,7 +29,7 @@ def batch(spark, log, topic, **more):
 
 @pytest.fixture
 def filled(log):
-    topic = topics.create(log.bootstrap_servers, topics.unique("in"))
+    topic = topics.create(log.bootstrap_servers, unique("in"))
     topics.produce(log.bootstrap_servers, topic, topics.keyed_records(1000))
     return topic
 

@@ -9,6 +9,7 @@ import pytest
 from oncelog.spark import OptionError, run_stateless
 from oncelog.testing.proxy import ApiKey, Proxy, Then
 from tests.spark import topics
+from tests.support.names import unique
 
 pytestmark = pytest.mark.spark
 
@@ -23,9 +24,9 @@ class Stateless:
     def __init__(self, spark, log):
         self.spark, self.servers = spark, log.bootstrap_servers
         self.settings = {
-            "from_topic": topics.create(self.servers, topics.unique("in"), 2),
-            "to_topic": topics.create(self.servers, topics.unique("out"), 2),
-            "transactional_id": topics.unique("stateless"),
+            "from_topic": topics.create(self.servers, unique("in"), 2),
+            "to_topic": topics.create(self.servers, unique("out"), 2),
+            "transactional_id": unique("stateless"),
             "bootstrap_servers": self.servers,
             "once": True,
         }
@@ -92,4 +93,4 @@ def test_what_cannot_be_read_is_said(stateless):
     with pytest.raises(ValueError, match="starting_offsets is earliest or latest"):
         stateless.run(starting_offsets="middle")
     with pytest.raises(OptionError, match="cannot be read"):
-        stateless.run(from_topic=topics.unique("nowhere"))
+        stateless.run(from_topic=unique("nowhere"))

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections.abc import Iterable
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-_numbers = itertools.count()
-
-
-def unique(prefix: str) -> str:
-    return f"{prefix}-{os.getpid()}-{next(_numbers)}"
+from tests.support.names import unique
 
 
 def create(bootstrap: str, name: str, partitions: int = 4) -> str:

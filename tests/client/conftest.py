@@ -1,0 +1,29 @@
+"""A face of the client, and a topic and a group that no other test has."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.client import Client, NewTopic
+from tests.client.faces import faces
+from tests.client.subscribing import PARTITIONS
+from tests.support.names import unique
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def face(request):
+    with faces(request.param) as face:
+        yield face
+
+
+@pytest.fixture
+def topic(log):
+    name = unique("client")
+    with Client(log.bootstrap_servers) as client:
+        client.create_topics([NewTopic(name, PARTITIONS, 1)])
+    return name
+
+
+@pytest.fixture
+def group(topic):
+    return f"group-of-{topic}"
