@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from crc32c import crc32c
-
 from oncelog.records import HEADER_BYTES, Record, build_batch, read_header
+from oncelog.records.checksum import crc32c
 
 
 def resealed(batch: bytes, **fields: int) -> bytes:

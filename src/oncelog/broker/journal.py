@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass, field
 from typing import get_args
 from uuid import UUID
 
-from crc32c import crc32c
-
 from oncelog.environment import Disk, DiskError
+from oncelog.records.checksum import crc32c
 
 FILE_NAME = "oncelog-metadata.jsonl"
 

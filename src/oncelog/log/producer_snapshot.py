@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from struct import Struct
 
-from crc32c import crc32c
-
 from oncelog.log.producers import BatchEntry, Producer
 from oncelog.records import NO_SEQUENCE, sequence_before
+from oncelog.records.checksum import crc32c
 
 VERSION = 1
 

@@ -19,10 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from crc32c import crc32c
-
 from oncelog.environment import Disk, DiskError, File
 from oncelog.log.names import LOG, offset_name, offset_of
+from oncelog.records.checksum import crc32c
 
 PREFIX = "oncelog-wal-"
 SUFFIX = ".log"

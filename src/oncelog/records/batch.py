@@ -26,9 +26,9 @@ from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
 
-from crc32c import crc32c
 from typing_extensions import Buffer
 
+from oncelog.records.checksum import crc32c
 from oncelog.records.compression import Codec, compress, decompress, lz4_blocks_stand_alone
 from oncelog.records.errors import CorruptBatchError, InvalidRecordError, UnsupportedCompressionError
 from oncelog.records.record import RECORD_BYTES_MIN, Record, decode_records, encode_records
