@@ -27,11 +27,13 @@ $(BIN)/python:
 $(STAMP): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	$(BIN)/python -m compileall -q src
+	-$(BIN)/oncelog prepare
 	touch $@ $(READY)
 
 $(READY): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
 	$(BIN)/python -m compileall -q src
+	-$(BIN)/oncelog prepare
 	touch $@
 
 demo: $(READY)

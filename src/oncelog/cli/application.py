@@ -50,6 +50,7 @@ COMMANDS = {
         "oncelog.cli.transactions", "Show which transactions are open, and what they hold back.", is_group=True
     ),
     "run": Entry("oncelog.cli.run", "Run a function as an exactly-once pipeline from topic to topic."),
+    "prepare": Entry("oncelog.cli.prepare", "Let Spark sessions on this machine start sooner."),
     "verify": Entry("oncelog.cli.verify", "Compare two topics: lost, duplicated, out of order."),
     "demo": Entry("oncelog.cli.demo.command", "Kill a pipeline again and again, and count what comes out."),
 }

@@ -10,7 +10,6 @@ import tempfile
 import threading
 from contextlib import ExitStack
 from enum import StrEnum
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +18,7 @@ import typer
 from oncelog.cli.broker_process import BrokerProcess, ProcessError
 from oncelog.cli.brokers import connect, existing_topics
 from oncelog.cli.exits import CommandError, ExitStatus
+from oncelog.cli.needs import check_spark_is_installed
 from oncelog.cli.options import Json
 from oncelog.client import NewTopic
 from oncelog.wire import ErrorCode
@@ -98,7 +98,7 @@ def command(
     Each micro-batch is one transaction, with the input's offsets inside. FUNCTION gets the columns of Spark's Kafka
     source (key, value, topic, partition, offset, timestamp) and returns value and, if it likes, key, headers, partition.
     """
-    check_needs()
+    check_spark_is_installed("run")
     if bootstrap_server is not None and data_dir is not None:
         raise CommandError("--data-dir is for the log that is started without --bootstrap-server", ExitStatus.USAGE)
     if output_mode is not OutputMode.APPEND and checkpoint is None:
@@ -127,13 +127,6 @@ def command(
             once=once,
         )
         run_pipeline(spark, pipeline, json_report if as_json else plain_report, stop_on_signals())
-
-
-def check_needs() -> None:
-    """Raises CommandError with the command that installs what is missing."""
-    missing = [module for module in ("pyspark", "pyarrow", "numba") if find_spec(module) is None]
-    if missing:
-        raise CommandError(f"run needs {' and '.join(missing)}: pip install 'oncelog[spark]'", ExitStatus.USAGE)
 
 
 def parse_interval_ms(text: str) -> float:

@@ -13,6 +13,7 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from oncelog.spark.class_archive import class_archive, start_from
 from oncelog.spark.java import Java, cache_directory, find_java, use_java
 from oncelog.spark.plan import is_local
 from oncelog.spark.spark_home import use_installed_pyspark
@@ -42,9 +43,11 @@ def build_session(
     `master` and `settings` are Spark's own; without a master Spark decides. Raises JavaNotFoundError.
     """
     if SparkSession.getActiveSession() is None:
-        use_java(java or find_java())
-        if is_local(master):
-            use_installed_pyspark(cache_directory(os.environ))
+        chosen = java or find_java()
+        use_java(chosen)
+        home = use_installed_pyspark(cache_directory(os.environ)) if is_local(master) else None
+        if home is not None:
+            start_from(class_archive(home, chosen))
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
         builder = builder.master(master)

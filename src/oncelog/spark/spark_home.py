@@ -17,18 +17,22 @@ PARTS = ("bin", "jars", "sbin", "conf")
 """What Spark's launcher looks for in SPARK_HOME."""
 
 
-def use_installed_pyspark(cache: Path) -> None:
-    """Have Spark start from a directory in `cache`, unless SPARK_HOME is set. To be called before the first session."""
-    if "SPARK_HOME" in os.environ:
-        return
+def use_installed_pyspark(cache: Path) -> Path | None:
+    """Have Spark start from a directory in `cache`, and return it; None where SPARK_HOME is set.
+
+    To be called before the first session.
+    """
     pyspark = find_spec("pyspark")
-    if pyspark is None or pyspark.origin is None:
-        return
+    if "SPARK_HOME" in os.environ or pyspark is None or pyspark.origin is None:
+        return None
     installed = Path(pyspark.origin).parent
     # Without the directory it starts as it would have, which is slower.
     with suppress(OSError):
         if (installed / "jars").is_dir():
-            os.environ["SPARK_HOME"] = str(make_spark_home(installed, cache))
+            home = make_spark_home(installed, cache)
+            os.environ["SPARK_HOME"] = str(home)
+            return home
+    return None
 
 
 def make_spark_home(installed: Path, cache: Path) -> Path:

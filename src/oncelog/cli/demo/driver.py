@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelog.cli.demo.plain_writes import at_least_once
 from oncelog.cli.demo.plan import INPUT_TOPIC, PARTITIONS, PIPELINES, Guarantee, Pipeline, Task
 from oncelog.spark import build_session, exactly_once
+from oncelog.spark.class_archive import QUICK
 
 Sink = Callable[[DataFrame, int], None]
 Function = Callable[[DataFrame], DataFrame]
@@ -35,9 +36,8 @@ def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--bootstrap-server", required=True, help="Where to read the flights of the rehearsal.")
     options.add_argument("--examples", required=True, type=Path)
-    options.add_argument("--classes", type=Path, help="An archive of Java classes; made at the end if it is not there.")
     chosen = options.parse_args()
-    settings = {"spark.driver.extraJavaOptions": " ".join((*QUICK, *archive_options(chosen.classes)))}
+    settings = {"spark.driver.extraJavaOptions": QUICK}
     spark = build_session(app_name="oncelog demo", master="local[2]", settings=settings)
     functions = [load_function(chosen.examples, pipeline) for pipeline in PIPELINES]
     rehearse(spark, functions[0], chosen.bootstrap_server)
@@ -46,17 +46,6 @@ def main() -> None:
         for pipeline, function in zip(PIPELINES, functions, strict=True):
             run_pipeline(spark, task, pipeline, function)
         task.finished.touch()
-
-
-# A driver that lives for seconds: do not compile for long what is not run for long.
-QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-
-
-def archive_options(classes: Path | None) -> tuple[str, ...]:
-    """A Java that cannot make or read archives goes on without."""
-    if classes is None:
-        return ()
-    return (f"-XX:SharedArchiveFile={classes}",) if classes.exists() else (f"-XX:ArchiveClassesAtExit={classes}",)
 
 
 def load_function(examples: Path, pipeline: Pipeline) -> Function:

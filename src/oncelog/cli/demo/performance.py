@@ -38,7 +38,7 @@ def perform(directory: Path, examples: Path, flight_count: int, progress: Progre
 
 
 def _loaded(stage: Stage, flight_count: int, progress: Progress) -> list[list[Flight]]:
-    """Load the flights straight into the broker: nothing is killed yet. The first drivers get ready meanwhile."""
+    """Load the flights straight into the broker: nothing is killed yet. The first driver gets ready meanwhile."""
     address = stage.broker.bootstrap_servers
     create_topics(address)
     advance = _advancing(progress, "loading the flights", flight_count)
@@ -46,7 +46,6 @@ def _loaded(stage: Stage, flight_count: int, progress: Progress) -> list[list[Fl
     loaded = list(islice(coming, FLIGHTS_MIN))
     load(address, loaded, advance)
     stage.drivers.prepare()
-    stage.drivers.rehearse()
     rest = list(coming)
     load(address, rest, advance)
     return input_log(address, loaded + rest)

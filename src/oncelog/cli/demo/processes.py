@@ -48,11 +48,6 @@ class DriverProcess:
             self._process.stdin.write(task.to_line() + "\n")
             self._process.stdin.flush()
 
-    def dismiss(self) -> None:
-        """There is nothing more to do: it ends when it is ready."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-
     @property
     def was_killed(self) -> bool:
         return self._killed.is_set()
@@ -80,24 +75,14 @@ class Drivers:
     def __init__(self, arguments: Sequence[str], directory: Path) -> None:
         self._arguments = arguments
         self._directory = directory
-        self._classes = directory / "classes.jsa"
         self._count = 0
         self._standby: DriverProcess | None = None
-        self._rehearsal: DriverProcess | None = None
-
-    def rehearse(self) -> None:
-        """Have one get ready and end, so that Java archives the classes it has loaded: the others start from those."""
-        arguments = (*self._arguments, "--classes", str(self._classes))
-        self._rehearsal = DriverProcess(arguments, self._directory / "rehearsal.txt")
-        self._rehearsal.dismiss()
 
     def prepare(self) -> None:
         """Have one get ready."""
         if self._standby is None:
             self._count += 1
-            archive = ("--classes", str(self._classes)) if self._has_archive() else ()
-            output = self._directory / f"driver-{self._count}.txt"
-            self._standby = DriverProcess((*self._arguments, *archive), output)
+            self._standby = DriverProcess(self._arguments, self._directory / f"driver-{self._count}.txt")
 
     def take(self) -> DriverProcess:
         """The one that got ready, or is about to be."""
@@ -112,10 +97,6 @@ class Drivers:
         self._standby = driver
 
     def close(self) -> None:
-        for driver in (self._standby, self._rehearsal):
-            if driver is not None:
-                driver.kill()
-                driver.wait(KILL_SECONDS)
-
-    def _has_archive(self) -> bool:
-        return self._rehearsal is not None and self._rehearsal.wait(0) is not None and self._classes.exists()
+        if self._standby is not None:
+            self._standby.kill()
+            self._standby.wait(KILL_SECONDS)

@@ -1,0 +1,36 @@
+"""`oncelog prepare`: what is made once on a machine, so that every Spark session after it starts sooner."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from oncelog.cli.exits import CommandError, ExitStatus
+from oncelog.cli.needs import check_spark_is_installed
+
+
+def command() -> None:
+    """Get this machine ready for Spark sessions: compile what is compiled once, and archive Java's classes.
+
+    Runs two small pipelines on a log of its own. Worth another run after an update of PySpark, of Java or of oncelog.
+    """
+    check_spark_is_installed("prepare")
+    from oncelog.cli.java import announce_java
+    from oncelog.cli.rehearsal import rehearse
+    from oncelog.spark.class_archive import ArchiveError, class_archive, recorded
+    from oncelog.spark.java import cache_directory
+    from oncelog.spark.spark_home import use_installed_pyspark
+
+    java = announce_java()
+    home = use_installed_pyspark(cache_directory(os.environ))
+    if home is None:
+        raise CommandError("SPARK_HOME is set: only the installed PySpark can be prepared", ExitStatus.USAGE)
+    archive = class_archive(home, java)
+    archive.unlink(missing_ok=True)
+    try:
+        with recorded(archive), tempfile.TemporaryDirectory(prefix="oncelog-prepare-") as directory:
+            rehearse(java, Path(directory))
+    except ArchiveError as error:
+        raise CommandError(str(error), ExitStatus.FAILED) from error
+    print(f"Java's classes are in {archive} ({archive.stat().st_size >> 20} MB)")

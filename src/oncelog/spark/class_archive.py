@@ -1,0 +1,83 @@
+"""Java's archive of Spark's classes, from which sessions on one machine start.
+
+A JVM loads, checks and links every class anew, and Spark has twelve thousand: with the archive (application class-data
+sharing, JEP 350) a session and its first queries take about half the processor time. One archive serves one installed
+PySpark under one Java; a JVM that it does not fit starts without it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from pyspark import SparkContext
+
+from oncelog.spark.java import Java
+
+OPTIONS_VARIABLE = "SPARK_SUBMIT_OPTS"
+"""What Spark's launcher gives to the JVM of a session beside the options in its settings."""
+
+QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+"""An archive that does not fit is no concern of the user's."""
+
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that lives for seconds: do not compile for long what is not run for long."""
+
+END_SECONDS_MAX = 120
+
+
+class ArchiveError(Exception):
+    """Java ended without an archive."""
+
+
+def class_archive(spark_home: Path, java: Java) -> Path:
+    """Where the archive is, or is to be."""
+    return spark_home / f"classes-{java.version}-{sha256(bytes(java.home)).hexdigest()[:16]}.jsa"
+
+
+def start_from(archive: Path) -> None:
+    """Have the next JVM start from the archive, if there is one."""
+    # Java takes only one of the two: whoever makes an archive starts without.
+    if archive.is_file() and "-XX:ArchiveClassesAtExit" not in os.environ.get(OPTIONS_VARIABLE, ""):
+        _add_options(f"-XX:SharedArchiveFile={archive} {QUIET}")
+
+
+@contextmanager
+def recorded(archive: Path) -> Iterator[None]:
+    """Have the JVM of a session that is started in here archive the classes it has loaded. Raises ArchiveError."""
+    unfinished = archive.with_name(f"{archive.name}.{os.getpid()}")
+    before = os.environ.get(OPTIONS_VARIABLE)
+    _add_options(f"-XX:ArchiveClassesAtExit={unfinished} {QUIET} {QUICK}")
+    try:
+        yield
+        _end_java()
+        if not unfinished.is_file():
+            raise ArchiveError(f"Java ended without an archive at {unfinished}")
+        unfinished.replace(archive)
+    finally:
+        unfinished.unlink(missing_ok=True)
+        if before is None:
+            del os.environ[OPTIONS_VARIABLE]
+        else:
+            os.environ[OPTIONS_VARIABLE] = before
+
+
+def _add_options(options: str) -> None:
+    os.environ[OPTIONS_VARIABLE] = f"{os.environ.get(OPTIONS_VARIABLE, '')} {options}".strip()
+
+
+def _end_java() -> None:
+    """Stop the session; Java ends when nobody holds its standard input, and writes the archive then."""
+    context = SparkContext._active_spark_context
+    gateway = SparkContext._gateway
+    assert context is not None
+    assert gateway is not None
+    java = gateway.proc
+    context.stop()
+    gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    java.stdin.close()
+    java.wait(END_SECONDS_MAX)

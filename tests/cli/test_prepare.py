@@ -1,0 +1,47 @@
+"""`oncelog prepare` with the real Java: what it leaves behind is what the next session starts from."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import PROGRAM
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.jvm]
+
+SESSION = """
+from oncelog.spark import build_session
+build_session(master="local[1]", app_name="next").stop()
+"""
+
+
+@pytest.fixture
+def environment(tmp_path, monkeypatch):
+    """A machine on which nothing has been prepared."""
+    own = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    return {name: value for name, value in os.environ.items() if name != "SPARK_HOME"} | own
+
+
+def test_session_after_it_takes_spark_from_the_archive(environment, tmp_path):
+    made = subprocess.run([PROGRAM, "prepare"], env=environment, capture_output=True, text=True, timeout=240)
+    assert made.returncode == 0, made.stderr
+    (archive,) = (tmp_path / "cache").rglob("*.jsa*")
+    assert made.stdout == f"Java's classes are in {archive} ({archive.stat().st_size >> 20} MB)\n"
+
+    loaded = tmp_path / "loaded.txt"
+    options = f"{environment.get('SPARK_SUBMIT_OPTS', '')} -Xlog:class+load:file={loaded}"
+    subprocess.run([sys.executable, "-c", SESSION], env=environment | {"SPARK_SUBMIT_OPTS": options}, check=True)
+    (line,) = [line for line in loaded.read_text().splitlines() if " org.apache.spark.SparkContext source:" in line]
+    assert line.endswith("source: shared objects file (top)")
+
+
+def test_spark_that_is_not_the_installed_one_is_not_prepared(cli, monkeypatch):
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    ended = cli("prepare")
+    assert (ended.status, ended.errors.splitlines()[-1]) == (
+        2,
+        "oncelog: SPARK_HOME is set: only the installed PySpark can be prepared",
+    )
