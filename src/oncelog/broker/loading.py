@@ -13,6 +13,7 @@ from oncelog.broker.journal import (
     BrokerStarted,
     FeatureFinalized,
     Journal,
+    LogDirectoriesNamed,
     MetadataRecord,
     ProducerIdsReserved,
     TopicConfigured,
@@ -45,6 +46,7 @@ class JournalState:
     last_leader_epoch: int = -1
     reserved_producer_ids: int = 0
     boot_id: str | None = None
+    log_directories: dict[str, str] = field(default_factory=dict)
 
 
 def read_journal(journal: Journal) -> JournalState:
@@ -60,6 +62,8 @@ def _replay(state: JournalState, record: MetadataRecord) -> None:
             state.last_leader_epoch = record.leader_epoch
         case BootTrusted():
             state.boot_id = record.boot_id
+        case LogDirectoriesNamed():
+            state.log_directories = record.paths
         case TopicCreated():
             state.topics[record.name] = record
             state.deleted.discard(record.name)
