@@ -105,7 +105,7 @@ def test_records_are_deleted_and_offsets_and_directories_say_so(
     assert earliest.lines == [f"{name}:0:3", f"{name}:1:0"]
     described = json.loads(tools("kafka-log-dirs", "--describe", "--topic-list", name).lines[-1])
     directories = described["brokers"][0]["logDirs"]
-    assert [Path(directory["logDir"]).name for directory in sorted(directories, key=str)] == ["one", "two"]
+    assert sorted(Path(directory["logDir"]).name for directory in directories) == ["one", "two"]
     sizes = {item["partition"]: item["size"] for directory in directories for item in directory["partitions"]}
     assert sizes[f"{name}-0"] > 0
     assert sizes[f"{name}-1"] == 0

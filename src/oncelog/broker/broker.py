@@ -24,8 +24,8 @@ from oncelog.broker.handlers import api_versions
 from oncelog.broker.housekeeping import Housekeeping
 from oncelog.broker.journal import FILE_NAME, BootTrusted, BrokerStarted, Journal, LogDirectoriesNamed, TopicCreated
 from oncelog.broker.loading import (
-    JournalState,
     end_hanging_transactions,
+    find_partitions,
     load_offsets,
     load_transactions,
     read_journal,
@@ -120,7 +120,10 @@ class Broker:
         self._take_identity(environment.random)
         self._journal = Journal(environment.disk, directories.home)
         state = read_journal(self._journal)
-        self._take_partitions(state, environment.random)
+        find_partitions(directories, state)
+        paths = directories.claim(self.cluster_id, self.node_id, lambda: uuid_text(environment.random.uuid()))
+        if paths != state.log_directories:
+            self._journal.append_now(LogDirectoriesNamed(paths=paths))
         was_clean = directories.take_clean_shutdown()
         self._was_clean = was_clean
         self._recovery_points = directories.recovery_points()
@@ -240,16 +243,6 @@ class Broker:
                 f"node.id={asked} is not allowed: {self.log_directories.home} is that of node {self.node_id}"
             )
         self.settings.name_node(self.node_id)
-
-    def _take_partitions(self, state: JournalState, random: Random) -> None:
-        """Find the partitions in the directories, and then, as none is missing, make the new directories this node's."""
-        directories = self.log_directories
-        directories.find_partitions(state.deleted)
-        partitions = [(topic.name, i) for topic in state.topics.values() for i in range(topic.partition_count)]
-        directories.check_complete(partitions, state.log_directories)
-        paths = directories.claim(self.cluster_id, self.node_id, lambda: uuid_text(random.uuid()))
-        if paths != state.log_directories:
-            self._journal.append_now(LogDirectoriesNamed(paths=paths))
 
     def _open_log(self, topic: Topic, index: int) -> PartitionLog:
         key = (topic.name, index)

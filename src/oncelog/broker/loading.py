@@ -23,6 +23,7 @@ from oncelog.broker.journal import (
 )
 from oncelog.broker.partition import Partition
 from oncelog.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog.log import LogDirectories
 from oncelog.records import BatchHeader, ControlType, batches, decode_batch, read_control
 from oncelog.transactions import ONGOING, TransactionMetadata
 
@@ -89,6 +90,13 @@ def _change_topic(state: JournalState, topic_id: str, **changes: Any) -> None:
         if topic.topic_id == topic_id:
             state.topics[name] = replace(topic, **changes)
             return
+
+
+def find_partitions(directories: LogDirectories, state: JournalState) -> None:
+    """Find every partition that the journal knows. Raises DiskError if one is missing, or in two places."""
+    directories.find_partitions(state.deleted)
+    partitions = [(topic.name, index) for topic in state.topics.values() for index in range(topic.partition_count)]
+    directories.check_complete(partitions, state.log_directories)
 
 
 def load_transactions(broker: Broker) -> None:
