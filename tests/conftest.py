@@ -39,9 +39,15 @@ QUICK_GROUPS = {
 NodeMaker = Callable[..., BrokerProcess]
 
 
+def two_in(directory: Path) -> str:
+    """The log directories of the brokers of the whole run; those of a test's own have one."""
+    return f"{directory}/one,{directory}/two"
+
+
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
-    node = KafkaNode(tmp_path_factory.mktemp("kafka"), **QUICK_GROUPS)
+    directory = tmp_path_factory.mktemp("kafka")
+    node = KafkaNode(directory, **QUICK_GROUPS, **{"log.dirs": two_in(directory)})
     node.start()
     yield node
     node.stop()
@@ -49,7 +55,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
 
 @pytest.fixture(scope="session")
 def oncelog_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OncelogNode]:
-    node = OncelogNode(tmp_path_factory.mktemp("oncelog"), **QUICK_GROUPS)
+    directory = tmp_path_factory.mktemp("oncelog")
+    node = OncelogNode(directory, **QUICK_GROUPS, log_dirs=two_in(directory))
     node.start()
     yield node
     node.stop()

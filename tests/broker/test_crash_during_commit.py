@@ -49,8 +49,14 @@ class Way(Enum):
         return "second" * 20_000 if self is Way.LARGE else "second"
 
 
+def new_broker(seed: int) -> BrokerInMemory:
+    """On one file system, or on two, each of which keeps what was not synced, or loses it, without regard to the other."""
+    directories = ("/data", "/more") if seed // 2 % 2 else ("/data",)
+    return BrokerInMemory(SteppedDisk(seed), ManualClock(), directories, **FEW_PARTITIONS)
+
+
 def with_one_commit(seed: int, protocol: Protocol) -> tuple[BrokerInMemory, ProducerInMemory]:
-    broker = BrokerInMemory(SteppedDisk(seed), ManualClock(), **FEW_PARTITIONS)
+    broker = new_broker(seed)
     make_topic(broker)
     producer = ProducerInMemory(broker, protocol)
     producer.write("first", 1)
@@ -60,7 +66,7 @@ def with_one_commit(seed: int, protocol: Protocol) -> tuple[BrokerInMemory, Prod
 
 
 def without_a_commit(seed: int, protocol: Protocol) -> tuple[BrokerInMemory, ProducerInMemory]:
-    broker = BrokerInMemory(SteppedDisk(seed), ManualClock(), **FEW_PARTITIONS)
+    broker = new_broker(seed)
     make_topic(broker)
     return broker, ProducerInMemory(broker, protocol)
 

@@ -119,7 +119,6 @@ def test_setting_without_meaning_is_taken_and_said_to_have_none() -> None:
     ("text", "what"),
     [
         ("num.partitions=0", r"num\.partitions=0 is not allowed: it is at least 1"),
-        ("log.dirs=/a,/b", "several directories"),
         ("num.io.threads=many", "not a whole number"),
         ("authorizer.class.name=Guard", "there is no access control"),
     ],

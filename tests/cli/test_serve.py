@@ -105,7 +105,7 @@ def test_properties_file_of_kafka_is_taken(process, tmp_path):
         f"advertised.listeners=PLAINTEXT://localhost:{port},CONTROLLER://localhost:9093\n"
         "controller.listener.names=CONTROLLER\n"
         "num.network.threads=3\n"
-        f"log.dirs={tmp_path}/log\n"
+        f"log.dirs={tmp_path}/log,{tmp_path}/more\n"
         "num.partition=7\n"
         "num.partitions=4\n"
         "log.retention.hours=5\n"
@@ -120,6 +120,7 @@ def test_properties_file_of_kafka_is_taken(process, tmp_path):
         settings = {entry.name: entry.value for entry in client.describe_configs(topics=["t"])["t"]}
         assert settings["retention.ms"] == "18000000"
     assert (tmp_path / "log" / "t-4").is_dir()
+    assert (tmp_path / "more" / "t-3").is_dir()
     served.send_signal(signal.SIGTERM)
     _, said = served.communicate(timeout=30)
     lines = [line.removeprefix(f"oncelog: {file}: ") for line in said.splitlines()]

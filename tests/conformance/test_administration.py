@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -445,23 +446,25 @@ def test_partitions_are_described_a_page_at_a_time(connection: Connection, new_t
     assert seen == [0, 1, 2, 3, 4]
 
 
-def test_directory_is_described(connection: Connection, new_topic: Callable[..., str]) -> None:
+def test_directories_are_described(connection: Connection, new_topic: Callable[..., str]) -> None:
     name = new_topic(2)
     asked = [{"topic": name, "partitions": [0, 1, 9]}]
 
     def described() -> set[tuple[int, int, int]]:
-        topics = connection.ask("describe_log_dirs", 5, topics=asked).results[0].topics
         return {
             (item.partition_index, item.partition_size, item.offset_lag)
-            for topic in topics
+            for directory in connection.ask("describe_log_dirs", 5, topics=asked).results
+            for topic in directory.topics
             for item in topic.partitions
         }
 
     until(lambda: described() == {(0, 0, 0), (1, 0, 0)})
-    (directory,) = connection.ask("describe_log_dirs", 5, topics=asked).results
-    assert directory.error_code.name == "none"
-    assert 0 < directory.usable_bytes < directory.total_bytes
-    assert not directory.is_cordoned
+    directories = connection.ask("describe_log_dirs", 5, topics=asked).results
+    assert [Path(directory.log_dir).name for directory in directories] == ["one", "two"]
+    for directory in directories:
+        assert directory.error_code.name == "none"
+        assert 0 < directory.usable_bytes < directory.total_bytes
+        assert not directory.is_cordoned
 
 
 def test_resources_with_settings_are_listed(connection: Connection, new_topic: Callable[..., str]) -> None:

@@ -104,10 +104,12 @@ def test_records_are_deleted_and_offsets_and_directories_say_so(
     earliest = tools("kafka-get-offsets", "--topic", name, "--time", "-2")
     assert earliest.lines == [f"{name}:0:3", f"{name}:1:0"]
     described = json.loads(tools("kafka-log-dirs", "--describe", "--topic-list", name).lines[-1])
-    (directory,) = described["brokers"][0]["logDirs"]
-    sizes = {item["partition"]: item["size"] for item in directory["partitions"]}
+    directories = described["brokers"][0]["logDirs"]
+    assert sorted(Path(directory["logDir"]).name for directory in directories) == ["one", "two"]
+    sizes = {item["partition"]: item["size"] for directory in directories for item in directory["partitions"]}
     assert sizes[f"{name}-0"] > 0
     assert sizes[f"{name}-1"] == 0
+    assert not any(item["isFuture"] for directory in directories for item in directory["partitions"])
 
 
 def test_cluster_says_what_it_is_and_serves(tools: KafkaTools, log: BrokerProcess) -> None:

@@ -5,14 +5,16 @@ from uuid import UUID
 import pytest
 
 from oncelog.environment import DirectoryInUseError, DiskError
-from oncelog.log import DataDirectory, NodeIdentity, read_topic_id, uuid_of, write_topic_id
+from oncelog.log import read_topic_id, uuid_of, write_topic_id
 from oncelog.log.checkpoints import (
     EpochStart,
+    NodeIdentity,
     epoch_starts_checkpoint,
     read_epoch_starts,
     read_partition_offsets,
     write_partition_offsets,
 )
+from oncelog.log.data_directory import DataDirectory
 from oncelog.log.leader_epochs import LeaderEpochs
 from oncelog.log.names import offset_of, partition_of
 from tests.support.memory_disk import MemoryDisk

@@ -102,19 +102,22 @@ class Reply:
 class BrokerInMemory:
     """Starts on what the disk holds; `restart` after `disk.crash()` or `disk.kill()` starts again on what is left."""
 
-    def __init__(self, disk: SteppedDisk, clock: ManualClock, **settings: str) -> None:
+    def __init__(
+        self, disk: SteppedDisk, clock: ManualClock, directories: Sequence[str] = (DIRECTORY,), **settings: str
+    ) -> None:
         self.disk = disk
         self.clock = clock
         self.failures: list[DiskError] = []
         self.random = CountingRandom()
         self.connection = ClientConnection()
+        self.directories = directories
         self._settings = {name.replace("_", "."): value for name, value in settings.items()}
         self.restart()
 
     def restart(self) -> None:
         self.clock.forget_timers()
         environment = Environment(self.clock, self.disk, self.random)
-        self.core = Broker(environment, DIRECTORY, self._settings, self.failures.append)
+        self.core = Broker(environment, self.directories, self._settings, self.failures.append)
         self.core.serve_at("memory", 9092)
 
     def send(self, api: str, version: int, **fields: Any) -> Reply:

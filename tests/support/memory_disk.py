@@ -2,7 +2,8 @@
 
 Bytes that were not synced are lost at a crash, or kept, or torn: whole writes, half writes, sectors of zeros where the
 device never wrote. Files appear, move and go in the order in which that was asked for, but no later than the next sync
-of any file, as a journaling file system does it. The seed decides everything that may happen either way.
+of any file, as a journaling file system does it. Each directory of the root is a file system of its own: in what order
+two of them keep their names, nothing says. The seed decides everything that may happen either way.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class MemoryFile:
             self._check()
             self._disk.syncs += 1
             self._node.sync()
-            self._disk.commit_names()
+            self._disk.commit_names(_volume(self._path))
 
     def close(self) -> None:
         if self.is_open:
@@ -162,15 +163,16 @@ class MemoryDisk:
         self._random = Random(seed)
         self._names: dict[str, _Node] = {}
         self._durable_names: dict[str, _Node] = {}
-        self._renamings: list[Callable[[dict[str, _Node]], None]] = []
+        self._renamings: dict[str, list[Callable[[dict[str, _Node]], None]]] = {}
         self._directories: set[str] = set()
 
     def crash(self) -> None:
         """Cut the power: what was not synced is lost, or torn, and open files are open no more."""
         self.kill()
         self._boots += 1
-        for change in self._renamings[: self._random.randrange(len(self._renamings) + 1)]:
-            change(self._durable_names)
+        for changes in self._renamings.values():
+            for change in changes[: self._random.randrange(len(changes) + 1)]:
+                change(self._durable_names)
         self._renamings.clear()
         for node in self._durable_names.values():
             node.crash(self._random)
@@ -182,9 +184,11 @@ class MemoryDisk:
         self.open_files = 0
         self.locked.clear()
 
-    def commit_names(self) -> None:
-        self._durable_names = dict(self._names)
-        self._renamings.clear()
+    def commit_names(self, volume: str | None = None) -> None:
+        """Keep the names as they are now, on one file system or on all."""
+        for one in [volume] if volume is not None else list(self._renamings):
+            for change in self._renamings.pop(one, ()):
+                change(self._durable_names)
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
         node = self._names.get(path)
@@ -193,7 +197,7 @@ class MemoryDisk:
                 raise DiskError(f"cannot open {path}: No such file or directory")
             node = made = _Node()
             node.modified_ms = self.now_ms()
-            self._change(lambda names: names.update({path: made}))
+            self._change(path, lambda names: names.update({path: made}))
         return MemoryFile(self, path, node)
 
     def exists(self, path: str) -> bool:
@@ -221,7 +225,7 @@ class MemoryDisk:
                 if name == source or name.startswith(source + "/"):
                     names[target + name[len(source) :]] = names.pop(name)
 
-        self._change(change)
+        self._change(source, change)
 
     def remove(self, path: str) -> None:
         self._directories = {one for one in self._directories if one != path and not one.startswith(path + "/")}
@@ -231,7 +235,7 @@ class MemoryDisk:
                 if name == path or name.startswith(path + "/"):
                     del names[name]
 
-        self._change(change)
+        self._change(path, change)
 
     def modified_ms(self, path: str) -> int:
         return self._node(path).modified_ms
@@ -247,8 +251,8 @@ class MemoryDisk:
         node.write(0, data)
         node.sync()
         node.modified_ms = self.now_ms()
-        self._change(lambda names: names.update({path: node}))
-        self.commit_names()
+        self._change(path, lambda names: names.update({path: node}))
+        self.commit_names(_volume(path))
 
     def sync(self, files: Sequence[Syncable], done: Callable[[DiskError | None], None]) -> None:
         for file in files:
@@ -287,6 +291,11 @@ class MemoryDisk:
             raise DiskError(f"cannot read {path}: No such file or directory")
         return self._names[path]
 
-    def _change(self, change: Callable[[dict[str, _Node]], None]) -> None:
+    def _change(self, path: str, change: Callable[[dict[str, _Node]], None]) -> None:
         change(self._names)
-        self._renamings.append(change)
+        self._renamings.setdefault(_volume(path), []).append(change)
+
+
+def _volume(path: str) -> str:
+    """The directory of the root that a path begins with."""
+    return path.split("/", 2)[1]

@@ -9,7 +9,7 @@ from tests.support.processes import BrokerProcess
 
 
 class OncelogNode(BrokerProcess):
-    """`oncelog serve` on a data directory and a fixed port."""
+    """`oncelog serve` on a data directory, or those of the setting log_dirs, and a fixed port."""
 
     name = "oncelog"
 
@@ -17,6 +17,7 @@ class OncelogNode(BrokerProcess):
         """Settings have Kafka's names, with underscores for their dots."""
         super().__init__(directory)
         self.data_directory = directory / "data"
+        self._where = [] if "log_dirs" in settings else ["--data-dir", str(self.data_directory)]
         self._settings = [f"--set={name.replace('_', '.')}={value}" for name, value in settings.items()]
 
     @staticmethod
@@ -25,5 +26,4 @@ class OncelogNode(BrokerProcess):
         return str(Path(sys.executable).parent / "oncelog")
 
     def command(self) -> list[str]:
-        where = ["--listen", self.bootstrap_servers, "--data-dir", str(self.data_directory)]
-        return [self.program(), "serve", *where, *self._settings]
+        return [self.program(), "serve", "--listen", self.bootstrap_servers, *self._where, *self._settings]

@@ -1,7 +1,7 @@
 """The broker: routes requests, parks answers, owns the partitions and the coordinators."""
 
 from oncelog.broker.broker import Broker, Environment, StartReport
-from oncelog.broker.configuration import Settings
+from oncelog.broker.configuration import Settings, log_directories
 from oncelog.broker.listeners import advertised_endpoint, listening_endpoint
 from oncelog.broker.properties import Configuration, inert_remarks, read_configuration
 from oncelog.broker.setting import SettingError
@@ -16,5 +16,6 @@ __all__ = [
     "advertised_endpoint",
     "inert_remarks",
     "listening_endpoint",
+    "log_directories",
     "read_configuration",
 ]

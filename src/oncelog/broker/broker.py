@@ -6,7 +6,7 @@ It holds no rule of the protocol and touches no part of the machine: what it ask
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -22,8 +22,14 @@ from oncelog.broker.fetch_sessions import FetchSessions
 from oncelog.broker.group_log import GroupLog
 from oncelog.broker.handlers import api_versions
 from oncelog.broker.housekeeping import Housekeeping
-from oncelog.broker.journal import BootTrusted, BrokerStarted, Journal, TopicCreated
-from oncelog.broker.loading import end_hanging_transactions, load_offsets, load_transactions, read_journal
+from oncelog.broker.journal import FILE_NAME, BootTrusted, BrokerStarted, Journal, LogDirectoriesNamed, TopicCreated
+from oncelog.broker.loading import (
+    end_hanging_transactions,
+    find_partitions,
+    load_offsets,
+    load_transactions,
+    read_journal,
+)
 from oncelog.broker.memberships import Memberships
 from oncelog.broker.offsets import CommittedOffsets
 from oncelog.broker.producer_ids import ProducerIds
@@ -34,7 +40,15 @@ from oncelog.broker.transactions import Transactions
 from oncelog.coordination import Parked
 from oncelog.environment import Clock, Disk, DiskError, Random
 from oncelog.groups import GroupCoordinator, MembershipLimits
-from oncelog.log import DataDirectory, NodeIdentity, PartitionLog, Replayed, replay, uuid_text, write_topic_id
+from oncelog.log import (
+    PARTITION_METADATA,
+    LogDirectories,
+    PartitionLog,
+    Replayed,
+    replay,
+    uuid_text,
+    write_topic_id,
+)
 from oncelog.transactions import TransactionCoordinator
 from oncelog.wire import (
     RequestHeader,
@@ -49,7 +63,6 @@ from oncelog.wire import (
 Answer = list[Buffer] | None
 MINUTE_MS = 60_000
 TRANSACTION_FEATURE, TRANSACTION_VERSION = "transaction.version", 2
-PARTITION_METADATA = "partition.metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +90,11 @@ class Broker:
     def __init__(
         self,
         environment: Environment,
-        data_directory: str,
+        log_directories: Sequence[str],
         settings: Mapping[str, str],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        """Take the directory and bring back what is in it. Raises DirectoryInUseError, DiskError and SettingError."""
+        """Take the directories and bring back what is in them. Raises DirectoryInUseError, DiskError and SettingError."""
         self.settings = Settings(settings)
         self.clock = environment.clock
         self._disk = environment.disk
@@ -95,26 +108,26 @@ class Broker:
         self.highest_features = dict(self.features)
         self.features_epoch = 0
         self.apis = APIS
-        self._directory = DataDirectory(environment.disk, data_directory)
+        self.log_directories = LogDirectories(environment.disk, log_directories, FILE_NAME)
         try:
             self._load(environment)
         except BaseException:
-            self._directory.release()
+            self.log_directories.release()
             raise
 
     def _load(self, environment: Environment) -> None:
-        directory = self._directory
-        directory.remove_deleted()
-        identity = self._identity(environment.random)
-        self.cluster_id = identity.cluster_id
-        self.node_id = identity.node_id
-        self.settings.name_node(identity.node_id)
-        was_clean = directory.take_clean_shutdown()
-        self._was_clean = was_clean
-        self._recovery_points = directory.recovery_points()
-        self._log_start_offsets = directory.log_start_offsets()
-        self._journal = Journal(environment.disk, directory.path)
+        directories = self.log_directories
+        self._take_identity(environment.random)
+        self._journal = Journal(environment.disk, directories.home)
         state = read_journal(self._journal)
+        find_partitions(directories, state)
+        paths = directories.claim(self.cluster_id, self.node_id, lambda: uuid_text(environment.random.uuid()))
+        if paths != state.log_directories:
+            self._journal.append_now(LogDirectoriesNamed(paths=paths))
+        was_clean = directories.take_clean_shutdown()
+        self._was_clean = was_clean
+        self._recovery_points = directories.recovery_points()
+        self._log_start_offsets = directories.log_start_offsets()
         self.changes = Changes(self._journal, self.fail)
         self.settings.configure(ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, state.broker_configs.get("", {}))
         self.settings.configure(ConfigSource.DYNAMIC_BROKER_CONFIG, state.broker_configs.get(str(self.node_id), {}))
@@ -125,7 +138,7 @@ class Broker:
         self.producer_ids = ProducerIds(self._journal, state.reserved_producer_ids, self.fail)
         replayed = self._replay_write_ahead(state.topics.values())
         self.durability = Durability(
-            environment.disk, directory.path, self.fail, number=replayed.next_number, has_decisions=_has_decisions
+            environment.disk, directories.home, self.fail, number=replayed.next_number, has_decisions=_has_decisions
         )
         self.fetch_sessions = FetchSessions(
             environment.random, self.settings.number("max.incremental.fetch.session.cache.slots")
@@ -137,9 +150,9 @@ class Broker:
             self.settings,
             self._open_log,
             self._before_deletion,
+            self._after_deletion,
             self.fail,
         )
-        self._remove_deleted(state.deleted)
         for record in state.topics.values():
             self.topics.replay_created(record)
         boot_id = environment.disk.boot_id()
@@ -177,9 +190,9 @@ class Broker:
 
         def path(topic_id: UUID, partition: int) -> str | None:
             name = names.get(topic_id)
-            return None if name is None else self._directory.partition_path(name, partition)
+            return None if name is None else self.log_directories.partition_path(name, partition)
 
-        return replay(self._disk, self._directory.path, path)
+        return replay(self._disk, self.log_directories.home, path)
 
     def _cut_back_decisions(self, replayed: Replayed) -> None:
         """Forget every decision that was not durable: what it is about may be lost, and nobody was told of it."""
@@ -219,23 +232,22 @@ class Broker:
         load_transactions(self)
         load_offsets(self)
 
-    def _identity(self, random: Random) -> NodeIdentity:
-        """Whose directory this is. Raises SettingError if it is that of another node than the settings name."""
-        found = self._directory.identity()
-        if found is None:
-            found = NodeIdentity(uuid_text(random.uuid()), self.settings.number("node.id"), uuid_text(random.uuid()))
-            self._directory.write_identity(found)
-        asked = self.settings.given.get("node.id", found.node_id)
-        if asked != found.node_id:
+    def _take_identity(self, random: Random) -> None:
+        """Be the node whose directories these are. Raises SettingError if the settings name another."""
+        found = self.log_directories.identity()
+        self.cluster_id = uuid_text(random.uuid()) if found is None else found.cluster_id
+        self.node_id = self.settings.number("node.id") if found is None else found.node_id
+        asked = self.settings.given.get("node.id", self.node_id)
+        if asked != self.node_id:
             raise SettingError(
-                f"node.id={asked} is not allowed: {self._directory.path} is that of node {found.node_id}"
+                f"node.id={asked} is not allowed: {self.log_directories.home} is that of node {self.node_id}"
             )
-        return found
+        self.settings.name_node(self.node_id)
 
     def _open_log(self, topic: Topic, index: int) -> PartitionLog:
         key = (topic.name, index)
-        path = self._directory.partition_path(topic.name, index)
-        is_new = not self._disk.exists(path)
+        found = self.log_directories.partition_path(topic.name, index)
+        path = found or self.log_directories.place(topic.name, index)
         log = PartitionLog.open(
             self._disk,
             self.clock,
@@ -249,7 +261,7 @@ class Broker:
             leader_epoch=self.leader_epoch,
             topic_id=topic.topic_id,
         )
-        if is_new:
+        if found is None:
             self._write_topic_id(f"{path}/{PARTITION_METADATA}", topic)
         return log
 
@@ -316,13 +328,9 @@ class Broker:
     def rack(self) -> str | None:
         return text_of(self.settings.value("broker.rack"))
 
-    @property
-    def data_directory(self) -> str:
-        return self._directory.path
-
-    def disk_space(self) -> tuple[int, int]:
-        """The bytes of the disk that the log is on, and those that are left. Raises DiskError."""
-        return self._disk.space(self._directory.path)
+    def disk_space(self, path: str) -> tuple[int, int]:
+        """The bytes of the disk that a log directory is on, and those that are left. Raises DiskError."""
+        return self._disk.space(path)
 
     def _write_topic_id(self, path: str, topic: Topic) -> None:
         def done(error: DiskError | None) -> None:
@@ -370,19 +378,10 @@ class Broker:
             for partition in self.topics.partitions()
             if not self.topics.is_being_deleted(partition.topic)
         }
-        recovery_points = {key: log.recovery_point for key, log in logs.items()}
-        log_start_offsets = {key: log.log_start_offset for key, log in logs.items()}
-        high_watermarks = {key: log.high_watermark for key, log in logs.items()}
-
-        def work() -> None:
-            self._directory.write_recovery_points(recovery_points)
-            self._directory.write_log_start_offsets(log_start_offsets)
-            self._directory.write_high_watermarks(high_watermarks)
-
-        return work
+        return self.log_directories.checkpoint(logs)
 
     def stop(self) -> None:
-        """Close every log and leave the directory so that the next start has nothing to repair. Blocks on the disk."""
+        """Close every log and leave the directories so that the next start has nothing to repair. Blocks on the disk."""
         self._housekeeping.stop()
         self.memberships.stop()
         if not self._has_failed:
@@ -391,19 +390,22 @@ class Broker:
             self._checkpoint_work()()
             self.durability.close()
             self._journal.close()
-            self._directory.mark_clean_shutdown()
-        self._directory.release()
+            self.log_directories.mark_clean_shutdown()
+        self.log_directories.release()
 
     def _before_deletion(self, topic: Topic) -> Parked[None]:
         """A topic made anew under this name must not be held to the offsets and recovery points of the one that goes."""
         self.offsets.forget_partitions(topic.name, len(topic.partitions))
         return self.checkpoint()
 
-    def _remove_deleted(self, deleted: Collection[str]) -> None:
-        """Remove what is left of topics whose deletion was recorded, and that a crash kept from being carried out."""
-        for topic, index in self._directory.partitions():
-            if topic in deleted:
-                self._disk.remove(self._directory.partition_path(topic, index))
+    def _after_deletion(self, topic: Topic) -> Parked[None]:
+        """Release when no power cut can bring the files back, for a topic made anew would take them for its own.
+
+        At home what the journal says next is durable no earlier than the new names of the files; the disk of another
+        directory knows nothing of the journal, and a checkpoint makes durable which names are in its directory.
+        """
+        was_elsewhere = self.log_directories.forget(topic.name, len(topic.partitions))
+        return self.checkpoint() if was_elsewhere else Parked.ready(None)
 
 
 def _has_decisions(log: PartitionLog) -> bool:

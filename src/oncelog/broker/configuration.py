@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from enum import IntEnum
 from types import MappingProxyType
 
-from oncelog.broker.setting import Setting, SettingError, Value
+from oncelog.broker.setting import Setting, SettingError, Value, items_of
 from oncelog.broker.settings import BROKER_NAME_OF_TOPIC_SETTING, BROKER_SETTINGS, TOPIC_SETTINGS
 
 MINUTE_MS = 60_000
@@ -147,6 +147,11 @@ class Settings:
         value = self._values[name]
         assert isinstance(value, str)
         return value
+
+
+def log_directories(settings: Settings) -> list[str]:
+    """The directories that log.dirs names, or else log.dir; none if neither does."""
+    return items_of(str(settings.value("log.dirs") or settings.value("log.dir") or ""))
 
 
 def topic_values(settings: Settings, configs: Mapping[str, str]) -> Mapping[str, Value]:

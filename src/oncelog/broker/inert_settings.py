@@ -94,7 +94,7 @@ INERT_BROKER_SETTINGS = (
     _inert("leader.imbalance.check.interval.seconds", 300, ONE_NODE, "long", minimum=1),
     _inert("controlled.shutdown.enable", True, ONE_NODE),
     _inert("num.replica.fetchers", 1, ONE_NODE, minimum=1, is_dynamic=True),
-    _inert("num.replica.alter.log.dirs.threads", None, ONE_NODE, "int"),
+    _inert("num.replica.alter.log.dirs.threads", None, "a partition stays in its log directory", "int"),
     _inert("replica.fetch.backoff.ms", 1000, ONE_NODE, minimum=0),
     _inert("replica.fetch.max.bytes", 1_048_576, ONE_NODE, minimum=0),
     _inert("replica.fetch.min.bytes", 1, ONE_NODE),

@@ -34,6 +34,13 @@ class BootTrusted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirectoriesNamed:
+    """The log directories from this start on: the path of each by its id."""
+
+    paths: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCreated:
     name: str
     topic_id: str
@@ -90,6 +97,7 @@ class ProducerIdsReserved:
 MetadataRecord = (
     BrokerStarted
     | BootTrusted
+    | LogDirectoriesNamed
     | TopicCreated
     | TopicDeleted
     | TopicGrown

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 SECURITY = "there is no authentication and no access control"
 QUOTAS = "there are no quotas"
-ONE_DIRECTORY = "a broker has one log directory"
+STAYS = "a partition stays in the log directory that it was made in"
 ONE_NODE = "there is one node, and no quorum of controllers"
 SHARE_GROUPS = "there are no share groups"
 STREAMS_GROUPS = "there are no streams groups; Kafka Streams uses consumer groups"
@@ -54,7 +54,7 @@ KAFKA_APIS = (
     KafkaApi(31, "DeleteAcls", 1, 3, SECURITY),
     KafkaApi(32, "DescribeConfigs", 1, 4),
     KafkaApi(33, "AlterConfigs", 0, 2),
-    KafkaApi(34, "AlterReplicaLogDirs", 1, 2, ONE_DIRECTORY),
+    KafkaApi(34, "AlterReplicaLogDirs", 1, 2, STAYS),
     KafkaApi(35, "DescribeLogDirs", 1, 5),
     KafkaApi(36, "SaslAuthenticate", 0, 2, SECURITY),
     KafkaApi(37, "CreatePartitions", 0, 3),

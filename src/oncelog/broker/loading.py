@@ -13,6 +13,7 @@ from oncelog.broker.journal import (
     BrokerStarted,
     FeatureFinalized,
     Journal,
+    LogDirectoriesNamed,
     MetadataRecord,
     ProducerIdsReserved,
     TopicConfigured,
@@ -22,6 +23,7 @@ from oncelog.broker.journal import (
 )
 from oncelog.broker.partition import Partition
 from oncelog.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog.log import LogDirectories
 from oncelog.records import BatchHeader, ControlType, batches, decode_batch, read_control
 from oncelog.transactions import ONGOING, TransactionMetadata
 
@@ -45,6 +47,7 @@ class JournalState:
     last_leader_epoch: int = -1
     reserved_producer_ids: int = 0
     boot_id: str | None = None
+    log_directories: dict[str, str] = field(default_factory=dict)
 
 
 def read_journal(journal: Journal) -> JournalState:
@@ -60,6 +63,8 @@ def _replay(state: JournalState, record: MetadataRecord) -> None:
             state.last_leader_epoch = record.leader_epoch
         case BootTrusted():
             state.boot_id = record.boot_id
+        case LogDirectoriesNamed():
+            state.log_directories = record.paths
         case TopicCreated():
             state.topics[record.name] = record
             state.deleted.discard(record.name)
@@ -85,6 +90,13 @@ def _change_topic(state: JournalState, topic_id: str, **changes: Any) -> None:
         if topic.topic_id == topic_id:
             state.topics[name] = replace(topic, **changes)
             return
+
+
+def find_partitions(directories: LogDirectories, state: JournalState) -> None:
+    """Find every partition that the journal knows. Raises DiskError if one is missing, or in two places."""
+    directories.find_partitions(state.deleted)
+    partitions = [(topic.name, index) for topic in state.topics.values() for index in range(topic.partition_count)]
+    directories.check_complete(partitions, state.log_directories)
 
 
 def load_transactions(broker: Broker) -> None:

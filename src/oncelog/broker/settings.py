@@ -20,10 +20,6 @@ def _settings(*settings: Setting) -> Mapping[str, Setting]:
     return MappingProxyType({setting.name: setting for setting in settings})
 
 
-def _one_directory(value: Value) -> str | None:
-    return "a list of several directories does not work here: name one" if "," in str(value) else None
-
-
 def _gzip_level(value: Value) -> str | None:
     return None if value == -1 or 1 <= int(value) <= 9 else "it is from 1 to 9, or -1 for the codec's own"
 
@@ -73,15 +69,16 @@ BROKER_SETTINGS = _settings(
         name="log.dir",
         default=None,
         type="list",
-        checks=_one_directory,
         help="Where the log is kept, if log.dirs has no value. Without either: `--data-dir`, or a temporary directory.",
     ),
     Setting(
         name="log.dirs",
         default=None,
         type="list",
-        checks=_one_directory,
-        help="Where the log is kept: one directory. `--data-dir` has precedence.",
+        help="Where the log is kept: one directory or several. A new partition goes to the one that has the fewest, and stays "
+        "there. What is kept once for the node is in the first, and stays there however the list is changed. Every directory "
+        "must be there when the broker starts, and a disk that fails stops the broker: there are no offline directories. "
+        "`--data-dir` has precedence.",
     ),
     Setting(name="auto.create.topics.enable", default=True, help="Make a topic when a client first asks for it."),
     Setting(name="delete.topic.enable", default=True, help="Whether topics can be deleted."),

@@ -129,6 +129,7 @@ class Topics:
         settings: Settings,
         open_log: OpenLog,
         before_deletion: Callable[[Topic], Parked[None]],
+        after_deletion: Callable[[Topic], Parked[None]],
         on_failure: Callable[[DiskError], None],
     ) -> None:
         self._journal = journal
@@ -137,6 +138,7 @@ class Topics:
         self._settings = settings
         self._open_log = open_log
         self._before_deletion = before_deletion
+        self._after_deletion = after_deletion
         self._on_failure = on_failure
         self.version = 0
         """How often a topic was made, deleted or given more partitions since the start."""
@@ -144,6 +146,7 @@ class Topics:
         self._by_id: dict[UUID, Topic] = {}
         self._being_made: dict[str, Parked[Topic]] = {}
         self._being_deleted: dict[str, Parked[ErrorCode]] = {}
+        self._names_in_use: dict[str, Parked[None]] = {}
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._by_name.values())
@@ -192,7 +195,11 @@ class Topics:
             del self._being_made[name]
             made.release(self.replay_created(record))
 
-        self._journal.append(record, durable)
+        free = self._names_in_use.get(name)
+        if free is None:
+            self._journal.append(record, durable)
+        else:
+            free.then(lambda _: self._journal.append(record, durable))
         return made
 
     def replay_created(self, record: TopicCreated) -> Topic:
@@ -248,7 +255,17 @@ class Topics:
             for partition in topic.partitions:
                 partition.log.delete()
                 partition.wake()
+            self._free_name(topic)
             gone.release(ErrorCode.none)
 
         self._before_deletion(topic).then(lambda _: self._journal.append(TopicDeleted(name=topic.name), durable))
         return gone
+
+    def _free_name(self, topic: Topic) -> None:
+        """Let a topic be made under the name of one that is gone when nothing of that one can come back."""
+        free = self._names_in_use[topic.name] = self._after_deletion(topic)
+
+        def done(_: None) -> None:
+            del self._names_in_use[topic.name]
+
+        free.then(done)

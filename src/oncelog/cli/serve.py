@@ -36,7 +36,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="HOST:PORT",
         help=f"where to listen; port 0 takes a free one (default: listeners of the file, or {DEFAULT_LISTEN})",
     )
-    serve.add_argument("--data-dir", metavar="DIR", help="where the log is kept; made if it is not there")
+    serve.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        help="where the log is kept; made if it is not there; for several, --set log.dirs=DIR,DIR",
+    )
     serve.add_argument(
         "--set",
         action="append",

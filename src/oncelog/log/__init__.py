@@ -1,8 +1,8 @@
 """The log of a partition on disk: Kafka's files, byte for byte."""
 
-from oncelog.log.checkpoints import NodeIdentity, read_topic_id, uuid_of, uuid_text, write_topic_id
+from oncelog.log.checkpoints import PARTITION_METADATA, read_topic_id, uuid_of, uuid_text, write_topic_id
 from oncelog.log.config import LogConfig
-from oncelog.log.data_directory import DataDirectory
+from oncelog.log.log_directories import LogDirectories
 from oncelog.log.outcome import (
     AbortedTransaction,
     ActiveProducer,
@@ -19,14 +19,14 @@ from oncelog.log.unsynced import SyncPoint
 from oncelog.log.write_ahead import Entry, Replayed, Tail, WriteAheadLog, replay
 
 __all__ = [
+    "PARTITION_METADATA",
     "AbortedTransaction",
     "ActiveProducer",
     "Appended",
-    "DataDirectory",
     "Entry",
     "LogConfig",
+    "LogDirectories",
     "LogSlice",
-    "NodeIdentity",
     "OpenTransaction",
     "Origin",
     "PartitionLog",

@@ -1,12 +1,15 @@
-"""A data directory: who owns it, how it was left, and what is known of its partitions before they are opened."""
+"""One log directory: who owns it, how it was left, and what is known of its partitions before they are opened."""
 
 from __future__ import annotations
 
-from oncelog.environment import Disk, Lock
+from collections.abc import Callable, Mapping
+
+from oncelog.environment import Disk, DiskError, Lock
 from oncelog.log.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     META_PROPERTIES,
+    PARTITION_METADATA,
     RECOVERY_POINTS,
     NodeIdentity,
     PartitionOffsets,
@@ -16,19 +19,28 @@ from oncelog.log.checkpoints import (
     write_partition_offsets,
 )
 from oncelog.log.names import DELETED_DIRECTORY, partition_directory, partition_of
+from oncelog.log.partition_log import PartitionLog
 
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 
 class DataDirectory:
-    """Owned from construction to `release`. Raises DirectoryInUseError if another process has it."""
+    """Owned from construction to `release`.
+
+    Raises DirectoryInUseError if another process has it, and DiskError if it cannot be made or written.
+    """
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
-        disk.make_directory(path)
-        self._lock: Lock = disk.lock(self._file(LOCK))
+        try:
+            disk.make_directory(path)
+            self._lock: Lock = disk.lock(self._file(LOCK))
+        except DiskError as error:
+            raise DiskError(
+                f"{error}: let the broker make and write the log directory {path}, or name another one"
+            ) from error
 
     def release(self) -> None:
         self._lock.release()
@@ -41,6 +53,17 @@ class DataDirectory:
         found = (partition_of(name) for name in self._disk.list_directory(self.path))
         return sorted(partition for partition in found if partition is not None)
 
+    def has(self, name: str) -> bool:
+        """Whether there is a file of this name."""
+        return self._disk.exists(self._file(name))
+
+    def has_partitions(self) -> bool:
+        """Whether a broker made one of the directories that look like a partition's."""
+        return any(
+            self._disk.exists(f"{self.partition_path(*partition)}/{PARTITION_METADATA}")
+            for partition in self.partitions()
+        )
+
     def remove_deleted(self) -> None:
         """Remove what deleted partitions left behind when the broker stopped before their files were gone."""
         for name in self._disk.list_directory(self.path):
@@ -49,10 +72,9 @@ class DataDirectory:
 
     def take_clean_shutdown(self) -> bool:
         """Whether the last owner closed every log. Asked once: from now on a stop is unclean until it is marked."""
-        path = self._file(CLEAN_SHUTDOWN)
-        was_clean = self._disk.exists(path)
+        was_clean = self.has(CLEAN_SHUTDOWN)
         if was_clean:
-            self._disk.remove(path)
+            self._disk.remove(self._file(CLEAN_SHUTDOWN))
         return was_clean
 
     def mark_clean_shutdown(self) -> None:
@@ -60,11 +82,23 @@ class DataDirectory:
         self._disk.replace_file(self._file(CLEAN_SHUTDOWN), b'{"version":0,"brokerEpoch":-1}')
 
     def identity(self) -> NodeIdentity | None:
-        path = self._file(META_PROPERTIES)
-        return read_identity(self._disk, path) if self._disk.exists(path) else None
+        return read_identity(self._disk, self._file(META_PROPERTIES)) if self.has(META_PROPERTIES) else None
 
     def write_identity(self, identity: NodeIdentity) -> None:
         write_identity(self._disk, self._file(META_PROPERTIES), identity)
+
+    def checkpoint(self, logs: Mapping[tuple[str, int], PartitionLog]) -> Callable[[], None]:
+        """How far each log is durable now, where it begins and its high watermark, as the writing of it."""
+        recovery_points = {key: log.recovery_point for key, log in logs.items()}
+        log_start_offsets = {key: log.log_start_offset for key, log in logs.items()}
+        high_watermarks = {key: log.high_watermark for key, log in logs.items()}
+
+        def write() -> None:
+            self.write_recovery_points(recovery_points)
+            self.write_log_start_offsets(log_start_offsets)
+            self.write_high_watermarks(high_watermarks)
+
+        return write
 
     def recovery_points(self) -> dict[tuple[str, int], int]:
         """Below these offsets everything is durable."""

@@ -64,7 +64,7 @@ async def _serve(listen: str | None, data_dir: str | None, settings: Mapping[str
 
 def _announce(broker: Broker) -> None:
     report = broker.start_report
-    where = broker.data_dir or "a temporary directory"
+    where = ", ".join(broker.log_dirs) or "a temporary directory"
     repaired = ""
     if not report.was_clean and report.bytes_read:
         repaired = f" (after a crash: {report.bytes_read} bytes read again, {report.bytes_cut} torn bytes cut off)"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from types import TracebackType
 from typing import Self
 
 from oncelog.broker import Broker as BrokerCore
-from oncelog.broker import Environment, Settings, StartReport, advertised_endpoint, listening_endpoint
+from oncelog.broker import Environment, Settings, StartReport, advertised_endpoint, listening_endpoint, log_directories
 from oncelog.environment import DiskError
 from oncelog.server.admission import Admission
 from oncelog.server.clock import RealClock, RealRandom
@@ -29,8 +31,8 @@ class Broker:
     `listen` is HOST:PORT, where port 0 takes a free one; without it the setting listeners counts, or a free port of this
     machine. Without `data_dir`, log.dirs and log.dir the log lives in a temporary directory that is removed at the end.
     Settings have Kafka's names, either in `settings` or as arguments with underscores for dots:
-    `Broker(num_partitions=4)`. Entering raises DirectoryInUseError, DiskError, ValueError for a wrong setting, and OSError
-    for an address that cannot be had.
+    `Broker(num_partitions=4, log_dirs="/a,/b")`. Entering raises DirectoryInUseError, DiskError, ValueError for a wrong
+    setting, and OSError for an address that cannot be had.
     """
 
     def __init__(
@@ -46,7 +48,8 @@ class Broker:
             for name, value in more_settings.items()
         }
         self._parsed = Settings(self._settings)
-        self._data_dir = data_dir or log_directory(self._parsed)
+        self._log_dirs = [data_dir] if data_dir else log_directories(self._parsed)
+        self._directories = _apart(self._log_dirs)
         self._host, self._port = _listen_address(listen, self._parsed)
         self._connections: set[Connection] = set()
         self._failure: asyncio.Future[BaseException] | None = None
@@ -66,9 +69,9 @@ class Broker:
         return f"{self._reachable_host}:{self._port}"
 
     @property
-    def data_dir(self) -> str | None:
-        """Where the log is kept; None for a temporary directory."""
-        return self._data_dir
+    def log_dirs(self) -> list[str]:
+        """The directories that the log is kept in; none if that is a temporary one."""
+        return self._log_dirs
 
     @property
     def start_report(self) -> StartReport:
@@ -79,12 +82,12 @@ class Broker:
         self._failure = loop.create_future()
         # Before anything is loaded: an address that is taken must not cost the replay of a log.
         listener = _bind(self._host, self._port, self._parsed)
-        self._temporary = tempfile.mkdtemp(prefix="oncelog-") if self._data_dir is None else None
+        self._temporary = None if self._log_dirs else tempfile.mkdtemp(prefix="oncelog-")
         self._disk = RealDisk(lambda callback: loop.call_soon_threadsafe(self._guard, callback), self._bug)
         environment = Environment(RealClock(loop, self._guard), self._disk, RealRandom())
-        directory = self._data_dir or self._temporary or ""
+        directories = [self._temporary] if self._temporary else self._directories
         try:
-            self._core = BrokerCore(environment, directory, self._settings, self._fail)
+            self._core = BrokerCore(environment, directories, self._settings, self._fail)
         except BaseException:
             listener.close()
             self._discard()
@@ -166,10 +169,15 @@ def parse_address(listen: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-def log_directory(settings: Settings) -> str | None:
-    """The directory that log.dirs or log.dir names."""
-    directory = settings.value("log.dirs") or settings.value("log.dir")
-    return None if directory is None else str(directory)
+def _apart(log_dirs: list[str]) -> list[str]:
+    """Their absolute paths. Raises ValueError if two of them are the same directory, or one is in another."""
+    for one, other in combinations(log_dirs, 2):
+        shorter, longer = sorted((os.path.realpath(one), os.path.realpath(other)), key=len)
+        if shorter == longer:
+            raise ValueError(f"log.dirs={','.join(log_dirs)} is not allowed: {one} and {other} are the same directory")
+        if os.path.commonpath((shorter, longer)) == shorter:
+            raise ValueError(f"log.dirs={','.join(log_dirs)} is not allowed: of {one} and {other} one is in the other")
+    return [os.path.abspath(path) for path in log_dirs]
 
 
 def _listen_address(listen: str | None, settings: Settings) -> tuple[str, int]:

@@ -26,7 +26,7 @@ def broker(
     """Run a broker on a thread for the length of a `with` block.
 
     Without `data_dir` the log is gone afterwards. Settings are Kafka's, with underscores for dots:
-    `broker(num_partitions=4)`. Raises what `oncelog.Broker` raises.
+    `broker(num_partitions=4, log_dirs="/a,/b")`. Raises what `oncelog.Broker` raises.
     """
     thread = _BrokerThread(Broker(data_dir=data_dir, listen=listen, settings=None, **settings))
     running = thread.begin()

@@ -1,6 +1,6 @@
 """DescribeLogDirs v1-5: what each partition takes of the disk; v4 tells the size of the disk too, v5 whether it is cordoned.
 
-There is one directory, it is never cordoned, and no partition is on its way to another.
+No directory is ever cordoned or offline, and no partition is on its way to another.
 """
 
 from __future__ import annotations
@@ -16,30 +16,39 @@ if TYPE_CHECKING:
 
 
 def handle(broker: Broker, request: Request) -> Any:
-    topics: dict[str, list[Any]] = {}
+    found: dict[str, dict[str, list[Partition]]] = {path: {} for path in broker.log_directories.paths}
     for partition in _asked(broker, request.body.topics):
-        topics.setdefault(partition.topic, []).append(
-            request.types.DescribeLogDirsPartition(
-                partition_index=partition.index,
-                partition_size=partition.log.size_bytes,
-                offset_lag=0,
-                is_future_key=False,
-            )
-        )
-    total_bytes, usable_bytes = broker.disk_space()
-    directory = construct(
+        path = broker.log_directories.directory_of(partition.topic, partition.index)
+        found[path].setdefault(partition.topic, []).append(partition)
+    results = tuple(_result(broker, request, path, topics) for path, topics in found.items())
+    return request.answer(error_code=ErrorCode.none, results=results)
+
+
+def _result(broker: Broker, request: Request, path: str, topics: dict[str, list[Partition]]) -> Any:
+    total_bytes, usable_bytes = broker.disk_space(path)
+    return construct(
         request.types.DescribeLogDirsResult,
         error_code=ErrorCode.none,
-        log_dir=broker.data_directory,
+        log_dir=path,
         topics=tuple(
-            request.types.DescribeLogDirsTopic(name=name, partitions=tuple(partitions))
+            request.types.DescribeLogDirsTopic(
+                name=name, partitions=tuple(_described(request, partition) for partition in partitions)
+            )
             for name, partitions in topics.items()
         ),
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
         is_cordoned=False,
     )
-    return request.answer(error_code=ErrorCode.none, results=(directory,))
+
+
+def _described(request: Request, partition: Partition) -> Any:
+    return request.types.DescribeLogDirsPartition(
+        partition_index=partition.index,
+        partition_size=partition.log.size_bytes,
+        offset_lag=0,
+        is_future_key=False,
+    )
 
 
 def _asked(broker: Broker, topics: Any) -> list[Partition]:

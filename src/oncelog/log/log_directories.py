@@ -1,0 +1,208 @@
+"""The log directories of a node: which of them is its home, and in which of them each partition is.
+
+Each has its own lock, `meta.properties`, checkpoints and mark of a clean stop. What a node keeps once is at home.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from oncelog.environment import Disk, DiskError
+from oncelog.log.checkpoints import NodeIdentity
+from oncelog.log.data_directory import DataDirectory
+from oncelog.log.names import partition_directory
+from oncelog.log.partition_log import PartitionLog
+
+PartitionKey = tuple[str, int]
+
+
+class LogDirectories:
+    """Owned from construction to `release`.
+
+    A partition stays where it was made; a new one goes to the directory that has the fewest (Kafka's LogManager).
+    """
+
+    def __init__(self, disk: Disk, paths: Sequence[str], home_file: str) -> None:
+        """Home is the directory that has `home_file`, in a new node the first.
+
+        Raises DirectoryInUseError, and DiskError for a directory that cannot be made or written, and for a home that is
+        missing or there twice.
+        """
+        self._disk = disk
+        self._directories: list[DataDirectory] = []
+        self._places: dict[PartitionKey, DataDirectory] = {}
+        self._counts: Counter[DataDirectory] = Counter()
+        try:
+            for path in paths:
+                self._directories.append(DataDirectory(disk, path))
+            self._home = self._find_home(home_file)
+        except BaseException:
+            self.release()
+            raise
+
+    def _find_home(self, home_file: str) -> DataDirectory:
+        homes = [directory for directory in self._directories if directory.has(home_file)]
+        if len(homes) > 1:
+            raise DiskError(
+                f"{homes[0].path} and {homes[1].path} are the homes of two nodes, for {home_file} is in both: "
+                "name the directories of one node in log.dirs"
+            )
+        if homes:
+            return homes[0]
+        for directory in self._directories:
+            if directory.has_partitions():
+                raise DiskError(
+                    f"{directory.path} has partitions, and {home_file}, which says of what topics, is in none of the log "
+                    "directories: name the directory that has it in log.dirs too, or begin with empty ones"
+                )
+        return self._directories[0]
+
+    def release(self) -> None:
+        for directory in self._directories:
+            directory.release()
+
+    @property
+    def paths(self) -> list[str]:
+        return [directory.path for directory in self._directories]
+
+    @property
+    def home(self) -> str:
+        """The path of the directory with what the node keeps once."""
+        return self._home.path
+
+    def identity(self) -> NodeIdentity | None:
+        """Whose directories these are; None for new ones. Raises DiskError if they are not all of one node."""
+        found = self._identities()
+        if not found:
+            return None
+        (first, expected), *rest = found.items()
+        for directory, identity in rest:
+            if (identity.cluster_id, identity.node_id) != (expected.cluster_id, expected.node_id):
+                raise DiskError(
+                    f"{first.path} is of node {expected.node_id} of cluster {expected.cluster_id}, and {directory.path} "
+                    f"of node {identity.node_id} of cluster {identity.cluster_id}: name the directories of one node in "
+                    "log.dirs"
+                )
+        return expected
+
+    def claim(self, cluster_id: str, node_id: int, new_id: Callable[[], str]) -> dict[str, str]:
+        """Write whose they are where nothing says it. Return the path of each directory by its id."""
+        found = self._identities()
+        paths: dict[str, str] = {}
+        for directory in self._directories:
+            identity = found.get(directory)
+            if identity is None or not identity.directory_id:
+                identity = NodeIdentity(cluster_id, node_id, new_id())
+                directory.write_identity(identity)
+            paths[identity.directory_id] = directory.path
+        return paths
+
+    def _identities(self) -> dict[DataDirectory, NodeIdentity]:
+        found = {directory: directory.identity() for directory in self._directories}
+        return {directory: identity for directory, identity in found.items() if identity is not None}
+
+    def find_partitions(self, deleted: Collection[str]) -> None:
+        """Learn where each partition is, and remove what is left of deleted ones. Raises DiskError if one is in two places."""
+        for directory in self._directories:
+            directory.remove_deleted()
+            for key in directory.partitions():
+                if key[0] in deleted:
+                    self._disk.remove(directory.partition_path(*key))
+                    continue
+                other = self._places.get(key)
+                if other is not None:
+                    raise DiskError(
+                        f"partition {partition_directory(*key)} is in two log directories, {other.path} and "
+                        f"{directory.path}: move the one that is not wanted to somewhere else"
+                    )
+                self._put(key, directory)
+
+    def check_complete(self, partitions: Iterable[PartitionKey], before: Mapping[str, str]) -> None:
+        """Raise DiskError if a partition is nowhere, and of the directories that there were `before` one is missing.
+
+        `before` is what `claim` returned then. A partition that is nowhere although all directories are there lost its
+        name to a power cut before anything of it was durable, and begins anew.
+        """
+        present = {identity.directory_id for identity in self._identities().values()}
+        gone = [path for directory_id, path in before.items() if directory_id not in present]
+        if not gone:
+            return
+        nowhere = [partition_directory(*key) for key in partitions if key not in self._places]
+        if nowhere:
+            more = f" and {len(nowhere) - 1} more partitions are" if len(nowhere) > 1 else " is"
+            raise DiskError(
+                f"{nowhere[0]}{more} in none of the log directories, and what was the log directory {gone[0]} is not among "
+                "them: name it in log.dirs again; if it is lost, make an empty directory of the partition's name in another"
+            )
+
+    def partition_path(self, topic: str, partition: int) -> str | None:
+        """Where a partition is; None for one that there is not."""
+        directory = self._places.get((topic, partition))
+        return None if directory is None else directory.partition_path(topic, partition)
+
+    def directory_of(self, topic: str, partition: int) -> str:
+        """The path of the log directory that has a partition."""
+        return self._places[topic, partition].path
+
+    def place(self, topic: str, partition: int) -> str:
+        """Choose the directory of a new partition; return the path the partition has there."""
+        directory = min(self._directories, key=self._counts.__getitem__)
+        self._put((topic, partition), directory)
+        return directory.partition_path(topic, partition)
+
+    def forget(self, topic: str, partition_count: int) -> bool:
+        """The partitions of a topic are deleted. Return whether one of them was not at home."""
+        left = [self._places.pop((topic, index)) for index in range(partition_count)]
+        self._counts.subtract(left)
+        return any(directory is not self._home for directory in left)
+
+    def _put(self, key: PartitionKey, directory: DataDirectory) -> None:
+        self._places[key] = directory
+        self._counts[directory] += 1
+
+    def take_clean_shutdown(self) -> bool:
+        """Whether the last owner closed every log. Asked once: from now on a stop is unclean until it is marked.
+
+        Home alone is not enough: a directory may be of another time. A directory that nothing was ever put into is as a
+        clean stop leaves it.
+        """
+        were_closed = [
+            directory.take_clean_shutdown() or not (directory is self._home or self._counts[directory])
+            for directory in self._directories
+        ]
+        return all(were_closed)
+
+    def mark_clean_shutdown(self) -> None:
+        """Say that every log is closed and all checkpoints are written; the last thing a broker does."""
+        for directory in self._directories:
+            directory.mark_clean_shutdown()
+
+    def recovery_points(self) -> dict[PartitionKey, int]:
+        """Below these offsets everything is durable."""
+        return self._offsets(DataDirectory.recovery_points)
+
+    def log_start_offsets(self) -> dict[PartitionKey, int]:
+        return self._offsets(DataDirectory.log_start_offsets)
+
+    def _offsets(self, read: Callable[[DataDirectory], dict[PartitionKey, int]]) -> dict[PartitionKey, int]:
+        """What each directory says of the partitions that it has."""
+        return {
+            key: offset
+            for directory in self._directories
+            for key, offset in read(directory).items()
+            if self._places.get(key) is directory
+        }
+
+    def checkpoint(self, logs: Mapping[PartitionKey, PartitionLog]) -> Callable[[], None]:
+        """How far each log is durable now, where it begins and its high watermark, as the writing of it."""
+        by_directory: dict[DataDirectory, dict[PartitionKey, PartitionLog]] = {one: {} for one in self._directories}
+        for key, log in logs.items():
+            by_directory[self._places[key]][key] = log
+        checkpoints = [directory.checkpoint(own) for directory, own in by_directory.items()]
+
+        def write() -> None:
+            for write_one in checkpoints:
+                write_one()
+
+        return write
