@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     )
     from oncelog.client.fetching import FetchedBatches
     from oncelog.client.group_values import GroupDescription, GroupListing, GroupMember
-    from oncelog.client.producing import Written
+    from oncelog.client.lanes import Written
     from oncelog.client.transports.asynchronous.client import AsyncClient
     from oncelog.client.transports.asynchronous.consumer import AsyncConsumer
     from oncelog.client.transports.asynchronous.producer import AsyncDelivery, AsyncProducer
@@ -183,7 +183,7 @@ _HOMES = {
     "TransactionListing": "oncelog.client.values",
     "TransactionVersion": "oncelog.client.values",
     "UnsupportedVersion": "oncelog.client.errors",
-    "Written": "oncelog.client.producing",
+    "Written": "oncelog.client.lanes",
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from oncelog.client.errors import ClientError
-from oncelog.client.producing import BatchState, OutgoingBatch
+from oncelog.client.lanes import BatchState, OutgoingBatch
 from oncelog.client.values import TopicPartition
 from oncelog.records import HEADER_BYTES, Codec, Record, build_batch
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import Buffer
 
-from oncelog.client.producing import ProduceFlow, Written
+from oncelog.client.lanes import Written
+from oncelog.client.producing import ProduceFlow
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.base import BlockingBase
 from oncelog.client.transports.blocking.transport import monotonic_ms
