@@ -15,6 +15,7 @@ from typing_extensions import Buffer
 
 from oncelog.broker.apis import APIS, Api
 from oncelog.broker.changes import Changes
+from oncelog.broker.checkpoints import Checkpoints
 from oncelog.broker.configuration import ConfigSource, Settings
 from oncelog.broker.consumer_group_settings import consumer_limits
 from oncelog.broker.durability import Durability
@@ -35,13 +36,15 @@ from oncelog.broker.offsets import CommittedOffsets
 from oncelog.broker.producer_ids import ProducerIds
 from oncelog.broker.request import Connection, Request
 from oncelog.broker.setting import SettingError, text_of
-from oncelog.broker.topics import TRANSACTION_STATE, Topic, Topics, log_config
+from oncelog.broker.slices import Slices
+from oncelog.broker.topics import TRANSACTION_STATE, Topic, Topics
 from oncelog.broker.transactions import Transactions
 from oncelog.coordination import Parked
 from oncelog.environment import Clock, Disk, DiskError, Random
 from oncelog.groups import GroupCoordinator, MembershipLimits
 from oncelog.log import (
     PARTITION_METADATA,
+    LogConfig,
     LogDirectories,
     PartitionLog,
     Replayed,
@@ -97,11 +100,10 @@ class Broker:
         """Take the directories and bring back what is in them. Raises DirectoryInUseError, DiskError and SettingError."""
         self.settings = Settings(settings)
         self.clock = environment.clock
+        self.slices = Slices(environment.clock)
         self._disk = environment.disk
         self._report_failure = on_failure
         self._has_failed = False
-        self._checkpoint_under_way: Parked[None] = Parked.ready(None)
-        self._next_checkpoint: Parked[None] | None = None
         self.host = ""
         self.port = 0
         self.features = {TRANSACTION_FEATURE: TRANSACTION_VERSION}
@@ -145,6 +147,7 @@ class Broker:
         )
         self.topics = Topics(
             self._journal,
+            self.slices,
             environment.random,
             self.leader_epoch,
             self.settings,
@@ -153,6 +156,7 @@ class Broker:
             self._after_deletion,
             self.fail,
         )
+        self.checkpoints = Checkpoints(self.slices, environment.disk, directories, self.topics, self.fail)
         for record in state.topics.values():
             self.topics.replay_created(record)
         boot_id = environment.disk.boot_id()
@@ -165,7 +169,7 @@ class Broker:
         self._load_coordinators(environment.random)
         if not was_clean:
             # From now on the logs' own files vouch for what is in them.
-            self._checkpoint_work()()
+            self.checkpoints.write_now()
         for path in replayed.files:
             environment.disk.remove(path)
         self.transactions.complete_prepared()
@@ -244,7 +248,7 @@ class Broker:
             )
         self.settings.name_node(self.node_id)
 
-    def _open_log(self, topic: Topic, index: int) -> PartitionLog:
+    def _open_log(self, topic: Topic, index: int, config: LogConfig) -> PartitionLog:
         key = (topic.name, index)
         found = self.log_directories.partition_path(topic.name, index)
         path = found or self.log_directories.place(topic.name, index)
@@ -254,7 +258,7 @@ class Broker:
             path,
             topic.name,
             index,
-            log_config(self.settings, topic.name, topic.values),
+            config,
             was_clean=self._was_clean,
             recovery_point=self._recovery_points.get(key, 0),
             log_start_offset=self._log_start_offsets.get(key, 0),
@@ -262,7 +266,7 @@ class Broker:
             topic_id=topic.topic_id,
         )
         if found is None:
-            self._write_topic_id(f"{path}/{PARTITION_METADATA}", topic)
+            write_topic_id(self._disk, f"{path}/{PARTITION_METADATA}", topic.topic_id)
         return log
 
     def _trust(self, boot_id: str) -> None:
@@ -332,14 +336,6 @@ class Broker:
         """The bytes of the disk that a log directory is on, and those that are left. Raises DiskError."""
         return self._disk.space(path)
 
-    def _write_topic_id(self, path: str, topic: Topic) -> None:
-        def done(error: DiskError | None) -> None:
-            # A topic that is deleted again at once takes the directory away from under this file.
-            if error is not None and self.topics.with_id(topic.topic_id) is topic:
-                self.fail(error)
-
-        self._disk.in_background(lambda: write_topic_id(self._disk, path, topic.topic_id), done)
-
     def _fail_if(self, error: DiskError | None) -> None:
         if error is not None:
             self.fail(error)
@@ -350,44 +346,15 @@ class Broker:
             self._has_failed = True
             self._report_failure(error)
 
-    def checkpoint(self) -> Parked[None]:
-        """Write how far each log is known to be durable, and where each begins; release when it is on disk."""
-        if self._next_checkpoint is None:
-            self._next_checkpoint = Parked()
-            # One at a time: two would replace the same files at once.
-            self._checkpoint_under_way.then(lambda _: self._begin_checkpoint())
-        return self._next_checkpoint or self._checkpoint_under_way
-
-    def _begin_checkpoint(self) -> None:
-        assert self._next_checkpoint is not None
-        self._checkpoint_under_way, self._next_checkpoint = self._next_checkpoint, None
-        written = self._checkpoint_under_way
-
-        def done(error: DiskError | None) -> None:
-            if error is not None:
-                self.fail(error)
-                return
-            written.release(None)
-
-        self._disk.in_background(self._checkpoint_work(), done)
-
-    def _checkpoint_work(self) -> Callable[[], None]:
-        """What a checkpoint says now, as the writing of it."""
-        logs = {
-            (partition.topic, partition.index): partition.log
-            for partition in self.topics.partitions()
-            if not self.topics.is_being_deleted(partition.topic)
-        }
-        return self.log_directories.checkpoint(logs)
-
     def stop(self) -> None:
         """Close every log and leave the directories so that the next start has nothing to repair. Blocks on the disk."""
         self._housekeeping.stop()
         self.memberships.stop()
+        self.slices.stop()
         if not self._has_failed:
             for partition in self.topics.partitions():
                 partition.log.close()
-            self._checkpoint_work()()
+            self.checkpoints.write_now()
             self.durability.close()
             self._journal.close()
             self.log_directories.mark_clean_shutdown()
@@ -396,7 +363,7 @@ class Broker:
     def _before_deletion(self, topic: Topic) -> Parked[None]:
         """A topic made anew under this name must not be held to the offsets and recovery points of the one that goes."""
         self.offsets.forget_partitions(topic.name, len(topic.partitions))
-        return self.checkpoint()
+        return self.checkpoints.write()
 
     def _after_deletion(self, topic: Topic) -> Parked[None]:
         """Release when no power cut can bring the files back, for a topic made anew would take them for its own.
@@ -405,7 +372,7 @@ class Broker:
         directory knows nothing of the journal, and a checkpoint makes durable which names are in its directory.
         """
         was_elsewhere = self.log_directories.forget(topic.name, len(topic.partitions))
-        return self.checkpoint() if was_elsewhere else Parked.ready(None)
+        return self.checkpoints.write() if was_elsewhere else Parked.ready(None)
 
 
 def _has_decisions(log: PartitionLog) -> bool:

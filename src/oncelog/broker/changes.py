@@ -15,10 +15,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """What to write, and what to do, and answer, once that is durable. Without records that is at once."""
+    """What to write, and what to do, and answer, once that is durable. Without records that is at once.
+
+    What takes long answers later; the next change waits for it.
+    """
 
     records: Sequence[MetadataRecord]
-    carry_out: Callable[[], T]
+    carry_out: Callable[[], T | Parked[T]]
 
     @classmethod
     def none(cls, answer: T) -> Change[T]:
@@ -39,6 +42,10 @@ class Changes:
         before, self._last = self._last, Parked()
         over = self._last
 
+        def finish(answered: T) -> None:
+            answer.release(answered)
+            over.release(None)
+
         def begin(_: None) -> None:
             change = decide()
 
@@ -46,8 +53,11 @@ class Changes:
                 if error is not None:
                     self._on_failure(error)
                     return
-                answer.release(change.carry_out())
-                over.release(None)
+                carried_out = change.carry_out()
+                if isinstance(carried_out, Parked):
+                    carried_out.then(finish)
+                else:
+                    finish(carried_out)
 
             if change.records:
                 self._journal.append_all(change.records, durable)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from oncelog.coordination import Parked
 from oncelog.environment import DiskError, Timer
+from oncelog.log import PartitionLog
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
@@ -53,23 +55,34 @@ class Housekeeping:
 
         self._timers[name] = self._broker.clock.call_later(interval_ms, run)
 
+    def _for_each_log(self, work: Callable[[PartitionLog], object]) -> Parked[None]:
+        """There may be many: in slices."""
+        return self._broker.slices.run(work(partition.log) for partition in self._broker.topics.partitions())
+
     def _delete_old_segments(self) -> None:
-        for partition in self._broker.topics.partitions():
-            partition.log.delete_expired(self._broker.clock.now_ms())
+        self._for_each_log(lambda log: log.delete_expired(self._broker.clock.now_ms()))
 
     def _expire_producers(self) -> None:
-        for partition in self._broker.topics.partitions():
-            partition.log.expire_producers(self._broker.clock.now_ms())
+        self._for_each_log(lambda log: log.expire_producers(self._broker.clock.now_ms()))
 
     def _checkpoint(self) -> None:
         """Sync first what only the write-ahead log has, so that the checkpoint leaves little to be read again."""
 
         def write(_: None) -> None:
-            self._broker.checkpoint()
+            self._broker.checkpoints.write()
 
         self._broker.durability.retire().then(write)
 
     def _flush(self) -> None:
+        """Make durable what flush.messages and flush.ms do not let wait any longer."""
         now_ms = self._broker.clock.now_ms()
-        due = [partition.log for partition in self._broker.topics.partitions() if partition.log.needs_flush(now_ms)]
-        self._broker.durability.make_durable(due)
+        due: list[PartitionLog] = []
+
+        def look_at(log: PartitionLog) -> None:
+            if log.needs_flush(now_ms):
+                due.append(log)
+
+        def looked_at(_: None) -> None:
+            self._broker.durability.make_durable(due)
+
+        self._for_each_log(look_at).then(looked_at)

@@ -11,6 +11,7 @@ from oncelog.broker.configuration import Settings, topic_values
 from oncelog.broker.journal import Journal, TopicCreated, TopicDeleted
 from oncelog.broker.partition import Partition
 from oncelog.broker.setting import Value, items_of
+from oncelog.broker.slices import Slices
 from oncelog.coordination import Parked
 from oncelog.environment import DiskError, Random
 from oncelog.log import LogConfig, PartitionLog
@@ -34,7 +35,7 @@ CODEC_OF_TYPE = {
 }
 """The codecs under the names of compression.type."""
 
-OpenLog = Callable[["Topic", int], PartitionLog]
+OpenLog = Callable[["Topic", int, LogConfig], PartitionLog]
 
 
 @dataclass(slots=True)
@@ -124,6 +125,7 @@ class Topics:
     def __init__(
         self,
         journal: Journal,
+        slices: Slices,
         random: Random,
         leader_epoch: int,
         settings: Settings,
@@ -133,6 +135,7 @@ class Topics:
         on_failure: Callable[[DiskError], None],
     ) -> None:
         self._journal = journal
+        self._slices = slices
         self._random = random
         self._leader_epoch = leader_epoch
         self._settings = settings
@@ -145,6 +148,7 @@ class Topics:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._being_made: dict[str, Parked[Topic]] = {}
+        self._growing: dict[UUID, Parked[None]] = {}
         self._being_deleted: dict[str, Parked[ErrorCode]] = {}
         self._names_in_use: dict[str, Parked[None]] = {}
 
@@ -162,8 +166,12 @@ class Topics:
         return None if found is None else found.partition(index)
 
     def partitions(self) -> Iterator[Partition]:
-        for topic in self._by_name.values():
-            yield from topic.partitions
+        """Every partition; while topics and partitions come and go, those that are there when it is their turn."""
+        for topic in tuple(self._by_name.values()):
+            for partition in tuple(topic.partitions):
+                if self._by_id.get(topic.topic_id) is not topic:
+                    break
+                yield partition
 
     def collision(self, name: str) -> str | None:
         """A topic whose name differs only in dots and underscores: Kafka's metric names cannot tell the two apart."""
@@ -183,6 +191,10 @@ class Topics:
         if name in self._being_made:
             return self._being_made[name]
         made: Parked[Topic] = Parked()
+        if name in self._being_deleted:
+            # The directories of the old one have its name until they are gone.
+            self._being_deleted[name].then(lambda _: self.create(name, partition_count, configs).then(made.release))
+            return made
         self._being_made[name] = made
         record = TopicCreated(
             name=name, topic_id=str(self._random.uuid()), partition_count=partition_count, configs=dict(configs)
@@ -192,8 +204,11 @@ class Topics:
             if error is not None:
                 self._on_failure(error)
                 return
+            self._slices.run(self._make(record)).then(opened)
+
+        def opened(_: None) -> None:
             del self._being_made[name]
-            made.release(self.replay_created(record))
+            made.release(self._by_name[name])
 
         free = self._names_in_use.get(name)
         if free is None:
@@ -202,21 +217,45 @@ class Topics:
             free.then(lambda _: self._journal.append(record, durable))
         return made
 
-    def replay_created(self, record: TopicCreated) -> Topic:
+    def replay_created(self, record: TopicCreated) -> None:
         """Open a topic's logs. Raises SettingError for a configuration that is not allowed."""
+        for _ in self._make(record):
+            pass
+
+    def _make(self, record: TopicCreated) -> Iterator[None]:
+        """Open a topic's logs, one each step; at the end it is there."""
         configs = dict(record.configs)
         topic = Topic(record.name, record.uuid, configs, topic_values(self._settings, configs), [])
-        self.grow(topic, record.partition_count)
+        yield from self._open(topic, 0, record.partition_count, topic.partitions)
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
-        return topic
-
-    def grow(self, topic: Topic, partition_count: int) -> None:
-        """Give a topic as many partitions; the journal says so already."""
-        for index in range(len(topic.partitions), partition_count):
-            log = self._open_log(topic, index)
-            topic.partitions.append(Partition(topic.name, index, self._leader_epoch, log))
         self.version += 1
+
+    def _open(self, topic: Topic, start: int, stop: int, opened: list[Partition]) -> Iterator[None]:
+        """Open the logs of these partitions, one each step."""
+        config = log_config(self._settings, topic.name, topic.values)
+        for index in range(start, stop):
+            opened.append(Partition(topic.name, index, self._leader_epoch, self._open_log(topic, index, config)))
+            yield
+
+    def grow(self, topic: Topic, partition_count: int) -> Parked[None]:
+        """Give a topic as many partitions; the journal says so already. It is not deleted before they are there."""
+        opened: list[Partition] = []
+        grown: Parked[None] = Parked()
+        self._growing[topic.topic_id] = grown
+
+        def add(_: None) -> None:
+            # It may have been given other settings meanwhile.
+            config = log_config(self._settings, topic.name, topic.values)
+            for partition in opened:
+                partition.log.configure(config)
+            topic.partitions += opened
+            self.version += 1
+            del self._growing[topic.topic_id]
+            grown.release(None)
+
+        self._slices.run(self._open(topic, len(topic.partitions), partition_count, opened)).then(add)
+        return grown
 
     def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
         """Give a topic other settings, which its open logs obey from now on; the journal says so already."""
@@ -248,13 +287,22 @@ class Topics:
             if error is not None:
                 self._on_failure(error)
                 return
-            del self._being_deleted[topic.name]
+            self._growing.get(topic.topic_id, Parked.ready(None)).then(forget)
+
+        def forget(_: None) -> None:
             del self._by_name[topic.name]
             del self._by_id[topic.topic_id]
             self.version += 1
+            self._slices.run(remove()).then(removed)
+
+        def remove() -> Iterator[None]:
             for partition in topic.partitions:
                 partition.log.delete()
                 partition.wake()
+                yield
+
+        def removed(_: None) -> None:
+            del self._being_deleted[topic.name]
             self._free_name(topic)
             gone.release(ErrorCode.none)
 

@@ -26,6 +26,7 @@ __all__ = [
     "Entry",
     "LogConfig",
     "LogDirectories",
+    "LogPoints",
     "LogSlice",
     "OpenTransaction",
     "Origin",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from oncelog.environment import Disk, DiskError, Lock
 from oncelog.log.checkpoints import (
@@ -19,10 +20,17 @@ from oncelog.log.checkpoints import (
     write_partition_offsets,
 )
 from oncelog.log.names import DELETED_DIRECTORY, partition_directory, partition_of
-from oncelog.log.partition_log import PartitionLog
 
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+
+class LogPoints(NamedTuple):
+    """How far a log is durable, where it begins, and its high watermark."""
+
+    recovery_point: int
+    log_start_offset: int
+    high_watermark: int
 
 
 class DataDirectory:
@@ -87,18 +95,11 @@ class DataDirectory:
     def write_identity(self, identity: NodeIdentity) -> None:
         write_identity(self._disk, self._file(META_PROPERTIES), identity)
 
-    def checkpoint(self, logs: Mapping[tuple[str, int], PartitionLog]) -> Callable[[], None]:
-        """How far each log is durable now, where it begins and its high watermark, as the writing of it."""
-        recovery_points = {key: log.recovery_point for key, log in logs.items()}
-        log_start_offsets = {key: log.log_start_offset for key, log in logs.items()}
-        high_watermarks = {key: log.high_watermark for key, log in logs.items()}
-
-        def write() -> None:
-            self.write_recovery_points(recovery_points)
-            self.write_log_start_offsets(log_start_offsets)
-            self.write_high_watermarks(high_watermarks)
-
-        return write
+    def write_checkpoint(self, points: Mapping[tuple[str, int], LogPoints]) -> None:
+        """Durable on return."""
+        self.write_recovery_points({key: one.recovery_point for key, one in points.items()})
+        self.write_log_start_offsets({key: one.log_start_offset for key, one in points.items()})
+        self.write_high_watermarks({key: one.high_watermark for key, one in points.items()})
 
     def recovery_points(self) -> dict[tuple[str, int], int]:
         """Below these offsets everything is durable."""

@@ -10,9 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from oncelog.environment import Disk, DiskError
 from oncelog.log.checkpoints import NodeIdentity
-from oncelog.log.data_directory import DataDirectory
+from oncelog.log.data_directory import DataDirectory, LogPoints
 from oncelog.log.names import partition_directory
-from oncelog.log.partition_log import PartitionLog
 
 PartitionKey = tuple[str, int]
 
@@ -194,15 +193,16 @@ class LogDirectories:
             if self._places.get(key) is directory
         }
 
-    def checkpoint(self, logs: Mapping[PartitionKey, PartitionLog]) -> Callable[[], None]:
-        """How far each log is durable now, where it begins and its high watermark, as the writing of it."""
-        by_directory: dict[DataDirectory, dict[PartitionKey, PartitionLog]] = {one: {} for one in self._directories}
-        for key, log in logs.items():
-            by_directory[self._places[key]][key] = log
-        checkpoints = [directory.checkpoint(own) for directory, own in by_directory.items()]
+    def checkpoint(self, points: Mapping[PartitionKey, LogPoints]) -> Callable[[], None]:
+        """Write it, each directory's part to that; a partition that is gone by now is left out."""
+        by_directory: dict[DataDirectory, dict[PartitionKey, LogPoints]] = {one: {} for one in self._directories}
+        for key, one in points.items():
+            directory = self._places.get(key)
+            if directory is not None:
+                by_directory[directory][key] = one
 
         def write() -> None:
-            for write_one in checkpoints:
-                write_one()
+            for directory, own in by_directory.items():
+                directory.write_checkpoint(own)
 
         return write

@@ -526,7 +526,14 @@ class PartitionLog:
             for path in paths:
                 self._disk.remove(path)
 
+        def removed(error: DiskError | None) -> None:
+            if error is not None:
+                raise error
+
+        def begin() -> None:
+            self._disk.in_background(remove, removed)
+
         if self._config.file_delete_delay_ms > 0:
-            self._clock.call_later(self._config.file_delete_delay_ms, remove)
+            self._clock.call_later(self._config.file_delete_delay_ms, begin)
         else:
-            remove()
+            begin()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
@@ -20,6 +21,7 @@ LENGTH_BYTES = 4
 LARGE_FRAME_BYTES = 2 * 1024 * 1024
 """What a large frame gets at once: more than any client asks for by default. What is never filled costs no memory."""
 WRITE_BUFFER_BYTES_MAX = 4 * 1024 * 1024
+TURN_S = 0.005
 
 Answer = list[Buffer] | None
 Handler = Callable[["Connection", memoryview], "Parked[Answer]"]
@@ -187,13 +189,20 @@ class Connection(asyncio.BufferedProtocol):
         return self._answering
 
     def _serve(self) -> None:
-        """Hand on requests until one has to wait for its answer, or the client does not read its answers."""
+        """Hand on requests until one has to wait for its answer, or the client does not read its answers.
+
+        One that sends much at once is served for a while, and goes on after the others.
+        """
         self._serving = True
+        end_s = time.monotonic() + TURN_S
         try:
             while self._waiting and not (self._answering or self._write_paused or self._closing or self._held):
                 frame = self._waiting.popleft()
                 self._answering = True
                 self._handler(self, frame).then(self._answer)
+                if self._waiting and not self._answering and time.monotonic() >= end_s:
+                    asyncio.get_running_loop().call_soon(self._serve)
+                    break
         except WireError as error:
             self.close(str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is a bug, and the process must not go on

@@ -186,6 +186,17 @@ class RealDisk:
 
     def make_directory(self, path: str) -> None:
         try:
+            os.mkdir(path)
+        except FileExistsError as error:
+            if not os.path.isdir(path):
+                _fail("make the directory", path, error)
+        except FileNotFoundError:
+            self._make_directories(path)
+        except OSError as error:
+            _fail("make the directory", path, error)
+
+    def _make_directories(self, path: str) -> None:
+        try:
             os.makedirs(path, exist_ok=True)
         except OSError as error:
             _fail("make the directory", path, error)

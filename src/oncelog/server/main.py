@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Mapping
 
 from oncelog.environment import DirectoryInUseError, DiskError
+from oncelog.server.garbage import ShortCollections
 from oncelog.server.node import Broker
 
 EXIT_OK, EXIT_FAILED, EXIT_BUG = 0, 5, 70
@@ -47,11 +48,11 @@ async def _serve(listen: str | None, data_dir: str | None, settings: Mapping[str
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+    # A start makes much that stays and little that is to be collected.
+    gc.disable()
     await broker.start()
+    ShortCollections().begin()
     _announce(broker)
-    # What was made so far lives as long as the process: the collector need not look at it again.
-    gc.collect()
-    gc.freeze()
     failure = asyncio.ensure_future(broker.failure())
     stop = asyncio.ensure_future(stopped.wait())
     await asyncio.wait((failure, stop), return_when=asyncio.FIRST_COMPLETED)

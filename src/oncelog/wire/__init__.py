@@ -12,8 +12,10 @@ from oncelog.wire.messages import (
     message_class,
     message_module,
 )
+from oncelog.wire.writing import EncodedItems
 
 __all__ = [
+    "EncodedItems",
     "ErrorCode",
     "RequestHeader",
     "WireError",

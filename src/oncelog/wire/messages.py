@@ -6,7 +6,6 @@ Message classes are kio's, generated from Kafka's own schemas; `message_class` f
 
 from __future__ import annotations
 
-import io
 import struct
 from collections.abc import Callable
 from dataclasses import fields
@@ -15,11 +14,12 @@ from importlib import import_module
 from typing import Any
 
 from kio.schema.index import api_key_map
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 from typing_extensions import Buffer
 
 from oncelog.wire.errors import WireError
 from oncelog.wire.lengths import check_lengths
+from oncelog.wire.writing import writer
 
 FRAME_LENGTH_BYTES = 4
 LARGE_BUFFER_BYTES = 4096
@@ -57,40 +57,14 @@ def _field_names(entity_type: type[Any]) -> frozenset[str]:
 def construct(entity_type: Any, **values: Any) -> Any:
     """Make one entity, leaving out what this version of it does not have."""
     names = _field_names(entity_type)
+    if values.keys() <= names:
+        return entity_type(**values)
     return entity_type(**{name: value for name, value in values.items() if name in names})
 
 
 @cache
 def _reader(entity_type: Any) -> Callable[[Buffer, int], tuple[Any, int]]:
     return entity_reader(entity_type)
-
-
-@cache
-def _writer(entity_type: Any) -> Callable[[Any, Any], None]:
-    return entity_writer(entity_type)
-
-
-class _Gather:
-    """Collects small writes into one buffer and keeps large ones as they are."""
-
-    __slots__ = ("chunks", "small")
-
-    def __init__(self) -> None:
-        self.chunks: list[Buffer] = []
-        self.small = io.BytesIO()
-
-    def write(self, data: Buffer) -> int:
-        size = len(data)  # type: ignore[arg-type]
-        if size < LARGE_BUFFER_BYTES:
-            return self.small.write(data)
-        self.flush()
-        self.chunks.append(data)
-        return size
-
-    def flush(self) -> None:
-        if self.small.tell():
-            self.chunks.append(self.small.getvalue())
-            self.small = io.BytesIO()
 
 
 def decode(entity_type: Any, data: Buffer, offset: int = 0) -> tuple[Any, int]:
@@ -114,12 +88,26 @@ def decode_request(request_class: Any, frame: memoryview, offset: int = 0) -> An
 
 def encode(*entities: Any) -> list[Buffer]:
     """Write entities one after the other, as a list of buffers."""
-    gather = _Gather()
+    parts: list[Buffer] = []
     for entity in entities:
         entity_type: Any = type(entity)
-        _writer(entity_type)(gather, entity)
-    gather.flush()
-    return gather.chunks
+        writer(entity_type)(entity, parts.append)
+    return _gathered(parts)
+
+
+def _gathered(parts: list[Buffer]) -> list[Buffer]:
+    """Small parts joined to one, and large ones as they are."""
+    chunks: list[Buffer] = []
+    first = 0
+    for place, part in enumerate(parts):
+        if len(part) >= LARGE_BUFFER_BYTES:  # type: ignore[arg-type]
+            if first < place:
+                chunks.append(b"".join(parts[first:place]))
+            chunks.append(part)
+            first = place + 1
+    if first < len(parts):
+        chunks.append(b"".join(parts[first:]))
+    return chunks
 
 
 def encode_frame(*entities: Any) -> list[Buffer]:

@@ -90,8 +90,9 @@ def _problem(broker: Broker, topic: Topic, asked: Any) -> Outcome | None:
     return None
 
 
-def _carry_out(broker: Broker, topic: Topic, partition_count: int) -> Outcome:
+def _carry_out(broker: Broker, topic: Topic, partition_count: int) -> Parked[Outcome]:
     if broker.topics.with_id(topic.topic_id) is not topic:
-        return ErrorCode.unknown_topic_or_partition, f"topic {topic.name} was deleted"
-    broker.topics.grow(topic, partition_count)
-    return DONE
+        return Parked.ready((ErrorCode.unknown_topic_or_partition, f"topic {topic.name} was deleted"))
+    outcome: Parked[Outcome] = Parked()
+    broker.topics.grow(topic, partition_count).then(lambda _: outcome.release(DONE))
+    return outcome

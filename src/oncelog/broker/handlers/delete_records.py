@@ -57,7 +57,7 @@ def _kept(broker: Broker, moved: list[Partition]) -> Parked[None]:
         return Parked.ready(None)
     kept: Parked[None] = Parked()
     durable = broker.durability.make_durable([partition.log for partition in moved])
-    durable.then(lambda _: broker.checkpoint().then(kept.release))
+    durable.then(lambda _: broker.checkpoints.write().then(kept.release))
     return kept
 
 

@@ -7,18 +7,22 @@ only a broker with other brokers can have.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.auto_creation import create_missing
 from oncelog.broker.operations import EVERY_CLUSTER_OPERATION, EVERY_TOPIC_OPERATION, UNKNOWN_OPERATIONS
 from oncelog.broker.request import Reply, Request
 from oncelog.broker.topics import Topic, name_problem
-from oncelog.wire import ErrorCode, construct
+from oncelog.wire import EncodedItems, ErrorCode, construct, encode
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
 
 BY_ID_FROM_VERSION = 12
+INDEX_BYTES = slice(2, 6)
+"""Where a partition has its index in every version: behind its error."""
+PARTITION_COUNTS_KEPT = 64
 
 
 def handle(broker: Broker, request: Request) -> Reply:
@@ -72,7 +76,6 @@ def _no_topic(request: Request, name: str | None, topic_id: Any, error: ErrorCod
 
 def _topic(request: Request, broker: Broker, topic: Topic) -> Any:
     types = request.types
-    node = broker.node_id
     return construct(
         types.MetadataResponseTopic,
         error_code=ErrorCode.none,
@@ -80,20 +83,26 @@ def _topic(request: Request, broker: Broker, topic: Topic) -> Any:
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         topic_authorized_operations=_operations(request, "include_topic_authorized_operations", EVERY_TOPIC_OPERATION),
-        partitions=tuple(
-            construct(
-                types.MetadataResponsePartition,
-                error_code=ErrorCode.none,
-                partition_index=partition.index,
-                leader_id=node,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=(node,),
-                isr_nodes=(node,),
-                offline_replicas=(),
-            )
-            for partition in topic.partitions
-        ),
+        partitions=_partitions(types, broker.node_id, broker.leader_epoch, len(topic.partitions)),
     )
+
+
+@lru_cache(maxsize=PARTITION_COUNTS_KEPT)
+def _partitions(types: Any, node: int, leader_epoch: int, count: int) -> EncodedItems:
+    """The partitions of any topic that has so many: with one broker only their indexes differ."""
+    one = construct(
+        types.MetadataResponsePartition,
+        error_code=ErrorCode.none,
+        partition_index=0,
+        leader_id=node,
+        leader_epoch=leader_epoch,
+        replica_nodes=(node,),
+        isr_nodes=(node,),
+        offline_replicas=(),
+    )
+    data = b"".join(encode(one))
+    head, tail = data[: INDEX_BYTES.start], data[INDEX_BYTES.stop :]
+    return EncodedItems(count, b"".join([head + index.to_bytes(4, "big") + tail for index in range(count)]))
 
 
 def _operations(request: Request, wanted: str, every: int) -> int:

@@ -1,0 +1,70 @@
+"""Long work in slices: between two of them everybody else is served.
+
+Where time stands still, as in a simulation, all of it is one slice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from oncelog.coordination import Parked
+from oncelog.environment import Clock
+
+SLICE_MS = 4
+PAUSE_MS = 1
+"""Work that comes this soon after a slice belongs to it: it is of the same moment, and nobody was served in between."""
+
+
+class Slices:
+    """One piece of work after the other."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._works: deque[tuple[Iterator[object], Parked[None]]] = deque()
+        self._is_under_way = False
+        self._began_ms = self._ended_ms = float("-inf")
+
+    def run(self, work: Iterable[object]) -> Parked[None]:
+        """Take the steps of `work`, each of which is short; release when there are no more.
+
+        The first ones are taken at once if there is time. Topics, groups and partitions may come and go between two
+        steps: `work` has to look again at what it goes on with.
+        """
+        over: Parked[None] = Parked()
+        self._works.append((iter(work), over))
+        if not self._is_under_way:
+            now_ms = self._clock.monotonic_ms()
+            if now_ms > self._ended_ms + PAUSE_MS:
+                self._began_ms = now_ms
+            self._go_on()
+        return over
+
+    def stop(self) -> None:
+        """Leave what is under way where it is: the next start finds it in the journal."""
+        self._works.clear()
+        self._is_under_way = True
+
+    def _again(self) -> None:
+        self._began_ms = self._clock.monotonic_ms()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._is_under_way = True
+        while self._works:
+            steps, over = self._works[0]
+            if not self._take(steps):
+                self._clock.call_later(0, self._again)
+                return
+            self._works.popleft()
+            over.release(None)
+        self._is_under_way = False
+        self._ended_ms = self._clock.monotonic_ms()
+
+    def _take(self, steps: Iterator[object]) -> bool:
+        """Take steps as long as there is time; False if that is over before they are."""
+        end_ms = self._began_ms + SLICE_MS
+        while self._clock.monotonic_ms() < end_ms:
+            if next(steps, self) is self:
+                return True
+        return False

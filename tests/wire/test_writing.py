@@ -1,0 +1,74 @@
+"""Writing messages: byte for byte what the codec that was generated from Kafka's schemas writes."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from kio.serial import entity_writer
+
+from oncelog.broker.apis import APIS
+from oncelog.wire import EncodedItems, ErrorCode, encode, message_class, message_module
+from tests.chaos.fuzzed_frames import RandomFrames
+
+MESSAGES = [
+    (api.key, version, kind)
+    for api in APIS.values()
+    for version in range(api.minimum, api.maximum + 1)
+    for kind in ("request", "response")
+]
+
+
+def by_codec(entity: object) -> bytes:
+    written = io.BytesIO()
+    entity_writer(type(entity))(written, entity)
+    return written.getvalue()
+
+
+class RandomMessages(RandomFrames):
+    """Answers too, which have more kinds of fields than requests."""
+
+    def _value(self, name: str, kind: Any, wire_type: str | None, api_key: int) -> Any:
+        match wire_type:
+            case "error_code":
+                return self.chance.choice((ErrorCode.none, ErrorCode.invalid_txn_state, ErrorCode.unknown_server_error))
+            case "datetime_i64":
+                return datetime.fromtimestamp(self.chance.randrange(2**32), UTC)
+            case "float64":
+                return self.chance.random()
+            case "uint16":
+                return self.chance.randrange(2**16)
+            case "records":
+                return self.chance.choice((b"", b"records", bytes(5000)))
+        return super()._value(name, kind, wire_type, api_key)
+
+
+@pytest.mark.parametrize(("api_key", "version", "kind"), MESSAGES)
+def test_message_is_written_as_the_codec_writes_it(api_key, version, kind):
+    messages = RandomMessages(api_key * 100 + version, [])
+    message = message_class(api_key, version, kind)
+    for _ in range(10):
+        entity = messages.entity(message, api_key)
+        assert b"".join(map(bytes, encode(entity))) == by_codec(entity)
+        header = messages.entity(message.__header_schema__, api_key)
+        assert b"".join(map(bytes, encode(header))) == by_codec(header)
+
+
+@pytest.mark.parametrize("version", [0, 12], ids=["classic", "compact"])
+def test_items_that_are_encoded_already_are_written_as_the_items_are(version):
+    types = message_module(3, version, "response")
+    topics = tuple(RandomMessages(seed, []).entity(types.MetadataResponseTopic, 3) for seed in range(200))
+    answer = RandomMessages(0, []).entity(types.MetadataResponse, 3)
+    encoded = EncodedItems(len(topics), b"".join(map(bytes, encode(*topics))))
+    assert b"".join(encode(replace(answer, topics=encoded))) == by_codec(replace(answer, topics=topics))
+
+
+def test_large_field_is_handed_on_as_it_is():
+    """The records of a Fetch answer are not copied."""
+    types = message_module(1, 16, "response")
+    records = bytes(100_000)
+    partition = replace(RandomMessages(0, []).entity(types.PartitionData, 1), records=records)
+    assert any(chunk is records for chunk in encode(partition))
