@@ -4,6 +4,7 @@ python -m bench
 """
 
 from bench.arrow import ArrowProgram
+from bench.groups import LargeAnswersProgram, ManyGroupsProgram, RebalanceProgram
 from bench.memory import MemoryProgram
 from bench.produce_consume import ProduceConsumeProgram
 from bench.program import main
@@ -11,4 +12,16 @@ from bench.spark import SparkProgram
 from bench.start import StartProgram
 from bench.transactions import TransactionsProgram
 
-main([StartProgram, MemoryProgram, ProduceConsumeProgram, TransactionsProgram, ArrowProgram, SparkProgram])
+main(
+    [
+        StartProgram,
+        MemoryProgram,
+        ProduceConsumeProgram,
+        TransactionsProgram,
+        RebalanceProgram,
+        ManyGroupsProgram,
+        LargeAnswersProgram,
+        ArrowProgram,
+        SparkProgram,
+    ]
+)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -36,11 +38,11 @@ class WarmKafkaNode(KafkaNode):
         return [self._java, *JVM_SETTINGS, "-cp", self._classpath, "kafka.Kafka", str(self.properties)]
 
 
-def new_node(side: Side, directory: Path) -> BrokerProcess:
-    """A broker on a data directory of its own, not started yet."""
+def new_node(side: Side, directory: Path, settings: Mapping[str, str] = MappingProxyType({})) -> BrokerProcess:
+    """A broker on a data directory of its own, not started yet. Settings have Kafka's names."""
     if directory.exists():
         shutil.rmtree(directory)
-    return OncelogNode(directory) if side is Side.OURS else WarmKafkaNode(directory)
+    return OncelogNode(directory, **settings) if side is Side.OURS else WarmKafkaNode(directory, **settings)
 
 
 def require(side: Side) -> None:

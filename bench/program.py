@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import pytest
@@ -54,6 +55,8 @@ class Program(ABC):
     measures: ClassVar[tuple[Measure, ...]]
     notes: ClassVar[tuple[str, ...]] = ()
     has_warm_up: ClassVar[bool] = False
+    settings: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """What both brokers are given beyond their defaults."""
 
     def __init__(self, effort: Effort, scratch: Path, resources: ExitStack) -> None:
         self.effort = effort
@@ -64,7 +67,7 @@ class Program(ABC):
 
     def open(self, side: Side) -> None:
         """Get ready what all runs of a side need: a broker that runs until the program ends."""
-        self.nodes[side] = new_node(side, self.scratch / side.value)
+        self.nodes[side] = new_node(side, self.scratch / side.value, self.settings)
         self.nodes[side].start()
         self.resources.callback(self.nodes[side].kill)
         self.topics[side] = Topics(self.nodes[side].bootstrap_servers)

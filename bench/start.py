@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import subprocess
 import time
 from collections.abc import Mapping
 
@@ -43,25 +42,23 @@ class StartProgram(Program):
 
     def run(self, side: Side) -> Mapping[str, float]:
         node = new_node(side, self.scratch / side.value)
-        with open(node.output, "ab") as output:
-            started = time.perf_counter()
-            process = subprocess.Popen(node.command(), stdout=output, stderr=output, stdin=subprocess.DEVNULL)
         try:
-            _first_answer(node, process)
-            found = {START: time.perf_counter() - started, START_CPU: cpu_seconds(process.pid)}
+            start_s = seconds_to_first_answer(node)
+            found = {START: start_s, START_CPU: cpu_seconds(node.pid)}
             time.sleep(IDLE_SECONDS)
-            return {**found, IDLE_MEMORY: resident_bytes(process.pid) / 1e6}
+            return {**found, IDLE_MEMORY: resident_bytes(node.pid) / 1e6}
         finally:
-            process.terminate()
-            process.wait(30)
+            node.stop()
 
 
-def _first_answer(node: BrokerProcess, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + START_SECONDS_MAX
-    while time.monotonic() < deadline and process.poll() is None:
+def seconds_to_first_answer(node: BrokerProcess) -> float:
+    """Start a node's process; the time until it has answered ApiVersions."""
+    began = time.perf_counter()
+    node.launch()
+    while time.perf_counter() - began < START_SECONDS_MAX and node.is_running:
         try:
             if _asks_for_versions(node.port):
-                return
+                return time.perf_counter() - began
         except OSError:
             time.sleep(POLL_SECONDS)
     raise RuntimeError(f"{node.name} did not answer: {node.tail()}")

@@ -187,7 +187,7 @@ class Consumers(RuleBasedStateMachine):
             for partition in (*member.progress.owned, *member.progress.revoking)
         ]
         assert len(has) == len(set(has))
-        assert all(group.owner_of(partition) is not None for partition in has)
+        assert all(partition in group.owners for partition in has)
 
     @invariant()
     def no_client_uses_what_another_may_use(self) -> None:

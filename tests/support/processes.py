@@ -50,10 +50,14 @@ class BrokerProcess(ABC):
 
     def start(self) -> None:
         """Start the process and wait until it answers for itself."""
+        self.launch()
+        self._wait_until_ready()
+
+    def launch(self) -> None:
+        """Start the process and wait for nothing."""
         assert not self.is_running, "the broker runs already"
         with open(self.output, "ab") as output:
             self._process = subprocess.Popen(self.command(), stdout=output, stderr=output, stdin=subprocess.DEVNULL)
-        self._wait_until_ready()
 
     def stop(self, timeout_seconds: float = 30.0) -> None:
         """A clean stop."""

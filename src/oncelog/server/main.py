@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from oncelog.environment import DirectoryInUseError, DiskError
 from oncelog.server.garbage import ShortCollections
 from oncelog.server.node import Broker
+from oncelog.server.warm_up import begin_warm_up
 
 EXIT_OK, EXIT_FAILED, EXIT_BUG = 0, 5, 70
 SWITCH_INTERVAL_S = 0.0005
@@ -53,6 +54,7 @@ async def _serve(listen: str | None, data_dir: str | None, settings: Mapping[str
     await broker.start()
     ShortCollections().begin()
     _announce(broker)
+    begin_warm_up()
     failure = asyncio.ensure_future(broker.failure())
     stop = asyncio.ensure_future(stopped.wait())
     await asyncio.wait((failure, stop), return_when=asyncio.FIRST_COMPLETED)

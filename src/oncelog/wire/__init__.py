@@ -11,6 +11,7 @@ from oncelog.wire.messages import (
     encode_frame,
     message_class,
     message_module,
+    prepare,
 )
 from oncelog.wire.writing import EncodedItems
 
@@ -28,6 +29,7 @@ __all__ = [
     "encode_frame",
     "message_class",
     "message_module",
+    "prepare",
     "read_request_header",
     "skip_tagged_fields",
 ]

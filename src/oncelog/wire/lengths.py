@@ -46,6 +46,11 @@ def check_lengths(request_class: Any, frame: memoryview, position: int) -> None:
         raise WireError(f"a {request_class.__name__} runs past the end of its frame")
 
 
+def compile_lengths(request_class: Any) -> None:
+    """Do now what the first look at such a request would do."""
+    _steps(request_class)
+
+
 def end_of_lengths(request_class: Any, frame: memoryview, position: int) -> int:
     """Where the body of a request ends, by its lengths; beyond the frame where it is cut off.
 

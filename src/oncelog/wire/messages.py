@@ -18,7 +18,7 @@ from kio.serial import entity_reader
 from typing_extensions import Buffer
 
 from oncelog.wire.errors import WireError
-from oncelog.wire.lengths import check_lengths
+from oncelog.wire.lengths import check_lengths, compile_lengths
 from oncelog.wire.writing import writer
 
 FRAME_LENGTH_BYTES = 4
@@ -84,6 +84,14 @@ def decode_request(request_class: Any, frame: memoryview, offset: int = 0) -> An
     """Read the body of a request. Raises WireError, also for an array that is null where the protocol has no null."""
     check_lengths(request_class, frame, offset)
     return decode(request_class, frame, offset)[0]
+
+
+def prepare(api_key: int, version: int) -> None:
+    """Load what a request of this version and its answer need."""
+    request_class = message_class(api_key, version, "request")
+    compile_lengths(request_class)
+    _reader(request_class)
+    writer(message_class(api_key, version, "response"))
 
 
 def encode(*entities: Any) -> list[Buffer]:

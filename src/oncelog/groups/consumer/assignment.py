@@ -18,13 +18,11 @@ NOTHING_OWNED: Owned = {}
 
 def by_topic(partitions: Iterable[Partition]) -> dict[UUID, list[int]]:
     """The indexes of each topic, topics and indexes in their order."""
-    topics: dict[UUID, list[int]] = {}
+    # By their numbers: to compare and hash ids themselves takes many times as long.
+    topics: dict[int, tuple[UUID, list[int]]] = {}
     for topic_id, index in partitions:
-        topics.setdefault(topic_id, []).append(index)
-    # By their numbers: to compare ids themselves takes many times as long.
-    return {topic_id: sorted(topics[topic_id]) for topic_id in sorted(topics, key=lambda topic_id: topic_id.int)}
-
-
-def place_of(partition: Partition) -> tuple[int, int]:
-    """By which partitions are put in order."""
-    return partition[0].int, partition[1]
+        found = topics.get(topic_id.int)
+        if found is None:
+            found = topics[topic_id.int] = (topic_id, [])
+        found[1].append(index)
+    return {topic_id: sorted(indexes) for _, (topic_id, indexes) in sorted(topics.items())}

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heapreplace, nlargest
+from heapq import heapify, heapreplace
 from types import MappingProxyType
 from uuid import UUID
 
-from oncelog.groups.consumer.assignment import Assignment, Partition, place_of
+from oncelog.groups.consumer.assignment import Assignment, Partition
 
 PASSES_MAX = 16
 """How often members of different subscriptions are compared, at most."""
@@ -60,79 +60,118 @@ def assign_uniform(members: Sequence[Candidate], sizes: Sizes) -> dict[str, Assi
         shares.cut_to_equal_size()
     shares.hand_out()
     shares.balance()
-    return {member_id: frozenset(owned) for member_id, owned in shares.owned.items()}
+    return {member.member_id: shares.assignment_of(member) for member in members}
+
+
+TOPIC_SHIFT, INDEX_MASK = 32, 2**32 - 1
 
 
 class _Shares:
-    """What each member has while it is worked out. It begins with what it has had, if that is still there for it."""
+    """What each member has while it is worked out. It begins with what it has had, if that is still there for it.
+
+    A partition is a number here, its topic's place among the ids in the upper part and its index in the lower one: sets
+    of ten thousand numbers are quick, and a topic's id takes longer to hash than all the rest.
+    """
 
     def __init__(self, members: Sequence[Candidate], sizes: Sizes) -> None:
-        self._sizes = sizes
-        self.owned: dict[str, set[Partition]] = {}
-        self._subscribers: dict[UUID, list[str]] = {}
-        taken: set[Partition] = set()
+        self._ids = sorted(set().union(*(member.topics for member in members)), key=lambda topic_id: topic_id.int)
+        self._sizes = [sizes[topic_id] for topic_id in self._ids]
+        places = {topic_id: place for place, topic_id in enumerate(self._ids)}
+        self.owned: dict[str, set[int]] = {}
+        self._had: dict[str, dict[int, Partition]] = {}
+        self._subscribers: dict[int, list[str]] = {}
+        taken: set[int] = set()
         for member in sorted(members, key=lambda member: member.member_id):
-            kept = {one for one in member.current if one[0] in member.topics and one[1] < sizes[one[0]]} - taken
+            subscribed = sorted(places[topic_id] for topic_id in member.topics)
+            had = self._had[member.member_id] = self._numbered(member.current, subscribed)
+            kept = had.keys() - taken
             taken |= kept
             self.owned[member.member_id] = kept
-            for topic_id in member.topics:
-                self._subscribers.setdefault(topic_id, []).append(member.member_id)
+            for place in subscribed:
+                self._subscribers.setdefault(place, []).append(member.member_id)
+
+    def assignment_of(self, member: Candidate) -> Assignment:
+        """Made of what the member has had, as far as it stays."""
+        owned, had = self.owned[member.member_id], self._had[member.member_id]
+        stays = member.current if len(had) == len(member.current) else frozenset(had.values())
+        gone = [had[number] for number in had.keys() - owned]
+        new = [(self._ids[number >> TOPIC_SHIFT], number & INDEX_MASK) for number in owned - had.keys()]
+        return stays.difference(gone).union(new) if gone or new else stays
 
     def cut_to_equal_size(self) -> None:
         """Take from each member what is beyond its share; those who have most may keep one more."""
-        total = sum(self._sizes[topic_id] for topic_id in self._subscribers)
+        total = sum(self._sizes[place] for place in self._subscribers)
         share, more = divmod(total, len(self.owned))
         by_size = sorted(self.owned, key=lambda member_id: -len(self.owned[member_id]))
         for place, member_id in enumerate(by_size):
             owned = self.owned[member_id]
             too_many = len(owned) - share - (place < more)
             if too_many > 0:
-                last = nlargest(too_many, owned, key=place_of)
-                owned.difference_update(last)
+                owned.difference_update(sorted(owned, reverse=True)[:too_many])
 
     def hand_out(self) -> None:
         """Give what nobody has to who has least, the topics first of which a subscriber gets most."""
-        taken: set[Partition] = set().union(*self.owned.values())
-        for topic_id in self._topics_in_order():
-            by_size = [(len(self.owned[member_id]), member_id) for member_id in self._subscribers[topic_id]]
+        taken: set[int] = set().union(*self.owned.values())
+        for place in self._topics_in_order():
+            first = place << TOPIC_SHIFT
+            free = [number for number in range(first, first + self._sizes[place]) if number not in taken]
+            if not free:
+                continue
+            by_size = [(len(self.owned[member_id]), member_id) for member_id in self._subscribers[place]]
+            largest, _ = max(by_size)
             heapify(by_size)
-            for index in range(self._sizes[topic_id]):
-                if (topic_id, index) not in taken:
-                    size, member_id = by_size[0]
-                    self.owned[member_id].add((topic_id, index))
-                    heapreplace(by_size, (size + 1, member_id))
+            given = 0
+            while given < len(free) and by_size[0][0] < largest:
+                size, member_id = by_size[0]
+                self.owned[member_id].add(free[given])
+                heapreplace(by_size, (size + 1, member_id))
+                given += 1
+            # From here on all have the same, and it is their turn in their order, again and again.
+            count = len(by_size)
+            for turn, member_id in enumerate(sorted(member_id for _, member_id in by_size)):
+                self.owned[member_id].update(free[given + turn :: count])
 
     def balance(self) -> None:
         """Move partitions from who has most to who has least, as long as that makes them more equal."""
         for _ in range(PASSES_MAX):
-            moved = [self._balance_topic(topic_id) for topic_id in self._topics_in_order()]
+            moved = [self._balance_topic(place) for place in self._topics_in_order()]
             if not any(moved):
                 return
 
-    def _balance_topic(self, topic_id: UUID) -> int:
+    def _balance_topic(self, place: int) -> int:
         """How many partitions of a topic were moved."""
         moved = 0
-        givers = list(self._subscribers[topic_id])
+        givers = list(self._subscribers[place])
         while givers:
             most = max(givers, key=lambda member_id: len(self.owned[member_id]))
-            least = min(self._subscribers[topic_id], key=lambda member_id: len(self.owned[member_id]))
+            least = min(self._subscribers[place], key=lambda member_id: len(self.owned[member_id]))
             if len(self.owned[most]) - len(self.owned[least]) <= 1:
                 return moved
-            partition = max((one for one in self.owned[most] if one[0] == topic_id), key=place_of, default=None)
-            if partition is None:
+            number = max((one for one in self.owned[most] if one >> TOPIC_SHIFT == place), default=None)
+            if number is None:
                 givers.remove(most)
                 continue
-            self.owned[most].remove(partition)
-            self.owned[least].add(partition)
+            self.owned[most].remove(number)
+            self.owned[least].add(number)
             moved += 1
         return moved
 
-    def _topics_in_order(self) -> list[UUID]:
-        def order(topic_id: UUID) -> tuple[float, int, int]:
-            count = len(self._subscribers[topic_id])
-            return -self._sizes[topic_id] / count, count, topic_id.int
+    def _topics_in_order(self) -> list[int]:
+        def order(place: int) -> tuple[float, int, int]:
+            count = len(self._subscribers[place])
+            return -self._sizes[place] / count, count, place
 
         return sorted(self._subscribers, key=order)
+
+    def _numbered(self, current: Assignment, subscribed: Sequence[int]) -> dict[int, Partition]:
+        """Those partitions that are there, and of topics that are subscribed to, by their numbers."""
+        known = {self._ids[place].int: (place << TOPIC_SHIFT, self._sizes[place]) for place in subscribed}
+        found = {}
+        for one in current:
+            place = known.get(one[0].int)
+            if place is not None and one[1] < place[1]:
+                found[place[0] | one[1]] = one
+        return found
 
 
 ASSIGNORS: Mapping[str, Assignor] = MappingProxyType({"uniform": assign_uniform, "range": assign_range})

@@ -131,7 +131,7 @@ class ClassicMembers:
         target = self._group.target.get(member.member_id, frozenset())
         missing = (partition for partition in target if partition not in progress.owned)
         return progress.state is UNRELEASED_PARTITIONS and all(
-            self._group.owner_of(partition) is None for partition in missing
+            partition not in self._group.owners for partition in missing
         )
 
     def _must_join_again(self, member: Member, now: Moment) -> None:

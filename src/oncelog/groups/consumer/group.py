@@ -102,7 +102,8 @@ class ConsumerGroup:
             before = Member(record.member_id)
         after = before.with_progress(record.progress or NO_LONGER)
         self._let_go(before)
-        self._owners.update(dict.fromkeys((*after.progress.owned, *after.progress.revoking), record.member_id))
+        for partitions in (after.progress.owned, after.progress.revoking):
+            self._owners.update(dict.fromkeys(partitions, record.member_id))
         self.members[record.member_id] = after
 
     def replay_regex(self, record: RegexRecord) -> None:
@@ -129,8 +130,10 @@ class ConsumerGroup:
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
 
-    def owner_of(self, partition: Partition) -> str | None:
-        return self._owners.get(partition)
+    @property
+    def owners(self) -> Mapping[Partition, str]:
+        """The member that has each partition, also one that it is to give up."""
+        return self._owners
 
     def static_member(self, instance_id: str | None) -> Member | None:
         owner = None if instance_id is None else self._static.get(instance_id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from oncelog.groups.consumer.assignment import NOTHING_OWNED, Owned, Partition
@@ -88,7 +87,3 @@ class Member:
 
     def with_subscription(self, subscription: Subscription) -> Member:
         return replace(self, subscription=subscription)
-
-
-OwnerOf = Callable[[Partition], str | None]
-"""The member that has a partition, also one that it is to give up."""

@@ -6,11 +6,12 @@ owner at any time, and it is the coordinator that knows which.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from uuid import UUID
 
 from oncelog.groups.consumer.assignment import Assignment, Owned, Partition
-from oncelog.groups.consumer.member import Member, OwnerOf, Progress
+from oncelog.groups.consumer.member import Member, Progress
 from oncelog.groups.consumer.state import STABLE, UNKNOWN, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
 
 
@@ -18,13 +19,14 @@ from oncelog.groups.consumer.state import STABLE, UNKNOWN, UNRELEASED_PARTITIONS
 class Reconciliation:
     """What one step for a member depends on.
 
-    `reported` is what it says it owns, or None if it does not say; `is_wanted` whether it is subscribed to a partition.
+    `reported` is what it says it owns, or None if it does not say; `wanted` the topics
+    that it is subscribed to.
     """
 
     target_epoch: int
     target: Assignment
-    is_wanted: Callable[[Partition], bool]
-    owner_of: OwnerOf
+    wanted: frozenset[UUID]
+    owners: Mapping[Partition, str]
     reported: Assignment | None
     has_subscription_changed: bool
 
@@ -44,7 +46,8 @@ class Reconciliation:
 
     def _without_unwanted(self, before: Progress) -> Progress:
         """Topics that it is not subscribed to any more are taken from it at once, whatever the target says."""
-        owned = {partition: epoch for partition, epoch in before.owned.items() if self.is_wanted(partition)}
+        numbers = {topic_id.int for topic_id in self.wanted}
+        owned = {one: epoch for one, epoch in before.owned.items() if one[0].int in numbers}
         if len(owned) == len(before.owned):
             return before
         revoking = {**before.revoking, **{one: epoch for one, epoch in before.owned.items() if one not in owned}}
@@ -52,15 +55,24 @@ class Reconciliation:
             return before.moved(UNREVOKED_PARTITIONS, before.epoch, owned, revoking)
         return before.moved(before.state, before.epoch, owned, before.revoking)
 
+    def _wanted_target(self) -> Assignment:
+        """The target without topics that it is not subscribed to any more."""
+        # By their numbers: to hash an id takes many times as long, and there may be ten thousand partitions.
+        numbers = {topic_id.int for topic_id in self.wanted}
+        unwanted = [one for one in self.target if one[0].int not in numbers]
+        return self.target.difference(unwanted) if unwanted else self.target
+
     def _towards_target(self, before: Progress) -> Progress:
-        target = {partition for partition in self.target if self.is_wanted(partition)}
+        target = self._wanted_target()
         owned = {partition: epoch for partition, epoch in before.owned.items() if partition in target}
         revoking = {partition: epoch for partition, epoch in before.owned.items() if partition not in target}
         if revoking and self._still_owns(revoking):
             return before.moved(UNREVOKED_PARTITIONS, before.epoch, owned, revoking)
-        missing = [partition for partition in target if partition not in owned]
+        missing = target.difference(owned) if owned else target
         # What it is about to give up itself is free for it.
-        free = [one for one in missing if self.owner_of(one) is None or one in before.revoking]
+        free = missing
+        if not self.owners.keys().isdisjoint(missing):
+            free = frozenset(one for one in missing if one not in self.owners or one in before.revoking)
         owned.update(dict.fromkeys(free, self.target_epoch))
         state = STABLE if len(free) == len(missing) else UNRELEASED_PARTITIONS
         return before.moved(state, self.target_epoch, owned)

@@ -31,6 +31,7 @@ from oncelog.coordination.fields import (
     nullable_compact_string,
     string,
     tagged_fields,
+    unsigned_varint,
 )
 from oncelog.groups.consumer.assignment import Assignment, Owned, Partition, by_topic
 from oncelog.groups.consumer.member import ClassicFacts, Progress, Subscription
@@ -212,11 +213,16 @@ def _progress(progress: Progress) -> bytes:
 
 
 def _owned(owned: Owned) -> bytes:
-    topics = []
-    for topic_id, indexes in by_topic(owned).items():
-        epochs = _numbers([owned[topic_id, index] for index in indexes])
-        topics.append(topic_id.bytes + _numbers(indexes) + tagged_fields({TAG: epochs}))
-    return compact_array(topics)
+    # By their numbers, as in by_topic.
+    topics: dict[int, dict[int, int]] = {}
+    for (topic_id, index), epoch in owned.items():
+        topics.setdefault(topic_id.int, {})[index] = epoch
+    written = []
+    for number, epochs in sorted(topics.items()):
+        indexes = sorted(epochs)
+        tagged = tagged_fields({TAG: _numbers([epochs[index] for index in indexes])})
+        written.append(number.to_bytes(16, "big") + _numbers(indexes) + tagged)
+    return compact_array(written)
 
 
 def _resolved(resolved: ResolvedRegex) -> bytes:
@@ -225,7 +231,7 @@ def _resolved(resolved: ResolvedRegex) -> bytes:
 
 
 def _numbers(numbers: list[int]) -> bytes:
-    return compact_array(map(_INT32.pack, numbers))
+    return unsigned_varint(len(numbers) + 1) + struct.pack(f">{len(numbers)}i", *numbers)
 
 
 # --- reading

@@ -197,9 +197,7 @@ class Turn:
         if not is_changed and member.progress.is_reconciled_to(target_epoch):
             return member
         wanted = ids_of(self._topics, topics_of(member, self._regexes))
-        step = Reconciliation(
-            target_epoch, target, lambda one: one[0] in wanted, self._group.owner_of, reported, is_changed
-        )
+        step = Reconciliation(target_epoch, target, wanted, self._group.owners, reported, is_changed)
         progress = step.of(member)
         if progress is None:
             text = "what this member was doing is not known here: it gives up everything and joins again"
