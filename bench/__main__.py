@@ -4,7 +4,7 @@ python -m bench
 """
 
 from bench.arrow import ArrowProgram
-from bench.groups import LargeAnswersProgram, ManyGroupsProgram, RebalanceProgram
+from bench.groups import ManyGroupsProgram, RebalanceProgram
 from bench.memory import MemoryProgram
 from bench.produce_consume import ProduceConsumeProgram
 from bench.program import main
@@ -20,7 +20,6 @@ main(
         TransactionsProgram,
         RebalanceProgram,
         ManyGroupsProgram,
-        LargeAnswersProgram,
         ArrowProgram,
         SparkProgram,
     ]

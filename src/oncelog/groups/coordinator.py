@@ -9,7 +9,7 @@ Who is a member is the matter of `members.py`; offsets may be committed without 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -231,6 +231,12 @@ class GroupCoordinator:
             else _fetched(partition, offsets.get(partition))
             for partition in wanted
         )
+
+    def committed_offsets(self, group: str, require_stable: bool) -> Mapping[TopicPartition, StoredOffset] | None:
+        """All that a reader may be told at once; None where an open transaction may yet change some of it."""
+        if require_stable and self.offsets.pending_of_group(group):
+            return None
+        return self.offsets.of_group(group)
 
     # What there is
 

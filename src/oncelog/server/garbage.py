@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import time
 
-LONG_MS = 4
+LONG_MS = 2
 THRESHOLDS = (700, 10, 2)
 """With Python's own, a full collection would first look at 70,000 objects."""
 

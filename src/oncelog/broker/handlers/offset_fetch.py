@@ -5,18 +5,24 @@ member of a consumer group asks (KIP-848); v10 topic ids.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.request import Request
-from oncelog.groups import FetchedOffset
-from oncelog.wire import ErrorCode, construct
+from oncelog.coordination.fields import compact_string
+from oncelog.groups import FetchedOffset, StoredOffset
+from oncelog.wire import EncodedItems, ErrorCode, construct
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
 
 BATCHED_FROM_VERSION = 8
 TOPIC_ID_FROM_VERSION = 10
-NO_EPOCH = -1
+NO_EPOCH = NO_OFFSET = -1
+_HEAD = Struct(">iqi")
+_NO_ERROR = b"\0\0\0"
+"""And no tagged fields."""
+_NO_METADATA = b"\1" + _NO_ERROR
 
 
 def handle(broker: Broker, request: Request) -> Any:
@@ -58,9 +64,38 @@ def _group(broker: Broker, request: Request, group: str, asked: Any, require_sta
             missing = [FetchedOffset("", index, ErrorCode.unknown_topic_id) for index in topic.partition_indexes]
             topics.append(_topic(request, key, missing))
         else:
-            wanted = [(name, index) for index in topic.partition_indexes]
-            topics.append(_topic(request, key, coordinator.fetch(group, wanted, require_stable)))
+            topics.append(_known_topic(broker, request, group, (key, name), topic.partition_indexes, require_stable))
     return tuple(topics)
+
+
+def _known_topic(
+    broker: Broker, request: Request, group: str, topic: tuple[Any, str], indexes: Sequence[int], require_stable: bool
+) -> Any:
+    key, name = topic
+    coordinator = broker.offsets.coordinator
+    committed = None
+    if request.version >= BATCHED_FROM_VERSION:
+        committed = coordinator.committed_offsets(group, require_stable)
+    if committed is None:
+        return _topic(request, key, coordinator.fetch(group, [(name, index) for index in indexes], require_stable))
+    partitions = [
+        (stored.answer or _encoded(index, stored))
+        if (stored := committed.get((name, index)))
+        else _encoded(index, None)
+        for index in indexes
+    ]
+    answered = EncodedItems(len(partitions), b"".join(partitions))
+    return construct(request.types.OffsetFetchResponseTopics, name=key, topic_id=key, partitions=answered)
+
+
+def _encoded(index: int, stored: StoredOffset | None) -> bytes:
+    """One partition of an answer, which is the same in every version from 8 on."""
+    if stored is None:
+        return _HEAD.pack(index, NO_OFFSET, NO_EPOCH) + _NO_METADATA
+    committed = stored.committed
+    metadata = compact_string(committed.metadata) + _NO_ERROR if committed.metadata else _NO_METADATA
+    stored.answer = _HEAD.pack(index, committed.offset, committed.leader_epoch) + metadata
+    return stored.answer
 
 
 def _key(broker: Broker, request: Request, name: str) -> Any:
