@@ -28,7 +28,7 @@ from oncelog.records import (
     stamp_producer,
     stamped,
 )
-from oncelog.records.varint import append_varint, read_varint
+from oncelog.records.varint import read_varint, varint
 from oncelog.wire import ErrorCode, WireError
 from tests.support.batches import resealed, with_body
 
@@ -239,7 +239,7 @@ def test_runs_of_records_of_one_length_are_checked_like_any_other(
     body, record_count = bytearray(), sum(repeats for _, repeats in runs)
     for length, repeats in runs:
         prefix = bytearray()
-        append_varint(prefix, length)
+        prefix += varint(length)
         body += (bytes(prefix) + bytes(length)) * repeats
     assume(body)
     for _ in range(data.draw(st.integers(0, 2))):

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oncelog.records.varint import VARLONG_BYTES_MAX, append_varint, read_varint
+from oncelog.records.varint import VARLONG_BYTES_MAX, read_varint, varint
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
 RECORD_BYTES_MIN = 7
-_NULL_LENGTH = 1
+_NULL, _NO_ATTRIBUTES = b"\1", b"\0"
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -31,12 +31,14 @@ class Record:
     offset: int = NO_OFFSET
 
 
-def encode_records(records: Sequence[Record], base_timestamp_ms: int) -> bytearray:
+def encode_records(records: Sequence[Record], base_timestamp_ms: int) -> bytes:
     """The records one after the other; record n gets offset delta n."""
-    body = bytearray()
-    for offset_delta, record in enumerate(records):
-        _append_record(body, record, offset_delta, record.timestamp_ms - base_timestamp_ms)
-    return body
+    return b"".join(
+        [
+            _encoded(record, offset_delta, record.timestamp_ms - base_timestamp_ms)
+            for offset_delta, record in enumerate(records)
+        ]
+    )
 
 
 def decode_records(
@@ -100,26 +102,23 @@ def _read_bytes(body: bytes, position: int, end: int) -> tuple[bytes | None, int
     return body[position:after], after
 
 
-def _append_record(body: bytearray, record: Record, offset_delta: int, timestamp_delta_ms: int) -> None:
-    content = bytearray(1)
-    append_varint(content, _wrapped(timestamp_delta_ms))
-    append_varint(content, offset_delta)
-    _append_bytes(content, record.key)
-    _append_bytes(content, record.value)
-    append_varint(content, len(record.headers))
-    for key, value in record.headers:
-        _append_bytes(content, key.encode())
-        _append_bytes(content, value)
-    append_varint(body, len(content))
-    body += content
+def _encoded(record: Record, offset_delta: int, timestamp_delta_ms: int) -> bytes:
+    content = b"".join(
+        (
+            _NO_ATTRIBUTES,
+            varint(_wrapped(timestamp_delta_ms)),
+            varint(offset_delta),
+            _sized(record.key),
+            _sized(record.value),
+            varint(len(record.headers)),
+            *(part for key, value in record.headers for part in (_sized(key.encode()), _sized(value))),
+        )
+    )
+    return varint(len(content)) + content
 
 
-def _append_bytes(output: bytearray, value: bytes | None) -> None:
-    if value is None:
-        output.append(_NULL_LENGTH)
-    else:
-        append_varint(output, len(value))
-        output += value
+def _sized(value: bytes | None) -> bytes:
+    return _NULL if value is None else varint(len(value)) + value
 
 
 def _wrapped(value: int) -> int:

@@ -7,15 +7,22 @@ from __future__ import annotations
 
 VARINT_BYTES_MAX = 5
 VARLONG_BYTES_MAX = 10
+SMALL_VALUES = 1024
 
 
-def append_varint(output: bytearray, value: int) -> None:
-    """Append a signed integer of at most 64 bits."""
+def varint(value: int) -> bytes:
+    """A signed integer of at most 64 bits."""
+    return _SMALL[value] if 0 <= value < SMALL_VALUES else _encoded(value)
+
+
+def _encoded(value: int) -> bytes:
+    output = bytearray()
     encoded = (value << 1) ^ (value >> 63)
     while encoded > 0x7F:
         output.append(encoded & 0x7F | 0x80)
         encoded >>= 7
     output.append(encoded)
+    return bytes(output)
 
 
 def read_varint(data: bytes | memoryview, position: int, size_bytes_max: int = VARINT_BYTES_MAX) -> tuple[int, int]:
@@ -37,3 +44,7 @@ def read_varint(data: bytes | memoryview, position: int, size_bytes_max: int = V
             encoded &= width_mask
             return (encoded >> 1) ^ -(encoded & 1), position
     raise ValueError(f"an integer of more than {size_bytes_max} bytes")
+
+
+# Lengths and offset deltas are small as a rule, and there are six of them in each record.
+_SMALL = [_encoded(value) for value in range(SMALL_VALUES)]

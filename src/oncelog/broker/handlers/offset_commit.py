@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from oncelog.broker.auto_creation import create_internal
 from oncelog.broker.handlers.timeouts import milliseconds
 from oncelog.broker.request import Reply, Request, reply_when
-from oncelog.broker.topics import CONSUMER_OFFSETS
+from oncelog.broker.topics import CONSUMER_OFFSETS, Topic
 from oncelog.groups import MemberFacts, OffsetToCommit
 from oncelog.groups.versions import offset_commit_error
 from oncelog.wire import ErrorCode, construct
@@ -32,13 +32,14 @@ def _commit(broker: Broker, request: Request) -> Any:
     wanted: list[tuple[tuple[Any, int], OffsetToCommit]] = []
     for topic in body.topics:
         key, name = _topic(broker, request, topic)
+        found = None if name is None else broker.topics.named(name)
         for asked in topic.partitions:
             if name is None:
                 errors[key, asked.partition_index] = ErrorCode.unknown_topic_id
-            elif broker.topics.partition(name, asked.partition_index) is None:
+            elif found is None or found.partition(asked.partition_index) is None:
                 errors[key, asked.partition_index] = ErrorCode.unknown_topic_or_partition
             else:
-                wanted.append(((key, asked.partition_index), offset_to_commit(broker, name, asked)))
+                wanted.append(((key, asked.partition_index), offset_to_commit(found, asked)))
     member = MemberFacts(
         body.member_id, body.generation_id_or_member_epoch, getattr(body, "group_instance_id", None), request.version
     )
@@ -51,15 +52,14 @@ def _commit(broker: Broker, request: Request) -> Any:
     return _answer(request, errors)
 
 
-def offset_to_commit(broker: Broker, topic: str, asked: Any) -> OffsetToCommit:
-    found = broker.topics.named(topic)
+def offset_to_commit(topic: Topic, asked: Any) -> OffsetToCommit:
     return OffsetToCommit(
-        topic,
+        topic.name,
         asked.partition_index,
         asked.committed_offset,
         getattr(asked, "committed_leader_epoch", -1),
         asked.committed_metadata,
-        None if found is None else found.topic_id,
+        topic.topic_id,
     )
 
 

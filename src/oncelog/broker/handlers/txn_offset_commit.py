@@ -42,11 +42,12 @@ def _commit(broker: Broker, request: Request, error: ErrorCode) -> Any:
     errors: dict[Key, ErrorCode] = {}
     wanted: list[OffsetToCommit] = []
     for topic in body.topics:
+        found = broker.topics.named(topic.name)
         for asked in topic.partitions:
-            if broker.topics.partition(topic.name, asked.partition_index) is None:
+            if found is None or found.partition(asked.partition_index) is None:
                 errors[topic.name, asked.partition_index] = ErrorCode.unknown_topic_or_partition
             else:
-                wanted.append(offset_to_commit(broker, topic.name, asked))
+                wanted.append(offset_to_commit(found, asked))
     answers = broker.offsets.commit_in_transaction(
         body.group_id, _member(body), wanted, (body.producer_id, body.producer_epoch)
     )
