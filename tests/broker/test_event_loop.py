@@ -28,7 +28,7 @@ SETTINGS = {
     "group_consumer_heartbeat_interval_ms": "200",
     "group_consumer_min_heartbeat_interval_ms": "200",
     "group_consumer_assignment_interval_ms": "0",
-    "log_retention_check_interval_ms": "500",
+    "log_retention_check_interval_ms": "1000",
     "log_flush_offset_checkpoint_interval_ms": "1000",
 }
 
