@@ -2,6 +2,7 @@
 
 from oncelog.log.checkpoints import PARTITION_METADATA, read_topic_id, uuid_of, uuid_text, write_topic_id
 from oncelog.log.config import LogConfig
+from oncelog.log.data_directory import LogPoints
 from oncelog.log.log_directories import LogDirectories
 from oncelog.log.outcome import (
     AbortedTransaction,
