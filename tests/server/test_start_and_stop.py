@@ -101,6 +101,30 @@ def test_stop_does_not_wait_for_requests_that_wait(node):
     idle.close()
 
 
+def described(bootstrap_servers: str, names: list[str]) -> dict[str, tuple[str, int]]:
+    """Broker settings as DescribeConfigs has them: value and source."""
+    resource = {"resource_type": 4, "resource_name": "1", "configuration_keys": names}
+    fields = {"resources": [resource], "include_synonyms": False, "include_documentation": False}
+    answer = Connection(bootstrap_servers).ask("describe_configs", 4, **fields)
+    return {config.name: (config.value, config.config_source) for config in answer.results[0].configs}
+
+
+def test_address_and_directory_of_the_command_line_are_told_as_if_the_settings_had_named_them(node):
+    """`listeners` and `log.dirs` tell where the broker is: STATIC_BROKER_CONFIG (4) in Kafka, which always has a file."""
+    told = described(node.bootstrap_servers, ["listeners", "log.dirs"])
+    assert told == {
+        "listeners": (f"PLAINTEXT://{node.bootstrap_servers}", 4),
+        "log.dirs": (str(node.data_directory), 4),
+    }
+
+
+def test_port_that_was_free_and_temporary_directory_are_told(tmp_path):
+    with broker(listeners="PLAINTEXT://127.0.0.1:9") as started:
+        told = described(started.bootstrap_servers, ["listeners", "log.dirs"])
+    assert told["listeners"] == (f"PLAINTEXT://{started.bootstrap_servers}", 4), "not the port that the setting names"
+    assert "oncelog-" in told["log.dirs"][0]
+
+
 def test_same_directory_again_is_the_same_cluster(node):
     before = Connection(node.bootstrap_servers).ask("describe_cluster", 0, include_cluster_authorized_operations=False)
     node.stop()

@@ -50,6 +50,7 @@ class Broker:
         self._parsed = Settings(self._settings)
         self._log_dirs = [data_dir] if data_dir else log_directories(self._parsed)
         self._directories = _apart(self._log_dirs)
+        self._listen = listen
         self._host, self._port = _listen_address(listen, self._parsed)
         self._connections: set[Connection] = set()
         self._failure: asyncio.Future[BaseException] | None = None
@@ -82,17 +83,19 @@ class Broker:
         self._failure = loop.create_future()
         # Before anything is loaded: an address that is taken must not cost the replay of a log.
         listener = _bind(self._host, self._port, self._parsed)
+        self._port = listener.getsockname()[1]
         self._temporary = None if self._log_dirs else tempfile.mkdtemp(prefix="oncelog-")
         self._disk = RealDisk(lambda callback: loop.call_soon_threadsafe(self._guard, callback), self._bug)
         environment = Environment(RealClock(loop, self._guard), self._disk, RealRandom())
         directories = [self._temporary] if self._temporary else self._directories
         try:
-            self._core = BrokerCore(environment, directories, self._settings, self._fail)
+            self._core = BrokerCore(
+                environment, directories, self._settings | self._whereabouts(directories), self._fail
+            )
         except BaseException:
             listener.close()
             self._discard()
             raise
-        self._port = listener.getsockname()[1]
         self._core.serve_at(*self._advertised())
         self._admission = Admission(self._core.settings)
         request_bytes_max = self._core.settings.number("socket.request.max.bytes")
@@ -130,6 +133,16 @@ class Broker:
     def _closed(self, connection: Connection) -> None:
         self._connections.discard(connection)
         self._admission.closed(connection)
+
+    def _whereabouts(self, directories: list[str]) -> dict[str, str]:
+        """The address and the directories as settings, where they are not from settings: DescribeConfigs tells them."""
+        found = {}
+        if self._listen is not None or "listeners" not in self._parsed.given:
+            host = f"[{self._host}]" if ":" in self._host else self._host
+            found["listeners"] = f"PLAINTEXT://{host}:{self._port}"
+        if self._log_dirs != log_directories(self._parsed) or not self._log_dirs:
+            found["log.dirs"] = ",".join(directories)
+        return found
 
     def _advertised(self) -> tuple[str, int]:
         """What clients are told."""
