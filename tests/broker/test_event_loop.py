@@ -21,6 +21,8 @@ from tests.support.watched_node import WatchedNode
 from tests.support.wire import Connection, frame
 
 LIMIT_MS = 20
+LARGE_LIMIT_MS = 60
+"""For one request that asks for the work of thousands: such requests are rare, and their cost must not grow by another order."""
 PARTITIONS, MEMBERS = 10_000, 100
 REBALANCING, REBALANCED = 50, 100
 COMMITTED = 1000
@@ -42,18 +44,18 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedNode]:
         create(node, NewTopic("large", PARTITIONS, 1))
     yield node
     administrator = admin(node)
-    with nothing_blocks(node):
+    with nothing_blocks(node, LARGE_LIMIT_MS):
         administrator.delete_topics(["large"])["large"].result(60)
     node.stop()
 
 
 @contextmanager
-def nothing_blocks(node: WatchedNode) -> Iterator[None]:
+def nothing_blocks(node: WatchedNode, limit_ms: float = LIMIT_MS) -> Iterator[None]:
     """No callback takes long, and none waits for the disk."""
     node.watched()
     yield
     found = node.watched()
-    assert found.longest_ms < LIMIT_MS, found.callbacks[:5]
+    assert found.longest_ms < limit_ms, found.callbacks[:5]
     assert found.synced == ()
 
 
@@ -98,10 +100,11 @@ def test_offsets_of_a_thousand_partitions_block_nobody(node):
         lambda: not connection.ask("find_coordinator", 4, key_type=0, coordinator_keys=["g"]).coordinators[0].error_code
     )
     fetched = {"name": "large", "partition_indexes": list(range(COMMITTED))}
-    with nothing_blocks(node):
-        for turn in range(3):
-            offsets = dict.fromkeys(range(COMMITTED), turn)
+    for turn in range(3):
+        offsets = dict.fromkeys(range(COMMITTED), turn)
+        with nothing_blocks(node, LARGE_LIMIT_MS):
             connection.ask("offset_commit", 8, **commit_fields(8, "offsets", ("large", None), offsets, "", -1))
+        with nothing_blocks(node):
             for topics in ([fetched], None):
                 groups = [{"group_id": "offsets", "topics": topics}]
                 answer = connection.ask("offset_fetch", 8, groups=groups, require_stable=True)
@@ -120,7 +123,7 @@ def test_assigning_ten_thousand_partitions_to_a_hundred_members_blocks_nobody(no
         return connection.ask("consumer_group_heartbeat", HEARTBEAT, **fields)
 
     members: dict[str, int] = {}
-    with nothing_blocks(node):
+    with nothing_blocks(node, LARGE_LIMIT_MS):
         for number in range(count):
             member_id = f"member-{number}"
             joined = beat(join_fields(HEARTBEAT, group, member_id, ["large"], assignor=assignor))

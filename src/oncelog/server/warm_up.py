@@ -1,4 +1,7 @@
-"""Loading what the first request of its kind would otherwise wait for, beside the event loop, once the broker is ready."""
+"""Loading what the first request of its kind would otherwise wait for, beside the event loop.
+
+Not at once: a broker that a test starts has first to serve that test, and is often gone before the rest is of use.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,14 @@ from oncelog.broker.apis import APIS
 from oncelog.wire import prepare
 
 CONSUMER_GROUPS = "oncelog.groups.consumer"
+BEGIN_S = 1.0
 
 
 def begin_warm_up() -> None:
     """Import the parts that a start leaves out. What a request asks for meanwhile is imported for it at once."""
-    threading.Thread(target=_warm_up, name="oncelog-warm-up", daemon=True).start()
+    thread = threading.Timer(BEGIN_S, _warm_up)
+    thread.name, thread.daemon = "oncelog-warm-up", True
+    thread.start()
 
 
 def _warm_up() -> None:
