@@ -8,6 +8,7 @@ PySpark under one Java; a JVM that it does not fit starts without it.
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -30,7 +31,7 @@ END_SECONDS_MAX = 120
 
 
 class ArchiveError(Exception):
-    """Java ended without an archive."""
+    """There is no archive that a session could start from."""
 
 
 def class_archive(spark_home: Path, java: Java) -> Path:
@@ -46,16 +47,23 @@ def start_from(archive: Path) -> None:
 
 
 @contextmanager
-def recorded(archive: Path) -> Iterator[None]:
-    """Have the JVM of a session that is started in here archive the classes it has loaded. Raises ArchiveError."""
+def recorded(archive: Path, java: Java) -> Iterator[None]:
+    """Have the JVM of the session that is started in here archive the classes it has loaded.
+
+    Raises ArchiveError behind that, and leaves none, if this Java can make no archive, or would not start from it.
+    """
+    program = str(java.home / "bin" / "java")
     unfinished = archive.with_name(f"{archive.name}.{os.getpid()}")
     before = os.environ.get(OPTIONS_VARIABLE)
     _add_options(f"-XX:ArchiveClassesAtExit={unfinished} {QUIET} {QUICK}")
     try:
         yield
-        _end_java()
-        if not unfinished.is_file():
-            raise ArchiveError(f"Java ended without an archive at {unfinished}")
+        class_path = _end_java()
+        # An archive builds on one of Java's own classes, which a Java cut down to its modules does not bring.
+        if not _starts(program, "-version"):
+            raise ArchiveError(f"{program} brings no archive of its own classes, on which this one would build")
+        if not _starts(program, f"-XX:SharedArchiveFile={unfinished}", "-cp", class_path, "-version"):
+            raise ArchiveError(f"{program} does not start from what it archives")
         unfinished.replace(archive)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -65,19 +73,29 @@ def recorded(archive: Path) -> Iterator[None]:
             os.environ[OPTIONS_VARIABLE] = before
 
 
+def _starts(program: str, *arguments: str) -> bool:
+    """Whether Java starts from an archive of classes, and not without."""
+    return subprocess.run([program, "-Xshare:on", *arguments], capture_output=True, check=False).returncode == 0
+
+
 def _add_options(options: str) -> None:
     os.environ[OPTIONS_VARIABLE] = f"{os.environ.get(OPTIONS_VARIABLE, '')} {options}".strip()
 
 
-def _end_java() -> None:
-    """Stop the session; Java ends when nobody holds its standard input, and writes the archive then."""
+def _end_java() -> str:
+    """Stop the session, and return its class path. Java ends when nobody holds its input, and writes the archive then."""
     context = SparkContext._active_spark_context
     gateway = SparkContext._gateway
     assert context is not None
     assert gateway is not None
+    class_path: str = gateway.jvm.System.getProperty("java.class.path")
     java = gateway.proc
     context.stop()
     gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None
     java.stdin.close()
-    java.wait(END_SECONDS_MAX)
+    try:
+        java.wait(END_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        raise ArchiveError(f"Java did not end within {END_SECONDS_MAX} s") from None
+    return class_path
