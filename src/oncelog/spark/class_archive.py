@@ -1,7 +1,7 @@
 """Java's archive of Spark's classes, from which sessions on one machine start.
 
 A JVM loads, checks and links every class anew, and Spark has twelve thousand: with the archive (application class-data
-sharing, JEP 350) a session and its first queries take about half the processor time. One archive serves one installed
+sharing, JEP 350) a session and its first queries take about a third less processor time. One archive serves one installed
 PySpark under one Java; a JVM that it does not fit starts without it.
 """
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from oncelog.coordination.fields import FieldReader, compact_string, string, unsigned_varint
+from oncelog.coordination.fields import FieldReader, compact_string, string
 from oncelog.records import Record
 from oncelog.transactions.state import (
     DEAD,
@@ -24,7 +24,7 @@ from oncelog.transactions.state import (
     TransactionMetadata,
     TransactionStatus,
 )
-from oncelog.wire import WireError
+from oncelog.wire import WireError, unsigned_varint
 
 KEY_VERSION = 0
 CLASSIC_VERSION = 0

@@ -13,7 +13,7 @@ from oncelog.wire.messages import (
     message_module,
     prepare,
 )
-from oncelog.wire.writing import EncodedItems
+from oncelog.wire.writing import EncodedItems, unsigned_varint
 
 __all__ = [
     "EncodedItems",
@@ -32,4 +32,5 @@ __all__ = [
     "prepare",
     "read_request_header",
     "skip_tagged_fields",
+    "unsigned_varint",
 ]

@@ -261,13 +261,14 @@ def _tags(tagged: dict[int, tuple[str, Any, Write]]) -> Write:
                 parts: list[Buffer] = []
                 write_value(value, parts.append)
                 data = b"".join(parts)
-                written.append(_varint(tag) + _varint(len(data)) + data)
-        put(_varint(len(written)) + b"".join(written))
+                written.append(unsigned_varint(tag) + unsigned_varint(len(data)) + data)
+        put(unsigned_varint(len(written)) + b"".join(written))
 
     return write
 
 
-def _varint(value: int) -> bytes:
+def unsigned_varint(value: int) -> bytes:
+    """Seven bits in each byte, the lowest first."""
     if value < 0x80:
         return _BYTES[value]
     encoded = bytearray()
@@ -280,7 +281,7 @@ def _varint(value: int) -> bytes:
 
 def _compact_length(length: int) -> bytes:
     """One more than it is; 0 is null."""
-    return _varint(length + 1)
+    return unsigned_varint(length + 1)
 
 
 _BYTES = [bytes((value,)) for value in range(0x80)]

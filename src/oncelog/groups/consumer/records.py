@@ -31,13 +31,12 @@ from oncelog.coordination.fields import (
     nullable_compact_string,
     string,
     tagged_fields,
-    unsigned_varint,
 )
 from oncelog.groups.consumer.assignment import Assignment, Owned, Partition, by_topic
 from oncelog.groups.consumer.member import ClassicFacts, Progress, Subscription
 from oncelog.groups.consumer.state import MemberState
 from oncelog.records import Record
-from oncelog.wire import WireError
+from oncelog.wire import WireError, unsigned_varint
 
 VALUE_VERSION = 0
 TAG = 0
