@@ -6,7 +6,9 @@ import json
 
 import pytest
 
+from oncelog.cli.broker_process import ProcessError
 from oncelog.cli.demo.flights import FLIGHTS, AirlineTotals, delay_class, departure, flights
+from oncelog.cli.demo.loading import input_log
 from oncelog.cli.demo.plan import AIRLINES, DEPARTURES
 from oncelog.cli.demo.tally import Due, Output, Tally, expected, tally
 
@@ -39,8 +41,26 @@ def test_each_mistake_is_counted_as_what_it_is(records, wrong):
 
 def test_aborted_record_that_a_reader_got_is_counted():
     complete = outputs((b"a", b"1"), (b"a", b"2"), (b"b", b"3"))
-    aborted = frozenset({("t", 0, 7), ("t", 0, 8)})
-    assert tally(DUE, complete, aborted, [("t", 0, 0), ("t", 0, 8)]).aborted_seen == 1
+    meant = {output.place for output in complete}
+    assert tally(DUE, complete, meant, [("t", 0, 0), ("t", 0, 8)]).aborted_seen == 1
+
+
+def test_input_log_has_the_order_of_the_offsets():
+    first, second, third = flights(3)
+    assert input_log([(1, 1, second), (0, 0, first), (1, 0, third)], 3) == [[first], [third, second], [], []]
+
+
+@pytest.mark.parametrize("offsets", [(0, 2), (1, 2), (0, 0)])
+def test_input_log_with_a_gap_is_refused(offsets):
+    with pytest.raises(ProcessError, match="gaps"):
+        input_log([(0, offset, flight) for offset, flight in zip(offsets, flights(2), strict=True)], 2)
+
+
+def test_input_log_without_one_of_the_flights_is_refused():
+    (flight,) = flights(1)
+    for places in ([(0, 0, flight)], [(0, 0, flight), (1, 0, flight)]):
+        with pytest.raises(ProcessError, match="every flight once"):
+            input_log(places, 2)
 
 
 def test_every_flight_is_in_the_data_set_once():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from oncelog.cli.broker_process import BrokerProcess, ProcessError
 from oncelog.cli.demo.plan import PIPELINES, Guarantee, Kill, Moment, Pipeline, Task, Victim, kills
 from oncelog.cli.demo.processes import DriverProcess, Drivers
 from oncelog.cli.demo.reading import ConcurrentReader, read_all
-from oncelog.cli.demo.tally import Expectations, Output, Place, Tally, batch_ends, tally
+from oncelog.cli.demo.tally import Expectations, Place, Tally, batch_ends, tally
 from oncelog.testing.proxy import ApiKey, Point, Proxy, Then
 
 RUN_SECONDS_MAX = 600
@@ -95,7 +95,7 @@ def run_column(
     `say` gets a sentence for each kill, `advance` the number of records that the concurrent reader has got.
     """
     topics = [pipeline.topic(guarantee) for pipeline in PIPELINES]
-    reader = ConcurrentReader(stage.proxy.bootstrap_servers, topics, advance)
+    reader = ConcurrentReader(stage.broker.bootstrap_servers, topics, advance)
     reader.start()
     runs = Runs(stage, guarantee, say)
     for kill in kills(guarantee):
@@ -191,21 +191,10 @@ def _count(
 ) -> Tally:
     topic = pipeline.topic(guarantee)
     due = expectations.of(pipeline, batch_ends(stage.directory / "checkpoints" / topic))
-    address = stage.proxy.bootstrap_servers
-    outputs = sorted(read_all(address, topic, "read_committed"), key=lambda output: output.place)
+    outputs = list(read_all(stage.broker.bootstrap_servers, topic))
     if guarantee is Guarantee.EXACTLY_ONCE:
-        committed = {output.place for output in outputs}
-        aborted = frozenset(output.place for output in read_all(address, topic, "read_uncommitted")) - committed
+        meant = {output.place for output in outputs}
     else:
-        aborted = frozenset(_superseded(outputs))
-    return tally(due, outputs, aborted, (place for place in seen if place[0] == topic))
-
-
-def _superseded(outputs: Sequence[Output]) -> Iterator[Place]:
-    """Plain writes are never marked as aborted; those that a later attempt of the batch repeated should have been."""
-    newest: dict[tuple[bytes | None, bytes], Place] = {}
-    for output in outputs:
-        identity = (output.key, output.value)
-        if identity in newest:
-            yield newest[identity]
-        newest[identity] = output.place
+        # Plain writes are never marked as aborted; those that a later attempt of the batch repeated should have been.
+        meant = set({(output.key, output.value): output.place for output in outputs}.values())
+    return tally(due, outputs, meant, (place for place in seen if place[0] == topic))

@@ -1,8 +1,10 @@
-"""Putting the flights into the input topic, and reading back in which order they lie there."""
+"""Putting the flights into the input topic, and in which order they lie there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from operator import itemgetter
 
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
@@ -11,10 +13,11 @@ from confluent_kafka.cimpl import NewTopic
 from oncelog.cli.broker_process import ProcessError
 from oncelog.cli.demo.flights import Flight
 from oncelog.cli.demo.plan import INPUT_TOPIC, PARTITIONS, PIPELINES, Guarantee
-from oncelog.cli.demo.reading import read_all
 
 ADVANCE_EVERY = 4096
-VALUE_START = b'{"id":'
+
+Placed = tuple[int, int, Flight]
+"""Partition, offset, and what is there."""
 
 
 def create_topics(bootstrap_servers: str) -> None:
@@ -27,8 +30,8 @@ def create_topics(bootstrap_servers: str) -> None:
             raise ProcessError(f"topic {name} could not be made: {error}")
 
 
-def load(bootstrap_servers: str, flights: Sequence[Flight], advance: Callable[[int], None]) -> None:
-    """Produce every flight under its tail number. Raises ProcessError if one was refused."""
+def load(bootstrap_servers: str, flights: Sequence[Flight], advance: Callable[[int], None]) -> list[Placed]:
+    """Produce every flight under its tail number, and return where the broker put each. Raises ProcessError if one was refused."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -41,14 +44,20 @@ def load(bootstrap_servers: str, flights: Sequence[Flight], advance: Callable[[i
             "log_level": 0,
         }
     )
+    placed: list[Placed] = []
     refused: list[KafkaError] = []
 
-    def delivered(error: KafkaError | None, message: Message) -> None:
+    def delivered(flight: Flight, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             refused.append(error)
+            return
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        placed.append((partition, offset, flight))
 
     for number, flight in enumerate(flights, start=1):
-        producer.produce(INPUT_TOPIC, key=flight.key, value=flight.value, on_delivery=delivered)
+        producer.produce(INPUT_TOPIC, key=flight.key, value=flight.value, on_delivery=partial(delivered, flight))
         if number % ADVANCE_EVERY == 0:
             producer.poll(0)
             advance(ADVANCE_EVERY)
@@ -56,19 +65,16 @@ def load(bootstrap_servers: str, flights: Sequence[Flight], advance: Callable[[i
     if refused:
         raise ProcessError(f"{len(refused)} flights were refused; the first: {refused[0]}")
     advance(len(flights) % ADVANCE_EVERY)
+    return placed
 
 
-def input_log(bootstrap_servers: str, flights: Sequence[Flight]) -> list[list[Flight]]:
+def input_log(placed: Iterable[Placed], flight_count: int) -> list[list[Flight]]:
     """The flights of each partition in the order of their offsets. Raises ProcessError if one is missing or twice."""
-    placed: list[list[tuple[int, Flight]]] = [[] for _ in range(PARTITIONS)]
-    for record in read_all(bootstrap_servers, INPUT_TOPIC, "read_committed"):
-        _, partition, offset = record.place
-        number = int(record.value[len(VALUE_START) : record.value.index(b",")])
-        placed[partition].append((offset, flights[number]))
-    for line in placed:
-        line.sort(key=lambda item: item[0])
-        if [offset for offset, _ in line] != list(range(len(line))):
+    lines: list[list[Flight]] = [[] for _ in range(PARTITIONS)]
+    for partition, offset, flight in sorted(placed, key=itemgetter(0, 1)):
+        if offset != len(lines[partition]):
             raise ProcessError("the input topic has gaps")
-    if sorted(flight.id for line in placed for _, flight in line) != list(range(len(flights))):
+        lines[partition].append(flight)
+    if sorted(flight.id for line in lines for flight in line) != list(range(flight_count)):
         raise ProcessError("the input topic does not hold every flight once")
-    return [[flight for _, flight in line] for line in placed]
+    return lines

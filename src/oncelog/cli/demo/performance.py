@@ -43,12 +43,10 @@ def _loaded(stage: Stage, flight_count: int, progress: Progress) -> list[list[Fl
     create_topics(address)
     advance = _advancing(progress, "loading the flights", flight_count)
     coming = flights(flight_count)
-    loaded = list(islice(coming, FLIGHTS_MIN))
-    load(address, loaded, advance)
+    placed = load(address, list(islice(coming, FLIGHTS_MIN)), advance)
     stage.drivers.prepare()
-    rest = list(coming)
-    load(address, rest, advance)
-    return input_log(address, loaded + rest)
+    placed += load(address, list(coming), advance)
+    return input_log(placed, flight_count)
 
 
 def _column(stage: Stage, guarantee: Guarantee, expectations: Expectations, flown: int, progress: Progress) -> Column:

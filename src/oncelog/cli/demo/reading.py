@@ -15,7 +15,7 @@ POLL_SECONDS = 0.2
 FETCH_BYTES = 8 * 1024 * 1024
 
 
-def consumer(bootstrap_servers: str, isolation_level: str) -> Consumer:
+def consumer(bootstrap_servers: str) -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -23,7 +23,7 @@ def consumer(bootstrap_servers: str, isolation_level: str) -> Consumer:
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "enable.partition.eof": False,
-            "isolation.level": isolation_level,
+            "isolation.level": "read_committed",
             "max.partition.fetch.bytes": FETCH_BYTES,
             "fetch.wait.max.ms": 100,
             "log_level": 0,
@@ -44,9 +44,9 @@ def place(message: Message) -> Place:
     return topic, partition, offset
 
 
-def read_all(bootstrap_servers: str, topic: str, isolation_level: str) -> Iterator[Output]:
-    """Every record of a topic up to where it ends now; each partition in its order."""
-    reader = consumer(bootstrap_servers, isolation_level)
+def read_all(bootstrap_servers: str, topic: str) -> Iterator[Output]:
+    """Every committed record of a topic up to where it ends now; each partition in its order."""
+    reader = consumer(bootstrap_servers)
     try:
         ends = {
             number: reader.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1]
@@ -84,7 +84,7 @@ class ConcurrentReader:
         self._thread.join()
 
     def _run(self) -> None:
-        reader = consumer(self._bootstrap_servers, "read_committed")
+        reader = consumer(self._bootstrap_servers)
         reader.assign([TopicPartition(topic, number, 0) for topic in self._topics for number in range(PARTITIONS)])
         while True:
             messages = delivered(reader)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import NamedTuple
 
 from oncelog.cli.demo.flights import AirlineTotals, Flight, departure
 from oncelog.cli.demo.plan import AIRLINES, DEPARTURES, INPUT_TOPIC, PARTITIONS, Pipeline
@@ -23,16 +24,14 @@ InputLog = Sequence[Sequence[Flight]]
 """The flights of each partition of the input topic, by offset."""
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(NamedTuple):
     """When a record has to come out: in which micro-batch, and after which others of the same key."""
 
     batch: int
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(NamedTuple):
     """One record of an output topic, as a read_committed reader gets it after everything has settled."""
 
     place: Place
@@ -119,12 +118,10 @@ def _in_batches(log: InputLog, ends: Sequence[Sequence[int]]) -> Iterator[tuple[
         starts = end
 
 
-def tally(
-    due: Mapping[Identity, Due], outputs: Iterable[Output], aborted: frozenset[Place], seen: Iterable[Place]
-) -> Tally:
+def tally(due: Mapping[Identity, Due], outputs: Iterable[Output], meant: Set[Place], seen: Iterable[Place]) -> Tally:
     """Count what is wrong. `outputs` come in the order of their offsets in each partition.
 
-    `seen` is what the concurrent reader got, and `aborted` what it must not have got.
+    `seen` is what the concurrent reader got. What is not among those that were `meant` for it was of an aborted attempt.
     """
     copies: Counter[Identity] = Counter()
     newest: dict[tuple[str, int, bytes | None], int] = {}
@@ -147,7 +144,7 @@ def tally(
         duplicated=sum(copies.values()) - len(copies),
         unexpected=unexpected,
         out_of_order=out_of_order,
-        aborted_seen=sum(place in aborted for place in seen),
+        aborted_seen=sum(place not in meant for place in seen),
         partial_batches=_partial_batches(due, copies),
     )
 
@@ -160,5 +157,8 @@ def _partial_batches(due: Mapping[Identity, Due], copies: Mapping[Identity, int]
     return sum(len(counts) > 1 for counts in seen.values())
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+
+
 def _json(record: Mapping[str, object]) -> bytes:
-    return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
+    return _ENCODER.encode(record).encode()
