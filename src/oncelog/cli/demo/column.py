@@ -1,15 +1,16 @@
-"""One column of the demo's table: the job under its kills, until it is done, and what came out of it."""
+"""One column of the demo's table: the job under its kills, until everything has settled, and what came out of it."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from oncelog.cli.broker_process import BrokerProcess, ProcessError
-from oncelog.cli.demo.plan import PIPELINES, Guarantee, Kill, Moment, Pipeline, Task, Victim, kills
+from oncelog.cli.demo.kills import Kill, Moment, Victim, kills
+from oncelog.cli.demo.plan import PIPELINES, Guarantee, Pipeline, Task
 from oncelog.cli.demo.processes import DriverProcess, Drivers
 from oncelog.cli.demo.reading import ConcurrentReader, read_all
 from oncelog.cli.demo.tally import Expectations, Place, Tally, batch_ends, tally
@@ -32,14 +33,22 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """What one way of writing did under the kills."""
+class Settled:
+    """One way of writing, done with all its kills. `seen` is what a concurrent reader got meanwhile."""
 
     guarantee: Guarantee
-    tally: Tally
+    seen: Sequence[Place]
     driver_kills: int
     broker_kills: int
     unplanned_restarts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What one way of writing did under the kills."""
+
+    settled: Settled
+    tally: Tally
 
 
 class Executioner:
@@ -83,14 +92,8 @@ class Executioner:
         self.has_killed.set()
 
 
-def run_column(
-    stage: Stage,
-    guarantee: Guarantee,
-    expectations: Expectations,
-    say: Callable[[str], None],
-    advance: Callable[[int], None],
-) -> Column:
-    """Run the job with one kill in each run of the driver, read what came out, and count.
+def settle(stage: Stage, guarantee: Guarantee, say: Callable[[str], None], advance: Callable[[int], None]) -> Settled:
+    """Run the job with one kill in each run of the driver, until it is done.
 
     `say` gets a sentence for each kill, `advance` the number of records that the concurrent reader has got.
     """
@@ -103,10 +106,15 @@ def run_column(
     while not runs.is_done:
         runs.run_freely()
     reader.stop()
+    return Settled(guarantee, reader.seen, runs.driver_kills, runs.broker_kills, runs.unplanned_restarts)
+
+
+def count(stage: Stage, settled: Settled, expectations: Expectations) -> Column:
+    """Read what came out, and compare it with what should have."""
     total = Tally()
     for pipeline in PIPELINES:
-        total += _count(stage, guarantee, pipeline, expectations, reader.seen)
-    return Column(guarantee, total, runs.driver_kills, runs.broker_kills, runs.unplanned_restarts)
+        total += _count(stage, settled.guarantee, pipeline, expectations, settled.seen)
+    return Column(settled, total)
 
 
 class Runs:

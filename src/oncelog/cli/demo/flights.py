@@ -23,6 +23,7 @@ NUMBERS = (
     *("air_time", "distance"),
 )
 FLIGHT, DELAY, DISTANCE = map(NUMBERS.index, ("flight", "dep_delay", "distance"))
+ROW_AS_JSON = "{" + ",".join(f'"{name}":%s' for name in ("id", *TEXTS, *NUMBERS)) + "}"
 MISSING = frozenset({"", "NA"})
 
 FLIGHTS = 336_776
@@ -77,11 +78,8 @@ def flights(count: int) -> Iterator[Flight]:
 
 def _flight(number: int, texts: tuple[str, ...], numbers: tuple[str, ...]) -> Flight:
     # The file holds nothing that JSON would escape, and whole numbers are written in it as JSON writes them.
-    fields = [f'"id":{number}']
-    fields += [
-        f'"{name}":null' if text in MISSING else f'"{name}":"{text}"' for name, text in zip(TEXTS, texts, strict=True)
-    ]
-    fields += [f'"{name}":{"null" if text in MISSING else text}' for name, text in zip(NUMBERS, numbers, strict=True)]
+    quoted = ["null" if text in MISSING else f'"{text}"' for text in texts]
+    plain = ["null" if text in MISSING else text for text in numbers]
     scheduled, carrier, tailnum, origin, dest = texts
     flight, delay, distance = numbers[FLIGHT], numbers[DELAY], numbers[DISTANCE]
     return Flight(
@@ -94,7 +92,7 @@ def _flight(number: int, texts: tuple[str, ...], numbers: tuple[str, ...]) -> Fl
         int(flight),
         None if delay in MISSING else int(delay),
         int(distance),
-        f"{{{','.join(fields)}}}".encode(),
+        (ROW_AS_JSON % (number, *quoted, *plain)).encode(),
     )
 
 

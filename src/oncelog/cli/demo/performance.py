@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import islice
 from math import ceil
@@ -11,7 +13,7 @@ from pathlib import Path
 from rich.progress import Progress
 
 from oncelog.cli.broker_process import BrokerProcess
-from oncelog.cli.demo.column import Column, Stage, run_column
+from oncelog.cli.demo.column import Column, Settled, Stage, count, settle
 from oncelog.cli.demo.flights import Flight, flights
 from oncelog.cli.demo.loading import create_topics, input_log, load
 from oncelog.cli.demo.plan import FLIGHTS_MIN, MICRO_BATCHES, Guarantee
@@ -22,6 +24,8 @@ from oncelog.testing.proxy import Proxy
 
 def perform(directory: Path, examples: Path, flight_count: int, progress: Progress) -> list[Column]:
     """Run everything in `directory`. Raises ProcessError when a process does not do what it has to."""
+    # Millions of tuples will be there, and none of them in a cycle: a collection would look at all of them for nothing.
+    gc.disable()
     with ExitStack() as stack:
         broker = BrokerProcess(f"127.0.0.1:{free_port()}", directory / "data", directory / "broker.txt")
         stack.callback(broker.stop)
@@ -34,7 +38,13 @@ def perform(directory: Path, examples: Path, flight_count: int, progress: Progre
         log = _loaded(stage, flight_count, progress)
         flown = sum(not flight.is_cancelled for partition in log for flight in partition)
         expectations = Expectations(log)
-        return [_column(stage, guarantee, expectations, flown, progress) for guarantee in Guarantee]
+        # One column is counted while the next one runs.
+        counting = stack.enter_context(ThreadPoolExecutor(max_workers=1))
+        columns = [
+            counting.submit(count, stage, _settled(stage, guarantee, flown, progress), expectations)
+            for guarantee in Guarantee
+        ]
+        return [column.result() for column in columns]
 
 
 def _loaded(stage: Stage, flight_count: int, progress: Progress) -> list[list[Flight]]:
@@ -49,13 +59,13 @@ def _loaded(stage: Stage, flight_count: int, progress: Progress) -> list[list[Fl
     return input_log(placed, flight_count)
 
 
-def _column(stage: Stage, guarantee: Guarantee, expectations: Expectations, flown: int, progress: Progress) -> Column:
+def _settled(stage: Stage, guarantee: Guarantee, flown: int, progress: Progress) -> Settled:
     advance = _advancing(progress, guarantee.value, flown)
 
     def say(sentence: str) -> None:
         progress.console.print(f"{guarantee.value}: {sentence}", highlight=False, soft_wrap=True)
 
-    return run_column(stage, guarantee, expectations, say, advance)
+    return settle(stage, guarantee, say, advance)
 
 
 def _advancing(progress: Progress, description: str, total: int) -> Callable[[int], None]:

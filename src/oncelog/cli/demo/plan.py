@@ -1,13 +1,11 @@
-"""What the demo runs, and when it kills."""
+"""What the demo runs."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from enum import Enum, StrEnum
+from enum import StrEnum
 from pathlib import Path
-
-from oncelog.testing.proxy import ApiKey, Point
 
 INPUT_TOPIC = "flights"
 PARTITIONS = 4
@@ -68,79 +66,3 @@ class Task:
             offsets_per_batch=fields["offsets_per_batch"],
             finished=Path(fields["finished"]),
         )
-
-
-class Victim(Enum):
-    DRIVER = "driver"
-    BROKER = "broker"
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A place on the wire: the nth request of one API, or the nth answer to one."""
-
-    api_key: ApiKey
-    point: Point
-    nth: int
-
-
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """One kill -9: at `moment` of a run of the driver, counted from the first write of `pipeline`.
-
-    `after` is a moment that has to pass first, so that a kill falls into the middle of a micro-batch.
-    """
-
-    victim: Victim
-    pipeline: Pipeline
-    what: str
-    moment: Moment
-    after: Moment | None = None
-
-
-def kills(guarantee: Guarantee) -> tuple[Kill, ...]:
-    """One for each run of the driver. The broker's comes in the last run, which ends by itself."""
-    return EXACTLY_ONCE_KILLS if guarantee is Guarantee.EXACTLY_ONCE else AT_LEAST_ONCE_KILLS
-
-
-EXACTLY_ONCE_KILLS = (
-    Kill(
-        Victim.DRIVER,
-        DEPARTURES,
-        "some records had been produced",
-        Moment(ApiKey.PRODUCE, Point.ANSWER, 2),
-        after=Moment(ApiKey.END_TXN, Point.ANSWER, 1),
-    ),
-    Kill(Victim.DRIVER, DEPARTURES, "the offsets were in", Moment(ApiKey.TXN_OFFSET_COMMIT, Point.ANSWER, 2)),
-    Kill(Victim.DRIVER, DEPARTURES, "EndTxn was sent, not answered", Moment(ApiKey.END_TXN, Point.ANSWER, 2)),
-    Kill(
-        Victim.DRIVER,
-        AIRLINES,
-        "records had been produced",
-        Moment(ApiKey.PRODUCE, Point.ANSWER, 1),
-        after=Moment(ApiKey.END_TXN, Point.ANSWER, 1),
-    ),
-    Kill(Victim.DRIVER, AIRLINES, "EndTxn was sent, not answered", Moment(ApiKey.END_TXN, Point.ANSWER, 2)),
-    Kill(Victim.BROKER, AIRLINES, "EndTxn was done, not answered", Moment(ApiKey.END_TXN, Point.ANSWER, 1)),
-)
-
-AT_LEAST_ONCE_KILLS = (
-    Kill(
-        Victim.DRIVER,
-        DEPARTURES,
-        "some records had been produced",
-        Moment(ApiKey.PRODUCE, Point.ANSWER, 2),
-        after=Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 1),
-    ),
-    Kill(Victim.DRIVER, DEPARTURES, "all records had been produced", Moment(ApiKey.OFFSET_COMMIT, Point.REQUEST, 2)),
-    Kill(Victim.DRIVER, DEPARTURES, "the offsets were in", Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 2)),
-    Kill(
-        Victim.DRIVER,
-        AIRLINES,
-        "records had been produced",
-        Moment(ApiKey.PRODUCE, Point.ANSWER, 1),
-        after=Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 1),
-    ),
-    Kill(Victim.DRIVER, AIRLINES, "the offsets were in", Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 2)),
-    Kill(Victim.BROKER, AIRLINES, "the offsets were in", Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 1)),
-)

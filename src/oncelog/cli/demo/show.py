@@ -24,29 +24,39 @@ FOOTNOTE = (
 
 def print_columns(columns: Sequence[Column]) -> None:
     rows: list[dict[str, object]] = [
-        {"": title, **{column.guarantee.value: getattr(column.tally, name) for column in columns}}
+        {"": title, **{column.settled.guarantee.value: getattr(column.tally, name) for column in columns}}
         for name, title in ROWS.items()
     ]
-    rows.append({"": "driver killed with -9", **{column.guarantee.value: column.driver_kills for column in columns}})
-    rows.append({"": "broker killed with -9", **{column.guarantee.value: column.broker_kills for column in columns}})
+    rows.append(
+        {
+            "": "driver killed with -9",
+            **{column.settled.guarantee.value: column.settled.driver_kills for column in columns},
+        }
+    )
+    rows.append(
+        {
+            "": "broker killed with -9",
+            **{column.settled.guarantee.value: column.settled.broker_kills for column in columns},
+        }
+    )
     rows.append(
         {
             "": "driver ended by itself and was started again",
-            **{column.guarantee.value: column.unplanned_restarts for column in columns},
+            **{column.settled.guarantee.value: column.settled.unplanned_restarts for column in columns},
         }
     )
-    print_table(("", *(column.guarantee.value for column in columns)), rows)
+    print_table(("", *(column.settled.guarantee.value for column in columns)), rows)
     print(FOOTNOTE)
 
 
 def as_json(columns: Sequence[Column]) -> dict[str, dict[str, int]]:
     """The same counts for a script."""
     return {
-        column.guarantee.value: {
+        column.settled.guarantee.value: {
             **{name: getattr(column.tally, name) for name in ROWS},
-            "driver_kills": column.driver_kills,
-            "broker_kills": column.broker_kills,
-            "unplanned_restarts": column.unplanned_restarts,
+            "driver_kills": column.settled.driver_kills,
+            "broker_kills": column.settled.broker_kills,
+            "unplanned_restarts": column.settled.unplanned_restarts,
         }
         for column in columns
     }

@@ -1,0 +1,85 @@
+"""When the demo kills, and whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from oncelog.cli.demo.plan import AIRLINES, DEPARTURES, Guarantee, Pipeline
+from oncelog.testing.proxy import ApiKey, Point
+
+
+class Victim(Enum):
+    DRIVER = "driver"
+    BROKER = "broker"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A place on the wire: the nth request of one API, or the nth answer to one."""
+
+    api_key: ApiKey
+    point: Point
+    nth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One kill -9: at `moment` of a run of the driver, counted from the first write of `pipeline`.
+
+    `after` is a moment that has to pass first, so that a kill falls into the middle of a micro-batch.
+    """
+
+    victim: Victim
+    pipeline: Pipeline
+    what: str
+    moment: Moment
+    after: Moment | None = None
+
+
+def kills(guarantee: Guarantee) -> tuple[Kill, ...]:
+    """One for each run of the driver. The broker's comes in the last run, which ends by itself."""
+    return EXACTLY_ONCE_KILLS if guarantee is Guarantee.EXACTLY_ONCE else AT_LEAST_ONCE_KILLS
+
+
+EXACTLY_ONCE_KILLS = (
+    Kill(
+        Victim.DRIVER,
+        DEPARTURES,
+        "some records had been produced",
+        Moment(ApiKey.PRODUCE, Point.ANSWER, 2),
+        after=Moment(ApiKey.END_TXN, Point.ANSWER, 1),
+    ),
+    Kill(Victim.DRIVER, DEPARTURES, "the offsets were in", Moment(ApiKey.TXN_OFFSET_COMMIT, Point.ANSWER, 2)),
+    Kill(Victim.DRIVER, DEPARTURES, "EndTxn was sent, not answered", Moment(ApiKey.END_TXN, Point.ANSWER, 2)),
+    Kill(
+        Victim.DRIVER,
+        AIRLINES,
+        "records had been produced",
+        Moment(ApiKey.PRODUCE, Point.ANSWER, 1),
+        after=Moment(ApiKey.END_TXN, Point.ANSWER, 1),
+    ),
+    Kill(Victim.DRIVER, AIRLINES, "EndTxn was sent, not answered", Moment(ApiKey.END_TXN, Point.ANSWER, 2)),
+    Kill(Victim.BROKER, AIRLINES, "EndTxn was done, not answered", Moment(ApiKey.END_TXN, Point.ANSWER, 1)),
+)
+
+AT_LEAST_ONCE_KILLS = (
+    Kill(
+        Victim.DRIVER,
+        DEPARTURES,
+        "some records had been produced",
+        Moment(ApiKey.PRODUCE, Point.ANSWER, 2),
+        after=Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 1),
+    ),
+    Kill(Victim.DRIVER, DEPARTURES, "all records had been produced", Moment(ApiKey.OFFSET_COMMIT, Point.REQUEST, 2)),
+    Kill(Victim.DRIVER, DEPARTURES, "the offsets were in", Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 2)),
+    Kill(
+        Victim.DRIVER,
+        AIRLINES,
+        "records had been produced",
+        Moment(ApiKey.PRODUCE, Point.ANSWER, 1),
+        after=Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 1),
+    ),
+    Kill(Victim.DRIVER, AIRLINES, "the offsets were in", Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 2)),
+    Kill(Victim.BROKER, AIRLINES, "the offsets were in", Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 1)),
+)
