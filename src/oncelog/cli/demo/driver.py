@@ -12,10 +12,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from runpy import run_path
 
+from pyarrow import RecordBatch
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelog.cli.demo.plain_writes import at_least_once
@@ -62,7 +63,13 @@ def rehearse(spark: SparkSession, function: Function, bootstrap_servers: str) ->
         .option("endingOffsets", json.dumps(ends))
         .load()
     )
-    function(flights).write.format("noop").mode("overwrite").save()
+    # The source's workers and the sink's are forked from two processes, which Spark starts when each is needed first.
+    rows = function(flights)
+    rows.mapInArrow(as_they_are, rows.schema).write.format("noop").mode("overwrite").save()
+
+
+def as_they_are(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+    return batches
 
 
 def run_pipeline(spark: SparkSession, task: Task, pipeline: Pipeline, function: Function) -> None:
