@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -25,6 +26,17 @@ def test_one_line_says_when_the_broker_answers(process, tmp_path):
     assert line == f"oncelog is ready on {address}, data in {directory}\n"
     with Client(address) as client:
         assert len(client.describe_cluster().nodes) == 1
+
+
+def test_broker_loads_neither_a_terminal_toolkit_nor_hypothesis(process, tmp_path):
+    verbose = os.environ | {"PYTHONPROFILEIMPORTTIME": "1"}
+    served = process("serve", "--listen", "127.0.0.1:0", "--data-dir", tmp_path / "data", env=verbose)
+    ready_address(served)
+    served.terminate()
+    _, times = served.communicate(timeout=30)
+    loaded = {line.rpartition("|")[2].strip() for line in times.splitlines()}
+    assert "kio.static.primitive" in loaded
+    assert not loaded & {"hypothesis", "rich", "typer"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
