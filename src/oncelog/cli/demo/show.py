@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from oncelog.cli.demo.column import Column
 from oncelog.cli.tables import print_table
 
-ROWS = {
+TALLY_ROWS = {
     "expected": "records expected",
     "lost": "lost",
     "duplicated": "duplicated",
@@ -16,6 +16,11 @@ ROWS = {
     "aborted_seen": "aborted records seen by a concurrent read_committed reader *",
     "partial_batches": "micro-batches only partly visible once settled",
 }
+RUN_ROWS = {
+    "driver_kills": "driver killed with -9",
+    "broker_kills": "broker killed with -9",
+    "unplanned_restarts": "driver ended by itself and was started again",
+}
 FOOTNOTE = (
     "* Plain writes are never aborted: counted for them are records of attempts that a later attempt of the same "
     "micro-batch repeated."
@@ -23,29 +28,12 @@ FOOTNOTE = (
 
 
 def print_columns(columns: Sequence[Column]) -> None:
-    rows: list[dict[str, object]] = [
-        {"": title, **{column.settled.guarantee.value: getattr(column.tally, name) for column in columns}}
-        for name, title in ROWS.items()
+    counts = as_json(columns)
+    rows = [
+        {"": title, **{heading: column[name] for heading, column in counts.items()}}
+        for name, title in (TALLY_ROWS | RUN_ROWS).items()
     ]
-    rows.append(
-        {
-            "": "driver killed with -9",
-            **{column.settled.guarantee.value: column.settled.driver_kills for column in columns},
-        }
-    )
-    rows.append(
-        {
-            "": "broker killed with -9",
-            **{column.settled.guarantee.value: column.settled.broker_kills for column in columns},
-        }
-    )
-    rows.append(
-        {
-            "": "driver ended by itself and was started again",
-            **{column.settled.guarantee.value: column.settled.unplanned_restarts for column in columns},
-        }
-    )
-    print_table(("", *(column.settled.guarantee.value for column in columns)), rows)
+    print_table(("", *counts), rows)
     print(FOOTNOTE)
 
 
@@ -53,10 +41,8 @@ def as_json(columns: Sequence[Column]) -> dict[str, dict[str, int]]:
     """The same counts for a script."""
     return {
         column.settled.guarantee.value: {
-            **{name: getattr(column.tally, name) for name in ROWS},
-            "driver_kills": column.settled.driver_kills,
-            "broker_kills": column.settled.broker_kills,
-            "unplanned_restarts": column.settled.unplanned_restarts,
+            **{name: getattr(column.tally, name) for name in TALLY_ROWS},
+            **{name: getattr(column.settled, name) for name in RUN_ROWS},
         }
         for column in columns
     }
