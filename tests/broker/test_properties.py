@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from oncelog.broker.properties import parse_properties, read_configuration
 from oncelog.broker.setting import SettingError
-from tests.support import requirements
+from tests.support import java_programs
 
 
 @pytest.mark.parametrize(
@@ -54,20 +53,6 @@ def test_escaped_text_reads_back_as_it_was(properties: dict[str, str]) -> None:
     assert parse_properties(text) == properties
 
 
-READER = """
-import java.io.*; import java.util.*;
-class Reader {
-    public static void main(String[] arguments) throws IOException {
-        Properties read = new Properties();
-        read.load(new FileReader(arguments[0]));
-        for (String name : new TreeSet<>(read.stringPropertyNames()))
-            System.out.println(HexFormat.of().formatHex(name.getBytes("UTF-8")) + "="
-                + HexFormat.of().formatHex(read.getProperty(name).getBytes("UTF-8")));
-    }
-}
-"""
-
-
 @pytest.mark.jvm
 def test_java_reads_the_same(tmp_path: Path) -> None:
     text = (
@@ -76,11 +61,8 @@ def test_java_reads_the_same(tmp_path: Path) -> None:
     )
     file = tmp_path / "server.properties"
     file.write_text(text, newline="")
-    source = tmp_path / "Reader.java"
-    source.write_text(READER)
-    java = requirements.java()
-    assert shutil.which(java)
-    done = subprocess.run([java, str(source), str(file)], capture_output=True, text=True, check=True, timeout=60)
+    command = java_programs.command("PropertiesReader", str(file))
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     read = {
         bytes.fromhex(name).decode(): bytes.fromhex(value).decode()
         for name, _, value in (line.partition("=") for line in done.stdout.splitlines())

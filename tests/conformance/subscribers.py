@@ -128,7 +128,13 @@ class AiokafkaRebalances(CountedRebalances, aiokafka.ConsumerRebalanceListener):
 
 
 class KafkaPythonSubscriber:
-    """It may assign before it knows that the topic is there, and then waits for ever; so it is made to know first."""
+    """It may assign before it knows that the topic is there, and then waits for ever; so it is made to know first.
+
+    A poll that runs out while a leader joins again, because of what it has just learnt of the topic, is the end of it: it
+    takes what it assigned for a reason not to go on with the join, and sends no heartbeat any more (kafka-python 3.0.12).
+    """
+
+    POLL_MS = 1000
 
     def __init__(self, bootstrap: str, group: str, topic: str, reset: str = "earliest", instance_id: str = "") -> None:
         self._rebalances = KafkaPythonRebalances()
@@ -150,7 +156,7 @@ class KafkaPythonSubscriber:
         return self._rebalances.count
 
     def poll(self) -> list[Got]:
-        found = self._consumer.poll(timeout_ms=50)
+        found = self._consumer.poll(timeout_ms=self.POLL_MS)
         return [Got(one.partition, one.offset, one.value.decode()) for records in found.values() for one in records]
 
     def commit(self) -> bool:

@@ -4,8 +4,10 @@ import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
+import java.util.List;
 import org.apache.kafka.common.utils.Exit;
 
 /** Runs Kafka's command line tools, one after the other, in one process: a line with input, class and arguments each. */
@@ -14,6 +16,7 @@ public class Tools {
     private static final class Ended extends RuntimeException {
     }
 
+    private static final List<Runnable> hooks = new ArrayList<>();
     private static ByteArrayOutputStream said;
     private static Integer status;
     private static byte[] output;
@@ -26,10 +29,12 @@ public class Tools {
         };
         Exit.setExitProcedure(end);
         Exit.setHaltProcedure(end);
+        Exit.setShutdownHookAdder((name, hook) -> hooks.add(hook));
         BufferedReader questions = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = questions.readLine(); line != null; line = questions.readLine()) {
             String[] words = line.split("\t");
             status = null;
+            hooks.clear();
             said = new ByteArrayOutputStream();
             PrintStream both = new PrintStream(said, true, StandardCharsets.UTF_8);
             System.setOut(both);
@@ -41,10 +46,11 @@ public class Tools {
         }
     }
 
-    /** The first end counts: what is said after it would not have been said. */
+    /** The first end counts: what is said after it, by others than its hooks, would not have been said. */
     private static void ended(int number) {
         if (status == null) {
             status = number;
+            hooks.forEach(Runnable::run);
             System.out.flush();
             output = said.toByteArray();
         }
