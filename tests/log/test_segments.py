@@ -6,6 +6,7 @@ import pytest
 
 from oncelog.environment import DiskError
 from oncelog.log import LogConfig, PartitionLog, Refused
+from oncelog.log.segment import WRITE_BACK_BYTES
 from oncelog.records import ControlType
 from oncelog.wire import ErrorCode
 from tests.support.log_on_memory_disk import DIRECTORY, LogOnMemoryDisk
@@ -199,6 +200,14 @@ def test_sync_covers_what_was_there_when_it_began() -> None:
     assert len(on.log.unsynced_files()) > 3
     on.sync()
     assert on.log.recovery_point == 5
+
+
+@pytest.mark.parametrize(("transactional", "write_backs"), [(True, 2), (False, 0)])
+def test_transaction_is_written_back_while_it_grows(transactional: bool, write_backs: int) -> None:
+    on = LogOnMemoryDisk()
+    for sequence in range(8):
+        on.produce(bytes(WRITE_BACK_BYTES // 3), producer=(7, 0), sequence=sequence, transactional=transactional)
+    assert on.disk.write_backs == write_backs
 
 
 def test_flush_is_due_after_so_many_records_or_so_long() -> None:

@@ -74,6 +74,18 @@ def test_append_takes_more_chunks_than_one_system_call_does(file):
     assert file.read(0, file.size_bytes) == b"".join(chunks)
 
 
+def test_write_back_changes_nothing_and_does_not_mind_a_file_that_is_closed(file):
+    file.append([b"0123456789"])
+    file.write_back()
+    file.truncate(5)
+    file.append([b"abc"])
+    file.write_back()
+    assert file.read(0, 100) == b"01234abc"
+    file.append([b"de"])
+    file.close()
+    file.write_back()
+
+
 def test_read_gives_less_only_at_the_end(file):
     file.append([b"0123456789"])
     assert file.read(3, 4) == b"3456"

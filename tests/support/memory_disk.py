@@ -123,6 +123,10 @@ class MemoryFile:
         self._check()
         self._node.truncate(size_bytes)
 
+    def write_back(self) -> None:
+        """What a crash leaves of it is up to the seed, with this and without."""
+        self._disk.write_backs += 1
+
     def sync(self) -> None:
         """Closed files are durable as they are: nobody waits for what was deleted."""
         if self.is_open:
@@ -157,7 +161,7 @@ class MemoryDisk:
         self.now_ms = now_ms
         self.life = 0
         self.space_bytes: int | None = None
-        self.syncs = self.reads = self.bytes_read = self.open_files = 0
+        self.syncs = self.write_backs = self.reads = self.bytes_read = self.open_files = 0
         self.locked: set[str] = set()
         self._boots = 0
         self._random = Random(seed)

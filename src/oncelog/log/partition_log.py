@@ -214,6 +214,8 @@ class PartitionLog:
         chunks = stamped(batch, base_offset, self._leader_epoch, log_append_time_ms=append_time_ms)
         last_offset = base_offset + header.last_offset_delta
         self._write(chunks, len(batch), last_offset, timestamp_ms, now_ms)
+        if header.is_transactional:
+            self._active.write_back()
         if has_producer:
             self._producers.record_data(header, base_offset, timestamp_ms)
         return Appended(base_offset, last_offset, -1 if append_time_ms is None else now_ms, False, self._log_start)

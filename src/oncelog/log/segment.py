@@ -20,6 +20,8 @@ from oncelog.records.batch import MAGIC
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 WALK_BYTES = 8192
+WRITE_BACK_BYTES = 1024 * 1024
+"""So much is worth a call: less is written back by the sync itself about as fast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class Segment:
         "_first_timestamp_ms",
         "_index_interval_bytes",
         "_max",
+        "_written_back_bytes",
         "base_offset",
         "created_ms",
         "offset_index",
@@ -81,7 +84,7 @@ class Segment:
             file = disk.open(self.path)
             self.size_bytes = file.size_bytes
             file.close()
-        self.trusted_from = self.size_bytes
+        self.trusted_from = self._written_back_bytes = self.size_bytes
         self._bytes_since_entry = 0
         self._max: tuple[int, int] | None = None
         self._first_timestamp_ms: int | None = None
@@ -117,6 +120,12 @@ class Segment:
             self._first_timestamp_ms = max_timestamp_ms
         self.note(position, size_bytes, last_offset, max_timestamp_ms)
         self.size_bytes = position + size_bytes
+
+    def write_back(self) -> None:
+        """Begin to bring batches to the medium, once there are enough of them: the sync that will come has less to do."""
+        if self.size_bytes - self._written_back_bytes >= WRITE_BACK_BYTES:
+            self._written_back_bytes = self.size_bytes
+            self._disk.in_background(self.file.write_back, lambda _: None)
 
     def note(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
         """Bring the indexes up to date with a batch that is in the file."""
@@ -254,6 +263,7 @@ class Segment:
         self.file.sync()
         self.size_bytes = position
         self.trusted_from = min(self.trusted_from, position)
+        self._written_back_bytes = min(self._written_back_bytes, position)
         if position == 0:
             self._first_timestamp_ms = None
 
