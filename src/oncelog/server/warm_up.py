@@ -1,4 +1,4 @@
-"""Loading what the first request of its kind would otherwise wait for, beside the event loop.
+"""What makes later requests faster, beside the event loop: loading what the first of its kind would otherwise wait for.
 
 Not at once: a broker that a test starts has first to serve that test, and is often gone before the rest is of use.
 """
@@ -9,6 +9,7 @@ import threading
 from importlib import import_module
 
 from oncelog.broker.apis import APIS
+from oncelog.server.allocator import keep_freed_memory
 from oncelog.wire import prepare
 
 CONSUMER_GROUPS = "oncelog.groups.consumer"
@@ -23,6 +24,7 @@ def begin_warm_up() -> None:
 
 
 def _warm_up() -> None:
+    keep_freed_memory()
     import_module(CONSUMER_GROUPS)
     for api in APIS.values():
         assert api.handle is not None
