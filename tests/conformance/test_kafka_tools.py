@@ -23,9 +23,14 @@ def name() -> str:
     return f"tools-{uuid.uuid4().hex[:8]}"
 
 
+def create(tools: KafkaTools, name: str, *options: str) -> None:
+    """Make a topic, and wait until the broker knows it: Apache Kafka's controller answers before that."""
+    assert tools("kafka-topics", "--create", "--topic", name, *options).lines == [f"Created topic {name}."]
+    until(lambda: name in tools("kafka-topics", "--list").lines)
+
+
 def test_topic_is_made_grows_is_described_and_deleted(tools: KafkaTools, name: str) -> None:
-    made = tools("kafka-topics", "--create", "--topic", name, "--partitions", "2", "--config", "retention.ms=5000")
-    assert made.lines == [f"Created topic {name}."]
+    create(tools, name, "--partitions", "2", "--config", "retention.ms=5000")
     assert tools("kafka-topics", "--alter", "--topic", name, "--partitions", "3").lines == []
     until(lambda: len(tools("kafka-topics", "--describe", "--topic", name).lines) == 4)
     heading, *partitions = tools("kafka-topics", "--describe", "--topic", name).lines
@@ -45,7 +50,7 @@ def test_topic_is_made_grows_is_described_and_deleted(tools: KafkaTools, name: s
 
 
 def test_settings_of_a_topic_are_altered_and_described(tools: KafkaTools, name: str) -> None:
-    tools("kafka-topics", "--create", "--topic", name, "--config", "retention.ms=5000")
+    create(tools, name, "--config", "retention.ms=5000")
     topic = ("--entity-type", "topics", "--entity-name", name)
     altered = tools(
         *("kafka-configs", "--alter", *topic),
@@ -91,7 +96,7 @@ def test_settings_of_brokers_are_altered_and_described(tools: KafkaTools) -> Non
 def test_records_are_deleted_and_offsets_and_directories_say_so(
     tools: KafkaTools, log: BrokerProcess, name: str, tmp_path: Path
 ) -> None:
-    tools("kafka-topics", "--create", "--topic", name, "--partitions", "2")
+    create(tools, name, "--partitions", "2")
     producer = Producer({"bootstrap.servers": log.bootstrap_servers})
     for _ in range(5):
         producer.produce(name, b"value", partition=0)
@@ -128,7 +133,7 @@ def test_cluster_says_what_it_is_and_serves(tools: KafkaTools, log: BrokerProces
 
 
 def test_transactions_are_listed_described_and_none_hangs(tools: KafkaTools, log: BrokerProcess, name: str) -> None:
-    tools("kafka-topics", "--create", "--topic", name)
+    create(tools, name)
     producer = Producer({"bootstrap.servers": log.bootstrap_servers, "transactional.id": name})
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -147,7 +152,7 @@ def test_transactions_are_listed_described_and_none_hangs(tools: KafkaTools, log
 
 
 def test_leaders_and_replicas_stay_where_they_are(tools: KafkaTools, name: str) -> None:
-    tools("kafka-topics", "--create", "--topic", name)
+    create(tools, name)
     elected = tools("kafka-leader-election", "--election-type", "preferred", "--topic", name, "--partition", "0")
     assert elected.lines == [f"Valid replica already elected for partitions {name}-0"]
     assert tools("kafka-reassign-partitions", "--list").lines == ["No partition reassignments found."]
@@ -173,7 +178,7 @@ def json_events(ended: Ended, name: str) -> list[dict[str, Any]]:
 
 
 def test_lines_of_the_console_are_read_back_on_it_once_by_each_group(tools: KafkaTools, name: str) -> None:
-    tools("kafka-topics", "--create", "--topic", name)
+    create(tools, name)
     keys = ("--reader-property", "parse.key=true", "--reader-property", "key.separator==")
     for lines in ("one=1\ntwo=2\n", "three=3\n"):
         assert tools("kafka-console-producer", "--topic", name, *keys, stdin=lines).status == 0
@@ -188,7 +193,7 @@ def test_lines_of_the_console_are_read_back_on_it_once_by_each_group(tools: Kafk
 
 
 def test_what_the_verifiable_producer_has_sent_the_verifiable_consumer_reads(tools: KafkaTools, name: str) -> None:
-    tools("kafka-topics", "--create", "--topic", name, "--partitions", "2")
+    create(tools, name, "--partitions", "2")
     sent = tools.alone("kafka-verifiable-producer", "--topic", name, "--max-messages", "50", "--acks", "-1")
     acknowledged = json_events(sent, "producer_send_success")
     assert sorted(int(event["value"]) for event in acknowledged) == list(range(50))
@@ -210,7 +215,7 @@ def test_what_the_verifiable_producer_has_sent_the_verifiable_consumer_reads(too
 
 def test_performance_of_transactions_is_measured(tools: KafkaTools, name: str) -> None:
     """A transaction ends every 20 ms; a reader of committed records gets all of them, and those of no other end."""
-    tools("kafka-topics", "--create", "--topic", name, "--partitions", "2")
+    create(tools, name, "--partitions", "2")
     transactions = ("--transactional-id", name, "--transaction-duration-ms", "20")
     load = ("--num-records", "2000", "--throughput", "5000", "--record-size", "100")
     sent = tools("kafka-producer-perf-test", "--topic", name, *load, *transactions)
