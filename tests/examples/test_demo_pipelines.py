@@ -30,7 +30,8 @@ def load(bootstrap_servers: str, loaded) -> None:
     names = ("flights", "departures", "airlines")
     for made in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
         made.result(30)
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 20})
+    # A leader that is not ready yet makes the producer send again; only an idempotent one keeps the order then.
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "linger.ms": 20})
     for flight in loaded:
         producer.produce("flights", key=flight.key, value=flight.value)
     assert producer.flush(60) == 0
