@@ -71,8 +71,8 @@ class File(Syncable, Protocol):
 
     def truncate(self, size_bytes: int) -> None: ...
 
-    def write_back(self) -> None:
-        """Begin to bring what was appended to the medium, so that a later sync has less to do. It makes nothing durable.
+    def write_back(self, position: int, size_bytes: int) -> None:
+        """Begin to bring these bytes to the medium, so that a later sync has less to do. It makes nothing durable.
 
         It may block for a moment, and never fails.
         """

@@ -130,8 +130,8 @@ class AiokafkaRebalances(CountedRebalances, aiokafka.ConsumerRebalanceListener):
 class KafkaPythonSubscriber:
     """It may assign before it knows that the topic is there, and then waits for ever; so it is made to know first.
 
-    A poll that runs out while a leader joins again, because of what it has just learnt of the topic, is the end of it: it
-    takes what it assigned for a reason not to go on with the join, and sends no heartbeat any more (kafka-python 3.0.12).
+    When a poll runs out while a leader is joining again, because it has learnt of the topic's partitions, the next one sees
+    no need to join: the join is never finished, and no heartbeat is sent (kafka-python 3.0.12). So a poll lasts longer.
     """
 
     POLL_MS = 1000

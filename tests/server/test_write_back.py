@@ -18,4 +18,4 @@ def test_linux_takes_the_call_for_any_range_of_a_file(tmp_path):
         assert call(descriptor, 5_000_000_000, 10_000, SYNC_FILE_RANGE_WRITE) == 0
     finally:
         os.close(descriptor)
-    assert call(descriptor, 0, 1, SYNC_FILE_RANGE_WRITE) == -1
+    assert call(-1, 0, 1, SYNC_FILE_RANGE_WRITE) == -1

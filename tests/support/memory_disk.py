@@ -123,9 +123,9 @@ class MemoryFile:
         self._check()
         self._node.truncate(size_bytes)
 
-    def write_back(self) -> None:
+    def write_back(self, position: int, size_bytes: int) -> None:
         """What a crash leaves of it is up to the seed, with this and without."""
-        self._disk.write_backs += 1
+        self._disk.written_back.append((position, size_bytes))
 
     def sync(self) -> None:
         """Closed files are durable as they are: nobody waits for what was deleted."""
@@ -161,7 +161,8 @@ class MemoryDisk:
         self.now_ms = now_ms
         self.life = 0
         self.space_bytes: int | None = None
-        self.syncs = self.write_backs = self.reads = self.bytes_read = self.open_files = 0
+        self.syncs = self.reads = self.bytes_read = self.open_files = 0
+        self.written_back: list[tuple[int, int]] = []
         self.locked: set[str] = set()
         self._boots = 0
         self._random = Random(seed)

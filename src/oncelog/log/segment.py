@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from typing_extensions import Buffer
 
@@ -123,9 +124,10 @@ class Segment:
 
     def write_back(self) -> None:
         """Begin to bring batches to the medium, once there are enough of them: the sync that will come has less to do."""
-        if self.size_bytes - self._written_back_bytes >= WRITE_BACK_BYTES:
+        start, size_bytes = self._written_back_bytes, self.size_bytes - self._written_back_bytes
+        if size_bytes >= WRITE_BACK_BYTES:
             self._written_back_bytes = self.size_bytes
-            self._disk.in_background(self.file.write_back, lambda _: None)
+            self._disk.in_background(partial(self.file.write_back, start, size_bytes), lambda _: None)
 
     def note(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
         """Bring the indexes up to date with a batch that is in the file."""

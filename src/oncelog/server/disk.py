@@ -28,14 +28,14 @@ def _fail(what: str, path: str, error: OSError) -> NoReturn:
 class RealFile:
     """One open file. Its size is kept here: nobody else writes to it while the data directory is locked."""
 
-    __slots__ = ("_created", "_descriptor", "_path", "_size_bytes", "_written_back_bytes")
+    __slots__ = ("_created", "_descriptor", "_path", "_size_bytes")
 
     def __init__(self, path: str, *, create: bool) -> None:
         self._path = path
         self._created = create and not os.path.exists(path)
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
-            self._size_bytes = self._written_back_bytes = os.fstat(self._descriptor).st_size
+            self._size_bytes = os.fstat(self._descriptor).st_size
         except OSError as error:
             _fail("open", path, error)
 
@@ -102,13 +102,10 @@ class RealFile:
         except OSError as error:
             _fail(f"truncate to {size_bytes} bytes", self._path, error)
         self._size_bytes = size_bytes
-        self._written_back_bytes = min(self._written_back_bytes, size_bytes)
 
-    def write_back(self) -> None:
-        start, end = self._written_back_bytes, self._size_bytes
-        if start < end and self._descriptor >= 0:
-            self._written_back_bytes = end
-            begin_write_back(self._descriptor, start, end - start)
+    def write_back(self, position: int, size_bytes: int) -> None:
+        # One that was closed meanwhile is -1, which the system call refuses.
+        begin_write_back(self._descriptor, position, size_bytes)
 
     def sync(self) -> None:
         """A file that is closed needs no sync: it was synced for somebody else before, or its topic was deleted."""
