@@ -12,6 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
@@ -75,9 +76,13 @@ def transformed(rows: DataFrame, work: Work) -> DataFrame:
 
 
 def spark_cpu_seconds() -> float:
-    """What this process, its JVM and all Python workers have used so far."""
+    """What this process, its JVM and all Python workers have used so far. What has ended is in its parent's times."""
     own = psutil.Process()
-    return sum(sum(process.cpu_times()[:4]) for process in [own, *own.children(recursive=True)])
+    seconds = 0.0
+    for process in [own, *own.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):
+            seconds += sum(process.cpu_times()[:4])
+    return seconds
 
 
 def read(job: Job, session: SparkSession, through: Connector) -> dict[str, float]:
