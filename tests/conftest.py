@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.support.kafka import KafkaNode
+from tests.support.kafka import FIRST_LOOK_AT_RETENTION, KafkaNode
 from tests.support.oncelog_process import OncelogNode
 from tests.support.processes import BrokerProcess
 from tests.support.requirements import NOT_RUN
@@ -36,6 +36,9 @@ QUICK_GROUPS = {
     "group.consumer.assignment.interval.ms": "0",
 }
 """What both brokers of the whole run have, so that nobody waits for the next heartbeat of a consumer group."""
+A_DAY_MS = str(24 * 60 * 60 * 1000)
+KEEP_RECORDS = {"log.retention.check.interval.ms": A_DAY_MS}
+"""What both have too: retention would delete, in the middle of a test, what the test dates back to 1970."""
 NodeMaker = Callable[..., BrokerProcess]
 
 
@@ -47,7 +50,8 @@ def two_in(directory: Path) -> str:
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
     directory = tmp_path_factory.mktemp("kafka")
-    node = KafkaNode(directory, **QUICK_GROUPS, **{"log.dirs": two_in(directory)})
+    own = {"log.dirs": two_in(directory), FIRST_LOOK_AT_RETENTION: A_DAY_MS}
+    node = KafkaNode(directory, **QUICK_GROUPS, **KEEP_RECORDS, **own)
     node.start()
     yield node
     node.stop()
@@ -56,7 +60,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
 @pytest.fixture(scope="session")
 def oncelog_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OncelogNode]:
     directory = tmp_path_factory.mktemp("oncelog")
-    node = OncelogNode(directory, **QUICK_GROUPS, log_dirs=two_in(directory))
+    node = OncelogNode(directory, **QUICK_GROUPS, **KEEP_RECORDS, log_dirs=two_in(directory))
     node.start()
     yield node
     node.stop()

@@ -53,9 +53,10 @@ def protocol(request, monkeypatch):
 
 
 def read(log, topic, isolation_level=IsolationLevel.READ_COMMITTED, partitions=(0, 1)) -> list[bytes | None]:
+    """Up to the high watermark: Apache Kafka answers EndTxn before the markers are written that move the last stable offset."""
     wanted = [TopicPartition(topic, number) for number in partitions]
     with Client(log.bootstrap_servers) as client:
-        ends = client.end_offsets(wanted, isolation_level=isolation_level)
+        ends = client.end_offsets(wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED)
     values = []
     with Consumer(log.bootstrap_servers, isolation_level=isolation_level) as consumer:
         consumer.assign(dict.fromkeys(wanted, OffsetSpec.EARLIEST))

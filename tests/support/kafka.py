@@ -10,6 +10,8 @@ from tests.support.processes import BrokerProcess, free_port
 
 HEAP = ("-Xmx512m", "-Xms256m")
 CLUSTER_ID = "b25jZWxvZy1wZWVyLTAwMQ"
+FIRST_LOOK_AT_RETENTION = "log.initial.task.delay.ms"
+"""A setting that Kafka keeps to itself: by default half a minute from its start."""
 
 
 class KafkaNode(BrokerProcess):
