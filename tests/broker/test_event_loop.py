@@ -1,11 +1,13 @@
 """How long one callback of the broker's event loop takes, under loads that are large in one way or another.
 
 What is measured is the processor time of the loop's thread, collections of garbage included, so that a busy machine makes
-no difference. While a broker starts, nobody is served: that is left out.
+no difference; and how long a fixed piece of work takes at that time, as the processors of a shared machine slow down by three
+times. While a broker starts, nobody is served: that is left out.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +25,8 @@ from tests.support.wire import Connection, frame
 LIMIT_MS = 20
 LARGE_LIMIT_MS = 60
 """For one request that asks for the work of thousands: such requests are rare, and their cost must not grow by another order."""
+ADDITIONS, ADDITIONS_MS = 1_000_000, 60
+"""Work for the interpreter, and how long it takes where the limits hold as they are."""
 PARTITIONS, MEMBERS = 10_000, 100
 REBALANCING, REBALANCED = 50, 100
 COMMITTED = 1000
@@ -53,10 +57,21 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedNode]:
 def nothing_blocks(node: WatchedNode, limit_ms: float = LIMIT_MS) -> Iterator[None]:
     """No callback takes long, and none waits for the disk."""
     node.watched()
+    slowness = slowness_now()
     yield
     found = node.watched()
-    assert found.longest_ms < limit_ms, found.callbacks[:5]
+    slowness = max(slowness, slowness_now())
+    assert found.longest_ms < limit_ms * slowness, (slowness, found.callbacks[:5])
     assert found.synced == ()
+
+
+def slowness_now() -> float:
+    """How many times slower this machine is at the moment than where the limits hold, 1 or more."""
+    began_s = time.thread_time()
+    total = 0
+    for number in range(ADDITIONS):
+        total += number
+    return max(1.0, (time.thread_time() - began_s) * 1000 / ADDITIONS_MS)
 
 
 def admin(node: WatchedNode) -> AdminClient:

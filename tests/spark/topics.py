@@ -17,8 +17,16 @@ def create(bootstrap: str, name: str, partitions: int = 4) -> str:
 
 
 def produce(bootstrap: str, topic: str, records: Iterable[tuple[str, str]], *, commit: bool | None = None) -> None:
-    """Send (key, value) pairs; in one transaction, committed or aborted, unless `commit` is None."""
-    settings = {"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "linger.ms": 5}
+    """Send (key, value) pairs; in one transaction, committed or aborted, unless `commit` is None.
+
+    Idempotent, so that they are in order also when a batch is sent again: a new partition may not be ready for the first.
+    """
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "partitioner": "murmur2_random",
+        "enable.idempotence": True,
+        "linger.ms": 5,
+    }
     if commit is not None:
         settings["transactional.id"] = unique("producer")
     producer = Producer(settings)
