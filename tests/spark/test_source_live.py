@@ -35,7 +35,7 @@ def filled(log):
 
 
 def test_every_record_is_a_row_and_nothing_was_registered(spark, log, filled):
-    rows = batch(spark.newSession(), log, filled, includeHeaders="true").collect()
+    rows = batch(spark, log, filled, includeHeaders="true").collect()
     expected = topics.read(log.bootstrap_servers, filled)
     for partition, records in expected.items():
         found = sorted((row.offset, row) for row in rows if row.partition == partition)
@@ -44,14 +44,6 @@ def test_every_record_is_a_row_and_nothing_was_registered(spark, log, filled):
     assert {row.topic for row in rows} == {filled}
     assert {row.timestampType for row in rows} == {0}
     assert all(row.headers[0].key == "k" and bytes(row.headers[0].value) == bytes(row.key) for row in rows)
-
-
-def test_source_has_the_environment_of_every_other_function(spark):
-    """Where environments differ Spark forks workers from different processes, each with everything loaded once more."""
-    source = spark._jsparkSession.sessionState().dataSourceManager().lookupDataSource("oncelog")
-    environment = dict(source.dataSourceCls().envVars())
-    added_as_it_runs = {name for name in environment if name.startswith("SPARK_")}
-    assert {name: environment[name] for name in environment.keys() - added_as_it_runs} == spark.sparkContext.environment
 
 
 def test_offsets_bound_a_batch_read_and_min_partitions_divide_it(spark, log, filled):

@@ -14,7 +14,6 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from oncelog.spark.class_archive import class_archive, start_from
-from oncelog.spark.data_source import OncelogDataSource
 from oncelog.spark.java import Java, cache_directory, find_java, use_java
 from oncelog.spark.plan import is_local
 from oncelog.spark.spark_home import use_installed_pyspark
@@ -43,8 +42,7 @@ def build_session(
 
     `master` and `settings` are Spark's own; without a master Spark decides. Raises JavaNotFoundError.
     """
-    is_new = SparkSession.getActiveSession() is None
-    if is_new:
+    if SparkSession.getActiveSession() is None:
         chosen = java or find_java()
         use_java(chosen)
         home = use_installed_pyspark(cache_directory(os.environ)) if is_local(master) else None
@@ -56,12 +54,7 @@ def build_session(
     own = {**_local_settings(master), **socket_settings(master), **SETTINGS}
     for name, value in {**own, **(settings or {})}.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    if is_new:
-        # Spark would find the source by its name too, but then fork its workers from a process that no other function's
-        # workers come from: the first micro-batch would wait until there are two.
-        session.dataSource.register(OncelogDataSource)
-    return session
+    return builder.getOrCreate()
 
 
 def _local_settings(master: str | None) -> dict[str, str]:
