@@ -1,8 +1,8 @@
 """How long one callback of the broker's event loop takes, under loads that are large in one way or another.
 
 What is measured is the processor time of the loop's thread, collections of garbage included, so that a busy machine makes
-no difference; and how long a fixed piece of work takes at that time, as the processors of a shared machine slow down by three
-times. While a broker starts, nobody is served: that is left out.
+no difference; and how long a fixed piece of work takes at that time, as the processors of a shared machine do not always run
+at one speed. While a broker starts, nobody is served: that is left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.wire import Connection, frame
 LIMIT_MS = 20
 LARGE_LIMIT_MS = 60
 """For one request that asks for the work of thousands: such requests are rare, and their cost must not grow by another order."""
-ADDITIONS, ADDITIONS_MS = 1_000_000, 60
+ADDITIONS, ADDITIONS_MS = 1_000_000, 100
 """Work for the interpreter, and how long it takes where the limits hold as they are."""
 PARTITIONS, MEMBERS = 10_000, 100
 REBALANCING, REBALANCED = 50, 100
