@@ -50,7 +50,8 @@ class BrokerProcess:
     @property
     def complaint(self) -> str | None:
         """What the broker said last, where it ended by itself; None while it runs, or when it was told to end."""
-        if self._process is None or self._process.poll() is None:
+        process = self._process
+        if process is None or process.poll() is None:
             return None
         return last_line(self._output)
 

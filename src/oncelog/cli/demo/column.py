@@ -59,7 +59,7 @@ class Executioner:
         self._kill = kill
         self._text = kill.pipeline.topic(guarantee).encode()
         self._driver: DriverProcess | None = None
-        self.has_killed = threading.Event()
+        self.has_struck = threading.Event()
 
     def lie_in_wait(self) -> None:
         """Start to count at the pipeline's first write."""
@@ -84,12 +84,14 @@ class Executioner:
         add(moment.api_key, nth=moment.nth, then=then, call=call)
 
     def _strike(self) -> None:
+        # Said first: the victim's end may be seen before the call that kills it has returned.
+        self.has_struck.set()
         if self._kill.victim is Victim.BROKER:
             self._stage.broker.kill()
+            threading.Thread(target=self._stage.broker.start, name="broker's restart", daemon=True).start()
         else:
             assert self._driver is not None
             self._driver.kill()
-        self.has_killed.set()
 
 
 def settle(stage: Stage, guarantee: Guarantee, say: Callable[[str], None], advance: Callable[[int], None]) -> Settled:
@@ -140,29 +142,26 @@ class Runs:
         """Run the driver until it is killed, or has done it all where the broker is killed. Raises ProcessError."""
         executioner = Executioner(self._stage, kill, self._guarantee)
         executioner.lie_in_wait()
-        # The broker dies in the last run, and a standby would miss it.
-        driver = self._start(is_last=kill.victim is Victim.BROKER)
-        executioner.aim(driver)
-        if kill.victim is Victim.BROKER:
-            nurse = threading.Thread(target=self._restart_broker, args=(executioner.has_killed,), daemon=True)
-            nurse.start()
-        self._wait(driver)
-        if not executioner.has_killed.is_set():
-            raise ProcessError(f"the moment never came at which {kill.what}: {driver.tail()}")
+        while not executioner.has_struck.is_set():
+            driver = self._stage.drivers.take()
+            executioner.aim(driver)
+            # The broker dies in the last run, and a standby would miss it.
+            self._run(driver, is_last=kill.victim is Victim.BROKER)
+            if self.is_done and not executioner.has_struck.is_set():
+                raise ProcessError(f"the moment never came at which {kill.what}: {driver.tail()}")
         self.driver_kills += kill.victim is Victim.DRIVER
         self.broker_kills += kill.victim is Victim.BROKER
         self._say(f"{kill.victim.value} killed in {kill.pipeline.topic(self._guarantee)} once {kill.what}")
 
     def run_freely(self) -> None:
         """Run the driver until it has done it all. Raises ProcessError when it fails too often."""
-        self._wait(self._start(is_last=True))
+        self._run(self._stage.drivers.take(), is_last=True)
 
-    def _start(self, *, is_last: bool) -> DriverProcess:
-        driver = self._stage.drivers.take()
+    def _run(self, driver: DriverProcess, *, is_last: bool) -> None:
         driver.begin(self._task)
         if not is_last:
             self._stage.drivers.prepare()
-        return driver
+        self._wait(driver)
 
     def _wait(self, driver: DriverProcess) -> None:
         self._wait_for_the_end(driver)
@@ -188,10 +187,6 @@ class Runs:
         except BaseException:
             driver.kill()
             raise
-
-    def _restart_broker(self, has_killed: threading.Event) -> None:
-        if has_killed.wait(RUN_SECONDS_MAX):
-            self._stage.broker.start()
 
 
 def _count(

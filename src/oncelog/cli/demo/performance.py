@@ -32,7 +32,7 @@ def perform(directory: Path, examples: Path, flight_count: int, progress: Progre
         broker.start()
         proxy = stack.enter_context(Proxy(broker.bootstrap_servers))
         address = ("--bootstrap-server", proxy.bootstrap_servers)
-        drivers = Drivers([*address, "--examples", str(examples)], directory)
+        drivers = Drivers(["-m", "oncelog.cli.demo.driver", *address, "--examples", str(examples)], directory)
         stack.callback(drivers.close)
         stage = Stage(directory, drivers, broker, proxy, offsets_per_batch=ceil(flight_count / MICRO_BATCHES))
         log = _loaded(stage, flight_count, progress)

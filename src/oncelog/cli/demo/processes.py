@@ -26,14 +26,14 @@ def free_port() -> int:
 
 
 class DriverProcess:
-    """A process of the driver program, Spark's JVM included. It gets ready, and does nothing until `begin`."""
+    """A Python program as the driver, Spark's JVM included. It gets ready, and does nothing until `begin`."""
 
     def __init__(self, arguments: Sequence[str], output: Path) -> None:
         self._output = output
         self._killed = threading.Event()
         with open(output, "w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "oncelog.cli.demo.driver", *arguments],
+                [sys.executable, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -92,9 +92,11 @@ class Drivers:
         return driver
 
     def give_back(self, driver: DriverProcess) -> None:
-        """It has done what it had to, and can do more."""
-        assert self._standby is None
-        self._standby = driver
+        """It has done what it had to, and can do more, unless another is about to."""
+        if self._standby is None:
+            self._standby = driver
+        else:
+            driver.kill()
 
     def close(self) -> None:
         if self._standby is not None:
