@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.conformance.group_client import settle, stable
 from tests.support.group_requests import subscription
+from tests.support.waiting import until
 
 NONE = ErrorCode.none
 UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION = ErrorCode.unknown_member_id, ErrorCode.illegal_generation
@@ -24,6 +25,8 @@ def test_member_without_an_id_is_given_one_and_has_to_come_back_with_it(new_clie
     assert (answer.error_code, answer.generation_id, answer.members) == (MEMBER_ID_REQUIRED, -1, ())
     assert answer.member_id.startswith(client.connection.client_id + "-")
     assert len(answer.member_id) == len(client.connection.client_id) + 37
+    # Kafka answers before the record of the new group is committed, and describes what is committed.
+    until(lambda: client.describe().group_state != "Dead")
     described = client.describe()
     assert (described.group_state, described.protocol_type, described.members) == ("Empty", "", ())
     answer = client.join()
