@@ -8,8 +8,6 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from oncelog.spark.daemon import ABANDONED, unheard
-
 PROGRAM = """
 import os, sys
 from oncelog.spark.daemon import TASKS, prepare
@@ -61,18 +59,3 @@ def test_archives_of_another_installation_stay_first(tmp_path: Path, name: str):
     with zipfile.ZipFile(archive, "w") as other:
         other.writestr("pyspark/__init__.py", "")
     assert imported_from([archive]) == [str(archive / "pyspark" / "__init__.py"), "True"]
-
-
-def test_worker_that_nobody_listens_to_ends_without_a_stack_trace() -> None:
-    """What else goes wrong still says so."""
-
-    def hung_up(*_: object) -> int:
-        raise BrokenPipeError
-
-    def failing(*_: object) -> int:
-        raise OSError("disk")
-
-    assert unheard(lambda *_: 0)(None, True) == 0
-    assert unheard(hung_up)(None, True) == ABANDONED
-    with pytest.raises(OSError, match="disk"):
-        unheard(failing)(None, True)

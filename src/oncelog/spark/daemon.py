@@ -10,18 +10,15 @@ from __future__ import annotations
 import gc
 import importlib.util
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+from oncelog.spark.python_worker import unheard
 
 TASKS = "pyspark.worker"
 """What runs tasks. The workers that only plan need nothing of this."""
 
 ARCHIVES = ("python", "lib")
 """Where an installed PySpark keeps itself once more, and py4j, as archives of source."""
-
-ABANDONED = 1
-"""What a worker returns that is not to be used again."""
 
 
 def prefer_installed() -> None:
@@ -49,18 +46,6 @@ def prepare(worker: str) -> None:
         import oncelog.records.kernels  # noqa: F401
     # A collection would otherwise look at all of it, and copy its pages into every worker.
     gc.freeze()
-
-
-def unheard(worker: Callable[..., int]) -> Callable[..., int]:
-    """Let a worker end without a stack trace when Spark has hung up, as it does when a query is stopped."""
-
-    def run(*arguments: Any) -> int:
-        try:
-            return worker(*arguments)
-        except BrokenPipeError:
-            return ABANDONED
-
-    return run
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from oncelog.spark.python_worker import end_unheard
+
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
 
@@ -74,3 +76,7 @@ class OncelogDataSource(DataSource):
 
         if schema != self.schema():
             raise OptionError("the schema of this source is fixed; leave out .schema(...) and select columns instead")
+
+
+# Every process that Spark starts for this source imports this module, and nothing of ours before it.
+end_unheard()
