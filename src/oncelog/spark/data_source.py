@@ -78,5 +78,5 @@ class OncelogDataSource(DataSource):
             raise OptionError("the schema of this source is fixed; leave out .schema(...) and select columns instead")
 
 
-# Every process that Spark starts for this source imports this module, and nothing of ours before it.
+# Here, because this is what every process imports that Spark starts for this source.
 end_unheard()

@@ -47,7 +47,7 @@ def unheard(worker: Callable[..., int]) -> Callable[..., int]:
 
 
 def end_unheard() -> None:
-    """Let this process end so, if it was forked from Spark's own daemon."""
+    """Let this process end without a stack trace when Spark has hung up, if it was forked from Spark's own daemon."""
     program = sys.modules["__main__"]
     if program.__spec__ is not None and program.__spec__.name == SPARKS_DAEMON:
         program.__dict__["worker"] = unheard(program.worker)
