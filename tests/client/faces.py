@@ -47,7 +47,7 @@ class OnLoop:
 
 
 class Face:
-    """Makes consumers and producers of one face."""
+    """Makes clients, consumers and producers of one face."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop | None) -> None:
         self.name = name
@@ -55,6 +55,9 @@ class Face:
 
     def consumer(self, bootstrap_servers: str, **options: Any) -> Any:
         return self._make("Consumer", bootstrap_servers, options)
+
+    def client(self, bootstrap_servers: str, **options: Any) -> Any:
+        return self._make("Client", bootstrap_servers, options)
 
     def producer(self, bootstrap_servers: str, **options: Any) -> Any:
         return self._make("Producer", bootstrap_servers, options)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import time
+from collections.abc import Callable
 
+import pytest
+
+from oncelog.client import Client, OffsetSpec, RetriesExhausted, TopicPartition
 from oncelog.client.conversation import Conversation, Greet, Wait
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.transport import BlockingTransport
@@ -25,8 +30,26 @@ def test_connection_that_ends_while_idle_costs_no_time():
 
 
 def greet(settings: ClientSettings) -> Conversation[None]:
-    yield Greet(settings.bootstrap[0])
+    yield Greet(settings.bootstrap[0], settings.connect_timeout_ms)
 
 
 def be_idle() -> Conversation[None]:
     yield Wait((), IDLE_MS)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.metadata(),
+        lambda client: client.transaction_version(),
+        lambda client: client.list_offsets({TopicPartition("t", 0): OffsetSpec.LATEST}),
+    ],
+)
+def test_silent_addresses_take_no_longer_than_the_call_may(ask: Callable[[Client], object]):
+    """Each of them may take as long as a connection may, which is longer than the call may."""
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as silent:
+        servers = ",".join([f"127.0.0.1:{silent.getsockname()[1]}"] * 10)
+        before_s = time.monotonic()
+        with Client(servers, call_timeout_ms=500, connect_timeout_ms=2000) as client, pytest.raises(RetriesExhausted):
+            ask(client)
+    assert time.monotonic() - before_s < 10

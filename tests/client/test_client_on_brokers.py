@@ -16,6 +16,7 @@ from oncelog.client import (
     ConfigOperation,
     ConfigResource,
     ConfigSource,
+    Consumer,
     IsolationLevel,
     NewTopic,
     OffsetAndMetadata,
@@ -175,6 +176,19 @@ def test_topic_gets_partitions_settings_and_a_later_beginning(client, log, topic
     with pytest.raises(BrokerRefused) as raised:
         client.create_partitions({topic: 2})
     assert raised.value.error is ErrorCode.invalid_partitions
+
+
+@pytest.mark.parametrize("start", [0, 2, 3, 4])
+def test_consumer_is_given_nothing_from_before_the_log_start(client, topic, log, start):
+    """The batch around the log start is answered whole."""
+    partition = TopicPartition(topic, 0)
+    with Producer(log.bootstrap_servers, linger_ms=1000) as producer:
+        for _ in range(5):
+            producer.send(topic, b"value", partition=0)
+    client.delete_records({partition: 3})
+    with Consumer(log.bootstrap_servers) as consumer:
+        consumer.assign({partition: start})
+        assert [record.offset for record in consumer.poll(20_000)] == list(range(max(start, 3), 5))
 
 
 def test_settings_of_brokers_are_changed_for_one_and_for_every_one(client):

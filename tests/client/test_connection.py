@@ -8,7 +8,7 @@ from oncelog.client import requests
 from oncelog.client.connection import Connection
 from oncelog.client.conversation import Ticket
 from oncelog.client.errors import ConnectionLost, UnsupportedVersion
-from oncelog.client.requests import Request, milliseconds
+from oncelog.client.requests import METADATA, Request, milliseconds
 from oncelog.client.values import Address
 from oncelog.wire import ErrorCode, WireError, encode, message_class, message_module
 
@@ -16,15 +16,17 @@ ADDRESS = Address("broker", 9092)
 FIND = Request(requests.FIND_COORDINATOR, {"key": "group", "key_type": 0})
 
 
-def greeting_frame(version: int, error: ErrorCode = ErrorCode.none, **ranges: tuple[int, int]) -> bytes:
+def greeting_frame(
+    version: int, error: ErrorCode = ErrorCode.none, correlation_id: int = 1, **ranges: tuple[int, int]
+) -> bytes:
     module = message_module(18, version, "response")
-    keys = {"find_coordinator": 10, "end_txn": 26}
+    keys = {"find_coordinator": 10, "end_txn": 26, "metadata": 3}
     items = tuple(
         module.ApiVersion(api_key=keys[name], min_version=low, max_version=high) for name, (low, high) in ranges.items()
     )
     more = {} if version == 0 else {"throttle_time": milliseconds(0)}
     answer = module.ApiVersionsResponse(error_code=error, api_keys=items, **more)
-    return answer_frame(18, version, 1, answer)
+    return answer_frame(18, version, correlation_id, answer)
 
 
 def answer_frame(api_key: int, version: int, correlation_id: int, answer: object) -> bytes:
@@ -56,9 +58,26 @@ def test_greeting_of_an_old_broker_is_said_again_in_its_version():
     connection.hello()
     assert not connection.greeted(greeting_frame(0, ErrorCode.unsupported_version))
     connection.hello()
-    assert connection.greeted(greeting_frame(0, find_coordinator=(0, 1)))
+    assert connection.greeted(greeting_frame(0, correlation_id=2, find_coordinator=(0, 1)))
     assert connection.greeting is not None
     assert connection.greeting.features == {}
+
+
+def test_greeting_that_answers_something_else_is_none():
+    connection = Connection(ADDRESS, "tests")
+    connection.hello()
+    with pytest.raises(WireError, match="answered request 7 instead of 1"):
+        connection.greeted(greeting_frame(3, correlation_id=7))
+
+
+def test_array_that_has_more_items_than_its_frame_is_none():
+    """The codec would make room for as many before it saw the first."""
+    connection = greeted(find_coordinator=(0, 3), metadata=(0, 12))
+    ticket = Ticket(ADDRESS, Request(METADATA, {"topics": None}))
+    correlation_id = correlation_of(connection.send(ticket))
+    many_brokers = b"\xff\xff\xff\xff\x0f"
+    with pytest.raises(WireError, match="brokers has 4294967294 items, and the frame ends before"):
+        connection.receive(struct.pack(">ixi", correlation_id, 0) + many_brokers + bytes(20))
 
 
 def test_request_goes_out_in_the_newest_version_both_sides_speak():

@@ -5,7 +5,14 @@ from importlib.metadata import version
 
 import pytest
 
-from oncelog.client import BrokerRefused, ConnectionLost, OutcomeUnknown, ProducerFenced, TransactionFailed
+from oncelog.client import (
+    AuthenticationFailed,
+    BrokerRefused,
+    ConnectionLost,
+    OutcomeUnknown,
+    ProducerFenced,
+    TransactionFailed,
+)
 from oncelog.client.connection import SOFTWARE_VERSION
 from oncelog.wire import ErrorCode
 
@@ -14,6 +21,8 @@ from oncelog.wire import ErrorCode
     "error",
     [
         BrokerRefused(ErrorCode.message_too_large, "producing to orders-0"),
+        BrokerRefused(ErrorCode.topic_authorization_failed, "producing to orders-0", "Write on topic orders"),
+        AuthenticationFailed("broker:9092 does not accept user 'alice'"),
         TransactionFailed("committing", ErrorCode.invalid_txn_state),
         ProducerFenced("committing"),
         OutcomeUnknown("committing"),

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from oncelog.client.cluster import Cluster, transaction_version
-from oncelog.client.errors import BrokerRefused, OutcomeUnknown, ProducerFenced, TransactionFailed
+from oncelog.client.errors import BrokerRefused, IllegalState, OutcomeUnknown, ProducerFenced, TransactionFailed
 from oncelog.client.transaction import SessionState, TransactionSession
 from oncelog.client.values import OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
 from oncelog.wire import ErrorCode
@@ -147,7 +147,7 @@ def test_session_that_lost_its_id_asks_nothing_more(answers):
     for again in (session.bump, lambda: session.end(False), lambda: session.add_partitions([PARTITION])):
         with pytest.raises((ProducerFenced, OutcomeUnknown)):
             coordinator.transport.run(again())
-    with pytest.raises(AssertionError):
+    with pytest.raises(IllegalState, match="was taken already"):
         coordinator.transport.run(session.init())
     assert coordinator.transport.names() == before
 

@@ -9,12 +9,15 @@ if TYPE_CHECKING:
     from oncelog.client.accumulating import RecordMetadata
     from oncelog.client.consumer_core import ConsumedRecord
     from oncelog.client.errors import (
+        AuthenticationFailed,
         BrokerRefused,
         ClientError,
         CommitFailed,
         ConnectionLost,
+        CorruptRecords,
         DeliveryFailed,
         DeliveryUnknown,
+        IllegalState,
         MemberFenced,
         NoOffset,
         OffsetOutOfRange,
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from oncelog.client.fetching import FetchedBatches
     from oncelog.client.group_values import GroupDescription, GroupListing, GroupMember
     from oncelog.client.lanes import Written
+    from oncelog.client.security import Security, read_security
+    from oncelog.client.topic_values import PartitionDescription, TopicDescription
     from oncelog.client.transports.asynchronous.client import AsyncClient
     from oncelog.client.transports.asynchronous.consumer import AsyncConsumer
     from oncelog.client.transports.asynchronous.producer import AsyncDelivery, AsyncProducer
@@ -54,10 +59,8 @@ if TYPE_CHECKING:
         OffsetAndMetadata,
         OffsetAndTimestamp,
         OffsetSpec,
-        PartitionDescription,
         ProducerIdentity,
         ProducerState,
-        TopicDescription,
         TopicPartition,
         TransactionDescription,
         TransactionListing,
@@ -70,6 +73,7 @@ __all__ = [
     "AsyncConsumer",
     "AsyncDelivery",
     "AsyncProducer",
+    "AuthenticationFailed",
     "BatchSender",
     "BrokerRefused",
     "BrokerVersions",
@@ -86,6 +90,7 @@ __all__ = [
     "ConnectionLost",
     "ConsumedRecord",
     "Consumer",
+    "CorruptRecords",
     "Delivery",
     "DeliveryFailed",
     "DeliveryUnknown",
@@ -95,6 +100,7 @@ __all__ = [
     "GroupListing",
     "GroupMember",
     "GroupMetadata",
+    "IllegalState",
     "IsolationLevel",
     "MemberFenced",
     "NewTopic",
@@ -112,6 +118,7 @@ __all__ = [
     "ProducerState",
     "RecordMetadata",
     "RetriesExhausted",
+    "Security",
     "SharedProducer",
     "TopicDescription",
     "TopicPartition",
@@ -122,6 +129,7 @@ __all__ = [
     "TransactionVersion",
     "UnsupportedVersion",
     "Written",
+    "read_security",
 ]
 
 # Messages and transports are slow to import, and Spark's planning processes, of which each query has several, need a few
@@ -132,6 +140,7 @@ _HOMES = {
     "AsyncConsumer": "oncelog.client.transports.asynchronous.consumer",
     "AsyncDelivery": "oncelog.client.transports.asynchronous.producer",
     "AsyncProducer": "oncelog.client.transports.asynchronous.producer",
+    "AuthenticationFailed": "oncelog.client.errors",
     "BatchSender": "oncelog.client.transports.blocking.batch_sender",
     "BrokerRefused": "oncelog.client.errors",
     "BrokerVersions": "oncelog.client.values",
@@ -148,6 +157,7 @@ _HOMES = {
     "ConnectionLost": "oncelog.client.errors",
     "ConsumedRecord": "oncelog.client.consumer_core",
     "Consumer": "oncelog.client.transports.blocking.consumer",
+    "CorruptRecords": "oncelog.client.errors",
     "Delivery": "oncelog.client.transports.blocking.producer",
     "DeliveryFailed": "oncelog.client.errors",
     "DeliveryUnknown": "oncelog.client.errors",
@@ -157,6 +167,7 @@ _HOMES = {
     "GroupListing": "oncelog.client.group_values",
     "GroupMember": "oncelog.client.group_values",
     "GroupMetadata": "oncelog.client.values",
+    "IllegalState": "oncelog.client.errors",
     "IsolationLevel": "oncelog.client.values",
     "MemberFenced": "oncelog.client.errors",
     "NewTopic": "oncelog.client.values",
@@ -167,15 +178,16 @@ _HOMES = {
     "OffsetOutOfRange": "oncelog.client.errors",
     "OffsetSpec": "oncelog.client.values",
     "OutcomeUnknown": "oncelog.client.errors",
-    "PartitionDescription": "oncelog.client.values",
+    "PartitionDescription": "oncelog.client.topic_values",
     "Producer": "oncelog.client.transports.blocking.producer",
     "ProducerFenced": "oncelog.client.errors",
     "ProducerIdentity": "oncelog.client.values",
     "ProducerState": "oncelog.client.values",
     "RecordMetadata": "oncelog.client.accumulating",
     "RetriesExhausted": "oncelog.client.errors",
+    "Security": "oncelog.client.security",
     "SharedProducer": "oncelog.client.transports.blocking.shared_producer",
-    "TopicDescription": "oncelog.client.values",
+    "TopicDescription": "oncelog.client.topic_values",
     "TopicPartition": "oncelog.client.values",
     "TransactionDescription": "oncelog.client.values",
     "TransactionError": "oncelog.client.errors",
@@ -184,6 +196,7 @@ _HOMES = {
     "TransactionVersion": "oncelog.client.values",
     "UnsupportedVersion": "oncelog.client.errors",
     "Written": "oncelog.client.lanes",
+    "read_security": "oncelog.client.security",
 }
 
 

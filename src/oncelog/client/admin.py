@@ -12,12 +12,13 @@ from oncelog.client.cluster import (
     ask_any,
     ask_coordinator,
     refresh,
-    refused,
 )
-from oncelog.client.conversation import Conversation, Greet, Greeting, Patience, ask, ask_all
-from oncelog.client.errors import BrokerRefused, RetriesExhausted
+from oncelog.client.conversation import Conversation, Greet, Greeting, ask, ask_all
+from oncelog.client.errors import BrokerRefused, ConnectionLost, RetriesExhausted
 from oncelog.client.leaders import ask_leaders, by_topic
 from oncelog.client.requests import Request, milliseconds
+from oncelog.client.rights import refused
+from oncelog.client.topic_values import TopicDescription
 from oncelog.client.values import (
     Address,
     BrokerVersions,
@@ -29,7 +30,6 @@ from oncelog.client.values import (
     ConfigSource,
     NewTopic,
     ProducerState,
-    TopicDescription,
     TopicPartition,
     TransactionDescription,
     TransactionListing,
@@ -52,11 +52,14 @@ def create_topics(cluster: Cluster, topics: Sequence[NewTopic]) -> Conversation[
     defaults = any(topic.partitions == -1 or topic.replication_factor == -1 for topic in topics)
     fields = {"topics": [_new_topic(topic) for topic in topics], "timeout": milliseconds(CONTROLLER_TIMEOUT_MS)}
     lowest = CREATE_WITH_DEFAULTS_VERSION if defaults else 0
-    answer = yield from ask_controller(cluster, Request(requests.CREATE_TOPICS, fields, version_min=lowest), "topics")
+    request = Request(requests.CREATE_TOPICS, fields, version_min=lowest)
+    answer = yield from ask_controller(cluster, request, "topics")
     for result in answer.topics:
         if result.error_code is not ErrorCode.none:
             message = getattr(result, "error_message", None)
-            raise refused(result.error_code, f"creating topic {result.name}", message)
+            raise refused(
+                request, result.error_code, f"creating topic {result.name}", topic=result.name, message=message
+            )
     yield from _await_topics(cluster, {topic.name for topic in topics})
 
 
@@ -71,12 +74,12 @@ def _new_topic(topic: NewTopic) -> dict[str, Any]:
 
 
 def _await_topics(cluster: Cluster, names: set[str]) -> Conversation[None]:
-    patience = yield from Patience.lasting(cluster.settings.call_timeout_ms)
+    retries = yield from cluster.retries()
     while True:
-        described = yield from refresh(cluster, names)
+        described = yield from refresh(cluster, names, retries=retries)
         if all(_is_ready(topic) for topic in described):
             return
-        if not (yield from patience.pause()):
+        if not (yield from retries.pause()):
             raise RetriesExhausted(f"no leader yet for {', '.join(sorted(names))}")
 
 
@@ -87,27 +90,38 @@ def _is_ready(topic: TopicDescription) -> bool:
 def delete_topics(cluster: Cluster, names: Sequence[str]) -> Conversation[None]:
     """Delete topics. Raises BrokerRefused for the first that was refused."""
     fields = {"topic_names": list(names), "timeout": milliseconds(CONTROLLER_TIMEOUT_MS)}
-    answer = yield from ask_controller(cluster, Request(requests.DELETE_TOPICS, fields), "topics")
+    request = Request(requests.DELETE_TOPICS, fields)
+    answer = yield from ask_controller(cluster, request, "topics")
     for result in answer.responses:
         if result.error_code is not ErrorCode.none:
             message = getattr(result, "error_message", None)
-            raise refused(result.error_code, f"deleting topic {result.name}", message)
+            raise refused(
+                request, result.error_code, f"deleting topic {result.name}", topic=result.name, message=message
+            )
     yield from refresh(cluster, names)
 
 
 def ask_controller(cluster: Cluster, request: Request, what: str) -> Conversation[Any]:
     """Ask the controller, as Metadata names it, or any node where it names none."""
-    patience = yield from Patience.lasting(cluster.settings.call_timeout_ms)
+    retries = yield from cluster.retries()
     while True:
-        yield from refresh(cluster, ())
+        yield from refresh(cluster, (), retries=retries)
         node = cluster.nodes.get(cluster.controller_id)
         if node is None:
-            return (yield from ask_any(cluster, request, lambda _: ErrorCode.none, what, patience))
-        answer = yield from ask(Address(node.host, node.port), request)
+            return (yield from ask_any(cluster, request, lambda _: ErrorCode.none, what, retries))
+        try:
+            answer = yield from ask(
+                Address(node.host, node.port), request, (yield from cluster.answer_timeout_ms(retries))
+            )
+        except ConnectionLost as lost:
+            # What was sent may have been carried out, and would be refused the second time.
+            if lost.sent or not (yield from retries.pause()):
+                raise
+            continue
         errors = {result.error_code for result in _results(answer)}
         if ErrorCode.not_controller not in errors:
             return answer
-        if not (yield from patience.pause()):
+        if not (yield from retries.pause()):
             raise BrokerRefused(ErrorCode.not_controller, what)
 
 
@@ -123,16 +137,18 @@ def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> Conversati
     """Give topics so many partitions, and wait until they have leaders. Raises BrokerRefused for the first refused."""
     topics = [{"name": name, "count": count, "assignments": None} for name, count in counts.items()]
     fields = {"topics": topics, "timeout": milliseconds(CONTROLLER_TIMEOUT_MS), "validate_only": False}
-    answer = yield from ask_controller(cluster, Request(requests.CREATE_PARTITIONS, fields), "partitions")
+    request = Request(requests.CREATE_PARTITIONS, fields)
+    answer = yield from ask_controller(cluster, request, "partitions")
     for result in answer.results:
         if result.error_code is not ErrorCode.none:
-            raise refused(result.error_code, f"adding partitions to topic {result.name}", result.error_message)
-    patience = yield from Patience.lasting(cluster.settings.call_timeout_ms)
+            what = f"adding partitions to topic {result.name}"
+            raise refused(request, result.error_code, what, topic=result.name, message=result.error_message)
+    retries = yield from cluster.retries()
     while True:
-        described = yield from refresh(cluster, counts)
+        described = yield from refresh(cluster, counts, retries=retries)
         if all(_is_ready(topic) and len(topic.partitions) >= counts[topic.name] for topic in described):
             return
-        if not (yield from patience.pause()):
+        if not (yield from retries.pause()):
             raise RetriesExhausted(f"no leader yet for {', '.join(sorted(counts))}")
 
 
@@ -168,7 +184,7 @@ def broker_versions(cluster: Cluster) -> Conversation[list[BrokerVersions]]:
     yield from refresh(cluster, ())
     found = []
     for node in cluster.nodes.values():
-        greeted: Greeting = yield Greet(Address(node.host, node.port))
+        greeted: Greeting = yield Greet(Address(node.host, node.port), cluster.settings.connect_timeout_ms)
         found.append(BrokerVersions(node, dict(greeted.versions)))
     return found
 
@@ -206,7 +222,8 @@ def describe_configs(
     answer = yield from _ask_about_settings(cluster, request, broker, "describing settings")
     for result in answer.results:
         if result.error_code is not ErrorCode.none:
-            raise refused(result.error_code, f"settings of {result.resource_name}", result.error_message)
+            name = result.resource_name
+            raise refused(request, result.error_code, f"settings of {name}", topic=name, message=result.error_message)
     return {str(result.resource_name): tuple(map(_config_entry, result.configs)) for result in answer.results}
 
 
@@ -226,7 +243,13 @@ def alter_configs(
     answer = yield from _ask_about_settings(cluster, request, broker, "changing settings")
     for result in answer.responses:
         if result.error_code is not ErrorCode.none:
-            raise refused(result.error_code, f"settings of {resource}", result.error_message)
+            raise refused(
+                request,
+                result.error_code,
+                f"settings of {resource}",
+                topic=resource.name,
+                message=result.error_message,
+            )
 
 
 def _ask_about_settings(cluster: Cluster, request: Request, broker: int | None, what: str) -> Conversation[Any]:
@@ -340,7 +363,7 @@ def ask_every_node(
     cluster: Cluster, request: Request, read: Callable[[Any], list[T]], what: str
 ) -> Conversation[list[T]]:
     """What all nodes together list, once all of them have loaded it. Raises BrokerRefused or ConnectionLost."""
-    patience = yield from Patience.lasting(cluster.settings.call_timeout_ms)
+    retries = yield from cluster.retries()
     while True:
         addresses = [Address(node.host, node.port) for node in cluster.nodes.values()]
         tickets = yield from ask_all((address, request) for address in addresses)
@@ -348,8 +371,8 @@ def ask_every_node(
         errors = {answer.error_code for answer in answers} - {ErrorCode.none}
         if not errors:
             return [listing for answer in answers for listing in read(answer)]
-        if errors != {ErrorCode.coordinator_load_in_progress} or not (yield from patience.pause()):
-            raise BrokerRefused(errors.pop(), what)
+        if errors != {ErrorCode.coordinator_load_in_progress} or not (yield from retries.pause()):
+            raise refused(request, errors.pop(), what)
 
 
 def _listed(message: Any) -> list[TransactionListing]:

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Any
 
 from oncelog.client import requests
-from oncelog.client.conversation import Conversation, Greet, Greeting, Patience, ask
+from oncelog.client.conversation import Conversation, Greet, Greeting, ask
 from oncelog.client.errors import (
     RETRIABLE,
     STALE_COORDINATOR,
@@ -18,18 +18,13 @@ from oncelog.client.errors import (
     ClientError,
     ConnectionLost,
     RetriesExhausted,
-    describe,
 )
 from oncelog.client.requests import Request
+from oncelog.client.retry import Retries
+from oncelog.client.rights import TOPIC_REQUEST, refused
 from oncelog.client.settings import ClientSettings
-from oncelog.client.values import (
-    Address,
-    Node,
-    PartitionDescription,
-    TopicDescription,
-    TopicPartition,
-    TransactionVersion,
-)
+from oncelog.client.topic_values import PartitionDescription, TopicDescription
+from oncelog.client.values import Address, Node, TopicPartition, TransactionVersion
 from oncelog.wire import ErrorCode
 
 TRANSACTION_FEATURE = "transaction.version"
@@ -53,6 +48,18 @@ class Cluster:
         self._leaders: dict[TopicPartition, int] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
 
+    def retries(self, time_ms: float | None = None) -> Conversation[Retries]:
+        """For how long a call tries again: `call_timeout_ms`, unless it has a time of its own."""
+        return (
+            yield from Retries.within(
+                self.settings.call_timeout_ms if time_ms is None else time_ms, self.settings.retry
+            )
+        )
+
+    def answer_timeout_ms(self, retries: Retries) -> Conversation[float]:
+        """How long the next answer is waited for: never beyond the end of the call."""
+        return min((yield from retries.left_ms()), self.settings.request_timeout_ms)
+
     def addresses(self) -> Iterator[Address]:
         """Where to ask something that any node can answer: the nodes known, then the bootstrap servers."""
         known = [Address(node.host, node.port) for node in self.nodes.values()]
@@ -69,14 +76,14 @@ class Cluster:
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
         self._coordinators.pop((kind, key), None)
 
-    def coordinator(self, kind: CoordinatorKind, key: str, patience: Patience) -> Conversation[Address]:
+    def coordinator(self, kind: CoordinatorKind, key: str, retries: Retries) -> Conversation[Address]:
         """Find a coordinator, unless it is known already. Raises BrokerRefused or RetriesExhausted."""
         known = self._coordinators.get((kind, key))
         if known is not None:
             return known
         request = Request(requests.FIND_COORDINATOR, {"key": key, "key_type": int(kind)}, version_min=1)
         what = f"finding the coordinator of {key!r}"
-        answer = yield from ask_any(self, request, lambda message: message.error_code, what, patience)
+        answer = yield from ask_any(self, request, lambda message: message.error_code, what, retries)
         self._coordinators[kind, key] = found = Address(answer.host, answer.port)
         return found
 
@@ -106,27 +113,31 @@ class Cluster:
 
 
 def ask_any(
-    cluster: Cluster, request: Request, error_of: ErrorOf, what: str, patience: Patience | None = None
+    cluster: Cluster, request: Request, error_of: ErrorOf, what: str, retries: Retries | None = None
 ) -> Conversation[Any]:
     """Ask node after node until one answers without a retriable error. Raises BrokerRefused or RetriesExhausted."""
-    if patience is None:
-        patience = yield from Patience.lasting(cluster.settings.call_timeout_ms)
-    cause: ClientError
+    if retries is None:
+        retries = yield from cluster.retries()
+    cause: ClientError | None = None
     while True:
         for address in list(cluster.addresses()):
+            left_ms = yield from retries.left_ms()
+            if not left_ms and cause is not None:
+                break
             try:
-                answer = yield from ask(address, request)
+                answer = yield from ask(address, request, min(left_ms, cluster.settings.request_timeout_ms))
             except ConnectionLost as lost:
-                cause = lost
+                if not isinstance(cause, BrokerRefused) or (yield from retries.left_ms()):
+                    cause = lost
                 continue
             error = error_of(answer)
             if error is ErrorCode.none:
                 return answer
-            cause = BrokerRefused(error, what)
+            cause = refused(request, error, what)
             if error not in RETRIABLE:
                 raise cause
             break
-        if not (yield from patience.pause()):
+        if not (yield from retries.pause()):
             raise RetriesExhausted(f"{what}: {cause}") from cause
 
 
@@ -137,37 +148,39 @@ def ask_coordinator(
     request: Request,
     error_of: ErrorOf,
     what: str,
-    patience: Patience | None = None,
+    retries: Retries | None = None,
 ) -> Conversation[Any]:
     """Ask a coordinator until it answers without a retriable error. Raises BrokerRefused, RetriesExhausted.
 
     For requests that may be carried out twice.
     """
-    if patience is None:
-        patience = yield from Patience.lasting(cluster.settings.call_timeout_ms)
-    cause: ClientError
+    if retries is None:
+        retries = yield from cluster.retries()
+    cause: ClientError | None = None
     while True:
-        address = yield from cluster.coordinator(kind, key, patience)
+        address = yield from cluster.coordinator(kind, key, retries)
         try:
-            answer = yield from ask(address, request)
+            answer = yield from ask(address, request, (yield from cluster.answer_timeout_ms(retries)))
         except ConnectionLost as lost:
-            cause = lost
+            # The last answer of a call may be cut short by its end: what was answered before says more.
+            if not isinstance(cause, BrokerRefused) or (yield from retries.left_ms()):
+                cause = lost
             cluster.forget_coordinator(kind, key)
         else:
             error = error_of(answer)
             if error is ErrorCode.none:
                 return answer
-            cause = BrokerRefused(error, what)
+            cause = refused(request, error, what)
             if error not in RETRIABLE:
                 raise cause
             if error in STALE_COORDINATOR:
                 cluster.forget_coordinator(kind, key)
-        if not (yield from patience.pause()):
+        if not (yield from retries.pause()):
             raise RetriesExhausted(f"{what}: {cause}") from cause
 
 
 def refresh(
-    cluster: Cluster, topics: Iterable[str] | None, *, create: bool = False
+    cluster: Cluster, topics: Iterable[str] | None, *, create: bool = False, retries: Retries | None = None
 ) -> Conversation[list[TopicDescription]]:
     """Ask for the metadata of some topics, or of all. A topic's own error is in its description."""
     names = None if topics is None else sorted(set(topics))
@@ -175,46 +188,43 @@ def refresh(
         requests.METADATA,
         {"topics": None if names is None else [{"name": name} for name in names], "allow_auto_topic_creation": create},
     )
-    answer = yield from ask_any(cluster, request, lambda _: ErrorCode.none, "asking for metadata")
+    answer = yield from ask_any(cluster, request, lambda _: ErrorCode.none, "asking for metadata", retries)
     return cluster.learn(answer, asked_for_all=names is None)
 
 
-def locate(cluster: Cluster, partitions: Iterable[TopicPartition], *, create: bool = False) -> Conversation[None]:
-    """Make sure that the leader of every partition is known. Raises BrokerRefused or RetriesExhausted."""
-    wanted = set(partitions)
-    patience: Patience | None = None
-    while missing := {partition for partition in wanted if cluster.leader(partition) is None}:
-        if patience is None:
-            patience = yield from Patience.lasting(cluster.settings.call_timeout_ms)
-        elif not (yield from patience.pause()):
-            raise RetriesExhausted(f"no leader is known for {', '.join(map(str, sorted(missing)))}")
-        described = yield from refresh(cluster, {partition.topic for partition in missing}, create=create)
-        for topic in described:
-            _refuse_missing(topic, missing, create)
+def will_have_no_leader(topic: TopicDescription, partition: TopicPartition, *, create: bool) -> BrokerRefused | None:
+    """Why a partition will never have a leader, if that is so. With `create` its topic is expected to come."""
+    if topic.error is not ErrorCode.none:
+        may_come = RETRIABLE if create else RETRIABLE - {ErrorCode.unknown_topic_or_partition}
+        if topic.error in may_come:
+            return None
+        return refused(TOPIC_REQUEST, topic.error, f"topic {topic.name}", topic=topic.name)
+    if partition.partition not in {item.partition for item in topic.partitions}:
+        return no_such_partition(partition, len(topic.partitions))
+    return None
 
 
-def _refuse_missing(topic: TopicDescription, partitions: set[TopicPartition], create: bool) -> None:
-    may_come = RETRIABLE if create else RETRIABLE - {ErrorCode.unknown_topic_or_partition}
-    if topic.error is not ErrorCode.none and topic.error not in may_come:
-        raise BrokerRefused(topic.error, f"topic {topic.name}")
-    if topic.error is ErrorCode.none:
-        for partition in partitions:
-            if partition.topic == topic.name and not 0 <= partition.partition < len(topic.partitions):
-                raise BrokerRefused(ErrorCode.unknown_topic_or_partition, f"partition {partition}")
+def no_such_partition(partition: TopicPartition, count: int) -> BrokerRefused:
+    what = f"partition {partition.partition} of topic {partition.topic}, which has {count}"
+    return BrokerRefused(ErrorCode.unknown_topic_or_partition, what)
 
 
 def greeting(cluster: Cluster) -> Conversation[Greeting]:
     """What a node says of itself. Raises RetriesExhausted."""
-    patience = yield from Patience.lasting(cluster.settings.call_timeout_ms)
+    retries = yield from cluster.retries()
+    cause: ConnectionLost | None = None
     while True:
         for address in list(cluster.addresses()):
+            left_ms = yield from retries.left_ms()
+            if cause is not None and not left_ms:
+                break
             try:
-                greeted: Greeting = yield Greet(address)
+                greeted: Greeting = yield Greet(address, min(left_ms, cluster.settings.connect_timeout_ms))
             except ConnectionLost as error:
                 cause = error
             else:
                 return greeted
-        if not (yield from patience.pause()):
+        if not (yield from retries.pause()):
             raise RetriesExhausted(str(cause)) from cause
 
 
@@ -245,7 +255,3 @@ def _partition_description(item: Any) -> PartitionDescription:
         in_sync_replicas=tuple(map(int, item.isr_nodes)),
         error=item.error_code,
     )
-
-
-def refused(error: ErrorCode, what: str, message: str | None = None) -> BrokerRefused:
-    return BrokerRefused(error, f"{what}: {message}" if message and message != describe(error) else what)

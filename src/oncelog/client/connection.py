@@ -5,6 +5,7 @@ It greets the broker, picks the version of each request, and matches answers to 
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 
 from kio.schema.request_header.v1.header import RequestHeader as FirstHeader
@@ -13,25 +14,58 @@ from typing_extensions import Buffer
 
 from oncelog.client.conversation import Greeting, Ticket
 from oncelog.client.errors import ConnectionLost, UnsupportedVersion
-from oncelog.client.requests import API_VERSIONS, Api, Request, answer_class
+from oncelog.client.requests import API_VERSIONS, FETCH, PRODUCE, Api, Request, answer_class
 from oncelog.client.values import Address
-from oncelog.wire import ErrorCode, WireError, decode, encode_frame
+from oncelog.wire import ErrorCode, WireError, decode, decode_answer, encode_frame
 
 SOFTWARE_NAME = "oncelog"
 SOFTWARE_VERSION = "0.1.0"
-FRAME_BYTES_MAX = 2**31 - 1
+FRAME_BYTES_MIN, FRAME_BYTES_MAX = 4, 2**31 - 1
+FRAME_LENGTH = struct.Struct(">i")
+HOT = frozenset({PRODUCE, FETCH})
+"""To look at the lengths in the answers to these would take longer than to decode them."""
+TLS_ALERT = b"\x15\x03"
+"""How a TLS record begins that says no to what was no TLS (RFC 8446 §5.1)."""
+
+
+class SpeaksTlsError(WireError):
+    """The other side speaks TLS and we do not."""
+
+
+def frame_bytes(prefix: bytes) -> int:
+    """The size of the frame that the four bytes before it tell of. Raises WireError."""
+    (size_bytes,) = FRAME_LENGTH.unpack(prefix)
+    if not FRAME_BYTES_MIN <= size_bytes <= FRAME_BYTES_MAX:
+        raise WireError(f"a frame of {size_bytes} bytes")
+    return int(size_bytes)
+
+
+def greeting_bytes(prefix: bytes) -> int:
+    """The same for the first frame of a connection. Raises SpeaksTlsError, WireError."""
+    if prefix.startswith(TLS_ALERT):
+        raise SpeaksTlsError
+    return frame_bytes(prefix)
 
 
 class Connection:
     """Requests out, answers in, in the order in which they were sent. Kafka answers a connection in request order."""
 
-    __slots__ = ("_correlation_id", "_greeting_version", "address", "client_id", "greeting", "in_flight")
+    __slots__ = (
+        "_correlation_id",
+        "_greeting_version",
+        "address",
+        "client_id",
+        "greeting",
+        "in_flight",
+        "was_answered",
+    )
 
     def __init__(self, address: Address, client_id: str) -> None:
         self.address = address
         self.client_id = client_id
         self.greeting: Greeting | None = None
         self.in_flight: deque[tuple[int, Ticket]] = deque()
+        self.was_answered = False
         self._correlation_id = 0
         self._greeting_version = API_VERSIONS.version_max
 
@@ -42,14 +76,18 @@ class Connection:
 
     def greeted(self, frame: Buffer) -> bool:
         """Read the answer to `hello`. False: the broker is older, say hello again. Raises WireError."""
-        _, position = decode(answer_class(API_VERSIONS, self._greeting_version).__header_schema__, frame)
-        error = ErrorCode(int.from_bytes(memoryview(frame)[position : position + 2], "big", signed=True))
+        header, position = decode(answer_class(API_VERSIONS, self._greeting_version).__header_schema__, frame)
+        if header.correlation_id != self._correlation_id:
+            raise WireError(
+                f"{self.address} answered request {header.correlation_id} instead of {self._correlation_id}"
+            )
+        error = _error_code(int.from_bytes(memoryview(frame)[position : position + 2], "big", signed=True))
         if error is ErrorCode.unsupported_version and self._greeting_version > 0:
             self._greeting_version = 0
             return False
         if error is not ErrorCode.none:
             raise WireError(f"{self.address} refused ApiVersions with {error.name}")
-        answer, _ = decode(answer_class(API_VERSIONS, self._greeting_version), frame, position)
+        answer = decode_answer(answer_class(API_VERSIONS, self._greeting_version), memoryview(frame), position)
         self.greeting = Greeting(
             versions={int(item.api_key): (item.min_version, item.max_version) for item in answer.api_keys},
             features={item.name: item.max_version_level for item in getattr(answer, "finalized_features", ())},
@@ -77,8 +115,12 @@ class Connection:
         header, position = decode(kind.__header_schema__, frame)
         if header.correlation_id != correlation_id:
             raise WireError(f"{self.address} answered request {header.correlation_id} instead of {correlation_id}")
-        message, _ = decode(kind, frame, position)
+        if ticket.request.api in HOT:
+            message, _ = decode(kind, frame, position)
+        else:
+            message = decode_answer(kind, memoryview(frame), position)
         self.in_flight.popleft()
+        self.was_answered = True
         ticket.answer(message)
         return ticket
 
@@ -109,6 +151,13 @@ class Connection:
             client_id=self.client_id,
         )
         return encode_frame(header, message)
+
+
+def _error_code(number: int) -> ErrorCode:
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        raise WireError(f"an ApiVersions answer has the error {number}, which nobody knows") from None
 
 
 def _no_version(address: Address, request: Request, lowest: int, highest: int) -> str:

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import islice
 from typing import NamedTuple
 
+from oncelog.client.beside import Beside
 from oncelog.client.cluster import Cluster
 from oncelog.client.committed_batches import visible_batches
 from oncelog.client.conversation import Conversation, Now, Wait
-from oncelog.client.errors import NoOffset, OffsetOutOfRange
+from oncelog.client.errors import ClientError, CorruptRecords, IllegalState, NoOffset, OffsetOutOfRange
 from oncelog.client.fetching import FetchedBatches, Fetches, FetchSettings
 from oncelog.client.lag import count_records
 from oncelog.client.offset_reset import OffsetReset, find_offsets, reset_offsets
-from oncelog.client.values import OffsetAndMetadata, TopicPartition
+from oncelog.client.values import OffsetAndMetadata, OffsetSpec, TopicPartition
 from oncelog.records import ControlType, TimestampType, decode_batch, read_control
+from oncelog.wire import WireError
 
 
 class ConsumedRecord(NamedTuple):
@@ -57,6 +60,8 @@ class ConsumerCore:
         self._fetches = Fetches(cluster, settings)
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
+        self._lost: set[TopicPartition] = set()
+        self._searches: list[Beside] = []
         self._decoded: deque[_Decoded] = deque()
 
     @property
@@ -86,10 +91,10 @@ class ConsumerCore:
         Raises BrokerRefused or RetriesExhausted.
         """
         self._require_assigned(wanted)
-        assert all(time_ms >= 0 for time_ms in wanted.values()), "a time is not negative"
-        found = yield from find_offsets(self._cluster, wanted, self._settings.isolation_level)
-        for partition, offset in found.items():
-            self._go(partition, offset)
+        for partition, time_ms in wanted.items():
+            if time_ms < 0:
+                raise ValueError(f"the time for {partition} is {time_ms}: it is to be in ms since 1970, not below 0")
+        yield from find_offsets(self._cluster, wanted, self._settings.isolation_level, self._go_to_all)
 
     def position(self, partition: TopicPartition) -> int:
         """The offset that `poll` goes on at. Raises NoOffset while that is not known."""
@@ -131,7 +136,8 @@ class ConsumerCore:
         until_ms = started_ms + timeout_ms
         is_over = False
         while True:
-            yield from self._prepare(now_ms, until_ms)
+            yield from self._prepare(now_ms)
+            yield from self._advance_searches()
             records = self._take(records_max)
             if records or is_over or not self._has_prospects():
                 return records
@@ -139,7 +145,7 @@ class ConsumerCore:
             now_ms = yield Now()
             is_over = now_ms >= until_ms
 
-    def _prepare(self, now_ms: float, until_ms: float) -> Conversation[None]:
+    def _prepare(self, now_ms: float) -> Conversation[None]:
         """What is to be seen to before records are handed out: nothing, for who is no member of a group."""
         yield from ()
 
@@ -152,32 +158,63 @@ class ConsumerCore:
         return float("inf")
 
     def _fetch(self, timeout_ms: float) -> Conversation[None]:
-        if not self._positions.keys() - self._paused:
-            yield Wait((), timeout_ms, until_woken=True)
+        tickets = [ticket for search in self._searches for ticket in search.tickets]
+        now_ms: float = yield Now()
+        timeout_ms = min([timeout_ms, *(max(0.0, search.until_ms - now_ms) for search in self._searches)])
+        if not self._positions.keys() - self._paused - self._lost:
+            yield Wait(tuple(tickets), timeout_ms, until_woken=True)
             return
         try:
-            answers = yield from self._fetches.next(timeout_ms, until_woken=True)
+            answers = yield from self._fetches.next(timeout_ms, until_woken=True, beside=tickets)
         except OffsetOutOfRange:
+            lost = self._positions.keys() - self._fetches.partitions - self._lost
             if self._reset is None:
+                for partition in lost:
+                    self._go(partition, self._positions[partition])  # so that the next poll says it again
                 raise
-            lost = self._positions.keys() - self._fetches.partitions
-            yield from self._reset_positions(lost)
+            self._lost |= lost
+            self._searches.append(Beside(self._reset_positions(self._reset, frozenset(lost))))
         else:
             self._decoded.extend(map(self._decode, answers))
 
-    def _reset_positions(self, partitions: Iterable[TopicPartition]) -> Conversation[None]:
-        assert self._reset is not None, "nobody chose where to begin"
-        found = yield from reset_offsets(self._cluster, partitions, self._reset, self._settings.isolation_level)
-        for partition, offset in found.items():
-            self._go(partition, offset)
+    def _advance_searches(self) -> Conversation[None]:
+        """Go on looking for where to read, of those partitions where that is not known."""
+        for search in list(self._searches):
+            try:
+                is_over = yield from search.advance()
+            except BaseException:
+                self._searches.remove(search)
+                raise
+            if is_over:
+                self._searches.remove(search)
+
+    def _reset_positions(
+        self, reset: OffsetSpec | timedelta, partitions: frozenset[TopicPartition]
+    ) -> Conversation[None]:
+        """Go to where reading begins, unless the caller has gone elsewhere meanwhile. What fails is tried again by a poll."""
+
+        def place(found: Mapping[TopicPartition, int]) -> None:
+            for partition in found.keys() & self._lost:
+                self._go(partition, found[partition])
+
+        try:
+            yield from reset_offsets(self._cluster, partitions, reset, self._settings.isolation_level, place)
+        except ClientError:
+            for partition in partitions & self._lost:
+                self._go(partition, self._positions[partition])
+            raise
 
     def _go_to(self, wanted: Mapping[TopicPartition, int]) -> Conversation[None]:
+        self._go_to_all({partition: offset for partition, offset in wanted.items() if offset >= 0})
         specs = {partition: offset for partition, offset in wanted.items() if offset < 0}
-        found = yield from find_offsets(self._cluster, specs, self._settings.isolation_level)
-        for partition, offset in {**wanted, **found}.items():
+        yield from find_offsets(self._cluster, specs, self._settings.isolation_level, self._go_to_all)
+
+    def _go_to_all(self, offsets: Mapping[TopicPartition, int]) -> None:
+        for partition, offset in offsets.items():
             self._go(partition, offset)
 
     def _go(self, partition: TopicPartition, offset: int) -> None:
+        self._lost.discard(partition)
         self._positions[partition] = offset
         self._decoded = deque(decoded for decoded in self._decoded if decoded.partition != partition)
         self._fetches.read(partition, offset)
@@ -186,30 +223,43 @@ class ConsumerCore:
         """Read these no longer."""
         for partition in partitions:
             self._fetches.stop(partition)
+            self._lost.discard(partition)
             self._positions.pop(partition, None)
         self.resume(partitions)
         self._decoded = deque(decoded for decoded in self._decoded if decoded.partition not in partitions)
 
     def _require_assigned(self, partitions: Iterable[TopicPartition]) -> None:
         missing = sorted(set(partitions) - self.assignment)
-        assert not missing, f"{', '.join(map(str, missing))} is not assigned to this consumer"
+        if missing:
+            raise IllegalState(f"{', '.join(map(str, missing))} is not assigned to this consumer")
 
     def _take(self, records_max: int) -> list[ConsumedRecord]:
         records: list[ConsumedRecord] = []
         kept: deque[_Decoded] = deque()
+        corrupt: CorruptRecords | None = None
         while self._decoded and len(records) < records_max:
             decoded = self._decoded[0]
             if decoded.partition in self._paused:
                 kept.append(self._decoded.popleft())
                 continue
-            taken = list(islice(decoded.records, records_max - len(records)))
-            records += taken
-            if taken:
-                self._positions[decoded.partition] = taken[-1].offset + 1
+            before = len(records)
+            try:
+                records.extend(islice(decoded.records, records_max - before))
+            except WireError as error:
+                # What came before it is whole and is handed out first; the next poll meets it again.
+                corrupt = CorruptRecords(f"reading {decoded.partition}: {error}")
+                corrupt.__cause__ = error
+            if len(records) > before:
+                self._positions[decoded.partition] = records[-1].offset + 1
+            if corrupt is not None:
+                self._go(decoded.partition, self._positions[decoded.partition])
+                break
             if len(records) < records_max:
                 self._positions[decoded.partition] = decoded.next_offset
                 self._decoded.popleft()
         self._decoded.extendleft(reversed(kept))
+        if corrupt is not None and not records:
+            raise corrupt
         return records
 
     def _decode(self, fetched: FetchedBatches) -> _Decoded:

@@ -87,7 +87,10 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a request, connecting first if need be; the result is a Ticket. A failure shows in the ticket."""
+    """Send a request, connecting first if need be; the result is a Ticket. A failure shows in the ticket.
+
+    Without an answer in `timeout_ms` it has failed. Connecting is no part of that, but takes no longer either.
+    """
 
     address: Address
     request: Request
@@ -130,9 +133,10 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Greet:
-    """Connect if need be; the result is the broker's Greeting. Raises ConnectionLost."""
+    """Connect if need be, within this time; the result is the broker's Greeting. Raises ConnectionLost."""
 
     address: Address
+    timeout_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,41 +163,15 @@ def ask(address: Address, request: Request, timeout_ms: float | None = None) -> 
     return ticket.result()
 
 
-def ask_all(asked: Iterable[tuple[Address, Request]]) -> Conversation[list[Ticket]]:
+def ask_all(asked: Iterable[tuple[Address, Request]], timeout_ms: float | None = None) -> Conversation[list[Ticket]]:
     """Send several requests at once and wait until every one is answered or has failed."""
     tickets: list[Ticket] = []
     for address, request in asked:
-        ticket: Ticket = yield Send(address, request)
+        ticket: Ticket = yield Send(address, request, timeout_ms)
         tickets.append(ticket)
     while waiting := tuple(ticket for ticket in tickets if not ticket.is_done):
         yield Wait(waiting)
     return tickets
-
-
-class Patience:
-    """How long something is tried again, and how long to pause in between."""
-
-    __slots__ = ("_deadline_ms", "_pause_ms", "_pause_ms_max")
-
-    def __init__(self, deadline_ms: float, pause_ms: float, pause_ms_max: float) -> None:
-        self._deadline_ms = deadline_ms
-        self._pause_ms = pause_ms
-        self._pause_ms_max = pause_ms_max
-
-    @classmethod
-    def lasting(cls, time_ms: float, pause_ms: float = 20, pause_ms_max: float = 500) -> Conversation[Patience]:
-        now_ms: float = yield Now()
-        return cls(now_ms + time_ms, pause_ms, pause_ms_max)
-
-    def pause(self, pause_ms: float | None = None) -> Conversation[bool]:
-        """Sleep before the next try: `pause_ms`, or longer each time. False, at once, when the time is over."""
-        now_ms: float = yield Now()
-        if now_ms >= self._deadline_ms:
-            return False
-        if pause_ms is None:
-            pause_ms, self._pause_ms = self._pause_ms, min(self._pause_ms * 2, self._pause_ms_max)
-        yield Sleep(pause_ms / 2, pause_ms)
-        return True
 
 
 def was_sent(error: ClientError) -> bool:

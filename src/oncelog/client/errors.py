@@ -8,41 +8,8 @@ from __future__ import annotations
 
 from oncelog.wire import ErrorCode
 
-RETRIABLE = frozenset(
-    ErrorCode(code)
-    for code in (
-        2,
-        3,
-        5,
-        6,
-        7,
-        8,
-        9,
-        13,
-        14,
-        15,
-        16,
-        19,
-        20,
-        41,
-        51,
-        56,
-        70,
-        71,
-        74,
-        75,
-        78,
-        80,
-        83,
-        84,
-        88,
-        89,
-        100,
-        103,
-        106,
-    )
-)
-"""Answers after which the same request may succeed by itself."""
+RETRIABLE = frozenset(error for error in ErrorCode if error.retriable)
+"""Answers after which the same request may succeed by itself, as Kafka's table of errors has them."""
 
 STALE_METADATA = frozenset(ErrorCode(code) for code in (3, 5, 6, 9, 13, 56, 72, 74, 75, 100, 103))
 """Answers that say the client asked the wrong broker, or knows the topic by an old name or id."""
@@ -53,6 +20,10 @@ STALE_COORDINATOR = frozenset({ErrorCode.coordinator_not_available, ErrorCode.no
 
 class ClientError(Exception):
     """The base of everything the client raises."""
+
+
+class IllegalState(ClientError):
+    """The call does not fit what was called before: a transaction that was not begun, an object that is closed."""
 
 
 class ConnectionLost(ClientError):
@@ -73,20 +44,31 @@ def _lost(message: str, sent: bool) -> ConnectionLost:
     return ConnectionLost(message, sent=sent)
 
 
+class AuthenticationFailed(ClientError):
+    """The broker does not accept who we are, or shows itself to be somebody else: TLS or SASL said no.
+
+    Nothing was sent, and trying again with the same settings changes nothing.
+    """
+
+
 class UnsupportedVersion(ClientError):
     """The broker has no version of a request that can say what has to be said."""
 
 
 class BrokerRefused(ClientError):
-    """A broker answered with an error code that repeating the request does not change."""
+    """A broker answered with an error code that repeating the request does not change.
 
-    def __init__(self, error: ErrorCode, message: str) -> None:
-        super().__init__(error, message)
+    `right` is the right that is missing, where the error is about rights: "Write on topic orders".
+    """
+
+    def __init__(self, error: ErrorCode, message: str, right: str | None = None) -> None:
+        super().__init__(error, message, right)
         self.error = error
         self.message = message
+        self.right = right
 
     def __str__(self) -> str:
-        return f"{self.message}: {describe(self.error)}"
+        return f"{self.message}: {describe(self.error, self.right)}"
 
 
 class RetriesExhausted(ClientError):
@@ -95,6 +77,10 @@ class RetriesExhausted(ClientError):
 
 class OffsetOutOfRange(BrokerRefused):
     """The log does not have, or no longer has, the offset that was asked for."""
+
+
+class CorruptRecords(ClientError):
+    """Records came that are not those that were written. They were not handed out, and the position is before them."""
 
 
 class DeliveryFailed(RetriesExhausted):
@@ -155,6 +141,14 @@ class OutcomeUnknown(TransactionError):
     """
 
 
-def describe(error: ErrorCode) -> str:
-    """An error code as Kafka's documentation spells it."""
-    return f"{error.name.upper()} ({error.value})"
+def failed_by(error: ClientError) -> TransactionFailed:
+    """What refused a part of a transaction has failed the whole of it."""
+    failed = TransactionFailed(str(error))
+    failed.__cause__ = error
+    return failed
+
+
+def describe(error: ErrorCode, missing_right: str | None = None) -> str:
+    """An error code as Kafka's documentation spells it, with the right that is missing, if the error is about one."""
+    missing = "" if missing_right is None else f"; the right that is missing: {missing_right}"
+    return f"{error.name.upper()} ({error.value}){missing}"

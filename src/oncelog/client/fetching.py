@@ -15,22 +15,26 @@ from typing import Any
 from typing_extensions import Buffer
 
 from oncelog.client import requests
-from oncelog.client.cluster import Cluster, locate
-from oncelog.client.conversation import Conversation, Lane, Now, Patience, Send, Ticket, Wait
+from oncelog.client.cluster import Cluster
+from oncelog.client.conversation import Conversation, Lane, Now, Send, Ticket, Wait
 from oncelog.client.errors import (
     RETRIABLE,
     STALE_METADATA,
-    BrokerRefused,
     ClientError,
     ConnectionLost,
+    CorruptRecords,
     OffsetOutOfRange,
     RetriesExhausted,
 )
+from oncelog.client.leader_search import LeaderSearch
 from oncelog.client.leaders import by_leader, by_topic
 from oncelog.client.requests import Request, milliseconds
+from oncelog.client.retry import Backoff
+from oncelog.client.retry_policy import RetryPolicy
+from oncelog.client.rights import refused
 from oncelog.client.values import Address, IsolationLevel, TopicPartition
 from oncelog.records import batches
-from oncelog.wire import ErrorCode
+from oncelog.wire import ErrorCode, WireError
 
 CONSUMER_REPLICA_ID = -1
 NO_SESSION_EPOCH = -1
@@ -69,24 +73,48 @@ class FetchedBatches:
     aborted: tuple[tuple[int, int], ...]
 
 
-@dataclass(slots=True)
 class _Reading:
-    """How far one partition is read."""
+    """How far one partition is read, and since when that fails."""
 
-    position: int
-    end_offset: int | None
+    __slots__ = ("backoff", "cause", "end_offset", "failing_since_ms", "position")
+
+    def __init__(self, position: int, end_offset: int | None) -> None:
+        self.position = position
+        self.end_offset = end_offset
+        self.backoff = Backoff()
+        self.cause: ClientError | None = None
+        self.failing_since_ms = float("inf")
+
+    @property
+    def is_at_its_end(self) -> bool:
+        return self.end_offset is not None and self.position >= self.end_offset
+
+    def fail(self, cause: ClientError, policy: RetryPolicy) -> Conversation[None]:
+        self.cause = cause
+        self.failing_since_ms = min(self.failing_since_ms, (yield Now()))
+        yield from self.backoff.fail(policy)
+
+    def succeed(self) -> None:
+        self.cause = None
+        self.failing_since_ms = float("inf")
+        self.backoff.succeed()
 
 
 class Fetches:
-    """The partitions being read, the requests on their way, and the answers nobody has taken yet."""
+    """The partitions being read, the requests on their way, and the answers nobody has taken yet.
+
+    A partition that cannot be read, or whose leader is not found, is tried again while the others are read.
+    """
 
     def __init__(self, cluster: Cluster, settings: FetchSettings, lane: Lane = Lane.FETCHES) -> None:
         self._cluster = cluster
         self._settings = settings
         self._lane = lane
+        self._search = LeaderSearch(cluster, create=False)
+        self._errors: deque[tuple[TopicPartition | None, ClientError]] = deque()
         self._paused: set[TopicPartition] = set()
         self._readings: dict[TopicPartition, _Reading] = {}
-        self._on_their_way: dict[Address, tuple[Ticket, dict[TopicPartition, int]]] = {}
+        self._unanswered: dict[Address, tuple[Ticket, dict[TopicPartition, int]]] = {}
         self._ready: deque[FetchedBatches] = deque()
 
     @property
@@ -95,12 +123,13 @@ class Fetches:
 
     def read(self, partition: TopicPartition, offset: int, end_offset: int | None = None) -> None:
         """Read a partition from an offset; with `end_offset`, ask for nothing at or beyond it."""
+        self.stop(partition)
         self._readings[partition] = _Reading(offset, end_offset)
-        self._ready = deque(fetched for fetched in self._ready if fetched.partition != partition)
 
     def stop(self, partition: TopicPartition) -> None:
         self._readings.pop(partition, None)
         self._ready = deque(fetched for fetched in self._ready if fetched.partition != partition)
+        self._errors = deque((about, error) for about, error in self._errors if about != partition)
 
     def pause(self, partition: TopicPartition) -> None:
         """Ask for no more of a partition until `resume`; what is on its way is kept."""
@@ -117,61 +146,87 @@ class Fetches:
         waiting = next((fetched for fetched in self._ready if fetched.partition == partition), None)
         return waiting is None and reading.position == offset and reading.end_offset == end_offset
 
-    def next(self, timeout_ms: float, *, until_woken: bool = False) -> Conversation[list[FetchedBatches]]:
+    def next(
+        self, timeout_ms: float, *, until_woken: bool = False, beside: Iterable[Ticket] = ()
+    ) -> Conversation[list[FetchedBatches]]:
         """What the next answer has, partitions without new records included; nothing if none comes in time.
 
-        With `until_woken`, nothing also when a wake-up came first.
-
-        Raises OffsetOutOfRange or BrokerRefused for a partition that cannot be read, RetriesExhausted.
+        With `until_woken`, nothing also when a wake-up came first, or one of the tickets `beside` is done. Raises
+        OffsetOutOfRange or BrokerRefused for one partition that cannot be read, and goes on with the others when it is called
+        again. Raises RetriesExhausted for one that no broker has answered about for as long as a call may take, where there
+        is nothing to return.
         """
-        started_ms: float = yield Now()
-        until_ms = started_ms + timeout_ms
-        patience: Patience | None = None
-        while not self._ready:
-            if not self._wanted() and not self._on_their_way:
+        now_ms: float = yield Now()
+        until_ms = now_ms + timeout_ms
+        while not self._ready and not self._errors:
+            if not self._has_unread and not self._unanswered:
                 return []
-            yield from self._ask(self._wanted())
-            now_ms: float = yield Now()
-            if self._on_their_way:
-                waiting = tuple(ticket for ticket, _ in self._on_their_way.values())
-                done = yield Wait(waiting, max(0.0, until_ms - now_ms), until_woken)
-                if until_woken and not done:
-                    break
-            problem = self._take_answers()
-            if problem is not None:
-                if patience is None:
-                    patience = yield from Patience.lasting(self._cluster.settings.call_timeout_ms)
-                if not (yield from patience.pause()):
-                    raise RetriesExhausted(f"fetching: {problem}") from problem
+            yield from self._ask(now_ms)
+            tickets = (*(ticket for ticket, _ in self._unanswered.values()), *self._search.tickets, *beside)
+            wait_ms = max(0.0, min(until_ms, self._next_try_ms()) - now_ms)
+            done: list[Ticket] = yield Wait(tickets, wait_ms, until_woken)
+            yield from self._take_leaders()
+            yield from self._take_answers()
             now_ms = yield Now()
-            if now_ms >= until_ms:
+            if now_ms >= until_ms or (until_woken and (not done or any(ticket.is_done for ticket in beside))):
                 break
+        if self._errors:
+            raise self._errors.popleft()[1]
         answers = list(self._ready)
         self._ready.clear()
-        yield from self._ask(self._wanted())
+        yield from self._ask(now_ms)
+        if not answers:
+            self._raise_exhausted(now_ms)
         return answers
 
+    def next_of(self, partition: TopicPartition, time_ms: float) -> Conversation[FetchedBatches]:
+        """The next answer of a partition that is being read, without chunks where no new record came.
+
+        Raises what `next` raises; RetriesExhausted if no broker answers in `time_ms`.
+        """
+        retries = yield from self._cluster.retries(time_ms)
+        while left_ms := (yield from retries.left_ms()):
+            for fetched in (yield from self.next(left_ms)):
+                if fetched.partition == partition:
+                    return fetched
+        reading = self._readings.get(partition)
+        cause = None if reading is None else reading.cause
+        raise RetriesExhausted(f"fetching {partition}: {cause or 'no answer in time'}") from cause
+
+    @property
+    def _has_unread(self) -> bool:
+        return any(tp not in self._paused and not reading.is_at_its_end for tp, reading in self._readings.items())
+
     def _wanted(self) -> list[TopicPartition]:
-        """What to ask for: read, not at its end, and not asked for already."""
-        asked = {partition for _, positions in self._on_their_way.values() for partition in positions}
+        """What to ask for, now or later: read, not at its end, and not asked for already."""
+        asked = {partition for _, positions in self._unanswered.values() for partition in positions}
         return [
             partition
             for partition, reading in self._readings.items()
-            if partition not in asked
-            and partition not in self._paused
-            and (reading.end_offset is None or reading.position < reading.end_offset)
+            if partition not in asked and partition not in self._paused and not reading.is_at_its_end
         ]
 
-    def _ask(self, wanted: Iterable[TopicPartition]) -> Conversation[None]:
-        wanted = list(wanted)
-        if any(self._cluster.leader(partition) is None for partition in wanted):
-            yield from locate(self._cluster, wanted)
+    def _ask(self, now_ms: float) -> Conversation[None]:
+        wanted = [partition for partition in self._wanted() if self._readings[partition].backoff.retry_at_ms <= now_ms]
+        yield from self._search.look((tp for tp in wanted if self._cluster.leader(tp) is None), now_ms)
         for leader, group in by_leader(self._cluster, wanted).items():
-            if leader in self._on_their_way:
+            if leader in self._unanswered:
                 continue
             timeout_ms = self._cluster.settings.request_timeout_ms + self._settings.max_wait_ms
             ticket: Ticket = yield Send(leader, self._request(group), timeout_ms, self._lane)
-            self._on_their_way[leader] = ticket, {item: self._readings[item].position for item in group}
+            self._unanswered[leader] = ticket, {item: self._readings[item].position for item in group}
+
+    def _next_try_ms(self) -> float:
+        """When something is to be asked for that nobody is asked for now."""
+        next_ms = float("inf")
+        for partition in self._wanted():
+            leader = self._cluster.leader(partition)
+            retry_at_ms = self._readings[partition].backoff.retry_at_ms
+            if leader is None:
+                next_ms = min(next_ms, max(retry_at_ms, self._search.retry_at_ms(partition)))
+            elif leader not in self._unanswered:
+                next_ms = min(next_ms, retry_at_ms)
+        return next_ms
 
     def _request(self, group: Iterable[TopicPartition]) -> Request:
         settings = self._settings
@@ -198,45 +253,78 @@ class Fetches:
         ]
         return {"topic": topic, "partitions": partitions}
 
-    def _take_answers(self) -> ClientError | None:
-        """Take in every answer that is here; return a problem that will pass, if there was one."""
-        problem: ClientError | None = None
-        for leader, (ticket, positions) in list(self._on_their_way.items()):
+    def _take_leaders(self) -> Conversation[None]:
+        policy = self._cluster.settings.retry
+        for partition, problem in (yield from self._search.take()).items():
+            if partition in self._readings:
+                self._errors.append((partition, problem))
+                yield from self._readings[partition].fail(problem, policy)
+        for partition, cause in self._search.causes.items():
+            if partition in self._readings:
+                yield from self._readings[partition].fail(cause, policy)
+        self._search.causes.clear()
+
+    def _take_answers(self) -> Conversation[None]:
+        """Take in every answer that is here."""
+        for leader, (ticket, positions) in list(self._unanswered.items()):
             if not ticket.is_done:
                 continue
-            del self._on_their_way[leader]
+            del self._unanswered[leader]
             try:
                 message = ticket.result()
-            except ConnectionLost as lost:
-                problem = lost
-                for partition in positions:
-                    self._cluster.forget_leader(partition)
+            except ClientError as error:
+                yield from self._take_failure(positions, error)
                 continue
-            for topic in message.responses:
-                for item in topic.partitions:
+            silent = dict(positions)
+            for topic in message.responses or ():
+                for item in topic.partitions or ():
                     partition = TopicPartition(str(topic.topic), int(item.partition_index))
-                    problem = self._take(partition, positions[partition], item) or problem
-        return problem
+                    silent.pop(partition, None)
+                    reading = self._readings.get(partition)
+                    # The caller may have gone elsewhere since.
+                    if reading is not None and reading.position == positions.get(partition):
+                        yield from self._take(ticket.request, partition, reading, item)
+            if silent:
+                yield from self._take_failure(silent, ConnectionLost(f"{leader} answered without them", sent=True))
 
-    def _take(self, partition: TopicPartition, asked_offset: int, item: Any) -> ClientError | None:
-        reading = self._readings.get(partition)
-        if reading is None or reading.position != asked_offset:
-            return None  # the caller has gone elsewhere since
-        if item.error_code is ErrorCode.none:
-            fetched = fetched_batches(partition, asked_offset, item)
+    def _take_failure(self, positions: Iterable[TopicPartition], error: ClientError) -> Conversation[None]:
+        if not isinstance(error, ConnectionLost):
+            self._errors.append((None, error))
+        for partition in positions:
+            self._cluster.forget_leader(partition)
+            if partition in self._readings:
+                yield from self._readings[partition].fail(error, self._cluster.settings.retry)
+
+    def _take(self, request: Request, partition: TopicPartition, reading: _Reading, item: Any) -> Conversation[None]:
+        error: ErrorCode = item.error_code
+        if error is ErrorCode.none:
+            try:
+                fetched = fetched_batches(partition, reading.position, item)
+            except (CorruptRecords, WireError) as problem:
+                broken = CorruptRecords(f"fetching {partition} from offset {reading.position}: {problem}")
+                self._errors.append((partition, broken))
+                yield from reading.fail(broken, self._cluster.settings.retry)
+                return
+            reading.succeed()
             reading.position = fetched.next_offset
             self._ready.append(fetched)
-            return None
-        if item.error_code is ErrorCode.offset_out_of_range:
+        elif error is ErrorCode.offset_out_of_range:
             self.stop(partition)
-            raise OffsetOutOfRange(item.error_code, f"offset {asked_offset} of {partition}")
-        refused = BrokerRefused(item.error_code, f"fetching {partition}")
-        if item.error_code not in RETRIABLE:
-            self.stop(partition)
-            raise refused
-        if item.error_code in STALE_METADATA:
-            self._cluster.forget_leader(partition)
-        return refused
+            self._errors.append((partition, OffsetOutOfRange(error, f"offset {reading.position} of {partition}")))
+        else:
+            refusal = refused(request, error, f"fetching {partition}", topic=partition.topic)
+            if error not in RETRIABLE:
+                self._errors.append((partition, refusal))
+            elif error in STALE_METADATA:
+                self._cluster.forget_leader(partition)
+            yield from reading.fail(refusal, self._cluster.settings.retry)
+
+    def _raise_exhausted(self, now_ms: float) -> None:
+        """Say of one partition that nobody answers about it, again each time a call's length is over."""
+        for partition, reading in self._readings.items():
+            if now_ms - reading.failing_since_ms >= self._cluster.settings.call_timeout_ms:
+                reading.failing_since_ms = now_ms
+                raise RetriesExhausted(f"fetching {partition}: {reading.cause}") from reading.cause
 
 
 def fetched_batches(partition: TopicPartition, asked_offset: int, item: Any) -> FetchedBatches:
@@ -248,7 +336,7 @@ def fetched_batches(partition: TopicPartition, asked_offset: int, item: Any) -> 
         end = position + header.size_bytes
         next_offset = max(next_offset, header.next_offset)
     if data and not end:
-        raise ClientError(f"the first batch of {partition} from offset {asked_offset} came incomplete")
+        raise CorruptRecords(f"the first batch of {partition} from offset {asked_offset} came incomplete")
     whole = data if end == len(data) else data[:end]
     return FetchedBatches(
         partition=partition,

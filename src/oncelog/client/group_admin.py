@@ -8,12 +8,13 @@ from typing import Any
 from oncelog.client import requests
 from oncelog.client.admin import ask_every_node
 from oncelog.client.cluster import Cluster, CoordinatorKind, ask_coordinator, refresh
-from oncelog.client.conversation import Conversation, Patience
+from oncelog.client.conversation import Conversation
 from oncelog.client.errors import BrokerRefused, UnsupportedVersion
 from oncelog.client.group_subscription import decode_assignment
 from oncelog.client.group_values import CLASSIC, CONSUMER, DEAD, GroupDescription, GroupListing, GroupMember
 from oncelog.client.leaders import by_topic
 from oncelog.client.requests import Request
+from oncelog.client.rights import refused
 from oncelog.client.values import Address, TopicPartition
 from oncelog.wire import ErrorCode, WireError
 
@@ -49,8 +50,8 @@ def _listed(message: Any) -> list[GroupListing]:
 
 def describe_group(cluster: Cluster, group: str) -> Conversation[GroupDescription]:
     """One group of either type; its state is Dead when there is none. Raises BrokerRefused or RetriesExhausted."""
-    patience = yield from Patience.lasting(cluster.settings.call_timeout_ms)
-    coordinator = yield from cluster.coordinator(CoordinatorKind.GROUP, group, patience)
+    retries = yield from cluster.retries()
+    coordinator = yield from cluster.coordinator(CoordinatorKind.GROUP, group, retries)
     try:
         found = yield from _ask_about(cluster, group, Request(requests.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group]}))
     except (BrokerRefused, UnsupportedVersion) as error:
@@ -165,4 +166,5 @@ def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicParti
     for topic in answer.topics:
         for item in topic.partitions:
             if item.error_code is not ErrorCode.none:
-                raise BrokerRefused(item.error_code, f"{what} in {topic.name}-{item.partition_index}")
+                where = f"{what} in {topic.name}-{item.partition_index}"
+                raise refused(request, item.error_code, where, topic=topic.name)

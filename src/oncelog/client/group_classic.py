@@ -15,7 +15,7 @@ from typing import Any
 from oncelog.client import requests
 from oncelog.client.cluster import Cluster
 from oncelog.client.conversation import Conversation, Lane, Now, Ticket, Wait
-from oncelog.client.errors import BrokerRefused, ClientError, MemberFenced
+from oncelog.client.errors import ClientError, MemberFenced
 from oncelog.client.group_assignors import ASSIGNORS, COOPERATIVE
 from oncelog.client.group_membership import LEAVE_TIMEOUT_MS, NO_GENERATION, MemberBase
 from oncelog.client.group_settings import GroupSettings
@@ -28,6 +28,7 @@ from oncelog.client.group_subscription import (
     encode_subscription,
 )
 from oncelog.client.requests import Request, milliseconds
+from oncelog.client.rights import refused
 from oncelog.client.values import GroupMetadata, TopicPartition
 from oncelog.wire import ErrorCode, WireError
 
@@ -208,7 +209,12 @@ class ClassicMember(MemberBase):
         self._led_counts = self._counts(topics)
         if getattr(joined, "skip_assignment", False):
             return {}  # a static member that came back: everybody keeps what they have (KIP-814)
-        assignment = ASSIGNORS[joined.protocol_name](members, self._led_counts)
+        assignor = ASSIGNORS.get(joined.protocol_name)
+        if assignor is None:
+            raise ClientError(
+                f"group {self._settings.group_id!r} chose {joined.protocol_name!r}, which is no assignor of ours"
+            )
+        assignment = assignor(members, self._led_counts)
         return {member: encode_assignment(partitions) for member, partitions in assignment.items()}
 
     def _be_expelled(self, error: ErrorCode) -> None:
@@ -217,7 +223,7 @@ class ClassicMember(MemberBase):
         if error is ErrorCode.fenced_instance_id:
             raise MemberFenced(error, what)
         if error not in EXPELLED:
-            raise BrokerRefused(error, what)
+            raise refused(self._request(requests.JOIN_GROUP), error, what)
         if error is ErrorCode.unknown_member_id:
             self._member_id = ""
         self._forget_generation()

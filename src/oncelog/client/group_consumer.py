@@ -7,17 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from oncelog.client.beside import Beside
 from oncelog.client.cluster import Cluster, CoordinatorKind
 from oncelog.client.consumer_core import ConsumerCore
-from oncelog.client.conversation import Call, Conversation, Now, Patience, Send, Ticket
-from oncelog.client.errors import BrokerRefused, CommitFailed, MemberFenced, NoOffset, RetriesExhausted
+from oncelog.client.conversation import Call, Conversation, Send, Ticket
+from oncelog.client.errors import (
+    BrokerRefused,
+    ClientError,
+    CommitFailed,
+    IllegalState,
+    MemberFenced,
+    NoOffset,
+    RetriesExhausted,
+)
 from oncelog.client.fetching import FetchSettings
 from oncelog.client.group_classic import ClassicMember
 from oncelog.client.group_handover import Demand, DemandKind
 from oncelog.client.group_membership import Membership
 from oncelog.client.group_reconciling import ReconcilingMember
 from oncelog.client.group_settings import Callbacks, GroupProtocol, GroupSettings
-from oncelog.client.offset_reset import OffsetReset
+from oncelog.client.offset_reset import OffsetReset, reset_offsets
 from oncelog.client.offsets import commit_offsets, commit_request, committed_offsets
 from oncelog.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, TopicPartition
 from oncelog.wire import ErrorCode
@@ -63,7 +72,7 @@ class GroupConsumer(ConsumerCore):
         self._callbacks = Callbacks()
         self._is_subscribed = False
         self._unplaced: set[TopicPartition] = set()
-        self._unplaced_since_ms: float | None = None
+        self._placing: dict[TopicPartition, frozenset[TopicPartition]] = {}
         self._committed_ms: float | None = None
         self._commit_in_passing: Ticket | None = None
 
@@ -74,8 +83,10 @@ class GroupConsumer(ConsumerCore):
     def subscribe(self, topics: Iterable[str], callbacks: Callbacks) -> None:
         """Read topics as a member of the group; the first `poll` joins it."""
         wanted = frozenset(topics)
-        assert wanted, "there is nothing to subscribe to"
-        assert self._is_subscribed or not self.assignment, "the consumer reads what it was assigned"
+        if not wanted:
+            raise ValueError("subscribe needs at least one topic: unsubscribe gives up all of them")
+        if self.assignment and not self._is_subscribed:
+            raise IllegalState("this consumer reads what it was assigned: another one can subscribe")
         self._callbacks = callbacks
         self._is_subscribed = True
         self.member.follow(wanted)
@@ -99,7 +110,8 @@ class GroupConsumer(ConsumerCore):
             self._wake_pump()
 
     def assign(self, wanted: Mapping[TopicPartition, int]) -> Conversation[None]:
-        assert not self._is_subscribed, "the group decides what a subscriber reads"
+        if self._is_subscribed:
+            raise IllegalState("the group decides what a subscriber reads: unsubscribe comes first")
         yield from super().assign(wanted)
 
     def metadata(self) -> GroupMetadata:
@@ -116,12 +128,12 @@ class GroupConsumer(ConsumerCore):
     ) -> Conversation[None]:
         """Commit what was handed out, or these. Raises CommitFailed, MemberFenced, BrokerRefused or RetriesExhausted."""
         chosen = self.positions() if offsets is None else offsets
-        patience = yield from Patience.lasting(timeout_ms or self._cluster.settings.call_timeout_ms)
+        retries = yield from self._cluster.retries(timeout_ms or self._cluster.settings.call_timeout_ms)
         while chosen:
             sender = self.metadata()
             try:
                 yield from commit_offsets(
-                    self._cluster, sender, chosen, version_min=self._version_min(), patience=patience
+                    self._cluster, sender, chosen, version_min=self._version_min(), retries=retries
                 )
             except BrokerRefused as refused:
                 if refused.error is ErrorCode.fenced_instance_id:
@@ -129,7 +141,7 @@ class GroupConsumer(ConsumerCore):
                 if refused.error not in NOT_AS_THIS_MEMBER:
                     raise
                 # The group may have gone on with us in it, and what we hold is still ours.
-                has_time = yield from patience.pause()
+                has_time = yield from retries.pause()
                 is_rebalancing = refused.error is ErrorCode.rebalance_in_progress
                 if not has_time or (not is_rebalancing and self.member.identity in (sender, None)):
                     raise CommitFailed(refused.error, refused.message) from refused
@@ -150,18 +162,23 @@ class GroupConsumer(ConsumerCore):
         """Go back to what is committed, in every partition. Raises NoOffset, BrokerRefused or RetriesExhausted."""
         for partition in self.assignment:
             self._unplace(partition)
-        patience = yield from Patience.lasting(self._cluster.settings.call_timeout_ms)
-        yield from self._place(patience)
+        wanted = frozenset(self._unplaced)
+        bare: set[TopicPartition] = set()
+        self._placing |= dict.fromkeys(wanted, wanted)
+        yield from self._until_placed(wanted, self._find_committed(wanted, bare.update))
+        if remaining := frozenset(bare):
+            self._placing |= dict.fromkeys(remaining, remaining)
+            yield from self._until_placed(remaining, self._find_beginning(remaining))
 
-    def _prepare(self, now_ms: float, until_ms: float) -> Conversation[None]:
+    def _prepare(self, now_ms: float) -> Conversation[None]:
         if self._is_subscribed:
             if self.member.polled(now_ms):
                 self._wake_pump()
             while (demand := self.member.handover.take()) is not None:
                 yield from self._carry_out(demand)
             self.member.check(now_ms)
-        if self._unplaced:
-            yield from self._place_in_time(now_ms, until_ms)
+        if to_place := frozenset(self._unplaced - self._placing.keys()):
+            self._place_beside(to_place, self._find_committed(to_place, self._reset_beside))
         yield from self._commit_when_due(now_ms)
 
     def _has_prospects(self) -> bool:
@@ -204,9 +221,12 @@ class GroupConsumer(ConsumerCore):
     def _drop(self, partitions: frozenset[TopicPartition]) -> None:
         super()._drop(partitions)
         self._unplaced -= partitions
+        for partition in partitions:
+            self._placing.pop(partition, None)
 
     def _go(self, partition: TopicPartition, offset: int) -> None:
         self._unplaced.discard(partition)
+        self._placing.pop(partition, None)
         super()._go(partition, offset)
 
     def _unplace(self, partition: TopicPartition) -> None:
@@ -216,32 +236,53 @@ class GroupConsumer(ConsumerCore):
         if is_paused:
             self.pause((partition,))
 
-    def _place_in_time(self, now_ms: float, until_ms: float) -> Conversation[None]:
-        """Find out where to begin; until the time of this poll is over, and in the next poll again."""
-        if self._unplaced_since_ms is None:
-            self._unplaced_since_ms = now_ms
-        patience = yield from Patience.lasting(max(0.0, until_ms - now_ms))
-        try:
-            yield from self._place(patience)
-        except RetriesExhausted:
-            later_ms: float = yield Now()
-            if later_ms - self._unplaced_since_ms > self._cluster.settings.call_timeout_ms:
-                raise
-        else:
-            self._unplaced_since_ms = None
+    def _place_beside(self, partitions: frozenset[TopicPartition], search: Conversation[None]) -> None:
+        """Look for where to begin while others are read. What fails is tried again by a later poll."""
+        for partition in partitions:
+            self._placing[partition] = partitions
+        self._searches.append(Beside(self._until_placed(partitions, search)))
 
-    def _place(self, patience: Patience) -> Conversation[None]:
-        wanted = frozenset(self._unplaced)
-        found = yield from committed_offsets(
-            self._cluster, self._group.group_id, wanted, self._wants_stable(), patience
+    def _until_placed(self, partitions: frozenset[TopicPartition], search: Conversation[None]) -> Conversation[None]:
+        try:
+            yield from search
+        except ClientError:
+            if any(found_by is partitions for found_by in self._placing.values()):
+                raise  # otherwise they were given up meanwhile, and it is others' to begin there
+        finally:
+            self._placing = {tp: found_by for tp, found_by in self._placing.items() if found_by is not partitions}
+
+    def _find_committed(
+        self, partitions: frozenset[TopicPartition], without: Callable[[frozenset[TopicPartition]], None]
+    ) -> Conversation[None]:
+        """Begin at what is committed, and have `without` see to those where nothing is, or raise."""
+
+        def take(answered: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
+            self._begin_at({tp: committed.offset for tp, committed in answered.items() if committed}, partitions)
+            bare = frozenset(tp for tp in answered if self._placing.get(tp) is partitions)
+            if bare and self._reset is None:
+                raise NoOffset(f"group {self._group.group_id!r} has no offset of {', '.join(map(str, sorted(bare)))}")
+            if bare:
+                without(bare)
+
+        yield from committed_offsets(
+            self._cluster, self._group.group_id, partitions, self._wants_stable(), arrived=take
         )
-        for partition, committed in found.items():
-            self._go(partition, committed.offset)
-        without = wanted - found.keys()
-        if without and self._reset is None:
-            raise NoOffset(f"group {self._group.group_id!r} has no offset of {', '.join(map(str, sorted(without)))}")
-        if without:
-            yield from self._reset_positions(without)
+
+    def _reset_beside(self, partitions: frozenset[TopicPartition]) -> None:
+        self._place_beside(partitions, self._find_beginning(partitions))
+
+    def _find_beginning(self, partitions: frozenset[TopicPartition]) -> Conversation[None]:
+        def place(found: Mapping[TopicPartition, int]) -> None:
+            self._begin_at(found, partitions)
+
+        if self._reset is not None:
+            yield from reset_offsets(self._cluster, partitions, self._reset, self._settings.isolation_level, place)
+
+    def _begin_at(self, found: Mapping[TopicPartition, int], found_by: frozenset[TopicPartition]) -> None:
+        """Begin there, unless the partition came anew meanwhile: others may have committed before it did."""
+        for partition, offset in found.items():
+            if self._placing.get(partition) is found_by:
+                self._go(partition, offset)
 
     def _wants_stable(self) -> bool:
         """Offsets of a transaction that is not over may not be passed over by who reads committed data (KIP-447)."""

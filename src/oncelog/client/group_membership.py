@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from oncelog.client.cluster import Cluster, CoordinatorKind, refresh
-from oncelog.client.conversation import Conversation, Lane, Now, Patience, Send, Sleep, Ticket, Wait
+from oncelog.client.conversation import Conversation, Lane, Now, Send, Sleep, Ticket, Wait
 from oncelog.client.errors import (
     RETRIABLE,
     STALE_COORDINATOR,
     BrokerRefused,
     ClientError,
     ConnectionLost,
+    IllegalState,
     RetriesExhausted,
 )
 from oncelog.client.group_handover import Handover
@@ -27,8 +28,7 @@ from oncelog.client.requests import Request
 from oncelog.client.values import GroupMetadata
 from oncelog.wire import ErrorCode
 
-COORDINATOR_PATIENCE_MS = 1_000
-RETRY_LOW_MS, RETRY_HIGH_MS = 20.0, 100.0
+COORDINATOR_SEARCH_MS = 1_000
 LEAVE_TIMEOUT_MS = 5_000
 NEW_TOPIC_INTERVAL_MS = 1_000
 NO_GENERATION = -1
@@ -91,6 +91,7 @@ class MemberBase:
         self._failure: ClientError | None = None
         self._has_ended = False
         self._trouble: _Trouble | None = None
+        self._failures = 0
         self._refreshed_ms = float("-inf")
 
     def follow(self, topics: frozenset[str]) -> None:
@@ -108,6 +109,8 @@ class MemberBase:
     def check(self, now_ms: float) -> None:
         if self._failure is not None:
             raise self._failure
+        if self._is_stopping:
+            raise IllegalState("this consumer was closed")
         assert not self._has_ended, "the member's conversation ended early"
         trouble = self._trouble
         if trouble is not None and now_ms - trouble.since_ms > self._cluster.settings.call_timeout_ms:
@@ -139,9 +142,9 @@ class MemberBase:
 
     def _send(self, request: Request, lane: Lane, timeout_ms: float | None = None) -> Conversation[Ticket | None]:
         """A request on its way to the coordinator; None when that is not found."""
-        patience = yield from Patience.lasting(COORDINATOR_PATIENCE_MS)
+        retries = yield from self._cluster.retries(COORDINATOR_SEARCH_MS)
         try:
-            address = yield from self._cluster.coordinator(CoordinatorKind.GROUP, self._settings.group_id, patience)
+            address = yield from self._cluster.coordinator(CoordinatorKind.GROUP, self._settings.group_id, retries)
         except RetriesExhausted as error:
             yield from self._have_trouble(error)
             return None
@@ -163,6 +166,7 @@ class MemberBase:
             yield from self._have_trouble(BrokerRefused(error, ticket.request.api.name))
             return None
         self._trouble = None
+        self._failures = 0
         return message
 
     def _forget_coordinator(self) -> None:
@@ -173,7 +177,8 @@ class MemberBase:
         since_ms = now_ms if self._trouble is None else self._trouble.since_ms
         self._trouble = _Trouble(since_ms, cause)
         self._changed()
-        yield Sleep(RETRY_LOW_MS, RETRY_HIGH_MS)
+        self._failures += 1
+        yield Sleep(*self._cluster.settings.retry.pause_range_ms(self._failures))
 
     def _fail(self, error: ClientError) -> None:
         """Nothing will come of this membership any more; the next poll says why."""

@@ -14,11 +14,12 @@ from uuid import UUID
 from oncelog.client import requests
 from oncelog.client.cluster import Cluster
 from oncelog.client.conversation import Conversation, Lane, Now, Ticket, Wait
-from oncelog.client.errors import BrokerRefused, ClientError, MemberFenced
+from oncelog.client.errors import ClientError, MemberFenced
 from oncelog.client.group_membership import LEAVE_TIMEOUT_MS, NEW_TOPIC_INTERVAL_MS, MemberBase
 from oncelog.client.group_settings import GroupSettings
 from oncelog.client.leaders import by_topic
 from oncelog.client.requests import Request, milliseconds
+from oncelog.client.rights import refused
 from oncelog.client.values import GroupMetadata, TopicPartition
 from oncelog.wire import ErrorCode
 
@@ -133,7 +134,7 @@ class ReconcilingMember(MemberBase):
             self._forget_epoch()
             return
         if error is not ErrorCode.none:
-            raise BrokerRefused(error, f"{what}: {answer.error_message}" if answer.error_message else what)
+            raise refused(self._request(self._epoch), error, what, message=answer.error_message)
         self._epoch = int(answer.member_epoch)
         self._interval_ms = answer.heartbeat_interval.total_seconds() * 1000
         if answer.assignment is not None:

@@ -8,10 +8,12 @@ from dataclasses import replace
 from oncelog.client.cluster import Cluster
 from oncelog.client.committed_batches import visible_batches
 from oncelog.client.conversation import Conversation, Lane
+from oncelog.client.errors import CorruptRecords
 from oncelog.client.fetching import FetchedBatches, Fetches, FetchSettings
 from oncelog.client.offsets import list_offsets
 from oncelog.client.values import OffsetSpec, TopicPartition
 from oncelog.records import decode_batch
+from oncelog.wire import WireError
 
 
 def count_records(
@@ -34,7 +36,10 @@ def count_records(
     while unread:
         for fetched in (yield from fetches.next(cluster.settings.call_timeout_ms)):
             partition = fetched.partition
-            counts[partition] += _count(fetched, positions[partition], ends[partition])
+            try:
+                counts[partition] += _count(fetched, positions[partition], ends[partition])
+            except WireError as error:
+                raise CorruptRecords(f"counting the records of {partition}: {error}") from error
             if fetched.next_offset >= ends[partition]:
                 unread.discard(partition)
     return counts

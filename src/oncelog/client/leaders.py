@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
-from oncelog.client.cluster import Cluster, locate
-from oncelog.client.conversation import Conversation, Patience, Ticket, ask_all
-from oncelog.client.errors import (
-    RETRIABLE,
-    STALE_METADATA,
-    BrokerRefused,
-    ClientError,
-    ConnectionLost,
-    RetriesExhausted,
-)
+from oncelog.client.cluster import Cluster, refresh, will_have_no_leader
+from oncelog.client.conversation import Conversation, Send, Ticket, Wait
+from oncelog.client.errors import RETRIABLE, STALE_METADATA, ClientError, ConnectionLost, RetriesExhausted
 from oncelog.client.requests import Request
+from oncelog.client.retry import Retries
+from oncelog.client.rights import refused
 from oncelog.client.values import Address, TopicPartition
 from oncelog.wire import ErrorCode
 
@@ -47,49 +42,94 @@ def ask_leaders(
     request: Callable[[Sequence[TopicPartition]], Request],
     read: Callable[[Any], Answers[T]],
     what: str,
+    arrived: Callable[[Mapping[TopicPartition, T]], None] | None = None,
 ) -> Conversation[dict[TopicPartition, T]]:
-    """Ask every leader for its partitions until all have answered. Raises BrokerRefused or RetriesExhausted."""
-    patience = yield from Patience.lasting(cluster.settings.call_timeout_ms)
-    missing = set(partitions)
-    values: dict[TopicPartition, T] = {}
-    while True:
-        yield from locate(cluster, missing)
-        asked = by_leader(cluster, missing)
-        tickets = yield from ask_all((leader, request(group)) for leader, group in asked.items())
-        cause: ClientError | None = None
-        for ticket, group in zip(tickets, asked.values(), strict=True):
-            answered, problem = _take(cluster, ticket, group, read, what)
-            values.update(answered)
-            cause = problem or cause
-        missing -= values.keys()
-        if not missing:
-            return values
-        if not (yield from patience.pause()):
-            raise RetriesExhausted(f"{what}: {cause}") from cause
+    """Ask every leader for its partitions until all have answered. Raises BrokerRefused or RetriesExhausted.
+
+    `arrived` gets what a leader says as soon as it does: also when another partition's error is raised later.
+    """
+    retries = yield from cluster.retries()
+    asking = _Asking(cluster, set(partitions), read, what)
+    while asking.missing:
+        yield from asking.look_for_leaders(retries)
+        timeout_ms = yield from cluster.answer_timeout_ms(retries)
+        tickets: dict[Ticket, list[TopicPartition]] = {}
+        for leader, group in by_leader(cluster, asking.missing).items():
+            ticket: Ticket = yield Send(leader, request(group), timeout_ms)
+            tickets[ticket] = group
+        while tickets:
+            yield Wait(tuple(tickets))
+            for done in [ticket for ticket in tickets if ticket.is_done]:
+                answered = asking.take(done, tickets.pop(done))
+                if arrived is not None:
+                    arrived(answered)
+        if asking.final is not None:
+            raise asking.final
+        if asking.missing and not (yield from retries.pause()):
+            raise asking.exhausted()
+    return asking.values
 
 
-def _take(
-    cluster: Cluster,
-    ticket: Ticket,
-    asked: Sequence[TopicPartition],
-    read: Callable[[Any], Answers[T]],
-    what: str,
-) -> tuple[dict[TopicPartition, T], ClientError | None]:
-    try:
-        message = ticket.result()
-    except ConnectionLost as lost:
-        for partition in asked:
-            cluster.forget_leader(partition)
-        return {}, lost
-    values: dict[TopicPartition, T] = {}
-    problem: ClientError | None = None
-    for partition, error, value in read(message):
-        if error is ErrorCode.none:
-            values[partition] = value
-            continue
-        problem = BrokerRefused(error, f"{what} of {partition}")
+class _Asking(Generic[T]):
+    """What is still to be asked, what was answered, and why the rest was not."""
+
+    def __init__(
+        self, cluster: Cluster, missing: set[TopicPartition], read: Callable[[Any], Answers[T]], what: str
+    ) -> None:
+        self.missing = missing
+        self.values: dict[TopicPartition, T] = {}
+        self.final: ClientError | None = None
+        """The first error that asking again does not change."""
+        self._cluster = cluster
+        self._read = read
+        self._what = what
+        self._cause: ClientError | None = None
+
+    def look_for_leaders(self, retries: Retries) -> Conversation[None]:
+        unknown = {partition for partition in self.missing if self._cluster.leader(partition) is None}
+        if not unknown:
+            return
+        described = yield from refresh(self._cluster, {tp.topic for tp in unknown}, retries=retries)
+        by_name = {topic.name: topic for topic in described}
+        for partition in sorted(unknown):
+            topic = by_name.get(partition.topic)
+            if topic is not None:
+                self.final = self.final or will_have_no_leader(topic, partition, create=False)
+
+    def take(self, ticket: Ticket, asked: Sequence[TopicPartition]) -> dict[TopicPartition, T]:
+        try:
+            message = ticket.result()
+        except ConnectionLost as lost:
+            for partition in asked:
+                self._cluster.forget_leader(partition)
+            self._cause = lost
+            return {}
+        except ClientError as error:
+            self.final = self.final or error
+            return {}
+        answered: dict[TopicPartition, T] = {}
+        for partition, code, value in self._read(message):
+            if partition not in asked:
+                continue
+            if code is ErrorCode.none:
+                answered[partition] = value
+            else:
+                self._take_error(ticket, partition, code)
+        self.missing -= answered.keys()
+        self.values |= answered
+        return answered
+
+    def _take_error(self, ticket: Ticket, partition: TopicPartition, error: ErrorCode) -> None:
+        refusal = refused(ticket.request, error, f"{self._what} of {partition}", topic=partition.topic)
         if error not in RETRIABLE:
-            raise problem
-        if error in STALE_METADATA:
-            cluster.forget_leader(partition)
-    return values, problem
+            self.final = self.final or refusal
+        elif error in STALE_METADATA:
+            self._cluster.forget_leader(partition)
+        self._cause = refusal
+
+    def exhausted(self) -> RetriesExhausted:
+        without = [tp for tp in sorted(self.missing) if self._cluster.leader(tp) is None]
+        reason = f"no leader is known for {', '.join(map(str, without))}" if without else "no answer in time"
+        exhausted = RetriesExhausted(f"{self._what}: {self._cause or reason}")
+        exhausted.__cause__ = self._cause
+        return exhausted

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from oncelog.client import requests
 from oncelog.client.cluster import Cluster, CoordinatorKind, ask_coordinator
-from oncelog.client.conversation import Conversation, Patience
+from oncelog.client.conversation import Conversation
 from oncelog.client.leaders import ask_leaders, by_topic
 from oncelog.client.requests import Request
+from oncelog.client.retry import Retries
 from oncelog.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from oncelog.wire import ErrorCode
 
@@ -21,11 +22,14 @@ OFFSET_COMMIT_INSTANCE_VERSION = 7
 
 
 def list_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation_level: IsolationLevel
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, int],
+    isolation_level: IsolationLevel,
+    arrived: Callable[[Mapping[TopicPartition, OffsetAndTimestamp]], None] | None = None,
 ) -> Conversation[dict[TopicPartition, OffsetAndTimestamp]]:
     """The first offset whose timestamp is at least the one wanted, or what an OffsetSpec says.
 
-    Raises BrokerRefused or RetriesExhausted.
+    `arrived` gets what each leader says as soon as it does. Raises BrokerRefused or RetriesExhausted.
     """
     lowest = LIST_OFFSETS_MAX_TIMESTAMP_VERSION if any(spec < -2 for spec in wanted.values()) else 0
     if isolation_level is IsolationLevel.READ_COMMITTED:
@@ -42,7 +46,7 @@ def list_offsets(
         fields = {"replica_id": CONSUMER_REPLICA_ID, "isolation_level": int(isolation_level), "topics": topics}
         return Request(requests.LIST_OFFSETS, fields, version_min=lowest)
 
-    return (yield from ask_leaders(cluster, wanted, request, _listed, "listing offsets"))
+    return (yield from ask_leaders(cluster, wanted, request, _listed, "listing offsets", arrived))
 
 
 def _listed(message: Any) -> Iterable[tuple[TopicPartition, ErrorCode, OffsetAndTimestamp]]:
@@ -57,13 +61,19 @@ def committed_offsets(
     group: str,
     partitions: Iterable[TopicPartition] | None,
     require_stable: bool,
-    patience: Patience | None = None,
+    arrived: Callable[[Mapping[TopicPartition, OffsetAndMetadata | None]], None] | None = None,
 ) -> Conversation[dict[TopicPartition, OffsetAndMetadata]]:
     """What a group has committed, of some partitions or of all. A partition without an offset is not in the answer.
 
-    With `require_stable`, waits until no open transaction has an offset of the group pending.
-    Raises BrokerRefused or RetriesExhausted.
+    With `require_stable`, waits until no open transaction has an offset of the group pending. `arrived` gets, of every
+    answer, the partitions without an error: it does not wait for the others. Raises BrokerRefused or RetriesExhausted.
     """
+
+    def error_of(message: Any) -> ErrorCode:
+        if arrived is not None and getattr(message, "error_code", ErrorCode.none) is ErrorCode.none:
+            arrived(_committed(message))
+        return _fetched_error(message)
+
     topics = None
     if partitions is not None:
         topics = [
@@ -76,14 +86,21 @@ def committed_offsets(
         version_min=OFFSET_FETCH_STABLE_VERSION if require_stable else 2,
     )
     what = f"reading the offsets of group {group!r}"
-    message = yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, _fetched_error, what, patience)
+    message = yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, error_of, what)
+    return {partition: committed for partition, committed in _committed(message).items() if committed is not None}
+
+
+def _committed(message: Any) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    """The partitions without an error in an answer, and what is committed there, if anything is."""
     return {
-        TopicPartition(str(topic.name), int(item.partition_index)): OffsetAndMetadata(
+        TopicPartition(str(topic.name), int(item.partition_index)): None
+        if item.committed_offset < 0
+        else OffsetAndMetadata(
             int(item.committed_offset), item.metadata or "", int(getattr(item, "committed_leader_epoch", -1))
         )
         for topic in message.topics
         for item in topic.partitions
-        if item.committed_offset >= 0
+        if item.error_code is ErrorCode.none
     }
 
 
@@ -93,13 +110,13 @@ def commit_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     *,
     version_min: int = 0,
-    patience: Patience | None = None,
+    retries: Retries | None = None,
 ) -> Conversation[None]:
     """Commit offsets outside any transaction. Raises BrokerRefused, RetriesExhausted."""
     request = commit_request(sender, offsets, version_min=version_min)
     group = sender.group_id
     what = f"committing the offsets of group {group!r}"
-    yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, first_partition_error, what, patience)
+    yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, first_partition_error, what, retries)
 
 
 def commit_request(

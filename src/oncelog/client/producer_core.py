@@ -9,78 +9,31 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from oncelog.client import requests
 from oncelog.client.accumulating import OnDelivery, OpenBatch, size_bytes
-from oncelog.client.cluster import Cluster, ask_any, refresh
-from oncelog.client.conversation import Call, Conversation, Draw, Now, Patience, Wait
+from oncelog.client.cluster import Cluster, no_such_partition, refresh
+from oncelog.client.conversation import Call, Conversation, Draw, Now, Wait
 from oncelog.client.errors import (
     RETRIABLE,
-    BrokerRefused,
     ClientError,
     DeliveryFailed,
+    IllegalState,
     OutcomeUnknown,
     ProducerFenced,
     RetriesExhausted,
     TransactionError,
     TransactionFailed,
+    failed_by,
 )
-from oncelog.client.partitioners import Partitioner, find_partitioner, murmur2
+from oncelog.client.producer_settings import ProducerSettings
 from oncelog.client.producer_state import TRANSITIONS, ProducerState
-from oncelog.client.producing import ALL_REPLICAS, NO_PRODUCER, ProduceFlow
-from oncelog.client.requests import Request, milliseconds
-from oncelog.client.transaction import NO_IDENTITY, TransactionSession
+from oncelog.client.producing import NO_PRODUCER, ProduceFlow
+from oncelog.client.rights import TOPIC_REQUEST, refused
+from oncelog.client.transaction import TransactionSession, idempotent_identity
 from oncelog.client.values import GroupMetadata, OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
-from oncelog.records import HEADER_BYTES, Codec, Record
+from oncelog.records import HEADER_BYTES, Record
 from oncelog.wire import ErrorCode
-
-ACKS: Mapping[str | int, int] = {"all": ALL_REPLICAS, -1: ALL_REPLICAS, 1: 1, "1": 1, 0: 0, "0": 0}
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerSettings:
-    """How records are batched and sent; `producer_settings` makes them from what a user gives."""
-
-    transactional_id: str | None = None
-    transaction_timeout_ms: int = 60_000
-    linger_ms: float = 5
-    batch_bytes: int = 128 * 1024
-    buffer_bytes_max: int = 32 * 1024 * 1024
-    compression: Codec = Codec.NONE
-    delivery_timeout_ms: float = 120_000
-    partitioner: Partitioner = murmur2
-    acks: int = ALL_REPLICAS
-    is_idempotent: bool = True
-
-
-def producer_settings(
-    *, acks: str | int, enable_idempotence: bool | None, compression: str, partitioner: str | Partitioner, **others: Any
-) -> ProducerSettings:
-    """Settings as a user gives them.
-
-    Raises ValueError for a value that is none, and where the acknowledgements are too few for what is asked.
-    """
-    if acks not in ACKS:
-        raise ValueError(f"acks is {acks!r}: all, 1 or 0 is allowed")
-    codecs = {codec.name.lower(): codec for codec in Codec}
-    if compression not in codecs:
-        raise ValueError(f"compression is {compression!r}: {', '.join(codecs)} is allowed")
-    count = ACKS[acks]
-    is_transactional = others.get("transactional_id") is not None
-    if is_transactional and (count != ALL_REPLICAS or enable_idempotence is False):
-        raise ValueError("transactions need acks 'all' and idempotence")
-    if enable_idempotence and count != ALL_REPLICAS:
-        raise ValueError("idempotence needs acks 'all'")
-    return ProducerSettings(
-        acks=count,
-        is_idempotent=count == ALL_REPLICAS if enable_idempotence is None else enable_idempotence,
-        compression=codecs[compression],
-        partitioner=find_partitioner(partitioner),
-        **others,
-    )
 
 
 class ProducerCore:
@@ -99,9 +52,10 @@ class ProducerCore:
         self._added: set[TopicPartition] = set()
         self._has_offsets = False
         self._is_in_a_hurry = False
-        self._is_stopping = False
+        self.is_closed = False
         self._drop_because: ClientError | None = None
         self._keyless_turns: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
         self._untold: list[OpenBatch] = []
         self._callback_error: Exception | None = None
         self._session: TransactionSession | None = None
@@ -122,28 +76,36 @@ class ProducerCore:
     @property
     def is_dropped(self) -> bool:
         """Whether nothing waits to be given up, or to be written."""
-        return self._drop_because is None and self.is_flushed
+        is_quiet = self._flow is None or self._flow.is_quiet
+        return self._drop_because is None and self.is_flushed and is_quiet
 
-    def knows(self, topic: str) -> bool:
-        return topic in self._cluster.topics
+    def knows(self, topic: str, partition: int | None) -> bool:
+        """Whether a record for this partition, or for any, can be appended. Raises ValueError for one below 0."""
+        self._require_not_closed()
+        if partition is not None and partition < 0:
+            raise ValueError(f"partition is {partition}: the first one is 0")
+        return topic in self._cluster.topics and (partition is None or partition < self._count(topic))
 
-    def learn_topic(self, topic: str) -> Conversation[None]:
+    def learn_topic(self, topic: str, partition: int | None) -> Conversation[None]:
         """Find out how many partitions a topic has; it is created where the cluster does that by itself.
 
         Raises BrokerRefused or RetriesExhausted.
         """
-        patience = yield from Patience.lasting(self._cluster.settings.call_timeout_ms)
-        while topic not in self._cluster.topics:
-            (described,) = yield from refresh(self._cluster, {topic}, create=True)
-            if described.error is ErrorCode.none:
-                drawn: float = yield Draw(0, len(described.partitions))
-                self._keyless_turns.setdefault(topic, int(drawn))
-                return
-            refused = BrokerRefused(described.error, f"topic {topic}")
-            if described.error not in RETRIABLE:
-                raise refused
-            if not (yield from patience.pause()):
-                raise RetriesExhausted(str(refused)) from refused
+        retries = yield from self._cluster.retries()
+        while True:
+            described = yield from refresh(self._cluster, {topic}, create=True, retries=retries)
+            error = described[0].error if described else ErrorCode.unknown_topic_or_partition
+            if error is ErrorCode.none:
+                break
+            refusal = refused(TOPIC_REQUEST, error, f"topic {topic}", topic=topic)
+            if error not in RETRIABLE:
+                raise refusal
+            if not (yield from retries.pause()):
+                raise RetriesExhausted(str(refusal)) from refusal
+        drawn: float = yield Draw(0, self._count(topic))
+        self._keyless_turns.setdefault(topic, int(drawn))
+        if partition is not None and partition >= self._count(topic):
+            raise no_such_partition(TopicPartition(topic, partition), self._count(topic))
 
     def append(
         self,
@@ -158,6 +120,7 @@ class ProducerCore:
         Raises TransactionFailed, ProducerFenced or OutcomeUnknown when the transaction takes no more records, and ValueError
         when the partitioner chose a partition that is not there.
         """
+        self._require_not_closed()
         self._require_open()
         chosen = TopicPartition(topic, self._partition(topic, record) if partition is None else partition)
         added_bytes = size_bytes(record)
@@ -183,9 +146,16 @@ class ProducerCore:
         """Have what is there sent without waiting for more."""
         self._is_in_a_hurry = True
 
+    def require_transaction(self) -> None:
+        """Raises IllegalState where there is no transaction to end, and what ended the producer."""
+        self._transactional()
+        self._raise_if_dead()
+        if self.state not in (ProducerState.IN_TRANSACTION, ProducerState.ABORTABLE_ERROR):
+            raise IllegalState(f"no transaction is open: the producer is {self.state.value}")
+
     def stop(self) -> None:
         """Have `pump` end when it has nothing left to send."""
-        self._is_stopping = True
+        self.is_closed = True
         self.hurry()
 
     def drop(self) -> None:
@@ -204,11 +174,14 @@ class ProducerCore:
 
     def pump(self) -> Conversation[None]:
         """Send, until `stop` was called and nothing is left."""
-        while not (self._is_stopping and self.is_flushed):
+        while not (self.is_closed and self.is_flushed):
             if self._drop_because is not None:
                 self._give_up(self._drop_because)
                 self._drop_because = None
                 yield from self._tell()
+                self._changed()
+            elif self._session is not None and self._flow is not None and self._flow.error and not self._flow.is_quiet:
+                yield from self._flow.settle()
                 self._changed()
             elif self.is_flushed:
                 self._is_in_a_hurry = False
@@ -224,7 +197,8 @@ class ProducerCore:
     def init(self) -> Conversation[None]:
         """Take the transactional id. Raises BrokerRefused or RetriesExhausted."""
         session = self._transactional()
-        assert self.state is ProducerState.UNINITIALIZED, "a producer takes its transactional id once"
+        if self.state is not ProducerState.UNINITIALIZED:
+            raise IllegalState("init_transactions is called once")
         identity = yield from session.init()
         self._flow = self._new_flow(identity)
         self._become(ProducerState.READY)
@@ -233,7 +207,8 @@ class ProducerCore:
         """Begin a transaction. Raises what ended the producer."""
         session = self._transactional()
         self._raise_if_dead()
-        assert self.state is ProducerState.READY, f"no transaction begins while the producer is {self.state.value}"
+        if self.state is not ProducerState.READY:
+            raise IllegalState(f"no transaction begins while the producer is {self.state.value}")
         if self._flow is None or self._flow.error is not None or self._flow.identity != session.identity:
             self._flow = self._new_flow(session.identity)
         self._flow.begin_transaction()
@@ -257,15 +232,16 @@ class ProducerCore:
 
     def commit(self) -> Conversation[None]:
         """Commit. Everything must be flushed. Raises TransactionFailed, ProducerFenced or OutcomeUnknown."""
-        assert self.is_flushed, "records are still on their way"
+        self._transactional()
         self._require_open()
+        self._require_flushed()
         self._become(ProducerState.COMMITTING_TRANSACTION)
         yield from self._end(commit=True)
 
     def abort(self) -> Conversation[None]:
         """Abort. What was not written must have been dropped. Raises ProducerFenced or OutcomeUnknown."""
-        assert self.is_flushed, "records are still on their way"
-        self._raise_if_dead()
+        self.require_transaction()
+        self._require_flushed()
         self._become(ProducerState.ABORTING_TRANSACTION)
         yield from self._end(commit=False)
 
@@ -290,11 +266,15 @@ class ProducerCore:
         while self._full:
             batch = self._full.popleft()
             self._open_bytes -= batch.size_bytes - HEADER_BYTES
-            batch.outgoing = flow.enqueue(batch.partition, batch.encode(self.settings.compression), now_ms)
+            batch.outgoing = flow.enqueue(
+                batch.partition,
+                batch.encode(self.settings.compression),
+                now_ms,
+                batch.divide(self.settings.compression),
+            )
         yield from self._add_new_partitions(flow)
         yield from flow.step(linger_ms, until_woken=True)
-        if flow.refusal is not None:
-            self.error, flow.refusal = self.error or flow.refusal, None
+        self.error = self.error or flow.take_refusal()
 
     def _tell(self) -> Conversation[None]:
         """Call back for every record whose fate is known. What the user's code raises is told by the next flush."""
@@ -310,7 +290,7 @@ class ProducerCore:
         if self._session is None and (self._flow is None or self._flow.error is not None):
             identity = NO_PRODUCER
             if self.settings.is_idempotent:
-                identity = yield from _idempotent_identity(self._cluster)
+                identity = yield from idempotent_identity(self._cluster)
             self._flow = self._new_flow(identity)
         assert self._flow is not None
         return self._flow
@@ -338,13 +318,20 @@ class ProducerCore:
         self._keyless_turns[topic] = self._keyless_turns.get(topic, 0) + 1
 
     def _partition(self, topic: str, record: Record) -> int:
-        count = len(self._cluster.topics[topic].partitions)
+        count = self._count(topic)
         chosen = self.settings.partitioner(topic, record.key, record.value, count)
         if chosen is None:
             return self._keyless_turns.get(topic, 0) % count
         if not 0 <= chosen < count:
             raise ValueError(f"the partitioner chose partition {chosen} of the {count} of topic {topic}")
         return chosen
+
+    def _count(self, topic: str) -> int:
+        """The number of partitions as it was last heard: a topic may be gone meanwhile."""
+        described = self._cluster.topics.get(topic)
+        if described is not None:
+            self._counts[topic] = len(described.partitions)
+        return self._counts[topic]
 
     def _new_flow(self, identity: ProducerIdentity) -> ProduceFlow:
         return ProduceFlow(
@@ -360,7 +347,7 @@ class ProducerCore:
     def _fail(self, error: ClientError) -> None:
         self._drop_because = error
         if self._session is not None and not isinstance(error, TransactionError):
-            error = _failed_by(error)
+            error = failed_by(error)
         if self._session is not None and self.state is not ProducerState.FATAL_ERROR:
             is_final = isinstance(error, ProducerFenced | OutcomeUnknown)
             is_final = is_final or self.state is ProducerState.ABORTING_TRANSACTION
@@ -382,7 +369,9 @@ class ProducerCore:
             self._flow.fail(error)
 
     def _transactional(self) -> TransactionSession:
-        assert self._session is not None, "this producer was made without a transactional id"
+        self._require_not_closed()
+        if self._session is None:
+            raise IllegalState("this producer was made without a transactional_id")
         return self._session
 
     def _require_open(self) -> None:
@@ -391,7 +380,16 @@ class ProducerCore:
         self._raise_if_dead()
         if self.state is ProducerState.ABORTABLE_ERROR:
             raise TransactionFailed(f"the transaction has failed: {self.error}") from self.error
-        assert self.state is ProducerState.IN_TRANSACTION, f"no transaction is open: the producer is {self.state.value}"
+        if self.state is not ProducerState.IN_TRANSACTION:
+            raise IllegalState(f"no transaction is open: the producer is {self.state.value}")
+
+    def _require_not_closed(self) -> None:
+        if self.is_closed:
+            raise IllegalState("this producer was closed")
+
+    def _require_flushed(self) -> None:
+        if not self.is_flushed:
+            raise IllegalState("a record was sent while its transaction was being ended")
 
     def _raise_if_dead(self) -> None:
         if self.state is ProducerState.FATAL_ERROR:
@@ -401,23 +399,3 @@ class ProducerCore:
     def _become(self, state: ProducerState) -> None:
         assert state in TRANSITIONS[self.state], f"{self.state.value} does not become {state.value}"
         self.state = state
-
-
-def _failed_by(error: ClientError) -> TransactionFailed:
-    """What refused a part of a transaction has failed the whole of it."""
-    failed = TransactionFailed(str(error))
-    failed.__cause__ = error
-    return failed
-
-
-def _idempotent_identity(cluster: Cluster) -> Conversation[ProducerIdentity]:
-    """A producer id for a producer without transactions. Raises BrokerRefused or RetriesExhausted."""
-    fields = {
-        "transactional_id": None,
-        "transaction_timeout": milliseconds(0),
-        "producer_id": NO_IDENTITY.producer_id,
-        "producer_epoch": NO_IDENTITY.epoch,
-    }
-    request = Request(requests.INIT_PRODUCER_ID, fields)
-    answer = yield from ask_any(cluster, request, lambda message: message.error_code, "asking for a producer id")
-    return ProducerIdentity(int(answer.producer_id), int(answer.producer_epoch))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oncelog.client.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.security.values import PLAINTEXT, Security
 from oncelog.client.values import Address
 
 DEFAULT_PORT = 9092
@@ -11,7 +13,7 @@ DEFAULT_PORT = 9092
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Where the cluster is, who asks, and how patient it is.
+    """Where the cluster is, who asks, how patient it is, and how its connections are secured.
 
     A request is given up after `request_timeout_ms`; a call that repeats requests gives up after `call_timeout_ms`.
     """
@@ -21,6 +23,8 @@ class ClientSettings:
     request_timeout_ms: float = 30_000
     connect_timeout_ms: float = 10_000
     call_timeout_ms: float = 60_000
+    security: Security = PLAINTEXT
+    retry: RetryPolicy = DEFAULT_RETRY
 
 
 def parse_addresses(bootstrap_servers: str) -> tuple[Address, ...]:

@@ -13,14 +13,16 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from oncelog.client import requests
-from oncelog.client.cluster import Cluster, CoordinatorKind, ErrorOf, transaction_version
-from oncelog.client.conversation import Conversation, Patience, ask, was_sent
+from oncelog.client.cluster import Cluster, CoordinatorKind, ErrorOf, ask_any, transaction_version
+from oncelog.client.conversation import Conversation, ask, was_sent
 from oncelog.client.errors import (
     RETRIABLE,
     STALE_COORDINATOR,
+    AuthenticationFailed,
     BrokerRefused,
     ClientError,
     ConnectionLost,
+    IllegalState,
     OutcomeUnknown,
     ProducerFenced,
     RetriesExhausted,
@@ -29,6 +31,8 @@ from oncelog.client.errors import (
 from oncelog.client.leaders import by_topic
 from oncelog.client.offsets import committed_topics, first_partition_error
 from oncelog.client.requests import Api, Request, milliseconds
+from oncelog.client.retry import BUSY
+from oncelog.client.rights import missing_right
 from oncelog.client.values import GroupMetadata, OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
 from oncelog.wire import ErrorCode
 
@@ -36,9 +40,6 @@ NO_IDENTITY = ProducerIdentity(-1, -1)
 BUMP_VERSION = 3
 MEMBER_VERSION = 3
 NEW_TOPIC_TIMEOUT_MS = 5_000
-BUSY_PAUSE_MS = 2.0
-BUSY_PAUSE_MS_MAX = 20.0
-BUSY_PAUSE_GROWTH = 1.2
 
 FENCED = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced})
 LOST_OWNERSHIP = frozenset({ErrorCode.invalid_producer_id_mapping})
@@ -79,13 +80,14 @@ class _Reply:
     """How asking a coordinator ended.
 
     `error` is None when no definite answer came in time. `doubtful` says that the request may have been carried out
-    more often than it was answered.
+    more often than it was answered. `right` is the one that is missing, where the error is about rights.
     """
 
     error: ErrorCode | None
     message: Any
     doubtful: bool
     cause: ClientError | None
+    right: str | None = None
 
 
 class TransactionSession:
@@ -105,7 +107,8 @@ class TransactionSession:
 
         Once only. Returns when no transaction of the id is open. Raises BrokerRefused or RetriesExhausted.
         """
-        assert self.state is SessionState.NEW, f"a session that is {self.state.value} does not take its id again"
+        if self.state is not SessionState.NEW:
+            raise IllegalState(f"transactional id {self.transactional_id!r} was taken already: that is done once")
         self.version = yield from transaction_version(self._cluster)
         yield from self._init_producer_id(NO_IDENTITY)
         return self.identity
@@ -206,7 +209,9 @@ class TransactionSession:
         if reply.error in FENCED or reply.error in LOST_OWNERSHIP:
             self._fence(what, reply.error)
         if reply.error is not ErrorCode.none:
-            raise BrokerRefused(reply.error, what)
+            raise BrokerRefused(reply.error, what, reply.right)
+        if reply.message.producer_id < 0 or reply.message.producer_epoch < 0:
+            raise ClientError(f"{what}: the broker gave out producer id {reply.message.producer_id}, which is none")
         self.identity = ProducerIdentity(int(reply.message.producer_id), int(reply.message.producer_epoch))
         self._become(SessionState.READY)
 
@@ -224,7 +229,7 @@ class TransactionSession:
         if reply.error in ABORTABLE:
             raise TransactionFailed(what, reply.error)
         if reply.error is not ErrorCode.none:
-            raise BrokerRefused(reply.error, what)
+            raise BrokerRefused(reply.error, what, reply.right)
 
     def _refuse_commit(self, reply: _Reply) -> NoReturn:
         what = f"committing the transaction of {self.transactional_id!r}"
@@ -238,7 +243,7 @@ class TransactionSession:
             self._fence(what, reply.error)
         if reply.error in ABORTABLE:
             raise TransactionFailed(what, reply.error)
-        raise BrokerRefused(reply.error, what)
+        raise BrokerRefused(reply.error, what, reply.right)
 
     def _refuse_abort(self, reply: _Reply) -> None:
         what = f"aborting the transaction of {self.transactional_id!r}"
@@ -249,7 +254,7 @@ class TransactionSession:
             return  # nothing was added to the transaction, so there is none to abort
         if reply.error in FENCED or reply.error in LOST_OWNERSHIP or reply.error is ErrorCode.invalid_txn_state:
             self._fence(what, reply.error)
-        raise BrokerRefused(reply.error, what)
+        raise BrokerRefused(reply.error, what, reply.right)
 
     def _versioned(self, api: Api, fields: Mapping[str, Any], *, tv1_max: int, tv2_min: int) -> Request:
         if self.version is TransactionVersion.TV2:
@@ -262,36 +267,40 @@ class TransactionSession:
     def _ask(self, kind: CoordinatorKind, key: str, request: Request, error_of: ErrorOf) -> Conversation[_Reply]:
         """Ask a coordinator until its answer is definite or the time is over."""
         call_timeout_ms = self._cluster.settings.call_timeout_ms
-        patience = yield from Patience.lasting(call_timeout_ms)
-        new_topic_patience = yield from Patience.lasting(min(call_timeout_ms, NEW_TOPIC_TIMEOUT_MS))
-        busy_pause_ms = BUSY_PAUSE_MS
+        retries = yield from self._cluster.retries(call_timeout_ms)
+        new_topic_retries = yield from self._cluster.retries(min(call_timeout_ms, NEW_TOPIC_TIMEOUT_MS))
         doubtful = False
         cause: ClientError
         while True:
-            pause_ms: float | None = None
+            policy = self._cluster.settings.retry
             try:
-                address = yield from self._cluster.coordinator(kind, key, patience)
-                message = yield from ask(address, request)
+                address = yield from self._cluster.coordinator(kind, key, retries)
+                message = yield from ask(address, request, (yield from self._cluster.answer_timeout_ms(retries)))
             except (ConnectionLost, RetriesExhausted) as error:
                 cause = error
                 doubtful = doubtful or was_sent(error)
                 self._cluster.forget_coordinator(kind, key)
             except BrokerRefused as refused:
-                return _Reply(refused.error, None, doubtful, refused)
+                return _Reply(refused.error, None, doubtful, refused, refused.right)
+            except AuthenticationFailed as refused:
+                if doubtful:
+                    return _Reply(None, None, doubtful, refused)
+                raise
             else:
                 code = error_of(message)
                 if code not in RETRIABLE and code is not ErrorCode.unknown_server_error:
-                    return _Reply(code, message, doubtful, None)
+                    return _Reply(code, message, doubtful, None, missing_right(request, code))
                 cause = BrokerRefused(code, request.api.name)
                 doubtful = doubtful or code is ErrorCode.unknown_server_error
                 if code in STALE_COORDINATOR:
                     self._cluster.forget_coordinator(kind, key)
-                elif code is ErrorCode.unknown_topic_or_partition and not (yield from new_topic_patience.pause()):
-                    return _Reply(code, message, doubtful, cause)
+                elif code is ErrorCode.unknown_topic_or_partition:
+                    if not (yield from new_topic_retries.pause()):
+                        return _Reply(code, message, doubtful, cause)
+                    continue
                 elif code is ErrorCode.concurrent_transactions:
-                    pause_ms = busy_pause_ms
-                    busy_pause_ms = min(busy_pause_ms * BUSY_PAUSE_GROWTH, BUSY_PAUSE_MS_MAX)
-            if not (yield from patience.pause(pause_ms)):
+                    policy = BUSY
+            if not (yield from retries.pause(policy)):
                 return _Reply(None, None, doubtful, cause)
 
     def _fence(self, what: str, error: ErrorCode) -> NoReturn:
@@ -307,7 +316,23 @@ class TransactionSession:
             raise ProducerFenced(f"transactional id {self.transactional_id!r}")
         if self.state is SessionState.UNKNOWN:
             raise OutcomeUnknown(f"how the last transaction of {self.transactional_id!r} ended is not known")
-        assert self.state is SessionState.READY, "init() comes first"
+        if self.state is not SessionState.READY:
+            raise IllegalState(f"transactional id {self.transactional_id!r} is to be taken first")
+
+
+def idempotent_identity(cluster: Cluster) -> Conversation[ProducerIdentity]:
+    """A producer id for a producer without transactions. Raises BrokerRefused or RetriesExhausted."""
+    fields = {
+        "transactional_id": None,
+        "transaction_timeout": milliseconds(0),
+        "producer_id": NO_IDENTITY.producer_id,
+        "producer_epoch": NO_IDENTITY.epoch,
+    }
+    request = Request(requests.INIT_PRODUCER_ID, fields)
+    answer = yield from ask_any(cluster, request, lambda message: message.error_code, "asking for a producer id")
+    if answer.producer_id < 0 or answer.producer_epoch < 0:
+        raise ClientError(f"the broker gave out producer id {answer.producer_id} with epoch {answer.producer_epoch}")
+    return ProducerIdentity(int(answer.producer_id), int(answer.producer_epoch))
 
 
 def _error_code(message: Any) -> ErrorCode:

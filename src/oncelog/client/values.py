@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
-from uuid import UUID
-
-from oncelog.wire import ErrorCode
 
 
 class TopicPartition(NamedTuple):
@@ -53,27 +50,6 @@ class Node:
     host: str
     port: int
     rack: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionDescription:
-    """One partition as Metadata describes it; `leader` is -1 while there is none."""
-
-    partition: int
-    leader: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    in_sync_replicas: tuple[int, ...]
-    error: ErrorCode = ErrorCode.none
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDescription:
-    name: str
-    topic_id: UUID | None
-    is_internal: bool
-    partitions: tuple[PartitionDescription, ...]
-    error: ErrorCode = ErrorCode.none
 
 
 @dataclass(frozen=True, slots=True)

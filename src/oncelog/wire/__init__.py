@@ -1,11 +1,12 @@
 """Frames and messages of the Kafka protocol, over the kio codec."""
 
-from oncelog.wire.errors import ErrorCode, WireError
+from oncelog.wire.errors import ErrorCode, TooManyItemsError, WireError
 from oncelog.wire.frames import RequestHeader, encode_answer, read_request_header, skip_tagged_fields
 from oncelog.wire.messages import (
     api_name,
     construct,
     decode,
+    decode_answer,
     decode_request,
     encode,
     encode_frame,
@@ -19,10 +20,12 @@ __all__ = [
     "EncodedItems",
     "ErrorCode",
     "RequestHeader",
+    "TooManyItemsError",
     "WireError",
     "api_name",
     "construct",
     "decode",
+    "decode_answer",
     "decode_request",
     "encode",
     "encode_answer",

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-__all__ = ["ErrorCode", "WireError"]
+__all__ = ["ErrorCode", "TooManyItemsError", "WireError"]
 
 
 class WireError(Exception):
     """The bytes are not a message of the protocol. The connection that sent them is closed."""
+
+
+class TooManyItemsError(WireError):
+    """The arrays of a request have more items together than whoever reads it wants to take."""

@@ -1,9 +1,9 @@
-"""A look at the lengths in a request before it is decoded.
+"""A look at the lengths in a request, or in an answer, before it is decoded.
 
 The codec makes room for as many items as an array says it has, before it has seen the first: a frame of twenty bytes can
 ask for more memory than there is, and the process ends. Here every length must fit into the frame, and an array must not
 be null where the protocol has no null. A string is no longer than its two bytes of length could say, also where a flexible
-version has other lengths: it will be written where there are only the two. A request's class is compiled once into the
+version has other lengths: it will be written where there are only the two. A message's class is compiled once into the
 steps that lead over its fields; only strings, bytes and arrays need a step of their own.
 """
 
@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from oncelog.wire.errors import WireError
+from oncelog.wire.errors import TooManyItemsError, WireError
 
 FIXED_BYTES = {
     "bool": 1,
@@ -33,17 +33,36 @@ FIXED_BYTES = {
 }
 VARINT_BYTES_MAX = 5
 STRING_BYTES_MAX = 2**15 - 1
+ITEMS_MAX = 100_000
+"""Of all arrays of a request together. Each is some bytes that are sent, and some microseconds and objects of the broker."""
 
-Step = Callable[[memoryview, int], int]
+
+class ItemsLeft:
+    """How many items the arrays of a request may still have."""
+
+    __slots__ = ("count",)
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def take(self, count: int) -> None:
+        self.count -= count
+        if self.count < 0:
+            raise TooManyItemsError("the arrays of a request have more items than one may have")
+
+
+Step = Callable[[memoryview, int, ItemsLeft], int]
 """Goes over a part of the frame that begins at a position; returns where it ends. Raises IndexError beyond the frame."""
 Steps = tuple[tuple[int, Step], ...]
 """Before each step, so many bytes of which none is a length."""
 
 
-def check_lengths(request_class: Any, frame: memoryview, position: int) -> None:
-    """Go over the body of a request. Raises WireError for lengths and nulls that it cannot have."""
-    if end_of_lengths(request_class, frame, position) > len(frame):
-        raise WireError(f"a {request_class.__name__} runs past the end of its frame")
+def check_lengths(message_class: Any, frame: memoryview, position: int, items_max: int = ITEMS_MAX) -> None:
+    """Go over the body of a request or of an answer. Raises WireError for lengths and nulls that it cannot have,
+    TooManyItemsError for more items than `items_max` in its arrays together.
+    """
+    if end_of_lengths(message_class, frame, position, items_max) > len(frame):
+        raise WireError(f"a {message_class.__name__} runs past the end of its frame")
 
 
 def compile_lengths(request_class: Any) -> None:
@@ -51,20 +70,20 @@ def compile_lengths(request_class: Any) -> None:
     _steps(request_class)
 
 
-def end_of_lengths(request_class: Any, frame: memoryview, position: int) -> int:
+def end_of_lengths(request_class: Any, frame: memoryview, position: int, items_max: int = ITEMS_MAX) -> int:
     """Where the body of a request ends, by its lengths; beyond the frame where it is cut off.
 
     Raises WireError. A request without arrays and flexible strings has no length that needs a look.
     """
     try:
-        return _walk(_steps(request_class), frame, position)
+        return _walk(_steps(request_class), frame, position, ItemsLeft(items_max))
     except IndexError:
         return len(frame) + 1
 
 
-def _walk(steps: Steps, frame: memoryview, position: int) -> int:
+def _walk(steps: Steps, frame: memoryview, position: int, left: ItemsLeft) -> int:
     for fixed_bytes, step in steps:
-        position = step(frame, position + fixed_bytes)
+        position = step(frame, position + fixed_bytes, left)
     return position
 
 
@@ -89,25 +108,30 @@ def _merged(found: Iterable[int | Step]) -> Steps:
 
 def _fields(entity_type: Any) -> Iterator[int | Step]:
     is_flexible = entity_type.__flexible__
+    tagged: dict[int, Step] = {}
     for field in fields(entity_type):
         kind, may_be_null = field.type, False
         if isinstance(kind, types.UnionType):
             may_be_null = types.NoneType in typing.get_args(kind)
             kind = next(arm for arm in typing.get_args(kind) if arm is not types.NoneType)
         wire_type = field.metadata.get("kafka_type")
-        if "tag" in field.metadata:
-            assert typing.get_origin(kind) is not tuple, "an array among the tagged fields would not be looked at"
-        elif typing.get_origin(kind) is tuple:
+        if typing.get_origin(kind) is tuple:
             item = typing.get_args(kind)[0]
             is_entity = is_dataclass(item)
             parts = list(_fields(item)) if is_entity else [_simple(wire_type, is_flexible)]
-            yield _Array(field.name, parts, is_flexible=is_flexible, may_be_null=may_be_null)
+            array = _Array(field.name, parts, is_flexible=is_flexible, may_be_null=may_be_null)
+            if "tag" in field.metadata:
+                tagged[field.metadata["tag"]] = array
+            else:
+                yield array
+        elif "tag" in field.metadata:
+            continue
         elif is_dataclass(kind):
             yield _Entity(_merged(list(_fields(kind))), may_be_null=may_be_null)
         else:
             yield _simple(wire_type, is_flexible)
     if is_flexible:
-        yield _tagged_fields
+        yield _TaggedArrays(tagged) if tagged else _tagged_fields
 
 
 def _simple(wire_type: str | None, is_flexible: bool) -> int | Step:
@@ -129,12 +153,12 @@ class _Entity:
         self._steps = steps
         self._may_be_null = may_be_null
 
-    def __call__(self, frame: memoryview, position: int) -> int:
+    def __call__(self, frame: memoryview, position: int, left: ItemsLeft) -> int:
         if self._may_be_null:
             position += 1
             if frame[position - 1] & 0x80:
                 return position
-        return _walk(self._steps, frame, position)
+        return _walk(self._steps, frame, position, left)
 
 
 class _Array:
@@ -152,7 +176,7 @@ class _Array:
         self._fixed_bytes = self._least_bytes if all(isinstance(part, int) for part in parts) else 0
         assert self._least_bytes > 0, f"an item of {name} would take no room"
 
-    def __call__(self, frame: memoryview, position: int) -> int:
+    def __call__(self, frame: memoryview, position: int, left: ItemsLeft) -> int:
         if self._is_flexible:
             count, position = _varint(frame, position)
             count -= 1
@@ -162,17 +186,38 @@ class _Array:
             if self._may_be_null:
                 return position
             raise WireError(f"{self._name} is null")
+        left.take(count)
         if self._fixed_bytes:
             return position + count * self._fixed_bytes
         if count * self._least_bytes > len(frame) - position:
             raise WireError(f"{self._name} has {count} items, and the frame ends before")
         for _ in range(count):
             for fixed_bytes, step in self._item:
-                position = step(frame, position + fixed_bytes)
+                position = step(frame, position + fixed_bytes, left)
         return position
 
 
-def _nothing(_frame: memoryview, position: int) -> int:
+class _TaggedArrays:
+    """The step over tagged fields of which some are arrays."""
+
+    __slots__ = ("_arrays",)
+
+    def __init__(self, arrays: Mapping[int, Step]) -> None:
+        self._arrays = arrays
+
+    def __call__(self, frame: memoryview, position: int, left: ItemsLeft) -> int:
+        count, position = _varint(frame, position)
+        for _ in range(count):
+            tag, position = _varint(frame, position)
+            size, position = _varint(frame, position)
+            array = self._arrays.get(tag)
+            if array is not None:
+                array(frame, position, left)
+            position += size
+        return position
+
+
+def _nothing(_frame: memoryview, position: int, _left: ItemsLeft) -> int:
     return position
 
 
@@ -195,7 +240,7 @@ def _varint(frame: memoryview, position: int) -> tuple[int, int]:
     raise WireError(f"a length of more than {VARINT_BYTES_MAX} bytes")
 
 
-def _compact(frame: memoryview, position: int) -> int:
+def _compact(frame: memoryview, position: int, _left: ItemsLeft) -> int:
     """Bytes of a flexible version: the length is one more, and 0 is null."""
     if 0 < frame[position] < 0x80:
         return position + frame[position]
@@ -203,7 +248,7 @@ def _compact(frame: memoryview, position: int) -> int:
     return position + max(size - 1, 0)
 
 
-def _compact_string(frame: memoryview, position: int) -> int:
+def _compact_string(frame: memoryview, position: int, _left: ItemsLeft) -> int:
     """A string of a flexible version, as `_compact`."""
     if 0 < frame[position] < 0x80:
         return position + frame[position]
@@ -213,18 +258,18 @@ def _compact_string(frame: memoryview, position: int) -> int:
     return position + max(size - 1, 0)
 
 
-def _short(frame: memoryview, position: int) -> int:
+def _short(frame: memoryview, position: int, _left: ItemsLeft) -> int:
     """A string: two bytes of length, negative for null."""
     first = frame[position]
     return position + 2 if first & 0x80 else position + 2 + (first << 8 | frame[position + 1])
 
 
-def _long(frame: memoryview, position: int) -> int:
+def _long(frame: memoryview, position: int, _left: ItemsLeft) -> int:
     """Bytes: four bytes of length, negative for null."""
     return position + 4 + max(_int32(frame, position), 0)
 
 
-def _tagged_fields(frame: memoryview, position: int) -> int:
+def _tagged_fields(frame: memoryview, position: int, _left: ItemsLeft) -> int:
     if not frame[position]:
         return position + 1
     count, position = _varint(frame, position)

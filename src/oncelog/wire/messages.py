@@ -7,6 +7,7 @@ Message classes are kio's, generated from Kafka's own schemas; `message_class` f
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
@@ -18,7 +19,7 @@ from kio.serial import entity_reader
 from typing_extensions import Buffer
 
 from oncelog.wire.errors import WireError
-from oncelog.wire.lengths import check_lengths, compile_lengths
+from oncelog.wire.lengths import ITEMS_MAX, check_lengths, compile_lengths
 from oncelog.wire.writing import writer
 
 FRAME_LENGTH_BYTES = 4
@@ -80,10 +81,19 @@ def decode(entity_type: Any, data: Buffer, offset: int = 0) -> tuple[Any, int]:
         raise WireError(f"not a {entity_type.__name__}: {error}") from error
 
 
-def decode_request(request_class: Any, frame: memoryview, offset: int = 0) -> Any:
-    """Read the body of a request. Raises WireError, also for an array that is null where the protocol has no null."""
-    check_lengths(request_class, frame, offset)
+def decode_request(request_class: Any, frame: memoryview, offset: int = 0, items_max: int = ITEMS_MAX) -> Any:
+    """Read the body of a request. Raises WireError, also for an array that is null where the protocol has no null.
+
+    TooManyItemsError says that its arrays have more than `items_max` items; then none of them was made.
+    """
+    check_lengths(request_class, frame, offset, items_max)
     return decode(request_class, frame, offset)[0]
+
+
+def decode_answer(answer_class: Any, frame: memoryview, offset: int) -> Any:
+    """Read the body of an answer. Raises WireError, also for an array that is null where the protocol has no null."""
+    check_lengths(answer_class, frame, offset, items_max=sys.maxsize)
+    return decode(answer_class, frame, offset)[0]
 
 
 def prepare(api_key: int, version: int) -> None:

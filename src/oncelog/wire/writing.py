@@ -25,6 +25,8 @@ Write = Callable[[Any, Put], None]
 
 NULL_ENTITY, ENTITY = b"\xff", b"\x01"
 NO_TAGS = "x"
+ERROR_MESSAGE_BYTES_MAX = 1000
+"""What an error's message repeats of a request may be long: with more words around it, longer than a string can be."""
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _NO_UUID = bytes(16)
@@ -170,7 +172,17 @@ def _value(field: Field[Any], kind: Any, *, is_flexible: bool, may_be_null: bool
     is_entity = is_dataclass(kind)
     if is_entity:
         return _nullable_entity(writer(kind)) if may_be_null else writer(kind)
-    return _simple(wire_type, is_flexible=is_flexible, may_be_null=may_be_null)
+    write = _simple(wire_type, is_flexible=is_flexible, may_be_null=may_be_null)
+    return _cut(write) if field.name.endswith("error_message") else write
+
+
+def _cut(write: Write) -> Write:
+    def write_cut(message: str | None, put: Put) -> None:
+        if message is not None and len(message) * 4 > ERROR_MESSAGE_BYTES_MAX:
+            message = message.encode()[:ERROR_MESSAGE_BYTES_MAX].decode(errors="ignore")
+        write(message, put)
+
+    return write_cut
 
 
 def _simple(wire_type: Any, *, is_flexible: bool, may_be_null: bool = False) -> Write:

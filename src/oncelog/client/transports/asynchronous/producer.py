@@ -7,9 +7,12 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any
 
 from oncelog.client.accumulating import OnDelivery, OpenBatch, RecordMetadata
-from oncelog.client.errors import RetriesExhausted
+from oncelog.client.errors import IllegalState, RetriesExhausted
 from oncelog.client.partitioners import Partitioner
-from oncelog.client.producer_core import ProducerCore, producer_settings
+from oncelog.client.producer_core import ProducerCore
+from oncelog.client.producer_settings import producer_settings
+from oncelog.client.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.security.values import PLAINTEXT, Security
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.asynchronous.base import AsyncBase
 from oncelog.client.transports.asynchronous.transport import monotonic_ms, wall_clock_ms
@@ -67,6 +70,9 @@ class AsyncProducer(AsyncBase):
         client_id: str = "oncelog",
         request_timeout_ms: float = 30_000,
         call_timeout_ms: float = 60_000,
+        retry_backoff_ms: float = DEFAULT_RETRY.backoff_ms,
+        retry_backoff_max_ms: float = DEFAULT_RETRY.backoff_max_ms,
+        security: Security = PLAINTEXT,
     ) -> None:
         """A record waits up to `linger_ms` for others to share its batch of at most about `batch_bytes`.
 
@@ -85,6 +91,8 @@ class AsyncProducer(AsyncBase):
                 client_id=client_id,
                 request_timeout_ms=request_timeout_ms,
                 call_timeout_ms=call_timeout_ms,
+                security=security,
+                retry=RetryPolicy(retry_backoff_ms, retry_backoff_max_ms),
             )
         )
         self._waiters: list[asyncio.Future[None]] = []
@@ -124,8 +132,8 @@ class AsyncProducer(AsyncBase):
         transaction, and BrokerRefused or RetriesExhausted for a topic that cannot be written.
         """
         record = Record(key, value, tuple(headers), wall_clock_ms() if timestamp_ms is None else timestamp_ms)
-        if not self._core.knows(topic):
-            await self._run(self._core.learn_topic(topic))
+        if not self._core.knows(topic, partition):
+            await self._run(self._core.learn_topic(topic, partition))
         await self._wait(lambda: self._core.has_room, self._settings.call_timeout_ms)
         batch, place = self._core.append(topic, partition, record, monotonic_ms(), on_delivery)
         if self._core.is_news(batch):
@@ -166,6 +174,7 @@ class AsyncProducer(AsyncBase):
 
     async def abort_transaction(self) -> None:
         """Give up what is not written and abort. Raises ProducerFenced or OutcomeUnknown."""
+        self._core.require_transaction()
         self._core.drop()
         self._wake()
         await self._wait(lambda: self._core.is_dropped, None)
@@ -190,6 +199,8 @@ class AsyncProducer(AsyncBase):
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 while not is_so():
+                    if self._core.is_closed and (self._pump is None or self._pump.done()):
+                        raise IllegalState("this producer was closed")
                     assert self._pump is None or not self._pump.done(), "the sending task ended early"
                     changed = asyncio.get_running_loop().create_future()
                     self._waiters.append(changed)

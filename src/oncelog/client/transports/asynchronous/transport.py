@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
-import struct
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
-from oncelog.client.connection import FRAME_BYTES_MAX, Connection
+from oncelog.client.connection import FRAME_LENGTH, Connection, frame_bytes, greeting_bytes
 from oncelog.client.conversation import (
     Call,
     Conversation,
@@ -25,13 +25,23 @@ from oncelog.client.conversation import (
     Wait,
     WallClock,
 )
-from oncelog.client.errors import ConnectionLost, UnsupportedVersion
+from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, IllegalState, UnsupportedVersion
+from oncelog.client.requests import Request
+from oncelog.client.security.values import Login
 from oncelog.client.settings import ClientSettings
+from oncelog.client.transports.sessions import (
+    UNREACHABLE,
+    begin_log_in,
+    closing_reason,
+    context_for,
+    forget_token,
+    opening_failure,
+    renewal_ms,
+)
 from oncelog.client.values import Address
 from oncelog.wire import WireError
 
 T = TypeVar("T")
-LENGTH = struct.Struct(">i")
 READ_BUFFER_BYTES = 1024 * 1024
 
 
@@ -55,28 +65,70 @@ class Link:
         self.connection = connection
         self.lane = lane
         self.reading: asyncio.Task[None] | None = None
+        self.renew_at_ms = float("inf")
 
-    async def frame(self) -> bytes:
-        """The next frame. Raises OSError, EOFError or WireError."""
-        (frame_bytes,) = LENGTH.unpack(await self.reader.readexactly(LENGTH.size))
-        if not 4 <= frame_bytes <= FRAME_BYTES_MAX:
-            raise WireError(f"a frame of {frame_bytes} bytes")
-        return await self.reader.readexactly(frame_bytes)
+    async def frame(self, measure: Callable[[bytes], int] = frame_bytes) -> bytes:
+        """The next frame. Raises OSError, EOFError and what `measure` does."""
+        return await self.reader.readexactly(measure(await self.reader.readexactly(FRAME_LENGTH.size)))
+
+    async def greet(self) -> None:
+        while True:
+            self.writer.writelines(self.connection.hello())  # type: ignore[arg-type]
+            if self.connection.greeted(await self.frame(greeting_bytes)):
+                return
+
+    async def log_in(self, login: Login, timeout_s: float) -> None:
+        """Authenticate, for the first time or again, while the answers are being read.
+
+        Raises AuthenticationFailed, ConnectionLost, UnsupportedVersion.
+        """
+        steps = await asyncio.to_thread(begin_log_in, self.connection.address, login, timeout_s)
+        request = next(steps)
+        while True:
+            answer = await self._ask(request)
+            try:
+                request = steps.send(answer)
+            except StopIteration as end:
+                self.renew_at_ms = renewal_ms(end.value)
+                return
+            except AuthenticationFailed:
+                forget_token(login)
+                raise
+
+    async def _ask(self, request: Request) -> Any:
+        ticket = Ticket(self.connection.address, request, self.lane)
+        answered = asyncio.get_running_loop().create_future()
+        ticket.on_done = partial(_settle, answered)
+        self.writer.writelines(self.connection.send(ticket))  # type: ignore[arg-type]
+        await answered
+        return ticket.result()
+
+
+def _settle(happened: asyncio.Future[None]) -> None:
+    if not happened.done():
+        happened.set_result(None)
 
 
 class AsyncTransport:
     """Runs conversations as tasks of the running event loop."""
 
     def __init__(self, settings: ClientSettings) -> None:
+        """Raises ValueError for a file that the settings name and that is no good."""
         self._settings = settings
+        self._context = context_for(settings.security)
         self._links: dict[tuple[Address, Lane], Link] = {}
         self._connecting: dict[tuple[Address, Lane], asyncio.Lock] = {}
+        self._opening: dict[tuple[Address, Lane], list[tuple[Ticket, float]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._was_woken = False
+        self.is_closed = False
         self._wake_up: Callable[[], None] | None = None
 
     async def run(self, conversation: Conversation[T]) -> T:
-        """Carry a conversation to its end and return its result."""
+        """Carry a conversation to its end and return its result. Raises IllegalState after `close`."""
         try:
+            if self.is_closed:
+                raise IllegalState("this client was closed")
             resume: Callable[[], Effect] = conversation.__next__
             while True:
                 try:
@@ -95,6 +147,9 @@ class AsyncTransport:
             self._wake_up()
 
     async def close(self) -> None:
+        self.is_closed = True
+        for task in list(self._tasks):
+            task.cancel()
         for link in list(self._links.values()):
             self._drop(link, "this client was closed")
         await asyncio.sleep(0)
@@ -121,7 +176,7 @@ class AsyncTransport:
             case Draw():
                 return random.uniform(effect.low, effect.high)
             case Greet():
-                return (await self._link(effect.address, Lane.PROMPT)).connection.greeting
+                return (await self._link(effect.address, Lane.PROMPT, effect.timeout_ms)).connection.greeting
             case WallClock():
                 return wall_clock_ms()
             case Call():
@@ -131,61 +186,131 @@ class AsyncTransport:
     async def _send(self, effect: Send) -> Ticket:
         timeout_ms = self._settings.request_timeout_ms if effect.timeout_ms is None else effect.timeout_ms
         ticket = Ticket(effect.address, effect.request, effect.lane)
+        name = effect.address, effect.lane
+        link = self._links.get(name)
+        if link is None or name in self._opening or monotonic_ms() >= link.renew_at_ms:
+            self._send_when_open(ticket, timeout_ms)
+        else:
+            self._send_over(link, ticket, timeout_ms)
+            if not effect.request.expects_answer and not ticket.is_done:
+                await self._drain(link, ticket, timeout_ms)
+        return ticket
+
+    def _send_when_open(self, ticket: Ticket, timeout_ms: float) -> None:
+        """Send in order once there is a connection; who waits for another broker does not wait for this one."""
+        name = ticket.address, ticket.lane
+        is_first = name not in self._opening
+        self._opening.setdefault(name, []).append((ticket, timeout_ms))
+        if is_first:
+            task = asyncio.get_running_loop().create_task(self._open_for(name, timeout_ms))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _open_for(self, name: tuple[Address, Lane], timeout_ms: float) -> None:
+        failure: ClientError | None = None
+        link: Link | None = None
+        try:
+            link = await self._link(*name, timeout_ms)
+        except ClientError as error:
+            failure = error
+        finally:
+            waiting = self._opening.pop(name)
+            for ticket, ticket_timeout_ms in waiting:
+                if link is not None:
+                    self._send_over(link, ticket, ticket_timeout_ms)
+                    if not ticket.request.expects_answer and not ticket.is_done:
+                        ticket.answer(None)
+                    if ticket.on_done is not None:
+                        ticket.on_done()  # who waits has a deadline only now
+                else:
+                    ticket.fail(failure or ConnectionLost(f"{name[0]}: this client was closed", sent=False))
+
+    def _send_over(self, link: Link, ticket: Ticket, timeout_ms: float) -> None:
         ticket.deadline_ms = monotonic_ms() + timeout_ms
         try:
-            link = await self._link(effect.address, effect.lane)
             chunks = link.connection.send(ticket)
-        except (ConnectionLost, UnsupportedVersion) as error:
+        except UnsupportedVersion as error:
             ticket.fail(error)
-            return ticket
+            return
         link.writer.writelines(chunks)  # type: ignore[arg-type]
+
+    async def _drain(self, link: Link, ticket: Ticket, timeout_ms: float) -> None:
+        """Wait until the broker takes what is sent without an answer, which nothing else limits."""
         try:
             await asyncio.wait_for(link.writer.drain(), timeout_ms / 1000)
         except (OSError, TimeoutError) as error:
             self._drop(link, f"sending failed: {error}")
-            if not ticket.is_done:
-                ticket.fail(ConnectionLost(f"{effect.address}: sending failed: {error}", sent=True))
-            return ticket
-        if not effect.request.expects_answer:
+            ticket.fail(ConnectionLost(f"{ticket.address}: sending failed: {error}", sent=True))
+        else:
             ticket.answer(None)
-        return ticket
 
-    async def _link(self, address: Address, lane: Lane) -> Link:
-        """The link to an address, made if there is none. Raises ConnectionLost."""
+    async def _link(self, address: Address, lane: Lane, timeout_ms: float) -> Link:
+        """The link to an address, made if there is none. Raises ConnectionLost, AuthenticationFailed, UnsupportedVersion."""
         name = address, lane
         async with self._connecting.setdefault(name, asyncio.Lock()):
-            return self._links.get(name) or await self._connect(address, lane)
+            link = self._links.get(name)
+            if link is not None and monotonic_ms() >= link.renew_at_ms:
+                link = await self._renewed(link)
+            return link or await self._connect(address, lane, min(timeout_ms, self._settings.connect_timeout_ms))
 
-    async def _connect(self, address: Address, lane: Lane) -> Link:
-        timeout_s = self._settings.connect_timeout_ms / 1000
+    async def _connect(self, address: Address, lane: Lane, timeout_ms: float) -> Link:
+        timeout_s = timeout_ms / 1000
+        security = self._settings.security
+        connection = Connection(address, self._settings.client_id)
         try:
             reader, writer = await asyncio.wait_for(
-                asyncio.open_connection(*address, limit=READ_BUFFER_BYTES), timeout_s
+                asyncio.open_connection(*address, limit=READ_BUFFER_BYTES, ssl=self._context), timeout_s
             )
-        except (OSError, TimeoutError) as error:
-            raise ConnectionLost(f"{address}: {error or 'no connection in time'}", sent=False) from error
-        link = Link(reader, writer, Connection(address, self._settings.client_id), lane)
+        except TimeoutError as error:
+            raise ConnectionLost(f"{address}: no connection in time", sent=False) from error
+        except UNREACHABLE as error:
+            if self._context is None or not isinstance(error, OSError):
+                raise ConnectionLost(f"{address}: {error}", sent=False) from error
+            raise opening_failure(connection, security, error) from error
+        link = Link(reader, writer, connection, lane)
         try:
-            await asyncio.wait_for(self._greet(link), timeout_s)
+            await asyncio.wait_for(link.greet(), timeout_s)
         except (OSError, EOFError, WireError, TimeoutError) as error:
             writer.close()
-            raise ConnectionLost(f"{address}: no greeting: {error or 'none in time'}", sent=False) from error
-        self._links[address, lane] = link
+            raise opening_failure(connection, security, error) from error
         link.reading = asyncio.create_task(self._read(link))
+        if security.login is not None:
+            await self._log_in(link, security.login, timeout_s)
+        self._links[address, lane] = link
         return link
 
-    async def _greet(self, link: Link) -> None:
-        while True:
-            link.writer.writelines(link.connection.hello())  # type: ignore[arg-type]
-            if link.connection.greeted(await link.frame()):
-                return
+    async def _log_in(self, link: Link, login: Login, timeout_s: float) -> None:
+        """Raises AuthenticationFailed, ConnectionLost, UnsupportedVersion; the link is over then."""
+        try:
+            await asyncio.wait_for(link.log_in(login, timeout_s), timeout_s)
+        except TimeoutError:
+            reason = "nobody answered the log-in in time"
+            self._drop(link, reason)
+            raise ConnectionLost(f"{link.connection.address}: {reason}", sent=False) from None
+        except ConnectionLost as lost:
+            self._drop(link, str(lost))
+            # What was sent is the log-in: nothing that it stands before.
+            raise ConnectionLost(str(lost), sent=False) from lost
+        except BaseException as error:
+            self._drop(link, str(error))
+            raise
+
+    async def _renewed(self, link: Link) -> Link | None:
+        """The same link with a new session, or none if it has ended. Raises AuthenticationFailed."""
+        login = self._settings.security.login
+        assert login is not None, "a session that ends was begun with a log-in"
+        try:
+            await self._log_in(link, login, self._settings.request_timeout_ms / 1000)
+        except ConnectionLost:
+            return None
+        return link
 
     async def _read(self, link: Link) -> None:
         try:
             while True:
                 link.connection.receive(await link.frame())
         except EOFError:
-            self._drop(link, "the broker closed the connection")
+            self._drop(link, closing_reason(link.connection, self._settings.security))
         except (OSError, WireError) as error:
             self._drop(link, str(error))
 
@@ -204,10 +329,7 @@ class AsyncTransport:
         """Return when a ticket is done, at the deadline, or when woken if that was asked for."""
         loop = asyncio.get_running_loop()
         happened = loop.create_future()
-
-        def happen() -> None:
-            if not happened.done():
-                happened.set_result(None)
+        happen = partial(_settle, happened)
 
         for ticket in effect.tickets:
             ticket.on_done = happen
@@ -225,7 +347,7 @@ class AsyncTransport:
     def _give_up_late(self, tickets: tuple[Ticket, ...], now_ms: float) -> None:
         """An answer that is late ends its connection: those behind it would be late as well."""
         for ticket in tickets:
-            if not ticket.is_done and now_ms >= ticket.deadline_ms:
+            if not ticket.is_done and now_ms >= ticket.deadline_ms and (ticket.address, ticket.lane) in self._links:
                 self._drop(self._links[ticket.address, ticket.lane], f"no answer to {ticket.request.api.name} in time")
 
     def _drop(self, link: Link, reason: str) -> None:

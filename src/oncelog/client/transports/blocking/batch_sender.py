@@ -8,6 +8,8 @@ from typing_extensions import Buffer
 
 from oncelog.client.lanes import Written
 from oncelog.client.producing import ProduceFlow
+from oncelog.client.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.security.values import PLAINTEXT, Security
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.base import BlockingBase
 from oncelog.client.transports.blocking.transport import monotonic_ms
@@ -20,13 +22,14 @@ class BatchSender(BlockingBase):
     """Writes batches into a transaction that somebody else begins and ends, over one connection per leader.
 
     The partitions must be nobody else's in this transaction: sequences begin at 0 in each. What was not flushed before
-    `close` may or may not be written: only an abort is safe then. For one thread at a time.
+    `close` may or may not be written: only an abort is safe then. Without a transactional id there is no transaction, and
+    each batch is visible at once. For one thread at a time.
     """
 
     def __init__(
         self,
         bootstrap_servers: str,
-        transactional_id: str,
+        transactional_id: str | None,
         identity: ProducerIdentity,
         transaction_version: TransactionVersion,
         *,
@@ -34,6 +37,9 @@ class BatchSender(BlockingBase):
         request_timeout_ms: float = 30_000,
         delivery_timeout_ms: float = 120_000,
         waiting_bytes_max: int = WAITING_BYTES_MAX,
+        retry_backoff_ms: float = DEFAULT_RETRY.backoff_ms,
+        retry_backoff_max_ms: float = DEFAULT_RETRY.backoff_max_ms,
+        security: Security = PLAINTEXT,
     ) -> None:
         """A batch that no broker takes for `delivery_timeout_ms` fails the sender.
 
@@ -41,7 +47,11 @@ class BatchSender(BlockingBase):
         """
         super().__init__(
             ClientSettings(
-                parse_addresses(bootstrap_servers), client_id=client_id, request_timeout_ms=request_timeout_ms
+                parse_addresses(bootstrap_servers),
+                client_id=client_id,
+                request_timeout_ms=request_timeout_ms,
+                security=security,
+                retry=RetryPolicy(retry_backoff_ms, retry_backoff_max_ms),
             )
         )
         self._waiting_bytes_max = waiting_bytes_max
@@ -63,9 +73,9 @@ class BatchSender(BlockingBase):
             for data in several:
                 self._flow.enqueue(partition, data, monotonic_ms())
         if not self._flow.is_idle:
-            self._run(self._flow.step(0))
+            self._step(0)
         while self._flow.waiting_bytes > self._waiting_bytes_max:
-            self._run(self._flow.step())
+            self._step()
 
     def flush(self) -> dict[TopicPartition, Written]:
         """Wait until every batch is acknowledged; return what was written in each partition since `begin`.
@@ -73,7 +83,7 @@ class BatchSender(BlockingBase):
         Raises as `send` does.
         """
         while not self._flow.is_idle:
-            self._run(self._flow.step())
+            self._step()
         if self._flow.error is not None:
             raise self._flow.error
         return self._flow.written()
@@ -81,3 +91,10 @@ class BatchSender(BlockingBase):
     def begin(self, identity: ProducerIdentity) -> None:
         """Go on in the next transaction, under its identity, over the same connections. Everything must be flushed."""
         self._flow.begin(identity)
+
+    def _step(self, timeout_ms: float | None = None) -> None:
+        self._run(self._flow.step(timeout_ms))
+        refusal = self._flow.take_refusal()
+        if refusal is not None:
+            self._flow.fail(refusal)
+            raise refusal

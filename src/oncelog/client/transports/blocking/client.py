@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from oncelog.client import admin, cluster, group_admin, offsets
+from oncelog.client import admin, cluster, group_admin, offsets, topic_rights
 from oncelog.client.group_values import GroupDescription, GroupListing
+from oncelog.client.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.security.values import PLAINTEXT, Security
 from oncelog.client.settings import ClientSettings, parse_addresses
+from oncelog.client.topic_values import TopicDescription
 from oncelog.client.transports.blocking.base import BlockingBase
 from oncelog.client.values import (
     BrokerVersions,
@@ -21,7 +24,6 @@ from oncelog.client.values import (
     OffsetAndTimestamp,
     OffsetSpec,
     ProducerState,
-    TopicDescription,
     TopicPartition,
     TransactionDescription,
     TransactionListing,
@@ -41,7 +43,11 @@ class Client(BlockingBase):
         *,
         client_id: str = "oncelog",
         request_timeout_ms: float = 30_000,
+        connect_timeout_ms: float = 10_000,
         call_timeout_ms: float = 60_000,
+        retry_backoff_ms: float = DEFAULT_RETRY.backoff_ms,
+        retry_backoff_max_ms: float = DEFAULT_RETRY.backoff_max_ms,
+        security: Security = PLAINTEXT,
     ) -> None:
         """`bootstrap_servers` is "host:port,host:port". Nothing is connected before the first question."""
         super().__init__(
@@ -49,7 +55,10 @@ class Client(BlockingBase):
                 parse_addresses(bootstrap_servers),
                 client_id=client_id,
                 request_timeout_ms=request_timeout_ms,
+                connect_timeout_ms=connect_timeout_ms,
                 call_timeout_ms=call_timeout_ms,
+                security=security,
+                retry=RetryPolicy(retry_backoff_ms, retry_backoff_max_ms),
             )
         )
 
@@ -104,6 +113,10 @@ class Client(BlockingBase):
                 self._cluster, topics=topics, broker=broker, every_broker=every_broker, documentation=documentation
             )
         )
+
+    def unwritable_topics(self, topics: Iterable[str]) -> frozenset[str]:
+        """Those of the topics that this user may see but not write. Raises UnsupportedVersion where brokers do not tell."""
+        return self._run(topic_rights.unwritable_topics(self._cluster, topics))
 
     def alter_configs(
         self, resource: ConfigResource, changes: Sequence[ConfigChange], *, validate_only: bool = False

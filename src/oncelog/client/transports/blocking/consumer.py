@@ -7,10 +7,13 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from oncelog.client.consumer_core import ConsumedRecord, ConsumerCore
+from oncelog.client.errors import IllegalState
 from oncelog.client.fetching import MIB, FetchSettings
 from oncelog.client.group_consumer import GroupConsumer
 from oncelog.client.group_settings import Callbacks, OnPartitions, group_settings
 from oncelog.client.offset_reset import parse_reset
+from oncelog.client.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.security.values import PLAINTEXT, Security
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.base import BlockingBase
 from oncelog.client.transports.blocking.transport import BackgroundRun, BlockingTransport
@@ -50,6 +53,9 @@ class Consumer(BlockingBase):
         client_id: str = "oncelog",
         request_timeout_ms: float = 30_000,
         call_timeout_ms: float = 60_000,
+        retry_backoff_ms: float = DEFAULT_RETRY.backoff_ms,
+        retry_backoff_max_ms: float = DEFAULT_RETRY.backoff_max_ms,
+        security: Security = PLAINTEXT,
     ) -> None:
         """With a `group_id` the consumer commits offsets, and can subscribe. Names and defaults are Kafka's but for these.
 
@@ -76,6 +82,8 @@ class Consumer(BlockingBase):
                 client_id=client_id,
                 request_timeout_ms=request_timeout_ms,
                 call_timeout_ms=call_timeout_ms,
+                security=security,
+                retry=RetryPolicy(retry_backoff_ms, retry_backoff_max_ms),
             )
         )
         self._group_transport = BlockingTransport(self._settings, self._lock)
@@ -250,6 +258,8 @@ class Consumer(BlockingBase):
 
         Raises what `on_revoked` raises, when everything is closed.
         """
+        if self._transport.is_closed:
+            return
         try:
             if self._group is not None:
                 self._run(self._group.end())
@@ -260,5 +270,6 @@ class Consumer(BlockingBase):
             super().close()
 
     def _member(self) -> GroupConsumer:
-        assert self._group is not None, "this consumer was made without a group_id"
+        if self._group is None:
+            raise IllegalState("this consumer was made without a group_id")
         return self._group

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from oncelog.client.conversation import Lane
 from oncelog.client.fetching import MIB, FetchedBatches, Fetches, FetchSettings
+from oncelog.client.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.security.values import PLAINTEXT, Security
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.base import BlockingBase
 from oncelog.client.values import IsolationLevel, TopicPartition
@@ -23,7 +25,11 @@ class Fetcher(BlockingBase):
         max_bytes: int = 50 * MIB,
         partition_bytes: int = 4 * MIB,
         request_timeout_ms: float = 30_000,
+        connect_timeout_ms: float = 10_000,
         call_timeout_ms: float = 60_000,
+        retry_backoff_ms: float = DEFAULT_RETRY.backoff_ms,
+        retry_backoff_max_ms: float = DEFAULT_RETRY.backoff_max_ms,
+        security: Security = PLAINTEXT,
     ) -> None:
         """A broker answers when `min_bytes` are there or `max_wait_ms` are over.
 
@@ -34,7 +40,10 @@ class Fetcher(BlockingBase):
                 parse_addresses(bootstrap_servers),
                 client_id=client_id,
                 request_timeout_ms=request_timeout_ms,
+                connect_timeout_ms=connect_timeout_ms,
                 call_timeout_ms=call_timeout_ms,
+                security=security,
+                retry=RetryPolicy(retry_backoff_ms, retry_backoff_max_ms),
             )
         )
         # It asks for nothing else meanwhile, so one connection to a broker does.
@@ -69,12 +78,10 @@ class Fetcher(BlockingBase):
         There are no chunks when no record came within the fetcher's `max_wait_ms`. Raises OffsetOutOfRange,
         BrokerRefused or RetriesExhausted.
         """
+        if end_offset is not None and offset >= end_offset:
+            raise ValueError(f"there is nothing to fetch of {partition} from offset {offset} to {end_offset}")
         if not self._fetches.is_reading_at(partition, offset, end_offset):
             for other in self._fetches.partitions:
                 self._fetches.stop(other)
             self._fetches.read(partition, offset, end_offset)
-        assert end_offset is None or offset < end_offset, "there is nothing to read"
-        while True:
-            for fetched in self.poll(self._settings.call_timeout_ms):
-                if fetched.partition == partition:
-                    return fetched
+        return self._run(self._fetches.next_of(partition, self._settings.call_timeout_ms))

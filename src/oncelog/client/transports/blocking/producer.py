@@ -9,9 +9,12 @@ from typing import Self
 
 from oncelog.client.accumulating import OnDelivery, OpenBatch, RecordMetadata
 from oncelog.client.cluster import Cluster
-from oncelog.client.errors import RetriesExhausted
+from oncelog.client.errors import IllegalState, RetriesExhausted
 from oncelog.client.partitioners import Partitioner
-from oncelog.client.producer_core import ProducerCore, producer_settings
+from oncelog.client.producer_core import ProducerCore
+from oncelog.client.producer_settings import producer_settings
+from oncelog.client.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.security.values import PLAINTEXT, Security
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.transport import BackgroundRun, BlockingTransport, monotonic_ms, wall_clock_ms
 from oncelog.client.values import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -68,6 +71,9 @@ class Producer:
         client_id: str = "oncelog",
         request_timeout_ms: float = 30_000,
         call_timeout_ms: float = 60_000,
+        retry_backoff_ms: float = DEFAULT_RETRY.backoff_ms,
+        retry_backoff_max_ms: float = DEFAULT_RETRY.backoff_max_ms,
+        security: Security = PLAINTEXT,
     ) -> None:
         """A record waits up to `linger_ms` for others to share its batch of at most about `batch_bytes`.
 
@@ -85,6 +91,8 @@ class Producer:
             client_id=client_id,
             request_timeout_ms=request_timeout_ms,
             call_timeout_ms=call_timeout_ms,
+            security=security,
+            retry=RetryPolicy(retry_backoff_ms, retry_backoff_max_ms),
         )
         self._settings = settings
         self._changed = threading.Condition()
@@ -106,6 +114,7 @@ class Producer:
             self._changed.notify_all,
         )
         self._calls = BlockingTransport(settings, self._changed)
+        self._lookups: list[BlockingTransport] = []
         self._sending = BlockingTransport(settings, self._changed)
         self._pump = BackgroundRun(self._sending, self._core.pump(), self._notify, name="oncelog-producer")
 
@@ -127,9 +136,8 @@ class Producer:
         transaction, and BrokerRefused or RetriesExhausted for a topic that cannot be written.
         """
         record = Record(key, value, tuple(headers), wall_clock_ms() if timestamp_ms is None else timestamp_ms)
-        if not self._core.knows(topic):
-            with self._one_call_at_a_time:
-                self._calls.run(self._core.learn_topic(topic))
+        if not self._core.knows(topic, partition):
+            self._learn(topic, partition)
         with self._changed:
             if not self._core.has_room:
                 self._wait(lambda: self._core.has_room, self._settings.call_timeout_ms)
@@ -184,6 +192,7 @@ class Producer:
         """Give up what is not written and abort. Raises ProducerFenced or OutcomeUnknown."""
         with self._one_call_at_a_time:
             with self._changed:
+                self._core.require_transaction()
                 self._core.drop()
                 self._sending.wake()
                 self._wait(lambda: self._core.is_dropped, None)
@@ -197,6 +206,8 @@ class Producer:
         self._pump.join()
         self._sending.close()
         self._calls.close()
+        for transport in self._lookups:
+            transport.close()
 
     def __enter__(self) -> Self:
         return self
@@ -206,12 +217,22 @@ class Producer:
     ) -> None:
         self.close()
 
+    def _learn(self, topic: str, partition: int | None) -> None:
+        """Learn of a topic, beside other calls: a topic that is not there holds nobody up who writes to others."""
+        transport = self._lookups.pop() if self._lookups else BlockingTransport(self._settings, self._changed)
+        try:
+            transport.run(self._core.learn_topic(topic, partition))
+        finally:
+            self._lookups.append(transport)
+
     def _wait(self, is_so: Callable[[], bool], timeout_ms: float | None) -> None:
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
         with self._changed:
             if not self._changed.wait_for(lambda: is_so() or self._pump.is_over, timeout_s):
                 raise RetriesExhausted(f"not done within {timeout_ms:.0f} ms")
-            assert is_so(), "the sending thread ended early, or the producer was closed"
+            if not is_so() and self._core.is_closed:
+                raise IllegalState("this producer was closed")
+            assert is_so(), "the sending thread ended early"
 
     def _notify(self) -> None:
         with self._changed:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from oncelog.client.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.security.values import PLAINTEXT, Security
 from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transaction import TransactionSession
 from oncelog.client.transports.blocking.base import BlockingBase
@@ -30,6 +32,9 @@ class SharedProducer(BlockingBase):
         client_id: str = "oncelog",
         request_timeout_ms: float = 30_000,
         call_timeout_ms: float = 60_000,
+        retry_backoff_ms: float = DEFAULT_RETRY.backoff_ms,
+        retry_backoff_max_ms: float = DEFAULT_RETRY.backoff_max_ms,
+        security: Security = PLAINTEXT,
     ) -> None:
         """The coordinator aborts a transaction that stays open for longer than `timeout_ms`."""
         super().__init__(
@@ -38,6 +43,8 @@ class SharedProducer(BlockingBase):
                 client_id=client_id,
                 request_timeout_ms=request_timeout_ms,
                 call_timeout_ms=call_timeout_ms,
+                security=security,
+                retry=RetryPolicy(retry_backoff_ms, retry_backoff_max_ms),
             )
         )
         self._session = TransactionSession(self._cluster, transactional_id, timeout_ms)

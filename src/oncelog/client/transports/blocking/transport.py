@@ -5,16 +5,13 @@ from __future__ import annotations
 import random
 import selectors
 import socket
-import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
-from typing_extensions import Buffer
-
-from oncelog.client.connection import FRAME_BYTES_MAX, Connection
 from oncelog.client.conversation import (
     Call,
     Conversation,
@@ -29,14 +26,17 @@ from oncelog.client.conversation import (
     Wait,
     WallClock,
 )
-from oncelog.client.errors import ConnectionLost, UnsupportedVersion
+from oncelog.client.errors import AuthenticationFailed, ConnectionLost, IllegalState, UnsupportedVersion
 from oncelog.client.settings import ClientSettings
+from oncelog.client.transports.blocking.link import Link
+from oncelog.client.transports.blocking.opening import Opening
+from oncelog.client.transports.sessions import closing_reason, context_for
 from oncelog.client.values import Address
 from oncelog.wire import WireError
 
 T = TypeVar("T")
-LENGTH = struct.Struct(">i")
-RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
+OPENING_GRACE_MS = 200
+"""Who makes a connection knows better why there is none, unless the resolver of names keeps it longer than that."""
 
 
 def wall_clock_ms() -> int:
@@ -48,83 +48,22 @@ def monotonic_ms() -> float:
     return time.monotonic() * 1000
 
 
-class Incoming:
-    """The frame that is being received, into a buffer of its size."""
-
-    __slots__ = ("_length", "_target", "_view")
-
-    def __init__(self) -> None:
-        self._length: bytearray | None = None
-        self._begin()
-
-    def _begin(self) -> None:
-        self._length = bytearray(LENGTH.size)
-        self._target = self._length
-        self._view = memoryview(self._target)
-
-    def receive(self, connected: socket.socket) -> Buffer:
-        """Return the next frame, waiting as long as the socket does. Raises OSError, WireError, EOFError."""
-        while True:
-            size_bytes = connected.recv_into(self._view)
-            if size_bytes == 0:
-                raise EOFError
-            self._view = self._view[size_bytes:]
-            if len(self._view):
-                continue
-            if self._length is None:
-                frame = memoryview(self._target).toreadonly()
-                self._begin()
-                return frame
-            (frame_bytes,) = LENGTH.unpack(self._length)
-            if not 4 <= frame_bytes <= FRAME_BYTES_MAX:
-                raise WireError(f"a frame of {frame_bytes} bytes")
-            self._length = None
-            self._target = bytearray(frame_bytes)
-            self._view = memoryview(self._target)
-
-
-class Link:
-    """A connected socket and the connection that gives its bytes a meaning."""
-
-    __slots__ = ("connection", "incoming", "lane", "socket")
-
-    def __init__(self, connected: socket.socket, connection: Connection, lane: Lane) -> None:
-        self.socket = connected
-        self.connection = connection
-        self.lane = lane
-        self.incoming = Incoming()
-
-    def send(self, chunks: list[Buffer]) -> None:
-        """Send all of it, waiting as long as the socket's timeout allows. Raises OSError."""
-        waiting = [memoryview(chunk) for chunk in chunks]
-        while waiting:
-            sent_bytes = self.socket.sendmsg(waiting[:1000])
-            while waiting and sent_bytes >= len(waiting[0]):
-                sent_bytes -= len(waiting.pop(0))
-            if sent_bytes:
-                waiting[0] = waiting[0][sent_bytes:]
-
-    def is_closed(self) -> bool:
-        """Whether the other side has ended an idle connection."""
-        self.socket.settimeout(0)
-        try:
-            self.socket.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-        return True
-
-
 class BlockingTransport:
     """Runs conversations on the calling thread, one at a time. Other threads may call `wake` and nothing else."""
 
     def __init__(self, settings: ClientSettings, lock: AbstractContextManager[object] | None = None) -> None:
-        """`lock`, if given, is held while a conversation's own code runs, and never while it waits."""
+        """`lock`, if given, is held while a conversation's own code runs, and never while it waits.
+
+        Raises ValueError for a file that the settings name and that is no good.
+        """
         self._settings = settings
+        self._context = context_for(settings.security)
         self._lock = lock or nullcontext()
         self._links: dict[tuple[Address, Lane], Link] = {}
+        self._openings: dict[tuple[Address, Lane], Opening] = {}
+        self._finished: deque[Opening] = deque()
         self._was_woken = False
+        self.is_closed = False
         self._selector = selectors.DefaultSelector()
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
@@ -132,7 +71,9 @@ class BlockingTransport:
         self._selector.register(self._wake_receiver, selectors.EVENT_READ, None)
 
     def run(self, conversation: Conversation[T]) -> T:
-        """Carry a conversation to its end and return its result."""
+        """Carry a conversation to its end and return its result. Raises IllegalState after `close`."""
+        if self.is_closed:
+            raise IllegalState("this client was closed")
         resume: Callable[[], Effect] = conversation.__next__
         while True:
             try:
@@ -150,14 +91,22 @@ class BlockingTransport:
 
     def wake(self) -> None:
         """End a wait that asked for it. Safe from any thread."""
+        self._was_woken = True
+        self._interrupt()
+
+    def _interrupt(self) -> None:
         try:
             self._wake_sender.send(b"\0")
         except OSError:
             return  # the pipe is full of wake-ups already, or closed
 
     def close(self) -> None:
+        self.is_closed = True
         for link in list(self._links.values()):
             self._drop(link, "this client was closed")
+        for opening in self._openings.values():
+            opening.abandon()
+        self._openings.clear()
         self._selector.close()
         self._wake_receiver.close()
         self._wake_sender.close()
@@ -176,7 +125,7 @@ class BlockingTransport:
             case Draw():
                 return random.uniform(effect.low, effect.high)
             case Greet():
-                return self._link(effect.address, Lane.PROMPT).connection.greeting
+                return self._link(effect.address, Lane.PROMPT, effect.timeout_ms).connection.greeting
             case WallClock():
                 return wall_clock_ms()
             case Call():
@@ -185,55 +134,101 @@ class BlockingTransport:
     def _send(self, effect: Send) -> Ticket:
         timeout_ms = self._settings.request_timeout_ms if effect.timeout_ms is None else effect.timeout_ms
         ticket = Ticket(effect.address, effect.request, effect.lane)
+        name = effect.address, effect.lane
+        try:
+            link = None if name in self._openings else self._open_link(*name)
+        except AuthenticationFailed as refused:
+            ticket.fail(refused)
+            return ticket
+        if link is not None:
+            self._send_over(link, ticket, timeout_ms)
+            return ticket
+        opening = self._openings.get(name)
+        connect_ms = min(timeout_ms, self._settings.connect_timeout_ms)
+        ticket.deadline_ms = monotonic_ms() + connect_ms + OPENING_GRACE_MS
+        if opening is None:
+            opening = self._openings[name] = Opening(*name, self._settings, self._context, connect_ms, self._opened)
+        opening.waiting.append((ticket, timeout_ms))
+        return ticket
+
+    def _send_over(self, link: Link, ticket: Ticket, timeout_ms: float) -> None:
         ticket.deadline_ms = monotonic_ms() + timeout_ms
         try:
-            link = self._link(effect.address, effect.lane)
             chunks = link.connection.send(ticket)
-        except (ConnectionLost, UnsupportedVersion) as error:
+        except UnsupportedVersion as error:
             ticket.fail(error)
-            return ticket
+            return
         link.socket.settimeout(timeout_ms / 1000)
         try:
             link.send(chunks)
         except OSError as error:
             self._drop(link, f"sending failed: {error}")
             if not ticket.is_done:
-                ticket.fail(ConnectionLost(f"{effect.address}: sending failed: {error}", sent=True))
-            return ticket
-        if not effect.request.expects_answer:
+                ticket.fail(ConnectionLost(f"{ticket.address}: sending failed: {error}", sent=True))
+            return
+        if not ticket.request.expects_answer:
             ticket.answer(None)
-        return ticket
 
-    def _link(self, address: Address, lane: Lane) -> Link:
-        """The link to an address, made if there is none. Raises ConnectionLost."""
+    def _opened(self, opening: Opening) -> None:
+        """Called on the thread that has made a connection, or has not."""
+        self._finished.append(opening)
+        self._interrupt()
+
+    def _take_openings(self) -> None:
+        while self._finished:
+            opening = self._finished.popleft()
+            if self._openings.get(opening.name) is not opening:
+                opening.abandon()
+                continue
+            del self._openings[opening.name]
+            link = self._links.get(opening.name)
+            if link is not None:
+                opening.abandon()
+            elif opening.link is not None:
+                link = opening.link
+                self._register(link)
+            for ticket, timeout_ms in opening.waiting:
+                if link is not None and not ticket.is_done:
+                    self._send_over(link, ticket, timeout_ms)
+                elif not ticket.is_done:
+                    ticket.fail(opening.failure)
+
+    def _link(self, address: Address, lane: Lane, timeout_ms: float) -> Link:
+        """The link to an address, made if there is none. Raises ConnectionLost, AuthenticationFailed, UnsupportedVersion."""
+        link = self._open_link(address, lane)
+        if link is None:
+            timeout_ms = min(timeout_ms, self._settings.connect_timeout_ms)
+            link = Link.open(address, lane, self._settings, self._context, timeout_ms)
+            self._register(link)
+        return link
+
+    def _open_link(self, address: Address, lane: Lane) -> Link | None:
+        """The link to an address, if it is of use. Raises AuthenticationFailed."""
         link = self._links.get((address, lane))
         if link is not None and not link.connection.in_flight and link.is_closed():
             self._drop(link, "the broker closed the connection")
             link = None
-        return link or self._connect(address, lane)
-
-    def _connect(self, address: Address, lane: Lane) -> Link:
-        timeout_s = self._settings.connect_timeout_ms / 1000
-        try:
-            connected = socket.create_connection(address, timeout=timeout_s)
-        except OSError as error:
-            raise ConnectionLost(f"{address}: {error}", sent=False) from error
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link = Link(connected, Connection(address, self._settings.client_id), lane)
-        try:
-            self._greet(link)
-        except (OSError, EOFError, WireError) as error:
-            connected.close()
-            raise ConnectionLost(f"{address}: no greeting: {error or 'the connection ended'}", sent=False) from error
-        self._links[address, lane] = link
-        self._selector.register(connected, selectors.EVENT_READ, link)
+        if link is not None and monotonic_ms() >= link.renew_at_ms:
+            link = self._renewed(link)
         return link
 
-    def _greet(self, link: Link) -> None:
-        while True:
-            link.send(link.connection.hello())
-            if link.connection.greeted(link.incoming.receive(link.socket)):
-                return
+    def _register(self, link: Link) -> None:
+        self._links[link.connection.address, link.lane] = link
+        self._selector.register(link.socket, selectors.EVENT_READ, link)
+
+    def _renewed(self, link: Link) -> Link | None:
+        """The same link with a new session, or none if it has ended. Raises AuthenticationFailed."""
+        login = self._settings.security.login
+        assert login is not None, "a session that ends was begun with a log-in"
+        try:
+            link.log_in(login, self._settings.request_timeout_ms / 1000)
+        except AuthenticationFailed as refused:
+            self._drop(link, str(refused))
+            raise
+        except (ConnectionLost, OSError, EOFError, WireError) as error:
+            self._drop(link, f"authenticating again failed: {error or 'the connection ended'}")
+            return None
+        return link
 
     def _wait(self, effect: Wait) -> list[Ticket]:
         until_ms = float("inf") if effect.timeout_ms is None else monotonic_ms() + effect.timeout_ms
@@ -256,7 +251,7 @@ class BlockingTransport:
         for key, _ in self._selector.select(None if timeout_ms == float("inf") else timeout_ms / 1000):
             if key.data is None:
                 self._wake_receiver.recv(4096)
-                self._was_woken = True
+                self._take_openings()
             else:
                 self._receive(key.data)
 
@@ -268,18 +263,24 @@ class BlockingTransport:
                 link.connection.receive(link.incoming.receive(link.socket))
                 if not link.connection.in_flight:
                     return
-        except BlockingIOError:
-            return
         except EOFError:
-            self._drop(link, "the broker closed the connection")
-        except (OSError, WireError) as error:
+            self._drop(link, closing_reason(link.connection, self._settings.security))
+        except OSError as error:
+            if not link.is_waiting(error):
+                self._drop(link, str(error))
+        except WireError as error:
             self._drop(link, str(error))
 
     def _give_up_late(self, tickets: tuple[Ticket, ...], now_ms: float) -> None:
         """An answer that is late ends its connection: those behind it would be late as well."""
         for ticket in tickets:
-            if not ticket.is_done and now_ms >= ticket.deadline_ms:
-                self._drop(self._links[ticket.address, ticket.lane], f"no answer to {ticket.request.api.name} in time")
+            if ticket.is_done or now_ms < ticket.deadline_ms:
+                continue
+            link = self._links.get((ticket.address, ticket.lane))
+            if link is not None:
+                self._drop(link, f"no answer to {ticket.request.api.name} in time")
+            if not ticket.is_done:
+                ticket.fail(ConnectionLost(f"{ticket.address}: no connection in time", sent=False))
 
     def _drop(self, link: Link, reason: str) -> None:
         name = link.connection.address, link.lane

@@ -1,0 +1,138 @@
+"""How a client secures its connections and says who it is.
+
+These values are what Kafka's options mean, whichever of its clients they were written for. A secret is in no `repr`, so it is
+in no message that shows one of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A text that must not be shown."""
+
+    value: str = field(repr=False)
+
+
+class StoreKind(StrEnum):
+    """How certificates and keys are kept, by Kafka's names."""
+
+    PEM = "PEM"
+    JKS = "JKS"
+    PKCS12 = "PKCS12"
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Certificates or a key, in a file or, once it has been read, as its content. `option` is where the user named it."""
+
+    option: str
+    kind: StoreKind
+    path: str | None = None
+    content: bytes | None = field(default=None, repr=False)
+    password: Secret | None = None
+
+    def __post_init__(self) -> None:
+        if (self.path is None) == (self.content is None):
+            raise ValueError(f"{self.option}: a store has a path or a content, and not both")
+
+
+class Verification(Enum):
+    """What a broker's certificate must prove."""
+
+    HOST = "issued by somebody we trust, for the host we connect to"
+    ISSUER = "issued by somebody we trust"
+    NOTHING = "nothing"
+
+
+class TlsVersion(StrEnum):
+    """Versions of TLS by Java's names."""
+
+    TLS_1_2 = "TLSv1.2"
+    TLS_1_3 = "TLSv1.3"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What this client shows of itself: a chain of certificates and its key, in one store or in two."""
+
+    chain: Store
+    key: Store | None = None
+    key_password: Secret | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Without `trusted`, the authorities that the machine trusts are trusted."""
+
+    trusted: Store | None = None
+    certificate: Certificate | None = None
+    verification: Verification = Verification.HOST
+    version_min: TlsVersion = TlsVersion.TLS_1_2
+    version_max: TlsVersion = TlsVersion.TLS_1_3
+
+
+class Scram(StrEnum):
+    """The two mechanisms of RFC 5802 and RFC 7677 that Kafka has."""
+
+    SHA_256 = "SCRAM-SHA-256"
+    SHA_512 = "SCRAM-SHA-512"
+
+
+@dataclass(frozen=True, slots=True)
+class PlainLogin:
+    """A user name and a password that the broker is told."""
+
+    username: str
+    password: Secret
+
+
+@dataclass(frozen=True, slots=True)
+class ScramLogin:
+    """A user name and a password that both sides prove to know."""
+
+    mechanism: Scram
+    username: str
+    password: Secret
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogin:
+    """OAUTHBEARER: a token that an authorization server gives for the client's own credentials (RFC 6749 §4.4).
+
+    `credentials_are_encoded` says whether id and secret are URL-encoded in the header that has them (RFC 6749 §2.3.1), which
+    many servers do not expect.
+    """
+
+    url: str
+    client_id: str
+    client_secret: Secret
+    scope: str | None = None
+    extensions: tuple[tuple[str, str], ...] = ()
+    credentials_are_encoded: bool = False
+    trusted: Store | None = None
+
+
+Login: TypeAlias = PlainLogin | ScramLogin | TokenLogin
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """What `security.protocol` and all that goes with it say."""
+
+    tls: Tls | None = None
+    login: Login | None = None
+
+    @property
+    def protocol(self) -> str:
+        """The value of `security.protocol`."""
+        if self.login is None:
+            return "PLAINTEXT" if self.tls is None else "SSL"
+        return "SASL_PLAINTEXT" if self.tls is None else "SASL_SSL"
+
+
+PLAINTEXT = Security()

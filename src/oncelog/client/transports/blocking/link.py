@@ -1,0 +1,186 @@
+"""A connected socket and the connection that gives its bytes a meaning."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self
+
+from typing_extensions import Buffer
+
+from oncelog.client.connection import FRAME_LENGTH, Connection, frame_bytes, greeting_bytes
+from oncelog.client.conversation import Lane, Ticket
+from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost
+from oncelog.client.security.values import Login
+from oncelog.client.settings import ClientSettings
+from oncelog.client.transports.sessions import UNREACHABLE, begin_log_in, forget_token, opening_failure, renewal_ms
+from oncelog.client.values import Address
+from oncelog.wire import WireError
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+FIRST_BUFFER_BYTES = 64 * 1024 * 1024
+"""An answer to a Fetch has 50 MiB at most, unless one batch is larger."""
+CHUNKS_MAX = 1000
+
+
+class Incoming:
+    """The frame that is being received, into a buffer of its size."""
+
+    __slots__ = ("_frame_bytes", "_length", "_target", "_view")
+
+    def __init__(self) -> None:
+        self._length: bytearray | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._length = bytearray(FRAME_LENGTH.size)
+        self._target = self._length
+        self._view = memoryview(self._target)
+        self._frame_bytes = 0
+
+    def receive(
+        self,
+        connected: socket.socket,
+        measure: Callable[[bytes], int] = frame_bytes,
+        until_ms: float | None = None,
+    ) -> Buffer:
+        """Return the next frame, waiting until a time, or else as long as the socket does for each of its pieces.
+
+        Raises OSError, EOFError and what `measure` does.
+        """
+        while True:
+            if until_ms is not None:
+                connected.settimeout(_seconds_until(until_ms))
+            size_bytes = connected.recv_into(self._view)
+            if size_bytes == 0:
+                raise EOFError
+            self._view = self._view[size_bytes:]
+            if len(self._view):
+                continue
+            if self._length is not None:
+                self._frame_bytes = measure(bytes(self._length))
+                self._length = None
+                self._target = bytearray(min(self._frame_bytes, FIRST_BUFFER_BYTES))
+                self._view = memoryview(self._target)
+            elif len(self._target) < self._frame_bytes:
+                self._grow()
+            else:
+                frame = memoryview(self._target).toreadonly()
+                self._begin()
+                return frame
+
+    def _grow(self) -> None:
+        """Room for as much again: what a length says is believed as far as it has come true."""
+        received_bytes = len(self._target)
+        self._view.release()
+        self._target.extend(bytes(min(received_bytes, self._frame_bytes - received_bytes)))
+        self._view = memoryview(self._target)[received_bytes:]
+
+
+class Link:
+    """A socket, with TLS or without, and what is said over it."""
+
+    __slots__ = ("connection", "incoming", "is_encrypted", "lane", "renew_at_ms", "socket")
+
+    def __init__(self, connected: socket.socket, connection: Connection, lane: Lane, *, is_encrypted: bool) -> None:
+        self.socket = connected
+        self.connection = connection
+        self.lane = lane
+        self.is_encrypted = is_encrypted
+        self.incoming = Incoming()
+        self.renew_at_ms = float("inf")
+
+    @classmethod
+    def open(
+        cls, address: Address, lane: Lane, settings: ClientSettings, context: SSLContext | None, timeout_ms: float
+    ) -> Self:
+        """Connect, greet and log in, within `timeout_ms`. Raises ConnectionLost, AuthenticationFailed, UnsupportedVersion."""
+        until_ms = time.monotonic() * 1000 + timeout_ms
+        try:
+            connected = socket.create_connection(address, timeout=_seconds_until(until_ms))
+        except UNREACHABLE as error:
+            raise ConnectionLost(f"{address}: {error}", sent=False) from error
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = Connection(address, settings.client_id)
+        try:
+            connected.settimeout(_seconds_until(until_ms))
+            if context is not None:
+                connected = context.wrap_socket(connected, server_hostname=address.host)
+            link = cls(connected, connection, lane, is_encrypted=context is not None)
+            link.greet(until_ms)
+            if settings.security.login is not None:
+                link.log_in(settings.security.login, _seconds_until(until_ms))
+        except (OSError, EOFError, WireError) as error:
+            connected.close()
+            raise opening_failure(connection, settings.security, error) from error
+        except ClientError:
+            connected.close()
+            raise
+        return link
+
+    def greet(self, until_ms: float) -> None:
+        while True:
+            self.send(self.connection.hello())
+            if self.connection.greeted(self.incoming.receive(self.socket, greeting_bytes, until_ms)):
+                return
+
+    def log_in(self, login: Login, timeout_s: float) -> None:
+        """Authenticate, for the first time or again. What is on its way is answered before (KIP-368).
+
+        Raises AuthenticationFailed, ConnectionLost, OSError, EOFError or WireError.
+        """
+        until_ms = (time.monotonic() + timeout_s) * 1000
+        self.socket.settimeout(timeout_s)
+        steps = begin_log_in(self.connection.address, login, timeout_s)
+        request = next(steps)
+        while True:
+            ticket = Ticket(self.connection.address, request, self.lane)
+            self.send(self.connection.send(ticket))
+            while not ticket.is_done:
+                self.connection.receive(self.incoming.receive(self.socket, until_ms=until_ms))
+            try:
+                request = steps.send(ticket.result())
+            except StopIteration as end:
+                self.renew_at_ms = renewal_ms(end.value)
+                return
+            except AuthenticationFailed:
+                forget_token(login)
+                raise
+
+    def send(self, chunks: list[Buffer]) -> None:
+        """Send all of it, waiting as long as the socket's timeout allows. Raises OSError."""
+        if self.is_encrypted:
+            self.socket.sendall(b"".join(chunks))
+            return
+        waiting = [memoryview(chunk) for chunk in chunks]
+        while waiting:
+            sent_bytes = self.socket.sendmsg(waiting[:CHUNKS_MAX])
+            while waiting and sent_bytes >= len(waiting[0]):
+                sent_bytes -= len(waiting.pop(0))
+            if sent_bytes:
+                waiting[0] = waiting[0][sent_bytes:]
+
+    def is_closed(self) -> bool:
+        """Whether the other side has ended an idle connection, or sent what nobody asked for."""
+        self.socket.settimeout(0)
+        try:
+            self.socket.recv(1)
+        except OSError as error:
+            return not self.is_waiting(error)
+        return True
+
+    def is_waiting(self, error: OSError) -> bool:
+        """Whether a socket that does not wait has nothing yet. With TLS, what came may be no part of a message."""
+        if not self.is_encrypted:
+            return isinstance(error, BlockingIOError)
+        from ssl import SSLWantReadError, SSLWantWriteError
+
+        return isinstance(error, SSLWantReadError | SSLWantWriteError)
+
+
+def _seconds_until(time_ms: float) -> float:
+    """What a socket may take; never 0, which would mean not to wait at all."""
+    return max(0.001, time_ms / 1000 - time.monotonic())

@@ -1,0 +1,88 @@
+"""What both transports do to secure a connection, but for the waiting.
+
+TLS and HTTP are imported by those who use them: a client without takes no longer to start.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from typing import TYPE_CHECKING
+
+from oncelog.client.connection import Connection, SpeaksTlsError
+from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost
+from oncelog.client.security.sasl import LogIn, log_in
+from oncelog.client.security.values import Login, Security, TokenLogin
+from oncelog.client.values import Address
+from oncelog.wire import WireError
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+NONCE_BYTES = 24
+UNREACHABLE = (OSError, UnicodeError, OverflowError)
+"""What connecting raises: the last two for a host or port that a broker named and that none can have."""
+RENEWAL_LOW, RENEWAL_HIGH = 0.85, 0.95
+"""When in a session's life it is renewed: as the Java client does (KIP-368)."""
+RENEWAL_MS_MIN = 1_050
+"""Kafka refuses to renew a session that is not a second old, and renews one that is over."""
+
+
+def context_for(security: Security) -> SSLContext | None:
+    """Raises ValueError for a file or store that is no good."""
+    if security.tls is None:
+        return None
+    from oncelog.client.transports.tls import tls_context
+
+    return tls_context(security)
+
+
+def begin_log_in(address: Address, login: Login, timeout_s: float) -> LogIn:
+    """A log-in with what it needs from outside. May block for a token. Raises AuthenticationFailed, ConnectionLost."""
+    if not isinstance(login, TokenLogin):
+        return log_in(address, login, secrets.token_urlsafe(NONCE_BYTES))
+    from oncelog.client.transports.tokens import token_for
+
+    return log_in(address, login, token_for(login, timeout_s))
+
+
+def forget_token(login: Login) -> None:
+    """A broker did not accept it, so another is asked for next time."""
+    if isinstance(login, TokenLogin):
+        from oncelog.client.transports.tokens import forget
+
+        forget(login)
+
+
+def renewal_ms(lifetime_ms: float) -> float:
+    """When to authenticate again, on the monotonic clock. A session without an end has a lifetime of 0."""
+    if lifetime_ms <= 0:
+        return float("inf")
+    return time.monotonic() * 1000 + max(lifetime_ms * random.uniform(RENEWAL_LOW, RENEWAL_HIGH), RENEWAL_MS_MIN)
+
+
+def opening_failure(connection: Connection, security: Security, error: Exception) -> ClientError:
+    """What it means that a connection was made, or nearly, and could not be used."""
+    address = connection.address
+    if isinstance(error, SpeaksTlsError):
+        return AuthenticationFailed(f"{address} speaks TLS: security.protocol is to be SSL or SASL_SSL")
+    if connection.greeting is not None:
+        return ConnectionLost(f"{address}: the log-in ended early: {error or 'the connection ended'}", sent=False)
+    if security.tls is not None and isinstance(error, OSError | EOFError) and not isinstance(error, TimeoutError):
+        from oncelog.client.transports.tls import handshake_failure
+
+        return handshake_failure(address, error, security)
+    if isinstance(error, TimeoutError):
+        return ConnectionLost(f"{address}: no greeting in time", sent=False)
+    assert isinstance(error, OSError | EOFError | WireError), error
+    reason = str(error) or "the connection ended"
+    return ConnectionLost(f"{address}: no greeting: {reason}", sent=False)
+
+
+def closing_reason(connection: Connection, security: Security) -> str:
+    """Why a broker may have ended a connection. One that wants SASL does so to who sends anything else first."""
+    reason = "the broker closed the connection"
+    if security.login is None and not connection.was_answered:
+        reason += " before it answered: if it wants SASL, set security.protocol and sasl.mechanism"
+    return reason
