@@ -1,4 +1,4 @@
-"""The four things the code may ask of the world: the time, a disk, the network and random numbers.
+"""What the code may ask of the world: the time, a disk, threads that work beside it, the network and random numbers.
 
 Everything below `server/` and the client's transports reaches the machine only through these protocols, so that a
 simulation can hand in others. Nothing here blocks for long: writes go to the operating system's page cache, and the one
@@ -8,10 +8,12 @@ slow call, making bytes durable, reports back through a callback.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from typing_extensions import Buffer
+
+T = TypeVar("T")
 
 
 class DiskError(Exception):
@@ -137,6 +139,21 @@ class Disk(Protocol):
 
     def lock(self, path: str) -> Lock:
         """Take the lock file, or raise DirectoryInUseError."""
+        ...
+
+
+class Job(Protocol):
+    def cancel(self) -> None:
+        """Leave it if it has not begun; either way nobody is called back."""
+        ...
+
+
+class Workers(Protocol):
+    def run(self, work: Callable[[], T], done: Callable[[T], None], *, is_long: bool) -> Job:
+        """Do work that takes the processor, off the caller's thread of control; then call `done` on it with what it returned.
+
+        What is long, seconds that is, holds up nothing but its like; of each kind one piece is done at a time.
+        """
         ...
 
 

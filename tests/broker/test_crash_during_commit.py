@@ -289,3 +289,24 @@ def test_producer_id_is_never_given_out_twice() -> None:
         broker.disk.crash()
         broker.restart()
     assert len(set(given)) == len(given)
+
+
+@pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
+def test_decision_in_files_that_two_retired_write_ahead_logs_vouched_for_is_not_cut_back(protocol: Protocol) -> None:
+    """The second is about other logs; it has only the word for these, and no checkpoint was written since."""
+    for seed in range(8):
+        broker, producer = with_one_commit(seed, protocol)
+        home = broker.core.transactions.coordinator.partition_for
+        elsewhere = next(name for name in "abcdef" if home(name) != home(producer.transactional_id))
+        other = ProducerInMemory(broker, protocol, elsewhere)
+        broker.core.durability.retire()
+        broker.settle()
+        other.write("second", 2)
+        other.end(committed=True)
+        broker.core.durability.retire()
+        broker.settle()
+        broker.disk.crash()
+        broker.restart()
+        broker.settle()
+        assert whole_or_absent(broker, "second", 2)
+        assert ProducerInMemory(broker, protocol).epoch > producer.epoch

@@ -139,3 +139,28 @@ def test_producer_of_a_transaction_that_timed_out_is_fenced_at_every_level(
     broker.settle()
     state = broker.ask("describe_transactions", 0, transactional_ids=["teller"]).transaction_states[0]
     assert (state.transaction_state, state.producer_epoch) == ("CompleteAbort", producer.epoch + epochs)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize(
+    ("software", "error"),
+    [
+        ("apache-kafka-java", ErrorCode.none),
+        ("librdkafka.2.15-RC1", ErrorCode.none),
+        ("x", ErrorCode.none),
+        ("", ErrorCode.invalid_request),
+        ("-x", ErrorCode.invalid_request),
+        ("x.", ErrorCode.invalid_request),
+        ("a b", ErrorCode.invalid_request),
+        ("x\n", ErrorCode.invalid_request),
+        ("x" * 32_766 + "_", ErrorCode.invalid_request),
+    ],
+)
+def test_client_says_its_name_and_version_in_letters_digits_dots_and_hyphens(
+    broker: BrokerInMemory, software: str, error: ErrorCode, version: int
+) -> None:
+    """KIP-511: INVALID_REQUEST for a name or a version of another kind."""
+    for name, of_version in ((software, "1.0"), ("x", software)):
+        answer = broker.ask("api_versions", version, client_software_name=name, client_software_version=of_version)
+        assert answer.error_code is error
+        assert bool(answer.api_keys) is (error is ErrorCode.none)

@@ -290,3 +290,18 @@ def test_group_may_be_asked_about_before_there_is_any(broker: GroupBroker) -> No
     assert broker.ask("list_groups", 5, states_filter=[], types_filter=[]).groups == ()
     (result,) = broker.ask("delete_groups", 2, groups_names=[GROUP]).results
     assert result.error_code is ErrorCode.group_id_not_found
+
+
+@pytest.mark.parametrize("rebalance_ms", [0, -1, -(2**31)])
+def test_rebalance_that_nobody_can_lead_waits_although_its_time_is_up_at_once(
+    broker: GroupBroker, rebalance_ms: int
+) -> None:
+    """A static member stays until its session ends (KIP-345), and its rebalance timeout is the client's to choose."""
+    static = broker.join(version=5, instance_id="i", rebalance_ms=rebalance_ms)
+    other = broker.join()
+    broker.clock.advance(0)
+    broker.leave(other.message.member_id)
+    broker.clock.advance(1)
+    assert broker.describe() == ("PreparingRebalance", [static.message.member_id])
+    broker.clock.advance(SESSION_MS)
+    assert broker.describe() == ("Empty", [])

@@ -44,10 +44,14 @@ RECORDS = st.one_of(
 )
 
 
+def never(error: DiskError) -> None:
+    raise AssertionError(error)
+
+
 def written(records: list[MetadataRecord]) -> MemoryDisk:
     disk = MemoryDisk()
     disk.make_directory("/data")
-    journal = Journal(disk, "/data")
+    journal = Journal(disk, "/data", never)
     for record in records:
         journal.append_now(record)
     return disk
@@ -64,7 +68,7 @@ def test_torn_end_is_cut_off_and_everything_before_it_is_kept(records: list[Meta
     whole = disk.read_file(PATH)
     file = disk.open(PATH)
     file.truncate(max(0, len(whole) - cut))
-    kept = list(Journal(disk, "/data").load())
+    kept = list(Journal(disk, "/data", never).load())
     assert kept == records[: len(kept)]
     lines = [encode_line(record) for record in records]
     fits = sum(1 for count in range(1, len(lines) + 1) if len(b"".join(lines[:count])) <= len(whole) - cut)
@@ -77,5 +81,5 @@ def test_damage_before_the_end_is_an_error_and_nothing_is_cut() -> None:
     disk.damage(PATH, 12, b"#")
     before = disk.read_file(PATH)
     with pytest.raises(DiskError, match="damaged at byte 0"):
-        list(Journal(disk, "/data").load())
+        list(Journal(disk, "/data", never).load())
     assert disk.read_file(PATH) == before

@@ -12,7 +12,7 @@ from oncelog.records import Codec, Record, build_batch
 from tests.support.batches import resealed, with_body
 from tests.support.broker_in_memory import BrokerInMemory, SteppedDisk
 from tests.support.manual_clock import ManualClock
-from tests.support.transaction_in_memory import MINUTE, TOPIC, make_topic
+from tests.support.transaction_in_memory import MINUTE, TOPIC, make_topic, visible
 
 
 @pytest.fixture
@@ -170,3 +170,15 @@ def test_flush_messages_of_one_answers_when_the_record_is_durable() -> None:
     broker.disk.crash()
     broker.restart()
     assert broker.core.topics.partition(TOPIC, 0).log.log_end_offset == 1  # type: ignore[union-attr]
+
+
+def test_record_that_cannot_be_read_is_refused_and_a_reader_goes_on(broker: BrokerInMemory) -> None:
+    """LogValidator reads every record: what is malformed inside a whole batch with a right CRC is INVALID_RECORD."""
+    assert produce(broker, batch_of(broker, "before")).error_code is ErrorCode.none
+    key_beyond_the_record = b"\x10" + b"\0\0\0" + b"\x7ek" + b"\x02v" + b"\0"
+    a_header_too_many = b"\x10" + b"\0\0\0" + b"\x02k" + b"\x02v" + b"\x02"
+    wrong_offset = b"\x10" + b"\0\0\x02" + b"\x02k" + b"\x02v" + b"\0"
+    for body in (key_beyond_the_record, a_header_too_many, wrong_offset):
+        assert produce(broker, with_body(body, 1)).error_code is ErrorCode.invalid_record
+    assert produce(broker, batch_of(broker, "after")).base_offset == 1
+    assert visible(broker, 0) == ["before", "after"]

@@ -79,11 +79,11 @@ def test_unknown_name_is_left_out_with_the_nearest_one() -> None:
 
 
 def test_setting_that_only_kafka_has_is_left_out_and_named() -> None:
-    found = read_configuration("ssl.keystore.location=/k\nqueued.max.request.bytes=5\n")
+    found = read_configuration("ssl.keystore.location=/k\nquota.window.num=5\n")
     assert found.settings == {}
     assert [remark.partition(" ")[0] for remark in found.remarks] == [
         "ssl.keystore.location",
-        "queued.max.request.bytes",
+        "quota.window.num",
     ]
     assert all("Kafka has this setting" in remark for remark in found.remarks)
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from oncelog.records import Record, build_batch
 from tests.support.broker_in_memory import DIRECTORY, BrokerInMemory, SteppedDisk
 from tests.support.manual_clock import ManualClock
 from tests.support.transaction_in_memory import MINUTE, TOPIC, TV1, ProducerInMemory, make_topic
@@ -198,3 +199,105 @@ def test_settings_say_where_their_values_come_from() -> None:
         ("log.segment.bytes", default),
     ]
     assert all(entry.documentation for entry in found.values())
+
+
+class TestLongestName:
+    """Kafka takes 249 characters, which leaves room for the number of a partition in the name of its directory."""
+
+    NAMES = tuple(end.rjust(249, "x") for end in ("first", "other"))
+
+    def test_topic_is_made_written_deleted_and_made_again(self, broker: BrokerInMemory) -> None:
+        for again in range(3):
+            for name in self.NAMES:
+                assert create(broker, name, 3).error_code is NONE
+                assert write(broker, name, f"{again}") == 0
+            broker.clock.advance(100_000)
+            broker.settle()
+            broker.disk.kill()
+            broker.restart()
+            for name in self.NAMES:
+                assert write(broker, name, f"{again} after a restart") == 1
+            # At the same moment, and cut to the same characters.
+            assert [delete(broker, name) for name in self.NAMES] == [NONE, NONE]
+            assert described(broker, *self.NAMES)[self.NAMES[0]].error_code is ErrorCode.unknown_topic_or_partition
+        broker.clock.advance(100_000)
+        broker.settle()
+        assert not [name for name in broker.disk.list_directory(DIRECTORY) if "x" * 100 in name]
+        assert not broker.failures
+
+    def test_topic_that_was_deleted_is_gone_after_a_power_cut(self, broker: BrokerInMemory) -> None:
+        for name in self.NAMES:
+            assert create(broker, name, 3).error_code is NONE
+            assert delete(broker, name) is NONE
+        broker.disk.crash()
+        broker.restart()
+        broker.settle()
+        assert list(broker.core.topics) == []
+        assert create(broker, self.NAMES[0]).error_code is NONE
+
+    def test_partition_whose_directory_had_a_longer_name_is_not_made(self, broker: BrokerInMemory) -> None:
+        """The controller of Kafka takes it, and the broker's disk does not."""
+        name = self.NAMES[0]
+        assert create(broker, name).error_code is NONE
+        for count, error in ((100_001, ErrorCode.invalid_partitions), (100_000, ErrorCode.policy_violation)):
+            asked = [{"name": name, "count": count, "assignments": None}]
+            answer = broker.ask("create_partitions", 3, topics=asked, timeout=MINUTE, validate_only=False)
+            assert answer.results[0].error_code is error
+
+
+def write(broker: BrokerInMemory, topic: str, value: str) -> int:
+    """Where one record is written in partition 0."""
+    batch = build_batch([Record(None, value.encode(), timestamp_ms=broker.clock.now_ms())])
+    data = [{"name": topic, "partition_data": [{"index": 0, "records": batch}]}]
+    answer = broker.ask("produce", 9, transactional_id=None, acks=-1, timeout=MINUTE, topic_data=data)
+    (found,) = answer.responses[0].partition_responses
+    assert found.error_code is NONE, found
+    return int(found.base_offset)
+
+
+class TestWords:
+    """Scripts look for these, to the letter: ReplicationControlManager, Topic and QuorumController of Kafka 4."""
+
+    def test_topic_that_is_there_already(self, broker: BrokerInMemory) -> None:
+        create(broker, "orders")
+        assert create(broker, "orders").error_message == "Topic 'orders' already exists."
+
+    def test_topic_that_differs_in_dots_alone(self, broker: BrokerInMemory) -> None:
+        create(broker, "a.b")
+        assert create(broker, "a_b").error_message == "Topic 'a_b' collides with existing topic: a.b"
+
+    def test_number_of_partitions_that_no_topic_has(self, broker: BrokerInMemory) -> None:
+        message = "Number of partitions was set to an invalid non-positive value."
+        assert create(broker, "orders", 0).error_message == message
+
+    @pytest.mark.parametrize(
+        ("name", "reason"),
+        [
+            ("", "the empty string is not allowed"),
+            (".", "'.' is not allowed"),
+            ("..", "'..' is not allowed"),
+            ("x" * 250, f"the length of '{'x' * 250}' is longer than the max allowed length 249"),
+            ("a b", "'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"),
+        ],
+    )
+    def test_name_that_is_none(self, broker: BrokerInMemory, name: str, reason: str) -> None:
+        assert create(broker, name).error_message == f"Topic name is invalid: {reason}"
+
+    @pytest.mark.parametrize(
+        ("count", "message"),
+        [
+            (3, "Topic already has 3 partition(s)."),
+            (2, "The topic orders currently has 3 partition(s); 2 would not be an increase."),
+        ],
+    )
+    def test_partitions_that_are_no_more(self, broker: BrokerInMemory, count: int, message: str) -> None:
+        create(broker, "orders", 3)
+        asked = [{"name": "orders", "count": count, "assignments": None}]
+        answer = broker.ask("create_partitions", 3, topics=asked, timeout=MINUTE, validate_only=False)
+        assert answer.results[0].error_message == message
+
+    def test_settings_of_a_topic_that_is_not_there(self, broker: BrokerInMemory) -> None:
+        configs = [{"name": "retention.ms", "config_operation": 0, "value": "1"}]
+        resources = [{"resource_type": 2, "resource_name": "orders", "configs": configs}]
+        answer = broker.ask("incremental_alter_configs", 1, resources=resources, validate_only=False)
+        assert answer.responses[0].error_message == "The topic 'orders' does not exist."

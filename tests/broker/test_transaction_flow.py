@@ -149,26 +149,6 @@ def test_offsets_before_the_groups_have_a_coordinator_are_sent_to_find_it(broker
     assert answer.topics[0].partitions[0].error_code is ErrorCode.not_coordinator
 
 
-def test_administrator_ends_a_transaction_in_a_partition(broker: BrokerInMemory) -> None:
-    """KIP-664: WriteTxnMarkers with the producer's own id and epoch."""
-    producer = ProducerInMemory(broker, TV1)
-    producer.write("a", 1)
-    asked = [{"name": TOPIC, "partition_indexes": [0]}]
-    found = broker.ask("describe_producers", 0, topics=asked).topics[0].partitions[0].active_producers[0]
-    assert found.current_txn_start_offset == 0
-    marker = {
-        "producer_id": found.producer_id,
-        "producer_epoch": found.producer_epoch,
-        "transaction_result": False,
-        "topics": asked,
-        "coordinator_epoch": 0,
-    }
-    answer = broker.ask("write_txn_markers", 1, markers=[marker])
-    assert answer.markers[0].topics[0].partitions[0].error_code is NONE
-    again = broker.ask("describe_producers", 0, topics=asked).topics[0].partitions[0].active_producers[0]
-    assert again.current_txn_start_offset == -1
-
-
 def test_open_transaction_can_be_listed_and_described(broker: BrokerInMemory) -> None:
     producer = ProducerInMemory(broker, TV1)
     producer.write("a", 1)
@@ -180,3 +160,32 @@ def test_open_transaction_can_be_listed_and_described(broker: BrokerInMemory) ->
     assert {(topic.topic, topic.partitions) for topic in state.topics} >= {(TOPIC, (0, 1))}
     missing = broker.ask("describe_transactions", 0, transactional_ids=["nobody"]).transaction_states[0]
     assert missing.error_code is ErrorCode.transactional_id_not_found
+
+
+@pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
+def test_topic_of_a_coordinator_does_not_come_into_a_transaction(broker: BrokerInMemory, topic: str) -> None:
+    """KafkaApis: internal topics are left out of those that a client may add to its transaction."""
+    producer = ProducerInMemory(broker, TV1)
+    topics = [{"name": topic, "partitions": [0]}, {"name": TOPIC, "partitions": [0]}]
+    answer = broker.ask(
+        "add_partitions_to_txn",
+        3,
+        v3_and_below_transactional_id=producer.transactional_id,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=topics,
+    )
+    errors = [one.results_by_partition[0].partition_error_code for one in answer.results_by_topic_v3_and_below]
+    assert errors == [ErrorCode.topic_authorization_failed, ErrorCode.operation_not_attempted]
+    batched = {
+        "transactional_id": producer.transactional_id,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.epoch,
+        "verify_only": False,
+        "topics": topics,
+    }
+    answer = broker.ask("add_partitions_to_txn", 4, transactions=[batched])
+    errors = [
+        one.results_by_partition[0].partition_error_code for one in answer.results_by_transaction[0].topic_results
+    ]
+    assert errors == [ErrorCode.topic_authorization_failed, ErrorCode.operation_not_attempted]

@@ -23,7 +23,7 @@ PROTOCOLS = st.sampled_from(
     )
 )
 MEMBERS = st.integers(0, 30)
-REFUSED = (ErrorCode.none, ErrorCode.message_too_large)
+REFUSED = (ErrorCode.none, ErrorCode.unknown_server_error)
 
 
 class Members(RuleBasedStateMachine):

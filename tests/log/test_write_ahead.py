@@ -129,6 +129,13 @@ def test_entry_without_data_vouches_for_the_file():
     assert disk.read_file(SEGMENT) == b"abcdef"
 
 
+def test_voucher_of_a_sync_that_began_before_a_tail_takes_nothing_of_it_back():
+    """A log of decisions is cut back to what is vouched for: a decision that was answered must not be."""
+    disk = disk_with(entry(0, b"decided"), Entry(TOPIC, 0, 3, Tail(0, 3, b"")))
+    segment(disk, b"decided")
+    assert replay(disk, DIRECTORY, path_of).durable_ends == {(TOPIC, 0): len(b"decided")}
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_files_that_come_back_with_a_power_cut_change_nothing(seed):
     disk = MemoryDisk(seed)

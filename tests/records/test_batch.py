@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import cramjam
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder  # type: ignore[import-untyped]
 
@@ -28,7 +28,6 @@ from oncelog.records import (
     stamp_producer,
     stamped,
 )
-from oncelog.records.varint import read_varint, varint
 from oncelog.wire import ErrorCode, WireError
 from tests.support.batches import resealed, with_body
 
@@ -212,43 +211,6 @@ def test_records_that_do_not_tile_the_batch_are_refused(body: bytes, record_coun
         check_batch(with_body(body, record_count))
     with pytest.raises(CorruptBatchError):
         decode_batch(with_body(body, record_count))
-
-
-def tiles(body: bytes, record_count: int) -> bool:
-    """What the check of a produced batch decides, one record after the other."""
-    position = 0
-    for _ in range(record_count):
-        try:
-            length, position = read_varint(body, position)
-        except (IndexError, ValueError):
-            return False
-        if length < 0:
-            return False
-        position += length
-    return position == len(body)
-
-
-RUNS = st.lists(st.tuples(st.integers(6, 200) | st.sampled_from([63, 64, 8191, 8192]), st.integers(1, 600)), max_size=5)
-
-
-@given(RUNS, st.data())
-def test_runs_of_records_of_one_length_are_checked_like_any_other(
-    runs: list[tuple[int, int]], data: st.DataObject
-) -> None:
-    """KIP-98 §Message format: each record follows its length."""
-    body, record_count = bytearray(), sum(repeats for _, repeats in runs)
-    for length, repeats in runs:
-        prefix = bytearray()
-        prefix += varint(length)
-        body += (bytes(prefix) + bytes(length)) * repeats
-    assume(body)
-    for _ in range(data.draw(st.integers(0, 2))):
-        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
-    del body[data.draw(st.just(len(body)) | st.integers(0, len(body))) :]
-    record_count += data.draw(st.sampled_from([0, 0, 0, 1, -1]))
-    assume(record_count > 0)
-    is_whole = tiles(bytes(body), record_count)
-    assert (error_of(check_batch, with_body(bytes(body), record_count)) is None) == is_whole
 
 
 @pytest.mark.parametrize(

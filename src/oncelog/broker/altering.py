@@ -5,26 +5,44 @@ The settings of a topic count at once for its open logs. Those of the broker tha
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.changes import Change
 from oncelog.broker.configuration import ConfigSource, parse_settings
 from oncelog.broker.journal import BrokerConfigured, MetadataRecord, TopicConfigured
 from oncelog.broker.setting import Setting, SettingError, items_of, text_of
 from oncelog.broker.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+from oncelog.broker.slices import Turn
 from oncelog.broker.topics import name_problem
 from oncelog.coordination import Parked
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.changes import Changes
+    from oncelog.broker.configuration import Settings
+    from oncelog.broker.topics import Topics
+    from oncelog.environment import Clock
+
+logger = logging.getLogger("oncelog.broker")
 
 Outcome = tuple[ErrorCode, str | None]
 DONE: Outcome = (ErrorCode.none, None)
 ALL_BROKERS = ""
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    clock: Clock
+    changes: Changes
+    node_id: int
+    settings: Settings
+    topics: Topics
 
 
 class ResourceType(IntEnum):
@@ -120,22 +138,24 @@ def _with_items(current: str | None, step: Alteration, table: Mapping[str, Setti
     return ",".join(dict.fromkeys([*items, *named]))
 
 
-def alter_each(
-    broker: Broker, resources: Iterable[tuple[int, str, Alter]], *, validate_only: bool
-) -> list[Parked[Outcome]]:
+async def alter_each(
+    broker: Needs, resources: Iterable[tuple[int, str, Alter]], *, validate_only: bool
+) -> list[Outcome]:
     """Change the settings of resources (type, name, change), each for itself; the outcomes are in the same order."""
     asked = list(resources)
-    names = [(kind, name) for kind, name, _ in asked]
+    times = Counter((kind, name) for kind, name, _ in asked)
     twice = (ErrorCode.invalid_request, "a resource is named twice in the request")
-    return [
-        Parked.ready(twice)
-        if names.count((kind, name)) > 1
-        else _alter(broker, kind, name, alter, validate_only=validate_only)
-        for kind, name, alter in asked
-    ]
+    turn = Turn(broker.clock)
+    outcomes: list[Outcome] = []
+    for kind, name, alter in asked:
+        is_repeated = times[kind, name] > 1
+        outcomes.append(twice if is_repeated else await _alter(broker, kind, name, alter, validate_only=validate_only))
+        if turn.is_over:
+            await turn.rest()
+    return outcomes
 
 
-def _alter(broker: Broker, kind: int, name: str, alter: Alter, *, validate_only: bool) -> Parked[Outcome]:
+def _alter(broker: Needs, kind: int, name: str, alter: Alter, *, validate_only: bool) -> Parked[Outcome]:
     def decide() -> Change[Outcome]:
         try:
             change = _decide(broker, kind, name, alter)
@@ -146,7 +166,7 @@ def _alter(broker: Broker, kind: int, name: str, alter: Alter, *, validate_only:
     return broker.changes.make(decide)
 
 
-def _decide(broker: Broker, kind: int, name: str, alter: Alter) -> Change[Outcome]:
+def _decide(broker: Needs, kind: int, name: str, alter: Alter) -> Change[Outcome]:
     if kind == ResourceType.TOPIC:
         return _decide_topic(broker, name, alter)
     if kind == ResourceType.BROKER:
@@ -154,7 +174,7 @@ def _decide(broker: Broker, kind: int, name: str, alter: Alter) -> Change[Outcom
     raise AlterationRefusedError(ErrorCode.invalid_request, f"resources of type {kind} have no settings here")
 
 
-def _decide_topic(broker: Broker, name: str, alter: Alter) -> Change[Outcome]:
+def _decide_topic(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
     # Kafka too looks at the request before it looks for the topic.
     alter({}, TOPIC_SETTINGS)
     topic = broker.topics.named(name)
@@ -163,26 +183,30 @@ def _decide_topic(broker: Broker, name: str, alter: Alter) -> Change[Outcome]:
             raise AlterationRefusedError(ErrorCode.invalid_request, "topics have no settings in common")
         problem = name_problem(name)
         error = ErrorCode.unknown_topic_or_partition if problem is None else ErrorCode.invalid_topic_exception
-        raise AlterationRefusedError(error, problem or f"there is no topic {name}")
+        raise AlterationRefusedError(error, problem or f"The topic '{name}' does not exist.")
     configs = alter(topic.configs, TOPIC_SETTINGS)
     try:
         parse_settings(configs, TOPIC_SETTINGS, "topic")
     except SettingError as error:
         raise AlterationRefusedError(ErrorCode.invalid_config, str(error)) from error
 
+    topic_id = topic.topic_id
+
     def carry_out() -> Outcome:
-        if broker.topics.with_id(topic.topic_id) is not topic:
+        altered = broker.topics.with_id(topic_id)
+        if altered is None:
             return ErrorCode.unknown_topic_or_partition, f"topic {name} was deleted"
-        broker.topics.configure(topic, configs)
+        logger.info("topic %s has its own settings %s", name, configs)
+        broker.topics.configure(altered, configs)
         return DONE
 
     records: list[MetadataRecord] = []
     if configs != topic.configs:
-        records.append(TopicConfigured(topic_id=str(topic.topic_id), configs=configs))
+        records.append(TopicConfigured(topic_id=str(topic_id), configs=configs))
     return Change(records, carry_out)
 
 
-def _decide_broker(broker: Broker, name: str, alter: Alter) -> Change[Outcome]:
+def _decide_broker(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
     _check_broker(broker, name)
     source = ConfigSource.DYNAMIC_BROKER_CONFIG if name else ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     current = {key: text_of(value) or "" for key, value in broker.settings.layer(source).items()}
@@ -197,6 +221,7 @@ def _decide_broker(broker: Broker, name: str, alter: Alter) -> Change[Outcome]:
         raise AlterationRefusedError(ErrorCode.invalid_request, str(error)) from error
 
     def carry_out() -> Outcome:
+        logger.info("%s has settings of its own %s", f"broker {name}" if name else "every broker", configs)
         broker.settings.configure(source, configs)
         broker.topics.settings_changed()
         return DONE
@@ -207,7 +232,7 @@ def _decide_broker(broker: Broker, name: str, alter: Alter) -> Change[Outcome]:
     return Change(records, carry_out)
 
 
-def _check_broker(broker: Broker, name: str) -> None:
+def _check_broker(broker: Needs, name: str) -> None:
     if name != ALL_BROKERS and not name.isdigit():
         raise AlterationRefusedError(ErrorCode.invalid_request, f"a broker is named by its number, not {name}")
     if name != ALL_BROKERS and int(name) != broker.node_id:

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import Any
 
-from oncelog.broker.request import Reply, Request
+from oncelog.broker.request import Request
 
-if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
-
-Handler = Callable[["Broker", Request], Reply]
+Handler = Callable[[Any, Request], Any]
+"""Of the broker it is handed what it says that it needs. It gives the answer, or a flow that does; None if none is asked for."""
 
 
 @dataclass(frozen=True, slots=True)

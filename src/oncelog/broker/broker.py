@@ -6,18 +6,23 @@ It holds no rule of the protocol and touches no part of the machine: what it ask
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cache, partial
+from types import CoroutineType
 from typing import Any
 from uuid import UUID
 
 from typing_extensions import Buffer
 
+from oncelog.broker import hanging, request_log
 from oncelog.broker.apis import APIS, Api
+from oncelog.broker.auto_creation import internal_partition_count
 from oncelog.broker.changes import Changes
 from oncelog.broker.checkpoints import Checkpoints
 from oncelog.broker.configuration import ConfigSource, Settings
-from oncelog.broker.consumer_group_settings import consumer_limits
+from oncelog.broker.consumer_group_limits import consumer_limits
 from oncelog.broker.durability import Durability
 from oncelog.broker.fetch_sessions import FetchSessions
 from oncelog.broker.group_log import GroupLog
@@ -25,7 +30,6 @@ from oncelog.broker.handlers import api_versions
 from oncelog.broker.housekeeping import Housekeeping
 from oncelog.broker.journal import FILE_NAME, BootTrusted, BrokerStarted, Journal, LogDirectoriesNamed, TopicCreated
 from oncelog.broker.loading import (
-    end_hanging_transactions,
     find_partitions,
     load_offsets,
     load_transactions,
@@ -36,11 +40,11 @@ from oncelog.broker.offsets import CommittedOffsets
 from oncelog.broker.producer_ids import ProducerIds
 from oncelog.broker.request import Connection, Request
 from oncelog.broker.setting import SettingError, text_of
-from oncelog.broker.slices import Slices
-from oncelog.broker.topics import TRANSACTION_STATE, Topic, Topics
+from oncelog.broker.slices import Slices, beside
+from oncelog.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic, Topics
 from oncelog.broker.transactions import Transactions
-from oncelog.coordination import Parked
-from oncelog.environment import Clock, Disk, DiskError, Random
+from oncelog.coordination import Parked, Task, begin, start
+from oncelog.environment import Clock, Disk, DiskError, Random, Workers
 from oncelog.groups import GroupCoordinator, MembershipLimits
 from oncelog.log import (
     PARTITION_METADATA,
@@ -55,6 +59,7 @@ from oncelog.log import (
 from oncelog.transactions import TransactionCoordinator
 from oncelog.wire import (
     RequestHeader,
+    TooManyItemsError,
     WireError,
     decode_request,
     encode_answer,
@@ -63,7 +68,11 @@ from oncelog.wire import (
     skip_tagged_fields,
 )
 
+logger = logging.getLogger("oncelog.broker")
+
 Answer = list[Buffer] | None
+ITEMS_AT_ONCE = 2000
+"""A request with more of them is read, and its answer written, beside the event loop."""
 MINUTE_MS = 60_000
 TRANSACTION_FEATURE, TRANSACTION_VERSION = "transaction.version", 2
 
@@ -74,6 +83,7 @@ class Environment:
 
     clock: Clock
     disk: Disk
+    workers: Workers
     random: Random
 
 
@@ -101,6 +111,7 @@ class Broker:
         self.settings = Settings(settings)
         self.clock = environment.clock
         self.slices = Slices(environment.clock)
+        self.workers = environment.workers
         self._disk = environment.disk
         self._report_failure = on_failure
         self._has_failed = False
@@ -120,7 +131,7 @@ class Broker:
     def _load(self, environment: Environment) -> None:
         directories = self.log_directories
         self._take_identity(environment.random)
-        self._journal = Journal(environment.disk, directories.home)
+        self._journal = Journal(environment.disk, directories.home, self.fail)
         state = read_journal(self._journal)
         find_partitions(directories, state)
         paths = directories.claim(self.cluster_id, self.node_id, lambda: uuid_text(environment.random.uuid()))
@@ -130,14 +141,14 @@ class Broker:
         self._was_clean = was_clean
         self._recovery_points = directories.recovery_points()
         self._log_start_offsets = directories.log_start_offsets()
-        self.changes = Changes(self._journal, self.fail)
+        self.changes = Changes(self._journal)
         self.settings.configure(ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, state.broker_configs.get("", {}))
         self.settings.configure(ConfigSource.DYNAMIC_BROKER_CONFIG, state.broker_configs.get(str(self.node_id), {}))
         self.leader_epoch = state.last_leader_epoch + 1
         self._journal.append_now(BrokerStarted(leader_epoch=self.leader_epoch))
         self.features |= state.features
         self.features_epoch = state.features_epoch
-        self.producer_ids = ProducerIds(self._journal, state.reserved_producer_ids, self.fail)
+        self.producer_ids = ProducerIds(self._journal, state.reserved_producer_ids)
         replayed = self._replay_write_ahead(state.topics.values())
         self.durability = Durability(
             environment.disk, directories.home, self.fail, number=replayed.next_number, has_decisions=_has_decisions
@@ -154,7 +165,7 @@ class Broker:
             self._open_log,
             self._before_deletion,
             self._after_deletion,
-            self.fail,
+            self._follow_partition_count,
         )
         self.checkpoints = Checkpoints(self.slices, environment.disk, directories, self.topics, self.fail)
         for record in state.topics.values():
@@ -173,17 +184,14 @@ class Broker:
         for path in replayed.files:
             environment.disk.remove(path)
         self.transactions.complete_prepared()
-        if lost_power:
-            self.transactions.fence_all(lambda: self._trust(boot_id))
-        else:
-            self._trust(boot_id)
-        hanging = 0 if was_clean else end_hanging_transactions(self)
+        start(self._trust(boot_id, self.transactions.fence_all() if lost_power else None))
+        ended = 0 if was_clean else hanging.end_after_start(self)
         recoveries = [partition.log.recovery for partition in self.topics.partitions()]
         self.start_report = StartReport(
             was_clean,
             sum(recovery.bytes_read for recovery in recoveries),
             sum(recovery.bytes_cut for recovery in recoveries),
-            hanging,
+            ended,
         )
         self.memberships.begin()
         self._housekeeping = Housekeeping(self)
@@ -208,17 +216,17 @@ class Broker:
 
     def _load_coordinators(self, random: Random) -> None:
         number = self.settings.number
-        self.transactions = Transactions(
+        self.transactions: Transactions = Transactions(
             self,
             TransactionCoordinator(
-                number("transaction.state.log.num.partitions"),
+                internal_partition_count(self, TRANSACTION_STATE),
                 transaction_version=self.features[TRANSACTION_FEATURE],
                 timeout_max_ms=number("transaction.max.timeout.ms"),
                 id_expiration_ms=number("transactional.id.expiration.ms"),
             ),
         )
         groups = GroupCoordinator(
-            number("offsets.topic.num.partitions"),
+            internal_partition_count(self, CONSUMER_OFFSETS),
             metadata_max_units=number("offset.metadata.max.bytes"),
             retention_ms=number("offsets.retention.minutes") * MINUTE_MS,
             limits=MembershipLimits(
@@ -231,8 +239,8 @@ class Broker:
             topics=self.topics,
         )
         group_log = GroupLog(self, groups)
-        self.offsets = CommittedOffsets(self, groups, group_log)
-        self.memberships = Memberships(self, groups, group_log, random)
+        self.offsets: CommittedOffsets = CommittedOffsets(self, groups, group_log)
+        self.memberships: Memberships = Memberships(self, groups, group_log, random)
         load_transactions(self)
         load_offsets(self)
 
@@ -269,52 +277,91 @@ class Broker:
             write_topic_id(self._disk, f"{path}/{PARTITION_METADATA}", topic.topic_id)
         return log
 
-    def _trust(self, boot_id: str) -> None:
-        self._journal.append(BootTrusted(boot_id=boot_id), self._fail_if)
+    async def _trust(self, boot_id: str, fenced: Parked[None] | None) -> None:
+        """Write down that nothing since this boot is lost; after a power cut, once every producer is fenced."""
+        if fenced is not None:
+            await fenced
+        await self._journal.write([BootTrusted(boot_id=boot_id)])
 
     def serve_at(self, host: str, port: int) -> None:
         """Say where clients reach this broker; it is what Metadata answers."""
         self.host = host
         self.port = port
 
-    def receive(self, connection: Connection, frame: memoryview) -> Parked[Answer]:
-        """Take one request, without its length, and give its answer, with its length, when it is there.
+    def receive(self, connection: Connection, frame: memoryview) -> Answer | Parked[Answer]:
+        """Take one request, without its length, and give its answer, with its length; later if the request has to wait.
 
-        The answer is None for a request that has none. Raises WireError for bytes that are no request of a served version.
+        The answer is None for a request that has none. A request that waits is a task, which whoever sent it may end.
+        Raises WireError for bytes that are no request of a served version.
         """
         if self._has_failed:
             return Parked()
         header = read_request_header(frame)
         api = APIS.get(header.api_key)
         if api is None or not api.minimum <= header.version <= api.maximum:
-            return Parked.ready(self._refuse(header))
+            return self._refuse(header)
         request_class = message_class(header.api_key, header.version, "request")
         position = skip_tagged_fields(frame, header.end) if request_class.__flexible__ else header.end
-        body = decode_request(request_class, frame, position)
-        request = Request(header.api_key, header.version, header.client_id, body, connection)
+        arrived_ms = self.clock.monotonic_ms()
+        try:
+            body = decode_request(request_class, frame, position, ITEMS_AT_ONCE)
+        except TooManyItemsError:
+            request = Request(header.api_key, header.version, header.client_id, None, connection, arrived_ms)
+            decode = partial(_decoded, request_class, frame, position)
+            return start(self._receive_large(api, request, header.correlation_id, decode))
+        request = Request(header.api_key, header.version, header.client_id, body, connection, arrived_ms)
         return self._handle(api, request, header.correlation_id)
 
-    def _handle(self, api: Api, request: Request, correlation_id: int) -> Parked[Answer]:
-        def encoded(body: Any) -> Answer:
-            try:
-                return None if body is None else encode_answer(api.key, request.version, correlation_id, body)
-            except Exception as bug:
-                bug.add_note(f"in the answer to {api.name} v{request.version}")
-                raise
+    async def _receive_large(
+        self, api: Api, request: Request, correlation_id: int, decode: Callable[[], Any]
+    ) -> Answer:
+        """Read a request of many items, and write its answer, beside those that are served meanwhile."""
+        body = await beside(self.workers, decode, is_long=False)
+        if isinstance(body, WireError):
+            request.connection.close(str(body))
+            return None
+        request.body = body
+        answer = api.handle(self, request)
+        if isinstance(answer, CoroutineType):
+            answer = await answer
+        return await self._encoded_beside(api, request, correlation_id, answer)
 
+    async def _encoded_beside(self, api: Api, request: Request, correlation_id: int, body: Any) -> Answer:
+        encode = partial(self._encoded, api, request, correlation_id, body)
+        return await beside(self.workers, encode, is_long=False)
+
+    def _handle(self, api: Api, request: Request, correlation_id: int) -> Answer | Parked[Answer]:
         try:
-            reply = api.handle(self, request)
+            answer = api.handle(self, request)
+            if isinstance(answer, CoroutineType):
+                answer = begin(answer)
+                if isinstance(answer, Task):
+                    return start(self._answered(api, request, correlation_id, answer))
         except DiskError as error:
             self.fail(error)
             return Parked()
         except Exception as bug:
             bug.add_note(f"in {api.name} v{request.version}")
             raise
-        if not isinstance(reply, Parked):
-            return Parked.ready(encoded(reply))
-        answer: Parked[Answer] = Parked()
-        reply.then(lambda body: answer.release(encoded(body)))
-        return answer
+        return self._encoded(api, request, correlation_id, answer)
+
+    async def _answered(self, api: Api, request: Request, correlation_id: int, handling: Task[Any]) -> Answer:
+        try:
+            body = await handling
+        finally:
+            handling.end()
+        if not _has_many_items(body):
+            return self._encoded(api, request, correlation_id, body)
+        return await self._encoded_beside(api, request, correlation_id, body)
+
+    def _encoded(self, api: Api, request: Request, correlation_id: int, body: Any) -> Answer:
+        if request_log.is_logged():
+            request_log.log_answer(api.name, request, body, self.clock.monotonic_ms() - request.arrived_ms)
+        try:
+            return None if body is None else encode_answer(api.key, request.version, correlation_id, body)
+        except Exception as bug:
+            bug.add_note(f"in the answer to {api.name} v{request.version}")
+            raise
 
     def _refuse(self, header: RequestHeader) -> Answer:
         if header.api_key == api_versions.API_KEY:
@@ -323,6 +370,7 @@ class Broker:
 
     def finalize_feature(self, name: str, level: int) -> None:
         """Set the level of a feature; the journal says so already."""
+        logger.info("feature %s has level %d", name, level)
         self.features[name] = level
         self.features_epoch += 1
         if name == TRANSACTION_FEATURE:
@@ -335,10 +383,6 @@ class Broker:
     def disk_space(self, path: str) -> tuple[int, int]:
         """The bytes of the disk that a log directory is on, and those that are left. Raises DiskError."""
         return self._disk.space(path)
-
-    def _fail_if(self, error: DiskError | None) -> None:
-        if error is not None:
-            self.fail(error)
 
     def fail(self, error: BaseException) -> None:
         """Stop answering: the disk does not keep what it was given, or a bug has come to light."""
@@ -360,6 +404,13 @@ class Broker:
             self.log_directories.mark_clean_shutdown()
         self.log_directories.release()
 
+    def _follow_partition_count(self, topic: Topic) -> None:
+        """Where a group or a transactional id belongs depends on how many partitions its topic has, whoever made that."""
+        if topic.name == TRANSACTION_STATE:
+            self.transactions.coordinator.partition_count = len(topic.partitions)
+        elif topic.name == CONSUMER_OFFSETS:
+            self.offsets.coordinator.partition_count = len(topic.partitions)
+
     def _before_deletion(self, topic: Topic) -> Parked[None]:
         """A topic made anew under this name must not be held to the offsets and recovery points of the one that goes."""
         self.offsets.forget_partitions(topic.name, len(topic.partitions))
@@ -377,3 +428,24 @@ class Broker:
 
 def _has_decisions(log: PartitionLog) -> bool:
     return log.name == f"{TRANSACTION_STATE}-{log.partition}"
+
+
+def _decoded(request_class: Any, frame: memoryview, position: int) -> Any:
+    try:
+        return decode_request(request_class, frame, position)
+    except WireError as error:
+        return error
+
+
+def _has_many_items(body: Any) -> bool:
+    """Whether writing an answer would keep everybody waiting. Most arrays in arrays are of requests that are large themselves."""
+    if body is None:
+        return False
+    answer_class: Any = type(body)
+    found = (getattr(body, name) for name in _arrays(answer_class))
+    return any(isinstance(items, tuple) and len(items) > ITEMS_AT_ONCE for items in found)
+
+
+@cache
+def _arrays(answer_class: Any) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(answer_class) if "tuple" in str(one.type))

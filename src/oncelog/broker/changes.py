@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from oncelog.broker.journal import Journal, MetadataRecord
-from oncelog.coordination import Parked
-from oncelog.environment import DiskError
+from oncelog.coordination import Parked, start
 
 T = TypeVar("T")
 
@@ -29,40 +29,29 @@ class Change(Generic[T]):
 
 
 class Changes:
-    """`on_failure` is told of a disk that cannot keep a record; whoever waits for it stays parked."""
+    """A change that has begun is carried out, whether or not somebody still waits for its answer."""
 
-    def __init__(self, journal: Journal, on_failure: Callable[[DiskError], None]) -> None:
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._on_failure = on_failure
-        self._last: Parked[None] = Parked.ready(None)
+        self._waiting: deque[tuple[Callable[[], Change[Any]], Parked[Any]]] = deque()
+        self._is_under_way = False
 
     def make(self, decide: Callable[[], Change[T]]) -> Parked[T]:
         """Decide when every change before is carried out; release with the answer when this one is."""
-        answer: Parked[T] = Parked()
-        before, self._last = self._last, Parked()
-        over = self._last
+        made: Parked[T] = Parked()
+        self._waiting.append((decide, made))
+        if not self._is_under_way:
+            start(self._make_all())
+        return made
 
-        def finish(answered: T) -> None:
-            answer.release(answered)
-            over.release(None)
-
-        def begin(_: None) -> None:
+    async def _make_all(self) -> None:
+        # One flow for all that wait, and not each after the one before: there may be thousands.
+        self._is_under_way = True
+        while self._waiting:
+            decide, made = self._waiting.popleft()
             change = decide()
-
-            def durable(error: DiskError | None) -> None:
-                if error is not None:
-                    self._on_failure(error)
-                    return
-                carried_out = change.carry_out()
-                if isinstance(carried_out, Parked):
-                    carried_out.then(finish)
-                else:
-                    finish(carried_out)
-
             if change.records:
-                self._journal.append_all(change.records, durable)
-            else:
-                durable(None)
-
-        before.then(begin)
-        return answer
+                await self._journal.write(change.records)
+            answer = change.carry_out()
+            made.release(await answer if isinstance(answer, Parked) else answer)
+        self._is_under_way = False

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from oncelog.broker.slices import Slices
 from oncelog.broker.topics import Topics
-from oncelog.coordination import Parked
+from oncelog.coordination import Parked, start
 from oncelog.environment import Disk, DiskError
 from oncelog.log import LogDirectories, LogPoints
 
@@ -53,7 +53,7 @@ class Checkpoints:
         """Write what is so from now on; release when it is on disk."""
         if self._next is None:
             self._next = Parked()
-            self._under_way.then(lambda _: self._begin())
+            start(self._write(self._next))
         return self._next or self._under_way
 
     def write_now(self) -> None:
@@ -63,19 +63,22 @@ class Checkpoints:
             pass
         checkpoint.writing(self._directories)()
 
-    def _begin(self) -> None:
-        assert self._next is not None
-        self._under_way, self._next = self._next, None
-        written = self._under_way
+    async def _write(self, written: Parked[None]) -> None:
+        await self._under_way
+        self._under_way, self._next = written, None
         checkpoint = _Checkpoint()
+        await self._slices.run(checkpoint.look_at(self._topics))
+        await self._in_background(checkpoint.writing(self._directories))
+        written.release(None)
+
+    def _in_background(self, work: Callable[[], None]) -> Parked[None]:
+        over: Parked[None] = Parked()
 
         def done(error: DiskError | None) -> None:
-            if error is not None:
+            if error is None:
+                over.release(None)
+            else:
                 self._on_failure(error)
-                return
-            written.release(None)
 
-        def looked_at(_: None) -> None:
-            self._disk.in_background(checkpoint.writing(self._directories), done)
-
-        self._slices.run(checkpoint.look_at(self._topics)).then(looked_at)
+        self._disk.in_background(work, done)
+        return over

@@ -68,6 +68,7 @@ _DIFFERENT = """
 DIFFERENT_DEFAULTS: dict[str, tuple[str | None, str]] = {
     "node.id": (None, "one node needs no number of its own"),
     "log.dir": ("/tmp/kafka-logs", "without a directory the log is temporary"),
+    "queued.max.request.bytes": ("-1", "no client may use up the memory; answers count, too"),
     "socket.send.buffer.bytes": ("102400", "the operating system fits it to the connection"),
     "socket.receive.buffer.bytes": ("102400", "the operating system fits it to the connection"),
     "socket.listen.backlog.size": ("50", "many clients may come at once"),

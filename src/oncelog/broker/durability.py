@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from oncelog.coordination import Parked
+from oncelog.coordination import Parked, start
 from oncelog.environment import Disk, DiskError, Syncable
 from oncelog.log import Entry, PartitionLog, SyncPoint, Tail, WriteAheadLog
 
@@ -23,13 +23,20 @@ WRITE_AHEAD_BYTES_MAX = 16 * 1024 * 1024
 
 
 class _Generation:
-    """One file of the write-ahead log, and the logs whose tails are in it."""
+    """One file of the write-ahead log, the logs whose tails are in it, and the logs of decisions that it vouches for."""
 
-    __slots__ = ("logs", "write_ahead")
+    __slots__ = ("logs", "vouched", "write_ahead")
 
     def __init__(self, write_ahead: WriteAheadLog) -> None:
         self.write_ahead = write_ahead
         self.logs: dict[PartitionLog, None] = {}
+        self.vouched: dict[PartitionLog, SyncPoint] = {}
+
+    def vouch(self, log: PartitionLog, point: SyncPoint) -> None:
+        """Say that the log's own files are durable up to there."""
+        tail = Tail(point.segment_base_offset, point.segment_size_bytes, b"")
+        self.write_ahead.append(Entry(log.topic_id, log.partition, point.log_end_offset, tail))
+        self.vouched[log] = point
 
 
 class Durability:
@@ -58,7 +65,6 @@ class Durability:
 
     def make_durable(self, logs: Iterable[PartitionLog]) -> Parked[None]:
         """Release when everything that is in the logs now would survive a power cut."""
-        durable: Parked[None] = Parked()
         journaled: list[tuple[PartitionLog, int]] = []
         in_place: list[PartitionLog] = []
         for log in logs:
@@ -68,28 +74,22 @@ class Durability:
                 journaled.append((log, log.log_end_offset))
             else:
                 in_place.append(log)
-        missing = bool(journaled) + bool(in_place)
-        if not missing:
-            durable.release(None)
-
-        def done() -> None:
-            nonlocal missing
-            missing -= 1
-            if not missing:
-                durable.release(None)
-
-        def journal_synced() -> None:
-            for log, end in journaled:
-                log.journaled_up_to(end)
-            done()
-
-        if in_place:
-            self._sync_in_place(in_place, done)
-        if journaled:
-            self._sync_write_ahead(journal_synced)
+        if not journaled and not in_place:
+            return Parked.ready(None)
+        durable = start(self._make_durable(journaled, in_place))
         if self._current.write_ahead.size_bytes >= WRITE_AHEAD_BYTES_MAX:
             self.retire()
         return durable
+
+    async def _make_durable(self, journaled: list[tuple[PartitionLog, int]], in_place: list[PartitionLog]) -> None:
+        """Both kinds at once. `journaled` says of each log up to which offset the write-ahead log has it."""
+        files = start(self._sync_in_place(in_place)) if in_place else None
+        if journaled:
+            await self._sync_write_ahead()
+            for log, end in journaled:
+                log.journaled_up_to(end)
+        if files is not None:
+            await files
 
     def put_first(self, logs: Iterable[PartitionLog]) -> Parked[None]:
         """Release when no decision that is written from then on can survive a power cut without what is in the logs now."""
@@ -98,14 +98,32 @@ class Durability:
     def retire(self) -> Parked[None]:
         """Sync every log whose tail is only in the write-ahead log, and begin a new file of that; release when it is done."""
         if self._retiring is None and self._current.logs:
-            self._retired = Parked()
-            self._retiring = self._current
-            before = self._retiring.write_ahead
+            retiring = self._retiring = self._current
+            before = retiring.write_ahead
             self._current = _Generation(
                 WriteAheadLog(self._disk, self._directory, before.number + 1, follows_bytes=before.size_bytes)
             )
-            self._retire_next(list(self._retiring.logs))
+            self._retired = start(self._retire(retiring))
         return self._retired
+
+    async def _retire(self, retiring: _Generation) -> None:
+        """One log at a time, so that commits do not queue behind them all."""
+        for log in list(retiring.logs):
+            await self._sync_in_place([log])
+        await self._vouch_again(retiring)
+        # A power cut may bring the file back; with its end lost, what follows it would not be read.
+        await self._sync([retiring.write_ahead.file])
+        retiring.write_ahead.file.close()
+        self._disk.remove(retiring.write_ahead.path)
+        self._retiring = None
+
+    async def _vouch_again(self, retiring: _Generation) -> None:
+        """What the file has vouched for must not be cut back because the file is gone, and a checkpoint not yet written."""
+        left = {log: point for log, point in retiring.vouched.items() if log not in self._current.vouched}
+        for log, point in left.items():
+            self._current.vouch(log, point)
+        if left:
+            await self._sync_write_ahead()
 
     def close(self) -> None:
         """Remove the write-ahead log: every log is closed, and durable in its own files."""
@@ -124,60 +142,32 @@ class Durability:
             self._current.write_ahead.append(Entry(log.topic_id, log.partition, log.log_end_offset, tail))
         return True
 
-    def _sync_write_ahead(self, done: Callable[[], None]) -> None:
+    def _sync_write_ahead(self) -> Parked[None]:
         """Sync every entry so far: one is worth nothing without those before it."""
         generations = (self._retiring, self._current)
-        self._sync([generation.write_ahead.file for generation in generations if generation is not None], done)
+        return self._sync([generation.write_ahead.file for generation in generations if generation is not None])
 
-    def _sync_in_place(self, logs: Sequence[PartitionLog], done: Callable[[], None]) -> None:
+    async def _sync_in_place(self, logs: Sequence[PartitionLog]) -> None:
         """Sync the logs' own files; for logs of decisions, have the write-ahead log vouch for it."""
         points = [(log, log.sync_point()) for log in logs]
+        await self._sync([file for log in logs for file in log.unsynced_files()])
         decided = [(log, point) for log, point in points if self._has_decisions(log)]
-
-        def files_synced() -> None:
-            if not decided:
-                known()
-                return
+        if decided:
             for log, point in decided:
-                self._current.write_ahead.append(_voucher(log, point))
-            self._sync_write_ahead(known)
+                self._current.vouch(log, point)
+            await self._sync_write_ahead()
+        for log, point in points:
+            log.synced_up_to(point)
 
-        def known() -> None:
-            for log, point in points:
-                log.synced_up_to(point)
-            done()
+    def _sync(self, files: list[Syncable]) -> Parked[None]:
+        """Release when the files are durable, and never if the disk refuses: no answer is better than a false one."""
+        durable: Parked[None] = Parked()
 
-        self._sync([file for log in logs for file in log.unsynced_files()], files_synced)
-
-    def _retire_next(self, logs: list[PartitionLog]) -> None:
-        """One log at a time, so that commits do not queue behind them all."""
-        retiring = self._retiring
-        assert retiring is not None
-        if logs:
-            self._sync_in_place([logs.pop()], lambda: self._retire_next(logs))
-            return
-
-        def removable() -> None:
-            retiring.write_ahead.file.close()
-            self._disk.remove(retiring.write_ahead.path)
-            self._retiring = None
-            self._retired.release(None)
-
-        # A power cut may bring the file back; with its end lost, what follows it would not be read.
-        self._sync([retiring.write_ahead.file], removable)
-
-    def _sync(self, files: list[Syncable], done: Callable[[], None]) -> None:
         def synced(error: DiskError | None) -> None:
-            if error is not None:
-                # Whoever waits stays parked: no answer is better than one that a power cut makes false.
+            if error is None:
+                durable.release(None)
+            else:
                 self._on_failure(error)
-                return
-            done()
 
         self._disk.sync(files, synced)
-
-
-def _voucher(log: PartitionLog, point: SyncPoint) -> Entry:
-    """Says that the log's own files are durable up to there."""
-    tail = Tail(point.segment_base_offset, point.segment_size_bytes, b"")
-    return Entry(log.topic_id, log.partition, point.log_end_offset, tail)
+        return durable

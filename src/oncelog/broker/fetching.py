@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from typing_extensions import Buffer
@@ -13,15 +13,23 @@ from oncelog.broker.fetch_sessions import FetchedPartition
 from oncelog.broker.leader_epochs import epoch_problem
 from oncelog.broker.partition import Partition
 from oncelog.coordination import Parked
-from oncelog.environment import Timer
+from oncelog.environment import Clock
 from oncelog.log import AbortedTransaction
 from oncelog.records import Codec
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.topics import Topics
+    from oncelog.environment import Clock
 
 READ_COMMITTED = 1
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    clock: Clock
+    topics: Topics
 
 
 @dataclass(slots=True)
@@ -47,45 +55,65 @@ class FetchLimits:
     reads_zstd: bool = True
 
 
-class PendingFetch:
-    """One Fetch until it is answered: read, and if that is too little, read again whenever a partition moves."""
+class _Watch:
+    """Waits for any of the partitions to move, and for the end of the time."""
 
-    __slots__ = ("_asked", "_broker", "_limits", "_reads", "_timer", "_watched", "reads")
+    __slots__ = ("_partitions", "_timer", "_woken", "is_over")
 
-    def __init__(self, broker: Broker, asked: Sequence[FetchedPartition], limits: FetchLimits) -> None:
+    def __init__(self, clock: Clock, wait_ms: float, partitions: list[Partition]) -> None:
+        self.is_over = False
+        self._woken: Parked[None] = Parked()
+        self._partitions = partitions
+        for partition in partitions:
+            partition.watch(self._wake)
+        self._timer = clock.call_later(wait_ms, self._time_is_up)
+
+    async def moved(self) -> None:
+        """Wait for the next move, or for the end of the time. A move while nobody waits counts too."""
+        await self._woken
+        self._woken = Parked()
+
+    def end(self) -> None:
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.unwatch(self._wake)
+
+    def _wake(self) -> None:
+        if not self._woken.is_released:
+            self._woken.release(None)
+
+    def _time_is_up(self) -> None:
+        self.is_over = True
+        self._wake()
+
+
+class Fetching:
+    """One Fetch: read, and if that is too little, read again whenever a partition moves, until the time is up."""
+
+    __slots__ = ("_asked", "_broker", "_limits")
+
+    def __init__(self, broker: Needs, asked: Sequence[FetchedPartition], limits: FetchLimits) -> None:
         self._broker = broker
         self._asked = asked
         self._limits = limits
-        self._timer: Timer | None = None
-        self._watched: list[Partition] = []
-        self._reads: list[PartitionRead] = []
-        self.reads: Parked[list[PartitionRead]] = Parked()
-        if self._has_enough() or limits.wait_ms <= 0:
-            self.reads.release(self._reads)
-        else:
-            self._wait()
 
-    def _wait(self) -> None:
-        self._reads = []
-        self._watched = [found for asked in self._asked if isinstance(found := self._find(asked), Partition)]
-        for partition in self._watched:
-            partition.watch(self._moved)
-        self._timer = self._broker.clock.call_later(self._limits.wait_ms, self._give_up)
+    async def reads(self) -> list[PartitionRead]:
+        reads = self._read_all()
+        if self._limits.wait_ms <= 0 or self._is_enough(reads):
+            return reads
+        reads.clear()
+        watch = _Watch(self._broker.clock, self._limits.wait_ms, self._watched())
+        try:
+            while not watch.is_over:
+                await watch.moved()
+                if self._may_have_enough() and self._is_enough(reads := self._read_all()):
+                    return reads
+        finally:
+            watch.end()
+        return self._read_all()
 
-    def _moved(self) -> None:
-        if self._may_have_enough() and self._has_enough():
-            self._finish()
-
-    def _give_up(self) -> None:
-        self._has_enough()
-        self._finish()
-
-    def _finish(self) -> None:
-        for partition in self._watched:
-            partition.unwatch(self._moved)
-        if self._timer is not None:
-            self._timer.cancel()
-        self.reads.release(self._reads)
+    def _watched(self) -> list[Partition]:
+        return [found for asked in self._asked if isinstance(found := self._find(asked), Partition)]
 
     def _may_have_enough(self) -> bool:
         """A look that reads nothing: whether there is anything new, or a partition has gone."""
@@ -96,17 +124,19 @@ class PendingFetch:
                 return True
         return False
 
-    def _has_enough(self) -> bool:
+    def _is_enough(self, reads: list[PartitionRead]) -> bool:
+        must_answer = any(read.error is not ErrorCode.none or read.diverging is not None for read in reads)
+        read_bytes = sum(memoryview(read.data).nbytes for read in reads)
+        return must_answer or not reads or read_bytes >= self._limits.size_bytes_min
+
+    def _read_all(self) -> list[PartitionRead]:
         reads: list[PartitionRead] = []
         read_bytes = 0
-        must_answer = not self._asked
         for asked in self._asked:
             read = self._read(asked, self._limits.size_bytes_max - read_bytes, whole_batch=not read_bytes)
             reads.append(read)
             read_bytes += memoryview(read.data).nbytes
-            must_answer = must_answer or read.error is not ErrorCode.none or read.diverging is not None
-        self._reads = reads
-        return must_answer or read_bytes >= self._limits.size_bytes_min
+        return reads
 
     def _find(self, asked: FetchedPartition) -> Partition | ErrorCode:
         if isinstance(asked.topic, UUID):
@@ -145,7 +175,7 @@ class PendingFetch:
 
     def _stores_zstd(self, partition: Partition) -> bool:
         topic = self._broker.topics.named(partition.topic)
-        return topic is not None and topic.codec is Codec.ZSTD
+        return topic is not None and topic.form.codec is Codec.ZSTD
 
     def _read_records(
         self,

@@ -3,77 +3,98 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from oncelog.coordination import Parked
-from oncelog.environment import DiskError, Timer
+from oncelog.coordination import Parked, sleep, start
+from oncelog.environment import DiskError
 from oncelog.log import PartitionLog
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.checkpoints import Checkpoints
+    from oncelog.broker.configuration import Settings
+    from oncelog.broker.durability import Durability
+    from oncelog.broker.offsets import CommittedOffsets
+    from oncelog.broker.slices import Slices
+    from oncelog.broker.topics import Topics
+    from oncelog.broker.transactions import Transactions
+    from oncelog.environment import Clock
 
 PRODUCER_ID_CHECK_INTERVAL_MS = 600_000
 FLUSH_CHECK_INTERVAL_MS = 1000
+INTERVAL_MIN_MS = 50
+"""However short a setting says: the broker is there for its clients."""
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    checkpoints: Checkpoints
+    clock: Clock
+    durability: Durability
+
+    def fail(self, error: BaseException) -> None: ...
+
+    offsets: CommittedOffsets
+    settings: Settings
+    slices: Slices
+    topics: Topics
+    transactions: Transactions
 
 
 class Housekeeping:
-    """Repeated work on the broker's own clock; each kind at its own interval."""
+    """Repeated work on the broker's own clock; each kind at its own interval, counted from when it was done before."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Needs) -> None:
         self._broker = broker
-        self._timers: dict[str, Timer] = {}
         number = broker.settings.number
-        self._repeat(
-            "transaction timeouts",
-            number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
-            broker.transactions.abort_timed_out,
-        )
-        self._repeat(
-            "transactional ids",
-            number("transaction.remove.expired.transaction.cleanup.interval.ms"),
-            broker.transactions.expire_ids,
-        )
-        self._repeat("offsets", number("offsets.retention.check.interval.ms"), broker.offsets.expire)
-        self._repeat("retention", number("log.retention.check.interval.ms"), self._delete_old_segments)
-        self._repeat("producer ids", PRODUCER_ID_CHECK_INTERVAL_MS, self._expire_producers)
-        self._repeat("checkpoint", number("log.flush.offset.checkpoint.interval.ms"), self._checkpoint)
-        self._repeat("flush", FLUSH_CHECK_INTERVAL_MS, self._flush)
+        work: dict[Callable[[], Parked[None] | None], int] = {
+            broker.transactions.abort_timed_out: number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            broker.transactions.expire_ids: number("transaction.remove.expired.transaction.cleanup.interval.ms"),
+            broker.offsets.expire: number("offsets.retention.check.interval.ms"),
+            self._delete_old_segments: number("log.retention.check.interval.ms"),
+            self._expire_producers: PRODUCER_ID_CHECK_INTERVAL_MS,
+            self._checkpoint: number("log.flush.offset.checkpoint.interval.ms"),
+            self._flush: FLUSH_CHECK_INTERVAL_MS,
+        }
+        self._tasks = [start(self._repeat(interval_ms, kind)) for kind, interval_ms in work.items()]
 
     def stop(self) -> None:
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        for task in self._tasks:
+            task.end()
 
-    def _repeat(self, name: str, interval_ms: int, work: Callable[[], object]) -> None:
-        def run() -> None:
+    async def _repeat(self, interval_ms: int, work: Callable[[], Parked[None] | None]) -> None:
+        while True:
+            await sleep(self._broker.clock, max(interval_ms, INTERVAL_MIN_MS))
             try:
-                work()
+                under_way = work()
             except DiskError as error:
                 self._broker.fail(error)
                 return
-            self._timers[name] = self._broker.clock.call_later(interval_ms, run)
-
-        self._timers[name] = self._broker.clock.call_later(interval_ms, run)
+            if under_way is not None:
+                await under_way
 
     def _for_each_log(self, work: Callable[[PartitionLog], object]) -> Parked[None]:
         """There may be many: in slices."""
         return self._broker.slices.run(work(partition.log) for partition in self._broker.topics.partitions())
 
-    def _delete_old_segments(self) -> None:
-        self._for_each_log(lambda log: log.delete_expired(self._broker.clock.now_ms()))
+    def _delete_old_segments(self) -> Parked[None]:
+        return self._for_each_log(lambda log: log.delete_expired(self._broker.clock.now_ms()))
 
-    def _expire_producers(self) -> None:
-        self._for_each_log(lambda log: log.expire_producers(self._broker.clock.now_ms()))
+    def _expire_producers(self) -> Parked[None]:
+        return self._for_each_log(lambda log: log.expire_producers(self._broker.clock.now_ms()))
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self) -> Parked[None]:
+        return start(self._sync_and_checkpoint())
+
+    async def _sync_and_checkpoint(self) -> None:
         """Sync first what only the write-ahead log has, so that the checkpoint leaves little to be read again."""
+        await self._broker.durability.retire()
+        await self._broker.checkpoints.write()
 
-        def write(_: None) -> None:
-            self._broker.checkpoints.write()
+    def _flush(self) -> Parked[None]:
+        return start(self._flush_due())
 
-        self._broker.durability.retire().then(write)
-
-    def _flush(self) -> None:
+    async def _flush_due(self) -> None:
         """Make durable what flush.messages and flush.ms do not let wait any longer."""
         now_ms = self._broker.clock.now_ms()
         due: list[PartitionLog] = []
@@ -82,7 +103,5 @@ class Housekeeping:
             if log.needs_flush(now_ms):
                 due.append(log)
 
-        def looked_at(_: None) -> None:
-            self._broker.durability.make_durable(due)
-
-        self._for_each_log(look_at).then(looked_at)
+        await self._for_each_log(look_at)
+        await self._broker.durability.make_durable(due)

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import get_args
 from uuid import UUID
 
+from oncelog.coordination import Parked
 from oncelog.environment import Disk, DiskError
 from oncelog.records.checksum import crc32c
 
@@ -129,10 +130,14 @@ def decode_line(line: bytes) -> MetadataRecord | None:
 
 
 class Journal:
-    """Appends records and makes them durable; `load` gives back what there is."""
+    """Appends records and makes them durable; `load` gives back what there is.
 
-    def __init__(self, disk: Disk, directory: str) -> None:
+    `on_failure` is told of a disk that cannot keep a record; whoever waits for it stays parked.
+    """
+
+    def __init__(self, disk: Disk, directory: str, on_failure: Callable[[DiskError], None]) -> None:
         self._disk = disk
+        self._on_failure = on_failure
         self._path = f"{directory}/{FILE_NAME}"
         self._file = disk.open(self._path, create=True)
 
@@ -151,14 +156,19 @@ class Journal:
             yield record
             position = end + 1
 
-    def append(self, record: MetadataRecord, done: Callable[[DiskError | None], None]) -> None:
-        """Write a record and call `done` when it is durable."""
-        self.append_all([record], done)
-
-    def append_all(self, records: Sequence[MetadataRecord], done: Callable[[DiskError | None], None]) -> None:
-        """Write records and call `done` when they are durable. A crash may keep the first of them only."""
+    def write(self, records: Sequence[MetadataRecord]) -> Parked[None]:
+        """Write records; release when they are durable. A crash may keep the first of them only."""
         self._file.append([encode_line(record) for record in records])
-        self._disk.sync([self._file], done)
+        durable: Parked[None] = Parked()
+
+        def synced(error: DiskError | None) -> None:
+            if error is None:
+                durable.release(None)
+            else:
+                self._on_failure(error)
+
+        self._disk.sync([self._file], synced)
+        return durable
 
     def append_now(self, record: MetadataRecord) -> None:
         """Write a record and block until it is durable. For the start, before anybody is served."""

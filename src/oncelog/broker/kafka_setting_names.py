@@ -51,7 +51,6 @@ NOT_HERE = frozenset(
         "offsets.topic.compression.codec",
         "principal.builder.class",
         "producer.purgatory.purge.interval.requests",
-        "queued.max.request.bytes",
         "quota.window.num",
         "quota.window.size.seconds",
         "replica.selector.class",

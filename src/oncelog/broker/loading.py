@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from oncelog import groups, transactions
 from oncelog.broker.journal import (
@@ -23,14 +24,29 @@ from oncelog.broker.journal import (
 )
 from oncelog.broker.partition import Partition
 from oncelog.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog.groups import GroupRecord
 from oncelog.log import LogDirectories
-from oncelog.records import BatchHeader, ControlType, batches, decode_batch, read_control
-from oncelog.transactions import ONGOING, TransactionMetadata
+from oncelog.records import BatchHeader, ControlType, Record, RecordsError, batches, decode_batch, read_control
+from oncelog.wire import WireError
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.offsets import CommittedOffsets
+    from oncelog.broker.topics import Topics
+    from oncelog.broker.transactions import Transactions
+
+logger = logging.getLogger("oncelog.broker")
+
+R = TypeVar("R")
 
 READ_BYTES = 1024 * 1024
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    offsets: CommittedOffsets
+    topics: Topics
+    transactions: Transactions
 
 
 @dataclass(slots=True)
@@ -99,18 +115,20 @@ def find_partitions(directories: LogDirectories, state: JournalState) -> None:
     directories.check_complete(partitions, state.log_directories)
 
 
-def load_transactions(broker: Broker) -> None:
+def load_transactions(broker: Needs) -> None:
     """Replay the transaction log: of each transactional id the last record counts."""
     coordinator = broker.transactions.coordinator
     for partition in _partitions(broker, TRANSACTION_STATE):
-        for data, position, _ in _batches(partition):
-            for raw in decode_batch(data, position):
-                record = transactions.decode(raw)
-                if record is not None:
+        for data, position, header in _batches(partition):
+            # No transaction writes here: a marker is what an administrator had written, and says nothing.
+            if header.is_control:
+                continue
+            for raw, record in _readable(partition, data, position, transactions.decode):
+                if _belongs(partition, coordinator.partition_for(record.transactional_id), raw):
                     coordinator.replay(partition.index, record)
 
 
-def load_offsets(broker: Broker) -> None:
+def load_offsets(broker: Needs) -> None:
     """Replay the committed offsets, with the markers that say which transactional ones count."""
     coordinator = broker.offsets.coordinator
     for partition in _partitions(broker, CONSUMER_OFFSETS):
@@ -122,13 +140,42 @@ def load_offsets(broker: Broker) -> None:
                 committed = marker.control is ControlType.COMMIT
                 coordinator.replay_marker(partition.index, header.producer_id, committed)
                 continue
-            for raw in decode_batch(data, position):
-                record = groups.decode(raw)
-                if record is not None:
+            found: Iterator[tuple[Record, GroupRecord]] = _readable(partition, data, position, groups.decode)
+            for raw, record in found:
+                if _belongs(partition, coordinator.partition_for(record.group), raw):
                     coordinator.replay(partition.index, record, header.producer_id, header.is_transactional, raw.offset)
 
 
-def _partitions(broker: Broker, topic: str) -> Iterable[Partition]:
+def _readable(
+    partition: Partition, data: bytes, position: int, decode: Callable[[Record], R | None]
+) -> Iterator[tuple[Record, R]]:
+    """The records of a batch that mean something to a coordinator.
+
+    An administrator may write to these topics too (Produce as `__admin_client`). What cannot be read is left out and said:
+    it must not keep the broker from starting.
+    """
+    try:
+        raws = decode_batch(data, position)
+    except RecordsError as error:
+        logger.error("%s: a batch is left out: %s", partition, error)
+        return
+    for raw in raws:
+        try:
+            record = decode(raw)
+        except WireError as error:
+            logger.error("%s: the record at offset %d is left out: %s", partition, raw.offset, error)
+        else:
+            if record is not None:
+                yield raw, record
+
+
+def _belongs(partition: Partition, home: int, raw: Record) -> bool:
+    if partition.index != home:
+        logger.error("%s: the record at offset %d is left out: it belongs to partition %d", partition, raw.offset, home)
+    return partition.index == home
+
+
+def _partitions(broker: Needs, topic: str) -> Iterable[Partition]:
     found = broker.topics.named(topic)
     return found.partitions if found is not None else ()
 
@@ -140,36 +187,3 @@ def _batches(partition: Partition) -> Iterator[tuple[bytes, int, BatchHeader]]:
         data, offset = log.read(offset, READ_BYTES, log.log_end_offset)
         for position, header in batches(data):
             yield bytes(data), position, header
-
-
-def end_hanging_transactions(broker: Broker) -> int:
-    """Abort every open transaction of a partition that its coordinator knows nothing of; return how many there were.
-
-    After a power cut a partition may have kept records whose Ongoing record is lost. Nobody would ever end that
-    transaction, and its readers would wait for ever. The markers of decided transactions are out already: what they did
-    not close is of a later one.
-    """
-    owners = {
-        metadata.producer_id: metadata
-        for metadata in broker.transactions.coordinator.transactions()
-        if metadata.status is ONGOING
-    }
-    ended = 0
-    for partition in broker.topics.partitions():
-        for open_transaction in partition.log.open_transactions():
-            if _is_known(owners.get(open_transaction.producer_id), partition):
-                continue
-            broker.transactions.write_marker(
-                partition,
-                open_transaction.producer_id,
-                open_transaction.producer_epoch,
-                partition.leader_epoch,
-                0,
-                committed=False,
-            )
-            ended += 1
-    return ended
-
-
-def _is_known(owner: TransactionMetadata | None, partition: Partition) -> bool:
-    return owner is not None and (partition.topic, partition.index) in owner.partitions

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from oncelog.broker.consumer_group_settings import serves_consumer_groups
+from oncelog.broker.consumer_group_limits import serves_consumer_groups
 from oncelog.broker.group_log import GroupLog
 from oncelog.coordination import Parked
 from oncelog.environment import DiskError, Random, Timer
@@ -23,8 +23,19 @@ from oncelog.groups import (
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.configuration import Settings
+    from oncelog.environment import Clock
     from oncelog.groups.consumer import HeartbeatAnswer, HeartbeatRequest
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    clock: Clock
+
+    def fail(self, error: BaseException) -> None: ...
+
+    settings: Settings
 
 
 class Memberships:
@@ -34,7 +45,7 @@ class Memberships:
     while to follow each of them.
     """
 
-    def __init__(self, broker: Broker, coordinator: GroupCoordinator, log: GroupLog, random: Random) -> None:
+    def __init__(self, broker: Needs, coordinator: GroupCoordinator, log: GroupLog, random: Random) -> None:
         self._broker = broker
         self._members = coordinator.members
         self._log = log
@@ -58,29 +69,29 @@ class Memberships:
 
     # --- what handlers ask
 
-    def join(self, request: JoinRequest) -> Parked[JoinAnswer]:
+    async def join(self, request: JoinRequest) -> JoinAnswer:
         reply: Parked[JoinAnswer] = Parked()
         self._carry_out(request.group, self._members.join(request, reply, self.now(), self._random.uuid))
-        return reply
+        return await reply
 
-    def sync(self, request: SyncRequest) -> Parked[SyncAnswer]:
+    async def sync(self, request: SyncRequest) -> SyncAnswer:
         reply: Parked[SyncAnswer] = Parked()
         self._carry_out(request.group, self._members.sync(request, reply, self.now()))
-        return reply
+        return await reply
 
     def heartbeat(self, group: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         return self._members.heartbeat(group, member_id, instance_id, generation, self.now())
 
-    def leave(self, group: str, leaving: Sequence[Leaving]) -> Parked[LeaveAnswer]:
+    async def leave(self, group: str, leaving: Sequence[Leaving]) -> LeaveAnswer:
         reply: Parked[LeaveAnswer] = Parked()
         self._carry_out(group, self._members.leave(group, leaving, reply, self.now()))
-        return reply
+        return await reply
 
-    def consumer_heartbeat(self, request: HeartbeatRequest) -> Parked[HeartbeatAnswer]:
+    async def consumer_heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
         reply: Parked[HeartbeatAnswer] = Parked()
         decision = self._members.consumer_heartbeat(request, reply, self.now(), self._random.uuid)
         self._carry_out(request.group, decision)
-        return reply
+        return await reply
 
     # --- the steps
 
@@ -89,6 +100,9 @@ class Memberships:
             error = self._log.append(group, decision.records)
             if error is not ErrorCode.none:
                 decision = self._members.not_written(group, decision, error, self.now())
+        self._give(group, decision)
+
+    def _give(self, group: str, decision: MembersDecision) -> None:
         self._watch(group)
         for due in decision.answer:
             due.give()
@@ -109,11 +123,14 @@ class Memberships:
     def _passed(self, group: str) -> None:
         del self._timers[group]
         try:
-            while True:
-                deadline_ms = self._members.next_deadline_ms(group)
-                if deadline_ms is None or deadline_ms > self._broker.clock.monotonic_ms():
-                    break
-                self._carry_out(group, self._members.expire(group, self.now()))
-            self._watch(group)
+            deadline_ms = self._members.next_deadline_ms(group)
+            if deadline_ms is not None and deadline_ms <= self._broker.clock.monotonic_ms():
+                # What is due next has a timer again, and others are served in between.
+                decision = self._members.expire(group, self.now())
+                if decision.records:
+                    self._log.append_obliged(group, decision.records)
+                self._give(group, decision)
+            else:
+                self._watch(group)
         except DiskError as error:
             self._broker.fail(error)

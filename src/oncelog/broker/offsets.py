@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.group_log import NO_PRODUCER, GroupLog
 from oncelog.broker.topics import CONSUMER_OFFSETS
@@ -19,13 +19,23 @@ from oncelog.groups import (
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.memberships import Memberships
+    from oncelog.broker.topics import Topics
+    from oncelog.environment import Clock
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    clock: Clock
+    memberships: Memberships
+    topics: Topics
 
 
 class CommittedOffsets:
     """Everything between the handlers and the offsets that the coordinator of one broker keeps."""
 
-    def __init__(self, broker: Broker, coordinator: GroupCoordinator, log: GroupLog) -> None:
+    def __init__(self, broker: Needs, coordinator: GroupCoordinator, log: GroupLog) -> None:
         self._broker = broker
         self._log = log
         self.coordinator = coordinator
@@ -64,13 +74,13 @@ class CommittedOffsets:
     def expire(self) -> None:
         if self._broker.topics.named(CONSUMER_OFFSETS) is not None:
             for decision in self.coordinator.expire_offsets(self._now_ms()):
-                self._append(decision.records[0].group, decision.records)
+                self._log.append_obliged(decision.records[0].group, decision.records)
 
     def forget_partitions(self, topic: str, partition_count: int) -> None:
         """What was committed for a deleted topic must not be found by one that is made under its name."""
         deleted = [(topic, index) for index in range(partition_count)]
         for decision in self.coordinator.forget_partitions(deleted, self._now_ms()):
-            self._append(decision.records[0].group, decision.records)
+            self._log.append_obliged(decision.records[0].group, decision.records)
 
     def _write(self, group: str, decision: CommitDecision, producer: tuple[int, int]) -> tuple[ErrorCode, ...]:
         error = self._append(group, decision.records, producer)

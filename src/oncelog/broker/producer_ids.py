@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from oncelog.broker.journal import Journal, ProducerIdsReserved
-from oncelog.coordination import Parked
-from oncelog.environment import DiskError
+from oncelog.coordination import Parked, start
 
 BLOCK_SIZE = 1000
 REFILL_BELOW = 100
@@ -15,10 +12,9 @@ REFILL_BELOW = 100
 class ProducerIds:
     """Holds two blocks at most: the one in use, and the next, which is fetched before the first runs out."""
 
-    def __init__(self, journal: Journal, reserved_below: int, on_failure: Callable[[DiskError], None]) -> None:
+    def __init__(self, journal: Journal, reserved_below: int) -> None:
         """`reserved_below` is what the journal says; the first block is reserved on the spot, while nobody is served."""
         self._journal = journal
-        self._on_failure = on_failure
         self._next = reserved_below
         self._end = self._reserved_below = reserved_below + BLOCK_SIZE
         self._journal.append_now(ProducerIdsReserved(next_producer_id=self._reserved_below))
@@ -29,7 +25,8 @@ class ProducerIds:
         producer_id = self._next
         self._next += 1
         if self._end - self._next < REFILL_BELOW and self._refill is None:
-            self._reserve()
+            self._refill = Parked()
+            start(self._reserve(self._refill))
         return producer_id
 
     def available(self) -> Parked[None]:
@@ -38,17 +35,9 @@ class ProducerIds:
             return self._refill
         return Parked.ready(None)
 
-    def _reserve(self) -> None:
-        refill: Parked[None] = Parked()
-        self._refill = refill
+    async def _reserve(self, refill: Parked[None]) -> None:
         self._reserved_below += BLOCK_SIZE
-
-        def durable(error: DiskError | None) -> None:
-            if error is not None:
-                self._on_failure(error)
-                return
-            self._end += BLOCK_SIZE
-            self._refill = None
-            refill.release(None)
-
-        self._journal.append(ProducerIdsReserved(next_producer_id=self._reserved_below), durable)
+        await self._journal.write([ProducerIdsReserved(next_producer_id=self._reserved_below)])
+        self._end += BLOCK_SIZE
+        self._refill = None
+        refill.release(None)

@@ -1,13 +1,11 @@
-"""One request on its way through the broker, and the kinds of reply a handler may give."""
+"""One request on its way through the broker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from oncelog.coordination import Parked
 from oncelog.wire import construct, message_class, message_module
 
 NO_THROTTLE = timedelta(0)
@@ -29,6 +27,8 @@ class Request:
     client_id: str | None
     body: Any
     connection: Connection
+    arrived_ms: float
+    """On the clock that never goes back."""
 
     @property
     def types(self) -> Any:
@@ -38,27 +38,6 @@ class Request:
     def answer(self, **values: Any) -> Any:
         """The answer message in the request's version, without the fields that this version does not have."""
         return construct(message_class(self.api_key, self.version, "response"), throttle_time=NO_THROTTLE, **values)
-
-
-Reply = Any | Parked[Any]
-"""A message, a parked message, or None when the client asked for no answer."""
-
-
-def reply_when(waiting: Parked[Any], answer: Callable[[], Reply]) -> Reply:
-    """Call `answer` once `waiting` is released, and reply with what it returns, which may be parked in its turn."""
-    if waiting.is_released:
-        return answer()
-    reply: Parked[Any] = Parked()
-
-    def released(_: Any) -> None:
-        given = answer()
-        if isinstance(given, Parked):
-            given.then(reply.release)
-        else:
-            reply.release(given)
-
-    waiting.then(released)
-    return reply
 
 
 def time_or_none(timestamp_ms: int) -> datetime | None:

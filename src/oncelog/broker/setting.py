@@ -14,6 +14,7 @@ Kind = Literal["boolean", "string", "int", "short", "long", "double", "list", "c
 SHORT = 2**15 - 1
 INT = 2**31 - 1
 LONG = 2**63 - 1
+TEXT_BYTES_MAX = 2**15 - 1
 
 
 class SettingError(ValueError):
@@ -49,7 +50,9 @@ class Setting:
     checks: Callable[[Value], str | None] | None = None
 
     def parse(self, text: str) -> Value:
-        """Turn text into a value. Raises SettingError."""
+        """Turn text into a value. Raises SettingError, also for text that no answer could tell."""
+        if len(text.encode()) > TEXT_BYTES_MAX:
+            raise SettingError(f"{self.name} is not allowed: its value has more than {TEXT_BYTES_MAX} bytes")
         value = self._parse(text.strip())
         problem = None if self.checks is None else self.checks(value)
         if problem is not None:

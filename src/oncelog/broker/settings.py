@@ -322,7 +322,7 @@ BROKER_SETTINGS = _settings(
         default=50,
         minimum=1,
         maximum=INT,
-        help="Partitions of __consumer_offsets.",
+        help="Partitions of __consumer_offsets when it is made.",
     ),
     Setting(
         name="offsets.topic.segment.bytes",
@@ -386,7 +386,7 @@ BROKER_SETTINGS = _settings(
         default=50,
         minimum=1,
         maximum=INT,
-        help="Partitions of __transaction_state.",
+        help="Partitions of __transaction_state when it is made.",
     ),
     Setting(
         name="transaction.state.log.segment.bytes",
@@ -437,6 +437,15 @@ BROKER_SETTINGS = _settings(
         minimum=1,
         maximum=INT,
         help="The largest request that is read; the connection of a larger one is closed.",
+    ),
+    Setting(
+        name="queued.max.request.bytes",
+        default=268_435_456,
+        minimum=-1,
+        maximum=LONG,
+        help="Memory for requests of more than 64 KiB that are being read or answered, and for answers that their clients do not "
+        "take, over all connections. When it is used up, such requests are not read further, and connections that keep much of "
+        "it for long are closed; -1 is no limit, which is Kafka's default.",
     ),
     Setting(
         name="socket.send.buffer.bytes",

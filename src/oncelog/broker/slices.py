@@ -1,4 +1,4 @@
-"""Long work in slices: between two of them everybody else is served.
+"""Long work in slices, or beside: meanwhile everybody else is served.
 
 Where time stands still, as in a simulation, all of it is one slice.
 """
@@ -6,10 +6,14 @@ Where time stands still, as in a simulation, all of it is one slice.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
-from oncelog.coordination import Parked
-from oncelog.environment import Clock
+from oncelog.coordination import Parked, sleep
+from oncelog.environment import Clock, Workers
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 SLICE_MS = 4
 PAUSE_MS = 1
@@ -68,3 +72,40 @@ class Slices:
             if next(steps, self) is self:
                 return True
         return False
+
+
+class Turn:
+    """How long a flow has kept everybody waiting since it last rested."""
+
+    __slots__ = ("_clock", "_end_ms")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._end_ms = clock.monotonic_ms() + SLICE_MS
+
+    @property
+    def is_over(self) -> bool:
+        return self._clock.monotonic_ms() >= self._end_ms
+
+    async def each(self, items: Iterable[S], do: Callable[[S], T]) -> tuple[T, ...]:
+        """What `do` makes of each. Others are served in between: it has to look up again what it needs of the broker."""
+        made: list[T] = []
+        for item in items:
+            made.append(do(item))
+            if self.is_over:
+                await self.rest()
+        return tuple(made)
+
+    async def rest(self) -> None:
+        await sleep(self._clock, 0)
+        self._end_ms = self._clock.monotonic_ms() + SLICE_MS
+
+
+async def beside(workers: Workers, work: Callable[[], T], *, is_long: bool) -> T:
+    """Have work done on another thread. It may use nothing that the broker changes."""
+    over: Parked[T] = Parked()
+    job = workers.run(work, over.release, is_long=is_long)
+    try:
+        return await over
+    finally:
+        job.cancel()

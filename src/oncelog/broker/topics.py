@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,11 +13,12 @@ from oncelog.broker.journal import Journal, TopicCreated, TopicDeleted
 from oncelog.broker.partition import Partition
 from oncelog.broker.setting import Value, items_of
 from oncelog.broker.slices import Slices
-from oncelog.coordination import Parked
-from oncelog.environment import DiskError, Random
+from oncelog.coordination import Parked, start
+from oncelog.environment import Random
 from oncelog.log import LogConfig, PartitionLog
-from oncelog.records import Codec
-from oncelog.wire import ErrorCode
+from oncelog.records import Codec, Form
+
+logger = logging.getLogger("oncelog.broker")
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
@@ -40,9 +42,7 @@ OpenLog = Callable[["Topic", int, LogConfig], PartitionLog]
 
 @dataclass(slots=True)
 class Topic:
-    """What is asked of every batch is kept apart from the other settings: the policies for old records, and the codec
-    that stored batches must have, which is None if each keeps its producer's.
-    """
+    """What is asked of every batch is kept apart from the other settings."""
 
     name: str
     topic_id: UUID
@@ -50,7 +50,7 @@ class Topic:
     values: Mapping[str, Value]
     partitions: list[Partition]
     policies: list[str] = field(init=False)
-    codec: Codec | None = field(init=False)
+    form: Form = field(init=False)
 
     def __post_init__(self) -> None:
         self.take(self.values)
@@ -59,32 +59,35 @@ class Topic:
         """Have these settings from now on."""
         self.values = values
         self.policies = items_of(str(values["cleanup.policy"]))
-        self.codec = CODEC_OF_TYPE[str(values["compression.type"])]
+        level = values.get(f"compression.{values['compression.type']}.level")
+        self.form = Form(
+            size_bytes_max=int(values["max.message.bytes"]),
+            codec=CODEC_OF_TYPE[str(values["compression.type"])],
+            level=None if level is None else int(level),
+            needs_keys="compact" in self.policies,
+        )
 
     @property
     def is_internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
-
-    @property
-    def compression_level(self) -> int | None:
-        name = f"compression.{self.values['compression.type']}.level"
-        level = self.values.get(name)
-        return None if level is None else int(level)
 
     def partition(self, index: int) -> Partition | None:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 
 def name_problem(name: str) -> str | None:
-    """Say why Kafka would not take this topic name, or None."""
+    """Say why Kafka would not take this topic name, in its own words, which scripts look for; or None."""
     if not name:
-        return "the topic name is empty"
+        return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
-        return "a topic is not named . or .."
+        return f"Topic name is invalid: '{name}' is not allowed"
     if len(name) > NAME_LENGTH_MAX:
-        return f"the topic name has {len(name)} characters, more than {NAME_LENGTH_MAX}"
+        return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
     if not _NAME.fullmatch(name):
-        return f"the topic name {name!r} has characters other than letters, digits, dot, underscore and hyphen"
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' "
+            "and '-'"
+        )
     return None
 
 
@@ -132,7 +135,7 @@ class Topics:
         open_log: OpenLog,
         before_deletion: Callable[[Topic], Parked[None]],
         after_deletion: Callable[[Topic], Parked[None]],
-        on_failure: Callable[[DiskError], None],
+        on_made: Callable[[Topic], None],
     ) -> None:
         self._journal = journal
         self._slices = slices
@@ -142,14 +145,14 @@ class Topics:
         self._open_log = open_log
         self._before_deletion = before_deletion
         self._after_deletion = after_deletion
-        self._on_failure = on_failure
+        self._on_made = on_made
         self.version = 0
         """How often a topic was made, deleted or given more partitions since the start."""
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
-        self._being_made: dict[str, Parked[Topic]] = {}
+        self._being_made: dict[str, Parked[None]] = {}
         self._growing: dict[UUID, Parked[None]] = {}
-        self._being_deleted: dict[str, Parked[ErrorCode]] = {}
+        self._being_deleted: dict[str, Parked[None]] = {}
         self._names_in_use: dict[str, Parked[None]] = {}
 
     def __iter__(self) -> Iterator[Topic]:
@@ -175,6 +178,8 @@ class Topics:
 
     def collision(self, name: str) -> str | None:
         """A topic whose name differs only in dots and underscores: Kafka's metric names cannot tell the two apart."""
+        if "." not in name and "_" not in name:
+            return None
         folded = name.replace(".", "_")
         for other in (*self._by_name, *self._being_made):
             if other != name and other.replace(".", "_") == folded:
@@ -184,38 +189,29 @@ class Topics:
     def exists(self, name: str) -> bool:
         return name in self._by_name or name in self._being_made
 
-    def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[Topic]:
-        """Make a topic, or wait for one that is being made. The caller has checked name, count and configs."""
+    def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[None]:
+        """Make a topic unless it is there; release when it is. The caller has checked name, count and configs."""
         if name in self._by_name:
-            return Parked.ready(self._by_name[name])
-        if name in self._being_made:
-            return self._being_made[name]
-        made: Parked[Topic] = Parked()
-        if name in self._being_deleted:
-            # The directories of the old one have its name until they are gone.
-            self._being_deleted[name].then(lambda _: self.create(name, partition_count, configs).then(made.release))
+            return Parked.ready(None)
+        if name not in self._being_made:
+            made = self._being_made[name] = Parked()
+            start(self._create(name, partition_count, dict(configs), made))
             return made
-        self._being_made[name] = made
+        return self._being_made[name]
+
+    async def _create(self, name: str, partition_count: int, configs: dict[str, str], made: Parked[None]) -> None:
+        # The directories of the one before have its name until they are gone.
+        while (before := self._being_deleted.get(name) or self._names_in_use.get(name)) is not None:
+            await before
         record = TopicCreated(
-            name=name, topic_id=str(self._random.uuid()), partition_count=partition_count, configs=dict(configs)
+            name=name, topic_id=str(self._random.uuid()), partition_count=partition_count, configs=configs
         )
-
-        def durable(error: DiskError | None) -> None:
-            if error is not None:
-                self._on_failure(error)
-                return
-            self._slices.run(self._make(record)).then(opened)
-
-        def opened(_: None) -> None:
-            del self._being_made[name]
-            made.release(self._by_name[name])
-
-        free = self._names_in_use.get(name)
-        if free is None:
-            self._journal.append(record, durable)
-        else:
-            free.then(lambda _: self._journal.append(record, durable))
-        return made
+        await self._journal.write([record])
+        await self._slices.run(self._make(record))
+        logger.info("topic %s is there, with %d partitions", name, partition_count)
+        self._on_made(self._by_name[name])
+        del self._being_made[name]
+        made.release(None)
 
     def replay_created(self, record: TopicCreated) -> None:
         """Open a topic's logs. Raises SettingError for a configuration that is not allowed."""
@@ -240,22 +236,22 @@ class Topics:
 
     def grow(self, topic: Topic, partition_count: int) -> Parked[None]:
         """Give a topic as many partitions; the journal says so already. It is not deleted before they are there."""
-        opened: list[Partition] = []
-        grown: Parked[None] = Parked()
-        self._growing[topic.topic_id] = grown
-
-        def add(_: None) -> None:
-            # It may have been given other settings meanwhile.
-            config = log_config(self._settings, topic.name, topic.values)
-            for partition in opened:
-                partition.log.configure(config)
-            topic.partitions += opened
-            self.version += 1
-            del self._growing[topic.topic_id]
-            grown.release(None)
-
-        self._slices.run(self._open(topic, len(topic.partitions), partition_count, opened)).then(add)
+        grown = self._growing[topic.topic_id] = Parked()
+        start(self._grow(topic, partition_count, grown))
         return grown
+
+    async def _grow(self, topic: Topic, partition_count: int, grown: Parked[None]) -> None:
+        opened: list[Partition] = []
+        await self._slices.run(self._open(topic, len(topic.partitions), partition_count, opened))
+        # It may have been given other settings meanwhile.
+        config = log_config(self._settings, topic.name, topic.values)
+        for partition in opened:
+            partition.log.configure(config)
+        topic.partitions += opened
+        self.version += 1
+        logger.info("topic %s has %d partitions now", topic.name, partition_count)
+        del self._growing[topic.topic_id]
+        grown.release(None)
 
     def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
         """Give a topic other settings, which its open logs obey from now on; the journal says so already."""
@@ -276,44 +272,34 @@ class Topics:
     def is_being_deleted(self, name: str) -> bool:
         return name in self._being_deleted
 
-    def delete(self, topic: Topic) -> Parked[ErrorCode]:
+    def delete(self, topic: Topic) -> Parked[None]:
         """Delete a topic and its files; readers that wait for it are woken and find it gone."""
         if topic.name in self._being_deleted:
             return self._being_deleted[topic.name]
-        gone: Parked[ErrorCode] = Parked()
-        self._being_deleted[topic.name] = gone
-
-        def durable(error: DiskError | None) -> None:
-            if error is not None:
-                self._on_failure(error)
-                return
-            self._growing.get(topic.topic_id, Parked.ready(None)).then(forget)
-
-        def forget(_: None) -> None:
-            del self._by_name[topic.name]
-            del self._by_id[topic.topic_id]
-            self.version += 1
-            self._slices.run(remove()).then(removed)
-
-        def remove() -> Iterator[None]:
-            for partition in topic.partitions:
-                partition.log.delete()
-                partition.wake()
-                yield
-
-        def removed(_: None) -> None:
-            del self._being_deleted[topic.name]
-            self._free_name(topic)
-            gone.release(ErrorCode.none)
-
-        self._before_deletion(topic).then(lambda _: self._journal.append(TopicDeleted(name=topic.name), durable))
+        gone = self._being_deleted[topic.name] = Parked()
+        start(self._delete(topic, gone))
         return gone
 
-    def _free_name(self, topic: Topic) -> None:
-        """Let a topic be made under the name of one that is gone when nothing of that one can come back."""
-        free = self._names_in_use[topic.name] = self._after_deletion(topic)
+    async def _delete(self, topic: Topic, gone: Parked[None]) -> None:
+        await self._before_deletion(topic)
+        await self._journal.write([TopicDeleted(name=topic.name)])
+        if topic.topic_id in self._growing:
+            await self._growing[topic.topic_id]
+        del self._by_name[topic.name]
+        del self._by_id[topic.topic_id]
+        self.version += 1
+        await self._slices.run(self._remove(topic))
+        # A topic is made under this name when nothing of this one can come back.
+        logger.info("topic %s is deleted", topic.name)
+        free = self._names_in_use[topic.name] = Parked()
+        del self._being_deleted[topic.name]
+        gone.release(None)
+        await self._after_deletion(topic)
+        del self._names_in_use[topic.name]
+        free.release(None)
 
-        def done(_: None) -> None:
-            del self._names_in_use[topic.name]
-
-        free.then(done)
+    def _remove(self, topic: Topic) -> Iterator[None]:
+        for partition in topic.partitions:
+            partition.log.delete()
+            partition.wake()
+            yield

@@ -9,14 +9,15 @@ of them a power cut leaves behind, what it needs is there too. What the write-ah
 
 from __future__ import annotations
 
-from collections import deque
+import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from oncelog.broker.partition import Partition
 from oncelog.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from oncelog.coordination import Parked
-from oncelog.log import Appended, Origin
+from oncelog.coordination import Decision, Parked, start
+from oncelog.coordination.refusal import told
+from oncelog.log import Appended, Origin, Refused
 from oncelog.records import ControlType, build_batch, read_header
 from oncelog.transactions import (
     DECIDED,
@@ -33,36 +34,48 @@ from oncelog.transactions import (
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.durability import Durability
+    from oncelog.broker.offsets import CommittedOffsets
+    from oncelog.broker.producer_ids import ProducerIds
+    from oncelog.broker.topics import Topics
+    from oncelog.environment import Clock
 
 
-def _nothing(*_: object) -> None:
-    """For whoever does not want to be told."""
+logger = logging.getLogger("oncelog.transactions")
 
+A = TypeVar("A")
 
 HOLD_MS = 500
 """How long a request is held back while another of its transactional id is carried out, before it is told to come back."""
 
 
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    clock: Clock
+    durability: Durability
+    offsets: CommittedOffsets
+    producer_ids: ProducerIds
+    topics: Topics
+
+
 class Transactions:
     """Everything between the handlers and the coordinator of one broker."""
 
-    def __init__(self, broker: Broker, coordinator: TransactionCoordinator) -> None:
+    def __init__(self, broker: Needs, coordinator: TransactionCoordinator) -> None:
         self._broker = broker
         self.coordinator = coordinator
-        self._held: dict[str, deque[Callable[[], None]]] = {}
+        self._held: dict[str, dict[Parked[None], None]] = {}
         self._to_fence: set[str] = set()
-        self._all_fenced: Callable[[], None] = _nothing
+        self._all_fenced: Parked[None] = Parked()
 
     # --- what handlers ask
 
-    def init_producer_id(
+    async def init_producer_id(
         self, transactional_id: str | None, timeout_ms: int, producer_id: int, producer_epoch: int
-    ) -> Parked[InitProducerIdAnswer]:
-        answer: Parked[InitProducerIdAnswer] = Parked()
-
-        def attempt(*, last: bool) -> bool:
-            decision = self.coordinator.init_producer_id(
+    ) -> InitProducerIdAnswer:
+        def decide() -> Decision[TransactionRecord, InitProducerIdAnswer]:
+            return self.coordinator.init_producer_id(
                 transactional_id,
                 timeout_ms,
                 producer_id,
@@ -70,26 +83,28 @@ class Transactions:
                 self._now_ms(),
                 self._broker.producer_ids.allocate,
             )
-            if decision.answer.markers is not None:
-                # The open transaction of the producer before is aborted; whoever asked is told so, as Kafka does, and
-                # comes back for the id.
-                self._carry_out(decision.records[0], decision.answer.markers)
-                answer.release(decision.answer)
-            elif decision.answer.error is ErrorCode.concurrent_transactions and not last:
-                return False
-            elif not decision.records:
-                answer.release(decision.answer)
-            elif self._append(decision.records[0]):
-                # An epoch that a power cut could take back would let the producer it fenced go on.
-                self._durable_log(decision.records[0]).then(lambda _: answer.release(decision.answer))
-            else:
-                answer.release(InitProducerIdAnswer(ErrorCode.coordinator_not_available))
-            return True
 
-        self._broker.producer_ids.available().then(lambda _: self._try(transactional_id or "", attempt))
-        return answer
+        await self._broker.producer_ids.available()
+        decision = await self._decide(transactional_id or "", decide, _init_must_wait)
+        if decision.answer.markers is not None:
+            # The open transaction of the producer before is aborted; whoever asked is told so, as Kafka does, and comes
+            # back for the id.
+            logger.info("%s: its open transaction is aborted, for a producer asks for the id", transactional_id)
+            self._carry_out(decision.records[0], decision.answer.markers)
+        elif decision.records:
+            record = decision.records[0]
+            error = self._append_asked(record)
+            if error is not ErrorCode.none:
+                return InitProducerIdAnswer(error)
+            # An epoch that a power cut could take back would let the producer it fenced go on.
+            await self._durable_log(record)
+            producer = (decision.answer.producer_id, decision.answer.producer_epoch)
+            logger.info(
+                "%s: producer id %d has epoch %d, whoever had the id before is fenced", transactional_id, *producer
+            )
+        return decision.answer
 
-    def add_partitions(
+    async def add_partitions(
         self,
         transactional_id: str,
         producer_id: int,
@@ -97,23 +112,15 @@ class Transactions:
         partitions: Sequence[TopicPartition],
         *,
         tv2: bool,
-    ) -> Parked[ErrorCode]:
-        answer: Parked[ErrorCode] = Parked()
-
-        def attempt(*, last: bool) -> bool:
-            decision = self.coordinator.add_partitions(
+    ) -> ErrorCode:
+        def decide() -> Decision[TransactionRecord, ErrorCode]:
+            return self.coordinator.add_partitions(
                 transactional_id, producer_id, producer_epoch, partitions, self._now_ms(), tv2
             )
-            if decision.answer is ErrorCode.concurrent_transactions and not last:
-                return False
-            if decision.records and not self._append(decision.records[0]):
-                answer.release(ErrorCode.coordinator_not_available)
-            else:
-                answer.release(decision.answer)
-            return True
 
-        self._try(transactional_id, attempt)
-        return answer
+        decision = await self._decide(transactional_id, decide, _add_must_wait)
+        error = self._append_asked(decision.records[0]) if decision.records else ErrorCode.none
+        return decision.answer if error is ErrorCode.none else error
 
     def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
@@ -123,13 +130,13 @@ class Transactions:
             for topic, index in partitions
         }
 
-    def end(
+    async def end(
         self, transactional_id: str, producer_id: int, producer_epoch: int, *, committed: bool, tv2: bool
-    ) -> Parked[EndTransactionAnswer]:
-        answer: Parked[EndTransactionAnswer] = Parked()
+    ) -> EndTransactionAnswer:
+        """Answered when the decision is durable. What was decided is carried out, whether or not somebody waits."""
 
-        def attempt(*, last: bool) -> bool:
-            decision = self.coordinator.end_transaction(
+        def decide() -> Decision[TransactionRecord, EndTransactionAnswer]:
+            return self.coordinator.end_transaction(
                 transactional_id,
                 producer_id,
                 producer_epoch,
@@ -138,20 +145,12 @@ class Transactions:
                 tv2,
                 self._broker.producer_ids.allocate,
             )
-            if decision.answer.error is ErrorCode.concurrent_transactions and not last:
-                return False
-            if decision.answer.markers is None:
-                answer.release(decision.answer)
-                return True
 
-            def prepared(error: ErrorCode) -> None:
-                answer.release(decision.answer if error is ErrorCode.none else EndTransactionAnswer(error))
-
-            self._carry_out(decision.records[0], decision.answer.markers, prepared)
-            return True
-
-        self._broker.producer_ids.available().then(lambda _: self._try(transactional_id, attempt))
-        return answer
+        await self._broker.producer_ids.available()
+        decision = await self._decide(transactional_id, decide, _end_must_wait)
+        if decision.answer.markers is not None:
+            await self._carry_out(decision.records[0], decision.answer.markers)
+        return decision.answer
 
     def write_marker(
         self,
@@ -179,26 +178,30 @@ class Transactions:
     def abort_timed_out(self) -> None:
         for decision in self.coordinator.abort_timed_out(self._now_ms()):
             assert decision.answer.markers is not None
-            self._carry_out(decision.records[0], decision.answer.markers)
+            record = decision.records[0]
+            logger.info("%s: its transaction outlived its timeout and is aborted", record.transactional_id)
+            self._carry_out(record, decision.answer.markers)
 
     def expire_ids(self) -> None:
         for decision in self.coordinator.expire_ids(self._now_ms()):
-            self._append(decision.records[0])
-            self._settled(decision.records[0].transactional_id)
+            record = decision.records[0]
+            logger.info("%s: the transactional id was not used for long and is forgotten", record.transactional_id)
+            self._append(record)
+            self._settled(record.transactional_id)
 
-    def fence_all(self, done: Callable[[], None]) -> None:
+    def fence_all(self) -> Parked[None]:
         """After a start that may have lost what was acknowledged: no producer goes on as if it had not.
 
-        Call this after `complete_prepared`; `done` is called when every producer is fenced.
+        Call this after `complete_prepared`; released when every producer is fenced.
         """
         known = tuple(self.coordinator.transactions())
         self._to_fence = {metadata.transactional_id for metadata in known if metadata.status in DECIDED}
-        self._all_fenced = done
         for metadata in known:
             if metadata.transactional_id not in self._to_fence:
                 self._fence(metadata.transactional_id)
         if not self._to_fence:
-            done()
+            self._all_fenced.release(None)
+        return self._all_fenced
 
     def _fence(self, transactional_id: str) -> None:
         decision = self.coordinator.fence(transactional_id, self._now_ms(), self._broker.producer_ids.allocate)
@@ -210,35 +213,28 @@ class Transactions:
     def complete_prepared(self) -> None:
         """After a start: send the markers of every decided transaction, those that were sent before once more."""
         for markers in self.coordinator.pending_completions():
-            self._send_markers(markers)
+            start(self._complete(markers))
 
     # --- the steps
 
-    def _carry_out(
-        self,
-        record: TransactionRecord,
-        markers: MarkersToSend,
-        prepared: Callable[[ErrorCode], None] = _nothing,
-    ) -> None:
-        written = self._partitions(markers) if markers.committed else []
+    def _carry_out(self, record: TransactionRecord, markers: MarkersToSend) -> Parked[None]:
+        """End a transaction; released once the decision is durable."""
+        prepared: Parked[None] = Parked()
+        start(self._end(record, markers, prepared))
+        return prepared
 
-        def prepare(_: None) -> None:
-            if not self._append(record):
-                self._settled(record.transactional_id)
-                prepared(ErrorCode.coordinator_not_available)
-                return
-            self._durable_log(record).then(finish)
+    async def _end(self, record: TransactionRecord, markers: MarkersToSend, prepared: Parked[None]) -> None:
+        if markers.committed:
+            await self._put_first(markers)
+        self._append(record)
+        await self._durable_log(record)
+        prepared.release(None)
+        await self._complete(markers)
 
-        def finish(_: None) -> None:
-            prepared(ErrorCode.none)
-            self._send_markers(markers)
-
-        self._broker.durability.put_first(partition.log for partition in written).then(prepare)
-
-    def _send_markers(self, markers: MarkersToSend) -> None:
-        partitions = self._partitions(markers)
+    async def _complete(self, markers: MarkersToSend) -> None:
+        """Append the markers of a decided transaction, and write down that it is complete."""
         coordinator_epoch = self._log_partition(markers.transactional_id).leader_epoch
-        for partition in partitions:
+        for partition in self._partitions(markers):
             # A refusal means that somebody newer has closed this producer's transaction here: there is nothing left to end.
             self.write_marker(
                 partition,
@@ -248,50 +244,60 @@ class Transactions:
                 markers.transaction_version,
                 committed=markers.committed,
             )
-        first = self._broker.durability.put_first(partition.log for partition in partitions)
-        first.then(lambda _: self._complete(markers))
-
-    def _complete(self, markers: MarkersToSend) -> None:
+        await self._put_first(markers)
         decision = self.coordinator.complete(markers.transactional_id, self._now_ms())
         record = decision.records[0]
-        appended = self._append_only(record)
-        assert appended, markers
-        if has_epoch_per_transaction(markers.transaction_version):
-            self._completed(record)
-        else:
+        self._write(record)
+        if not has_epoch_per_transaction(markers.transaction_version):
             # The next transaction of this producer has the same epoch. If a power cut left its records and the Prepare
             # record of this one, but no Complete, the markers would go out again and end the wrong transaction.
-            self._durable_log(record).then(lambda _: self._completed(record))
-
-    def _completed(self, record: TransactionRecord) -> None:
-        transactional_id = record.transactional_id
+            await self._durable_log(record)
         self._replay(record)
+        end = "committed" if markers.committed else "aborted"
+        logger.debug("%s: %s in %d partitions", record.transactional_id, end, len(markers.partitions))
+        self._fence_if_asked(record.transactional_id)
+        self._settled(record.transactional_id)
+
+    def _fence_if_asked(self, transactional_id: str) -> None:
         if transactional_id in self._to_fence:
             self._to_fence.remove(transactional_id)
             self._fence(transactional_id)
             if not self._to_fence:
-                self._all_fenced()
-        self._settled(transactional_id)
+                self._all_fenced.release(None)
 
-    def _append(self, record: TransactionRecord) -> bool:
-        """Write a record to the transaction log and make it true."""
-        if not self._append_only(record):
+    def _append_asked(self, record: TransactionRecord) -> ErrorCode:
+        """Write what a client asked for to the transaction log and make it true; or say what it is told when that cannot be."""
+        result = self._append_only(record, Origin.COORDINATOR)
+        if not isinstance(result, Appended):
             self.coordinator.abandon(record.transactional_id)
-            return False
+            return told(result.error)
         self._replay(record)
-        return True
+        return ErrorCode.none
 
-    def _append_only(self, record: TransactionRecord) -> bool:
+    def _append(self, record: TransactionRecord) -> None:
+        """Write what follows from what was taken before to the transaction log and make it true."""
+        self._write(record)
+        self._replay(record)
+
+    def _write(self, record: TransactionRecord) -> None:
+        result = self._append_only(record, Origin.OBLIGED)
+        assert isinstance(result, Appended), (record, result)
+
+    def _append_only(self, record: TransactionRecord, origin: Origin) -> Appended | Refused:
         partition = self._log_partition(record.transactional_id)
         version = record_version(record, self.coordinator.transaction_version)
         batch = build_batch([encode(record, version)], leader_epoch=partition.leader_epoch)
-        return isinstance(partition.append(batch, read_header(batch), Origin.COORDINATOR), Appended)
+        return partition.append(batch, read_header(batch), origin)
 
     def _replay(self, record: TransactionRecord) -> None:
         self.coordinator.replay(self.coordinator.partition_for(record.transactional_id), record)
 
     def _durable_log(self, record: TransactionRecord) -> Parked[None]:
         return self._broker.durability.make_durable([self._log_partition(record.transactional_id).log])
+
+    def _put_first(self, markers: MarkersToSend) -> Parked[None]:
+        """Released when a decision that is written from then on cannot outlive what the transaction's partitions have now."""
+        return self._broker.durability.put_first(partition.log for partition in self._partitions(markers))
 
     def _log_partition(self, transactional_id: str) -> Partition:
         partition = self._broker.topics.partition(TRANSACTION_STATE, self.coordinator.partition_for(transactional_id))
@@ -305,39 +311,54 @@ class Transactions:
 
     # --- holding requests back
 
-    def _try(self, transactional_id: str, attempt: Callable[..., bool]) -> None:
-        """Try now, and again whenever the id settles, until it works or the time is up."""
-        if attempt(last=False):
-            return
+    async def _decide(
+        self,
+        transactional_id: str,
+        decide: Callable[[], Decision[TransactionRecord, A]],
+        must_wait: Callable[[A], bool],
+    ) -> Decision[TransactionRecord, A]:
+        """What is decided now, or when the id has settled; after HOLD_MS it is what is decided then."""
+        decision = decide()
+        if not must_wait(decision.answer):
+            return decision
         deadline_ms = self._broker.clock.monotonic_ms() + HOLD_MS
-        queue = self._held.setdefault(transactional_id, deque())
-        done = False
+        while must_wait(decision.answer) and self._broker.clock.monotonic_ms() < deadline_ms:
+            await self._settling(transactional_id, deadline_ms)
+            decision = decide()
+        return decision
 
-        def again() -> None:
-            nonlocal done
-            if done:
-                return
-            if attempt(last=self._broker.clock.monotonic_ms() >= deadline_ms):
-                done = True
-                timer.cancel()
-            else:
-                self._held.setdefault(transactional_id, deque()).append(again)
-
-        def give_up() -> None:
-            nonlocal done
-            if not done:
-                done = True
-                attempt(last=True)
-
-        timer = self._broker.clock.call_later(HOLD_MS, give_up)
-        queue.append(again)
-        if self.coordinator.is_settled(transactional_id):
-            self._settled(transactional_id)
+    async def _settling(self, transactional_id: str, deadline_ms: float) -> None:
+        """Wait until the id has settled, or until the deadline."""
+        woken: Parked[None] = Parked()
+        delay_ms = deadline_ms - self._broker.clock.monotonic_ms()
+        timer = self._broker.clock.call_later(delay_ms, lambda: woken.release(None))
+        self._held.setdefault(transactional_id, {})[woken] = None
+        try:
+            await woken
+        finally:
+            timer.cancel()
+            held = self._held.get(transactional_id)
+            if held is not None:
+                held.pop(woken, None)
+                if not held:
+                    del self._held[transactional_id]
 
     def _settled(self, transactional_id: str) -> None:
-        waiting = self._held.pop(transactional_id, None)
-        for again in waiting or ():
-            again()
+        for woken in self._held.pop(transactional_id, ()):
+            if not woken.is_released:
+                woken.release(None)
 
     def _now_ms(self) -> int:
         return self._broker.clock.now_ms()
+
+
+def _init_must_wait(answer: InitProducerIdAnswer) -> bool:
+    return answer.markers is None and answer.error is ErrorCode.concurrent_transactions
+
+
+def _add_must_wait(answer: ErrorCode) -> bool:
+    return answer is ErrorCode.concurrent_transactions
+
+
+def _end_must_wait(answer: EndTransactionAnswer) -> bool:
+    return answer.error is ErrorCode.concurrent_transactions

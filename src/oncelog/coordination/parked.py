@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 _EMPTY: object = object()
 
 
 class Parked(Generic[T]):
-    """A value that comes once. Whoever waits is called in the order in which it began to wait, at once if it came already."""
+    """A value that comes once. A flow waits for it with `await`; whoever waits goes on in the order in which it began to."""
 
     __slots__ = ("_callbacks", "_value")
 
@@ -47,18 +47,7 @@ class Parked(Generic[T]):
         else:
             callback(self._value)  # type: ignore[arg-type]
 
-
-def all_of(waiting: Sequence[Parked[T]]) -> Parked[list[T]]:
-    """Release with every value, in the order given, when the last of them has come."""
-    every: Parked[list[T]] = Parked()
-    missing = len(waiting)
-
-    def released(_: T) -> None:
-        nonlocal missing
-        missing -= 1
-        if not missing:
-            every.release([parked.value for parked in waiting])
-
-    for parked in waiting:
-        parked.then(released)
-    return every if waiting else Parked.ready([])
+    def __await__(self) -> Generator[Parked[Any], None, T]:
+        if self._value is _EMPTY:
+            yield self
+        return self._value  # type: ignore[return-value]

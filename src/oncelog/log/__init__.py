@@ -4,6 +4,7 @@ from oncelog.log.checkpoints import PARTITION_METADATA, read_topic_id, uuid_of, 
 from oncelog.log.config import LogConfig
 from oncelog.log.data_directory import LogPoints
 from oncelog.log.log_directories import LogDirectories
+from oncelog.log.names import has_room_for
 from oncelog.log.outcome import (
     AbortedTransaction,
     ActiveProducer,
@@ -39,6 +40,7 @@ __all__ = [
     "Tail",
     "TimestampOffset",
     "WriteAheadLog",
+    "has_room_for",
     "read_topic_id",
     "replay",
     "uuid_of",

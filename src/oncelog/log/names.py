@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 LOG = ".log"
 OFFSET_INDEX = ".index"
 TIME_INDEX = ".timeindex"
@@ -15,6 +17,8 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 DELETED_DIRECTORY = "-delete"
 
 OFFSET_DIGITS = 20
+NAME_BYTES_MAX = 255
+"""What file systems take as the name of one file."""
 
 
 def offset_name(offset: int, suffix: str) -> str:
@@ -31,6 +35,17 @@ def offset_of(name: str, suffix: str) -> int | None:
 
 def partition_directory(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
+
+
+def has_room_for(topic: str, partition_count: int) -> bool:
+    """Whether the directory of each partition has a name that file systems take."""
+    return len(partition_directory(topic, partition_count - 1)) <= NAME_BYTES_MAX
+
+
+def deleted_directory(topic: str, partition: int, topic_id: UUID) -> str:
+    """What a deleted partition's directory is called until it is gone; a long topic name is cut, as Kafka's LocalLog does."""
+    rest = f"-{partition}.{topic_id.hex}{DELETED_DIRECTORY}"
+    return topic[: NAME_BYTES_MAX - len(rest)] + rest
 
 
 def partition_of(name: str) -> tuple[str, int] | None:

@@ -11,10 +11,15 @@ from oncelog.wire import ErrorCode
 
 
 class Origin(Enum):
-    """Who appends. Coordinators write with sequence 0 every time, so theirs are not checked."""
+    """Who appends. Coordinators write with sequence 0 every time, so theirs are not checked.
+
+    COORDINATOR is what a client asks of one: it has to fit the settings of the topic, as in Kafka. OBLIGED is what follows from
+    what was taken before, and no setting keeps it out of the log: the end of a transaction, or of what has expired.
+    """
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
+    OBLIGED = "obliged"
 
 
 class Appended(NamedTuple):
@@ -69,8 +74,8 @@ class OpenTransaction(NamedTuple):
 
     producer_id: int
     producer_epoch: int
+    coordinator_epoch: int
     first_offset: int
-    last_timestamp_ms: int
 
 
 class ActiveProducer(NamedTuple):

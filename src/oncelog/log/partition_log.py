@@ -14,7 +14,7 @@ from oncelog.log import retention, timestamps
 from oncelog.log.config import LogConfig
 from oncelog.log.epoch_checkpoint import EpochCheckpoint, write_epochs
 from oncelog.log.limits import refusal
-from oncelog.log.names import DELETED_DIRECTORY
+from oncelog.log.names import deleted_directory
 from oncelog.log.outcome import (
     AbortedTransaction,
     ActiveProducer,
@@ -196,7 +196,7 @@ class PartitionLog:
         `first_sequence_must_be_zero`: the batch begins a transaction whose producer got a new epoch for it (KIP-890).
         """
         now_ms = self._clock.now_ms()
-        refused = refusal(self.name, self._config, len(batch), header, now_ms)
+        refused = refusal(self.name, self._config, len(batch), header, origin, now_ms)
         if refused is not None:
             return refused
         has_producer = header.producer_id >= 0
@@ -230,7 +230,7 @@ class PartitionLog:
         timestamp_ms: int,
     ) -> Appended | Refused:
         """Append the marker that ends a producer's transaction here, whether it has records here or not."""
-        refused = self._producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
+        refused = self._producers.check_marker(producer_id, producer_epoch, transaction_version)
         if refused is not None:
             return refused
         offset = self._end
@@ -321,6 +321,10 @@ class PartitionLog:
 
     def active_producers(self) -> tuple[ActiveProducer, ...]:
         return self._producers.active()
+
+    def open_transaction(self, producer_id: int) -> OpenTransaction | None:
+        """The transaction of this producer that has records here and no marker yet."""
+        return self._producers.open_transaction(producer_id)
 
     def open_transactions(self) -> tuple[OpenTransaction, ...]:
         """The oldest first."""
@@ -451,7 +455,9 @@ class PartitionLog:
     def delete(self) -> None:
         """Delete the partition: its directory gets another name at once, and goes after file.delete.delay.ms."""
         self.close(clean=False)
-        deleted = f"{self._directory}.{self._clock.now_ms():032x}{DELETED_DIRECTORY}"
+        parent, _, _ = self._directory.rpartition("/")
+        topic, _, _ = self.name.rpartition("-")
+        deleted = f"{parent}/{deleted_directory(topic, self.partition, self.topic_id)}"
         self._disk.rename(self._directory, deleted)
         self._remove_later([deleted])
 

@@ -131,10 +131,12 @@ class Producers:
             )
         return None
 
-    def check_marker(
-        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int
-    ) -> Refused | None:
-        """Decide about a marker: a refusal, or None to append it."""
+    def check_marker(self, producer_id: int, producer_epoch: int, transaction_version: int) -> Refused | None:
+        """Decide about a marker: a refusal, or None to append it.
+
+        Kafka compares the coordinator's epoch with that of the marker before (`ProducerAppendInfo`), for another node may think
+        that it is the coordinator still. Here there is one, and no marker in the log may keep it from ending its transactions.
+        """
         producer = self._by_id.get(producer_id)
         if producer is None:
             return None
@@ -148,12 +150,6 @@ class Producers:
         ):
             # KIP-890: the marker of a transaction has the epoch after it, so this one ended an earlier transaction.
             return self._refused_epoch(producer, producer_epoch)
-        if coordinator_epoch < producer.coordinator_epoch:
-            return Refused(
-                ErrorCode.transaction_coordinator_fenced,
-                f"{self._name}: coordinator epoch {coordinator_epoch} of a marker for producer {producer_id} "
-                f"is older than {producer.coordinator_epoch}",
-            )
         return None
 
     def record_data(self, header: BatchHeader, base_offset: int, timestamp_ms: int) -> None:
@@ -245,13 +241,16 @@ class Producers:
             for producer in self
         )
 
+    def open_transaction(self, producer_id: int) -> OpenTransaction | None:
+        first_offset = self._open.get(producer_id)
+        if first_offset is None:
+            return None
+        producer = self._by_id[producer_id]
+        return OpenTransaction(producer_id, producer.epoch, producer.coordinator_epoch, first_offset)
+
     def open_transactions(self) -> tuple[OpenTransaction, ...]:
         """The open transactions, the oldest first."""
-        found = ((self._by_id[producer_id], first_offset) for producer_id, first_offset in self._open.items())
-        return tuple(
-            OpenTransaction(producer.producer_id, producer.epoch, first_offset, producer.last_timestamp_ms)
-            for producer, first_offset in found
-        )
+        return tuple(found for producer_id in self._open if (found := self.open_transaction(producer_id)) is not None)
 
     def _is_in_sequence(self, producer: Producer, header: BatchHeader, first_sequence_must_be_zero: bool) -> bool:
         first_sequence = header.base_sequence

@@ -60,6 +60,11 @@ class Replayed:
     count: int = 0
     durable_ends: dict[tuple[UUID, int], int] = field(default_factory=dict)
 
+    def vouch(self, entry: Entry) -> None:
+        """A sync that began before a tail was taken may be vouched for after it: it takes nothing of the tail back."""
+        key = (entry.topic_id, entry.partition)
+        self.durable_ends[key] = max(entry.log_end_offset, self.durable_ends.get(key, 0))
+
 
 class WriteAheadLog:
     """One file. Its entries are durable when `file` was synced after they were appended."""
@@ -149,7 +154,7 @@ def replay(disk: Disk, directory: str, partition_path: Callable[[UUID, int], str
         replayed.next_number = number + 1
         for entry in found:
             replayed.count += _put_back(disk, entry, partition_path(entry.topic_id, entry.partition), touched)
-            replayed.durable_ends[entry.topic_id, entry.partition] = entry.log_end_offset
+            replayed.vouch(entry)
     for file in touched.values():
         file.sync()
         file.close()

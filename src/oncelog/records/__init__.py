@@ -24,8 +24,8 @@ from oncelog.records.compression import Codec
 from oncelog.records.control import ControlType, EndTransactionMarker, control_batch, read_control
 from oncelog.records.errors import CorruptBatchError, InvalidRecordError, RecordsError, UnsupportedCompressionError
 from oncelog.records.partitioning import crc32_partition, murmur2, murmur2_partition
+from oncelog.records.produced import Effort, Form, Prepared, prepare
 from oncelog.records.record import NO_TIMESTAMP, Record
-from oncelog.records.rewriting import recompressed, records_without_key
 from oncelog.records.sequence import NO_SEQUENCE, SEQUENCE_MAX, next_sequence, sequence_before
 
 __all__ = [
@@ -41,8 +41,11 @@ __all__ = [
     "Codec",
     "ControlType",
     "CorruptBatchError",
+    "Effort",
     "EndTransactionMarker",
+    "Form",
     "InvalidRecordError",
+    "Prepared",
     "Record",
     "RecordsError",
     "TimestampType",
@@ -57,10 +60,9 @@ __all__ = [
     "murmur2",
     "murmur2_partition",
     "next_sequence",
+    "prepare",
     "read_control",
     "read_header",
-    "recompressed",
-    "records_without_key",
     "sequence_before",
     "stamp_producer",
     "stamped",

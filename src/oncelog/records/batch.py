@@ -29,15 +29,18 @@ from typing import NamedTuple
 from typing_extensions import Buffer
 
 from oncelog.records.checksum import crc32c
-from oncelog.records.compression import Codec, compress, decompress, lz4_blocks_stand_alone
-from oncelog.records.errors import CorruptBatchError, InvalidRecordError, UnsupportedCompressionError
-from oncelog.records.record import RECORD_BYTES_MIN, Record, decode_records, encode_records
+from oncelog.records.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress, lz4_blocks_stand_alone
+from oncelog.records.errors import (
+    CorruptBatchError,
+    DecompressedSizeError,
+    InvalidRecordError,
+    UnsupportedCompressionError,
+)
+from oncelog.records.inside import check_records
+from oncelog.records.record import Record, decode_records, encode_records
 from oncelog.records.sequence import NO_SEQUENCE, next_sequence
-from oncelog.records.varint import read_varint
 
 MAGIC = 2
-RUN_MIN = 8
-"""Fewer records of one length than this are looked at one by one."""
 HEADER_BYTES = 61
 LENGTH_PREFIX_BYTES = 12
 BATCH_BYTES_MAX = 1_000_000
@@ -164,6 +167,13 @@ def check_batch(data: bytes) -> BatchHeader:
 
     Raises InvalidRecordError, CorruptBatchError or UnsupportedCompressionError.
     """
+    header = check_envelope(data)
+    check_body(data, header)
+    return header
+
+
+def check_envelope(data: bytes) -> BatchHeader:
+    """The part of `check_batch` that does not look at the records."""
     if len(data) < HEADER_BYTES:
         raise InvalidRecordError(f"{len(data)} bytes hold no batch")
     header = BatchHeader._make(_HEADER.unpack_from(data))
@@ -176,20 +186,29 @@ def check_batch(data: bytes) -> BatchHeader:
     if crc32c(memoryview(data)[_CRC_FROM:]) != header.crc:
         raise CorruptBatchError("the CRC-32C of a batch is not that of its bytes")
     _check_produced_header(header)
-    if header.attributes & CODEC_BITS:
-        try:
-            body = decompress(header.codec, memoryview(data)[HEADER_BYTES:])
-        except CorruptBatchError as error:
-            # The CRC holds, so sending it again cannot help, and CORRUPT_MESSAGE would make the client try.
-            raise InvalidRecordError(str(error)) from error
-        if header.codec is Codec.LZ4 and not lz4_blocks_stand_alone(memoryview(data)[HEADER_BYTES:]):
-            raise InvalidRecordError(
-                "an lz4 frame whose blocks depend on each other, which the Java client cannot read"
-            )
-        _check_records_tile(body, 0, header.record_count)
-    else:
-        _check_records_tile(data, HEADER_BYTES, header.record_count)
     return header
+
+
+def check_body(data: bytes, header: BatchHeader, size_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes | None:
+    """The part of `check_batch` that does; return the records if they had to be decompressed.
+
+    A bound below the default is the caller's own: DecompressedSizeError says that it is exceeded.
+    """
+    if not header.attributes & CODEC_BITS:
+        check_records(data, HEADER_BYTES, header.record_count)
+        return None
+    packed = memoryview(data)[HEADER_BYTES:]
+    try:
+        body = decompress(header.codec, packed, size_bytes_max)
+    except CorruptBatchError as error:
+        if isinstance(error, DecompressedSizeError) and size_bytes_max < DECOMPRESSED_BYTES_MAX:
+            raise
+        # The CRC holds, so sending it again cannot help, and CORRUPT_MESSAGE would make the client try.
+        raise InvalidRecordError(str(error)) from error
+    if header.codec is Codec.LZ4 and not lz4_blocks_stand_alone(packed):
+        raise InvalidRecordError("an lz4 frame whose blocks depend on each other, which the Java client cannot read")
+    check_records(body, 0, header.record_count)
+    return body
 
 
 def _check_produced_header(header: BatchHeader) -> None:
@@ -206,55 +225,6 @@ def _check_produced_header(header: BatchHeader) -> None:
     if header.is_transactional and header.producer_id < 0:
         # Nothing could ever commit or abort it.
         raise InvalidRecordError("a transactional batch names no producer")
-
-
-def _equal_lengths(body: bytes, start: int, stride: int, count_max: int) -> int:
-    """How many records after the one at `start` say that they are as long as it is.
-
-    Where one does, the next begins a stride later: so many bytes are compared at once, instead of one after the other.
-    """
-    length_bytes = body[start : start + 2] if body[start] >= 0x80 else body[start : start + 1]
-    if length_bytes[-1] >= 0x80:
-        return 0
-    window = RUN_MIN
-    while True:
-        window = min(8 * window, count_max)
-        run = window
-        for place, byte in enumerate(length_bytes, start + stride):
-            found = body[place : place + stride * window : stride]
-            run = min(run, len(found) - len(found.lstrip(bytes((byte,)))))
-        if run < window or window == count_max:
-            return run
-
-
-def _check_records_tile(body: bytes, position: int, record_count: int) -> None:
-    """Check that exactly `record_count` records, each after its length, fill the body from `position` to its end."""
-    end = len(body)
-    if end - position < record_count * RECORD_BYTES_MIN:
-        raise InvalidRecordError(f"{end - position} bytes cannot hold {record_count} records")
-    sign_bits = 0
-    left = record_count
-    try:
-        while left:
-            start = position
-            byte = body[start]
-            sign_bits |= byte
-            if byte < 0x80:
-                position += 1 + (byte >> 1)
-            elif (second := body[start + 1]) < 0x80:
-                position += 2 + ((byte & 0x7F) >> 1) + (second << 6)
-            else:
-                length, position = read_varint(body, start)
-                position += length
-            left -= 1
-            if left >= RUN_MIN and body[position] == byte:
-                run = _equal_lengths(body, start, position - start, left)
-                position += run * (position - start)
-                left -= run
-    except (IndexError, ValueError) as error:
-        raise InvalidRecordError("a record does not end inside its batch") from error
-    if position != end or sign_bits & 1:
-        raise InvalidRecordError("the lengths of the records are not those of their bytes")
 
 
 def stamped(data: bytes, base_offset: int, leader_epoch: int, *, log_append_time_ms: int | None = None) -> list[Buffer]:
@@ -327,7 +297,11 @@ def build_batch(
 def seal(header: BatchHeader, body: Buffer, level: int | None = None) -> bytes:
     """A batch from a header and its records, not compressed yet. Fills in the length and the CRC."""
     codec = header.codec
-    packed = compress(codec, body, level) if codec else body
+    return seal_packed(header, compress(codec, body, level) if codec else body)
+
+
+def seal_packed(header: BatchHeader, packed: Buffer) -> bytes:
+    """A batch from a header and its records, under the header's codec. Fills in the length and the CRC."""
     return b"".join((_sealed_header(header, packed), packed))
 
 

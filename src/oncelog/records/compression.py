@@ -12,7 +12,7 @@ from struct import Struct
 import cramjam
 from typing_extensions import Buffer
 
-from oncelog.records.errors import CorruptBatchError
+from oncelog.records.errors import CorruptBatchError, DecompressedSizeError
 
 # A 1 MiB batch of zeros is a gigabyte in some codecs: the bound is what one batch may ask of the reader's memory.
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
@@ -61,13 +61,14 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 def decompress(codec: Codec, data: Buffer, size_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
     """Undo `compress`.
 
-    Raises CorruptBatchError for bytes that the codec did not write, or that become more than `size_bytes_max`.
+    Raises CorruptBatchError for bytes that the codec did not write, DecompressedSizeError for those that become more than
+    `size_bytes_max`.
     """
     view = memoryview(data)
     match codec:
         case Codec.NONE:
             if len(view) > size_bytes_max:
-                raise CorruptBatchError(f"the records take {len(view)} bytes, more than {size_bytes_max}")
+                raise DecompressedSizeError(f"the records take {len(view)} bytes, more than {size_bytes_max}")
             return bytes(view)
         case Codec.SNAPPY:
             return _decompress_snappy(view, size_bytes_max)
@@ -112,8 +113,10 @@ def _decompress_stream(codec: object, data: memoryview, size_bytes_max: int) -> 
         try:
             written = codec.decompress_into(data, output)  # type: ignore[attr-defined]
         except cramjam.DecompressionError as error:
-            if size_bytes >= size_bytes_max or OUTPUT_FULL not in str(error):
-                raise CorruptBatchError(f"the records are no {size_bytes_max} bytes compressed: {error}") from error
+            if OUTPUT_FULL not in str(error):
+                raise CorruptBatchError(f"the records do not decompress: {error}") from error
+            if size_bytes >= size_bytes_max:
+                raise DecompressedSizeError(f"the records decompress to more than {size_bytes_max} bytes") from error
             size_bytes *= OUTPUT_GROWTH
         else:
             return bytes(memoryview(output)[:written])
@@ -143,7 +146,7 @@ def _decompress_snappy_block(data: memoryview, size_bytes_max: int) -> bytes:
     try:
         size_bytes = cramjam.snappy.decompress_raw_len(data)
         if size_bytes > size_bytes_max:
-            raise CorruptBatchError(f"the records decompress to more than {size_bytes_max} bytes")
+            raise DecompressedSizeError(f"the records decompress to more than {size_bytes_max} bytes")
         return bytes(cramjam.snappy.decompress_raw(data))
     except cramjam.DecompressionError as error:
         raise CorruptBatchError(f"the records do not decompress: {error}") from error

@@ -19,6 +19,16 @@ class CorruptBatchError(RecordsError):
     error = ErrorCode.corrupt_message
 
 
+class DecompressedSizeError(CorruptBatchError):
+    """The records become more bytes than the reader has room for."""
+
+
+class RecordTooLargeError(RecordsError):
+    """The batch is larger than its topic takes."""
+
+    error = ErrorCode.message_too_large
+
+
 class InvalidRecordError(RecordsError):
     """The bytes are what the producer sent, and a producer may not send them."""
 

@@ -1,34 +1,42 @@
 """AddPartitionsToTxn v0-5: adds partitions to the open transaction, or begins one.
 
 Up to v3 a client asks for one transactional id; v4 is what leaders ask the coordinator: many at once, and `verify only`.
-Before v2 a fenced producer is told INVALID_PRODUCER_EPOCH. One partition that does not exist keeps all others from being
-added: they are answered OPERATION_NOT_ATTEMPTED.
+Before v2 a fenced producer is told INVALID_PRODUCER_EPOCH. One partition that does not exist, or is a coordinator's, keeps all
+others from being added: they are answered OPERATION_NOT_ATTEMPTED.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.request import Reply, Request, reply_when
-from oncelog.broker.topics import TRANSACTION_STATE
-from oncelog.coordination import Parked, all_of
+from oncelog.broker.request import Request
+from oncelog.broker.topics import INTERNAL_TOPICS, TRANSACTION_STATE
+from oncelog.coordination import start
 from oncelog.transactions import TopicPartition
 from oncelog.transactions.versions import transaction_error
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.topics import Topics
+    from oncelog.broker.transactions import Transactions
 
 BATCHED_FROM_VERSION = 4
 
 Errors = Mapping[TopicPartition, ErrorCode]
 
 
-def handle(broker: Broker, request: Request) -> Reply:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    topics: Topics
+    transactions: Transactions
+
+
+async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     if request.version < BATCHED_FROM_VERSION:
-        errors = _add(
+        errors = await _add(
             broker,
             body.v3_and_below_transactional_id,
             body.v3_and_below_producer_id,
@@ -36,14 +44,10 @@ def handle(broker: Broker, request: Request) -> Reply:
             body.v3_and_below_topics,
             tv2=False,
         )
-        return reply_when(
-            errors,
-            lambda: request.answer(
-                results_by_topic_v3_and_below=_topics(request, body.v3_and_below_topics, errors.value)
-            ),
-        )
-    every = all_of([_add_or_verify(broker, transaction) for transaction in body.transactions])
-    return reply_when(every, lambda: _answer_batched(request, every.value))
+        return request.answer(results_by_topic_v3_and_below=_topics(request, body.v3_and_below_topics, errors))
+    # All at once: an id that is in the middle of something holds back its own answer alone.
+    under_way = [start(_add_or_verify(broker, transaction)) for transaction in body.transactions]
+    return _answer_batched(request, [await errors for errors in under_way])
 
 
 def _answer_batched(request: Request, errors: list[Errors]) -> Any:
@@ -59,28 +63,31 @@ def _answer_batched(request: Request, errors: list[Errors]) -> Any:
     )
 
 
-def _add_or_verify(broker: Broker, transaction: Any) -> Parked[Errors]:
+async def _add_or_verify(broker: Needs, transaction: Any) -> Errors:
     producer = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
-        return Parked.ready(broker.transactions.verify(*producer, _named(transaction.topics)))
-    return _add(broker, *producer, transaction.topics, tv2=True)
+        return broker.transactions.verify(*producer, _named(transaction.topics))
+    return await _add(broker, *producer, transaction.topics, tv2=True)
 
 
-def _add(
-    broker: Broker, transactional_id: str, producer_id: int, producer_epoch: int, topics: Any, *, tv2: bool
-) -> Parked[Errors]:
+async def _add(
+    broker: Needs, transactional_id: str, producer_id: int, producer_epoch: int, topics: Any, *, tv2: bool
+) -> Errors:
     partitions = _named(topics)
     if broker.topics.named(TRANSACTION_STATE) is None:
-        return Parked.ready(dict.fromkeys(partitions, ErrorCode.not_coordinator))
-    unknown = [partition for partition in partitions if broker.topics.partition(*partition) is None]
-    if unknown:
-        errors = dict.fromkeys(partitions, ErrorCode.operation_not_attempted)
-        return Parked.ready(errors | dict.fromkeys(unknown, ErrorCode.unknown_topic_or_partition))
-    answer: Parked[Errors] = Parked()
-    broker.transactions.add_partitions(transactional_id, producer_id, producer_epoch, partitions, tv2=tv2).then(
-        lambda error: answer.release(dict.fromkeys(partitions, error))
-    )
-    return answer
+        return dict.fromkeys(partitions, ErrorCode.not_coordinator)
+    wrong = {partition: error for partition in partitions if (error := _problem(broker, *partition)) is not None}
+    if wrong:
+        return dict.fromkeys(partitions, ErrorCode.operation_not_attempted) | wrong
+    error = await broker.transactions.add_partitions(transactional_id, producer_id, producer_epoch, partitions, tv2=tv2)
+    return dict.fromkeys(partitions, error)
+
+
+def _problem(broker: Needs, topic: str, index: int) -> ErrorCode | None:
+    if topic in INTERNAL_TOPICS:
+        # Kafka too, whatever rights a client has: the coordinators write there.
+        return ErrorCode.topic_authorization_failed
+    return ErrorCode.unknown_topic_or_partition if broker.topics.partition(topic, index) is None else None
 
 
 def _named(topics: Any) -> list[TopicPartition]:

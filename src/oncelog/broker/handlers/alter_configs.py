@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
+from oncelog.broker import altering
 from oncelog.broker.altering import Alteration, Operation, all_anew, alter_each
 from oncelog.broker.handlers.incremental_alter_configs import answer
-from oncelog.broker.request import Reply, Request, reply_when
-from oncelog.coordination import all_of
-
-if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+from oncelog.broker.request import Request
 
 
-def handle(broker: Broker, request: Request) -> Reply:
+async def handle(broker: altering.Needs, request: Request) -> Any:
     body = request.body
     resources = [
         (
@@ -23,5 +20,4 @@ def handle(broker: Broker, request: Request) -> Reply:
         )
         for resource in body.resources
     ]
-    outcomes = all_of(alter_each(broker, resources, validate_only=body.validate_only))
-    return reply_when(outcomes, lambda: answer(request, outcomes.value))
+    return answer(request, await alter_each(broker, resources, validate_only=body.validate_only))

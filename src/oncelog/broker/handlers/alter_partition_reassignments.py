@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.topics import Topics
+    from oncelog.environment import Clock
 
 
-def handle(broker: Broker, request: Request) -> Any:
-    types = request.types
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    node_id: int
+    topics: Topics
+
+
+async def handle(broker: Needs, request: Request) -> Any:
+    turn, types = Turn(broker.clock), request.types
+    topics = []
+    for asked in request.body.topics:
+        partitions = await turn.each(asked.partitions, partial(_partition, broker, types, asked.name))
+        topics.append(types.ReassignableTopicResponse(name=asked.name, partitions=partitions))
     return request.answer(
         allow_replication_factor_change=getattr(request.body, "allow_replication_factor_change", True),
         error_code=ErrorCode.none,
         error_message=None,
-        responses=tuple(
-            types.ReassignableTopicResponse(
-                name=topic.name,
-                partitions=tuple(_partition(broker, types, topic.name, item) for item in topic.partitions),
-            )
-            for topic in request.body.topics
-        ),
+        responses=tuple(topics),
     )
 
 
-def _partition(broker: Broker, types: Any, name: str, asked: Any) -> Any:
+def _partition(broker: Needs, types: Any, name: str, asked: Any) -> Any:
     error, message = ErrorCode.none, None
     if broker.topics.partition(name, asked.partition_index) is None:
         error, message = ErrorCode.unknown_topic_or_partition, f"there is no partition {name}-{asked.partition_index}"

@@ -7,20 +7,45 @@ Supported features whose lowest level is 0, as all here, are left out before v4.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import NO_THROTTLE, Request
 from oncelog.wire import ErrorCode, construct, message_class, message_module
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from collections.abc import Mapping
+
+    from oncelog.broker.apis import Api
 
 API_KEY = 18
+SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""What a client's name and version look like (KIP-511)."""
 # Kafka 4 refuses Produce 0 to 2 but lists them, because old librdkafka reads from them which codecs there are (KAFKA-18659).
 PRODUCE_KEY = 0
 
 
-def handle(broker: Broker, request: Request) -> Any:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    apis: Mapping[int, Api]
+    features: dict[str, int]
+    features_epoch: int
+    highest_features: dict[str, int]
+
+
+def handle(broker: Needs, request: Request) -> Any:
+    if request.version >= 3 and not (
+        SOFTWARE.fullmatch(request.body.client_software_name)
+        and SOFTWARE.fullmatch(request.body.client_software_version)
+    ):
+        return request.answer(
+            error_code=ErrorCode.invalid_request,
+            api_keys=(),
+            supported_features=(),
+            finalized_features_epoch=-1,
+            finalized_features=(),
+        )
     return request.answer(
         error_code=ErrorCode.none,
         api_keys=tuple(_api(request.types, api.key, api.minimum, api.maximum) for api in broker.apis.values()),
@@ -30,7 +55,7 @@ def handle(broker: Broker, request: Request) -> Any:
     )
 
 
-def unsupported_version(broker: Broker) -> Any:
+def unsupported_version(broker: Needs) -> Any:
     types = message_module(API_KEY, 0, "response")
     own = broker.apis[API_KEY]
     return construct(
@@ -45,14 +70,14 @@ def _api(types: Any, key: int, minimum: int, maximum: int) -> Any:
     return types.ApiVersion(api_key=key, min_version=0 if key == PRODUCE_KEY else minimum, max_version=maximum)
 
 
-def _supported(types: Any, broker: Broker) -> tuple[Any, ...]:
+def _supported(types: Any, broker: Needs) -> tuple[Any, ...]:
     return tuple(
         types.SupportedFeatureKey(name=name, min_version=0, max_version=level)
         for name, level in broker.highest_features.items()
     )
 
 
-def _finalized(types: Any, broker: Broker) -> tuple[Any, ...]:
+def _finalized(types: Any, broker: Needs) -> tuple[Any, ...]:
     return tuple(
         types.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
         for name, level in broker.features.items()

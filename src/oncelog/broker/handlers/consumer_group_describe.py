@@ -5,24 +5,36 @@ v1 which protocol a member follows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.handlers.describe_groups import EVERY_OPERATION, NOT_ASKED_FOR
 from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.memberships import Memberships
+    from oncelog.broker.offsets import CommittedOffsets
+    from oncelog.environment import Clock
     from oncelog.groups.consumer import DescribedConsumer, DescribedTopic
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
-def handle(broker: Broker, request: Request) -> Any:
-    return request.answer(groups=tuple(_group(broker, request, group) for group in request.body.group_ids))
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    memberships: Memberships
+    offsets: CommittedOffsets
 
 
-def _group(broker: Broker, request: Request, name: str) -> Any:
+async def handle(broker: Needs, request: Request) -> Any:
+    groups = await Turn(broker.clock).each(request.body.group_ids, lambda group: _group(broker, request, group))
+    return request.answer(groups=groups)
+
+
+def _group(broker: Needs, request: Request, name: str) -> Any:
     if not broker.memberships.serves_consumer_groups:
         return _refused(request, name, ErrorCode.unsupported_version, None)
     found = broker.offsets.coordinator.members.describe_consumers(name)

@@ -6,30 +6,33 @@ member when it is new to it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from oncelog.broker import auto_creation
 from oncelog.broker.auto_creation import create_internal
 from oncelog.broker.handlers.timeouts import MILLISECOND, milliseconds
-from oncelog.broker.request import Reply, Request, reply_when
+from oncelog.broker.request import Request
 from oncelog.broker.topics import CONSUMER_OFFSETS
 from oncelog.groups.consumer import Assignment, HeartbeatAnswer, HeartbeatRequest, by_topic
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.memberships import Memberships
 
 
-def handle(broker: Broker, request: Request) -> Reply:
+class Needs(auto_creation.Needs, Protocol):
+    """What this API needs of the broker."""
+
+    memberships: Memberships
+
+
+async def handle(broker: Needs, request: Request) -> Any:
     if not broker.memberships.serves_consumer_groups:
         return request.answer(
             error_code=ErrorCode.unsupported_version, member_epoch=0, heartbeat_interval=0 * MILLISECOND
         )
-    return reply_when(create_internal(broker, CONSUMER_OFFSETS), lambda: _beat(broker, request))
-
-
-def _beat(broker: Broker, request: Request) -> Reply:
-    beaten = broker.memberships.consumer_heartbeat(_heartbeat_request(request))
-    return reply_when(beaten, lambda: _answer(request, beaten.value))
+    await create_internal(broker, CONSUMER_OFFSETS)
+    return _answer(request, await broker.memberships.consumer_heartbeat(_heartbeat_request(request)))
 
 
 def _answer(request: Request, answer: HeartbeatAnswer) -> Any:

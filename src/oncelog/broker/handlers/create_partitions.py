@@ -7,42 +7,52 @@ let grow: where a group or a transactional id belongs depends on how many there 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
 
 from oncelog.broker.altering import DONE, Outcome
+from oncelog.broker.auto_creation import PARTITIONS_MAX
 from oncelog.broker.changes import Change
-from oncelog.broker.handlers.create_topics import PARTITIONS_MAX
 from oncelog.broker.journal import TopicGrown
-from oncelog.broker.request import Reply, Request, reply_when
+from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.broker.topics import Topic
-from oncelog.coordination import Parked, all_of
+from oncelog.coordination import Parked, start
+from oncelog.log import has_room_for
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.changes import Changes
+    from oncelog.broker.topics import Topics
+    from oncelog.environment import Clock
 
 
-def handle(broker: Broker, request: Request) -> Reply:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    changes: Changes
+    node_id: int
+    topics: Topics
+
+
+async def handle(broker: Needs, request: Request) -> Any:
     asked = {topic.name: topic for topic in request.body.topics}
     times = Counter(topic.name for topic in request.body.topics)
     budget = _Budget()
     twice: Outcome = (ErrorCode.invalid_request, "the topic is named twice in the request")
-    outcomes = all_of(
-        [
-            Parked.ready(twice) if times[name] > 1 else _grow(broker, request, topic, budget)
-            for name, topic in asked.items()
-        ]
-    )
-
-    def answer() -> Any:
-        return request.answer(
-            results=tuple(
-                request.types.CreatePartitionsTopicResult(name=name, error_code=error, error_message=message)
-                for name, (error, message) in zip(asked, outcomes.value, strict=True)
-            )
+    turn = Turn(broker.clock)
+    outcomes: list[Outcome] = []
+    for name, topic in asked.items():
+        outcomes.append(twice if times[name] > 1 else await _grow(broker, request, topic, budget))
+        if turn.is_over:
+            await turn.rest()
+    return request.answer(
+        results=tuple(
+            request.types.CreatePartitionsTopicResult(name=name, error_code=error, error_message=message)
+            for name, (error, message) in zip(asked, outcomes, strict=True)
         )
-
-    return reply_when(outcomes, answer)
+    )
 
 
 class _Budget:
@@ -56,7 +66,7 @@ class _Budget:
         return self.left >= 0
 
 
-def _grow(broker: Broker, request: Request, asked: Any, budget: _Budget) -> Parked[Outcome]:
+def _grow(broker: Needs, request: Request, asked: Any, budget: _Budget) -> Parked[Outcome]:
     def decide() -> Change[Outcome]:
         topic = broker.topics.named(asked.name)
         if topic is None or broker.topics.is_being_deleted(asked.name):
@@ -68,18 +78,21 @@ def _grow(broker: Broker, request: Request, asked: Any, budget: _Budget) -> Park
             return Change.none((ErrorCode.policy_violation, f"one request makes {PARTITIONS_MAX} partitions at most"))
         if request.body.validate_only:
             return Change.none(DONE)
-        record = TopicGrown(topic_id=str(topic.topic_id), partition_count=asked.count)
-        return Change([record], lambda: _carry_out(broker, topic, asked.count))
+        topic_id = topic.topic_id
+        record = TopicGrown(topic_id=str(topic_id), partition_count=asked.count)
+        return Change([record], lambda: start(_carry_out(broker, topic_id, asked.count)))
 
     return broker.changes.make(decide)
 
 
-def _problem(broker: Broker, topic: Topic, asked: Any) -> Outcome | None:
+def _problem(broker: Needs, topic: Topic, asked: Any) -> Outcome | None:
     count = len(topic.partitions)
     if topic.is_internal:
         return ErrorCode.invalid_topic_exception, f"{topic.name} keeps its {count} partitions"
     if asked.count <= count:
-        return ErrorCode.invalid_partitions, f"{topic.name} has {count} partitions already, {asked.count} are not more"
+        return ErrorCode.invalid_partitions, _not_more(topic.name, count, asked.count)
+    if not has_room_for(topic.name, asked.count):
+        return ErrorCode.invalid_partitions, f"a topic with so long a name cannot have {asked.count} partitions"
     if asked.assignments is None:
         return None
     if len(asked.assignments) != asked.count - count:
@@ -90,9 +103,16 @@ def _problem(broker: Broker, topic: Topic, asked: Any) -> Outcome | None:
     return None
 
 
-def _carry_out(broker: Broker, topic: Topic, partition_count: int) -> Parked[Outcome]:
-    if broker.topics.with_id(topic.topic_id) is not topic:
-        return Parked.ready((ErrorCode.unknown_topic_or_partition, f"topic {topic.name} was deleted"))
-    outcome: Parked[Outcome] = Parked()
-    broker.topics.grow(topic, partition_count).then(lambda _: outcome.release(DONE))
-    return outcome
+def _not_more(name: str, count: int, wanted: int) -> str:
+    """In Kafka's words, which scripts look for."""
+    if wanted == count:
+        return f"Topic already has {count} partition(s)."
+    return f"The topic {name} currently has {count} partition(s); {wanted} would not be an increase."
+
+
+async def _carry_out(broker: Needs, topic_id: UUID, partition_count: int) -> Outcome:
+    topic = broker.topics.with_id(topic_id)
+    if topic is None:
+        return ErrorCode.unknown_topic_or_partition, "the topic was deleted"
+    await broker.topics.grow(topic, partition_count)
+    return DONE

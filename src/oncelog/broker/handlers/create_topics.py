@@ -7,35 +7,46 @@ broker once for each partition.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
+from oncelog.broker.auto_creation import PARTITIONS_MAX
 from oncelog.broker.configuration import ConfigSource, parse_settings, topic_sources, topic_values
-from oncelog.broker.request import Reply, Request, reply_when
+from oncelog.broker.request import Request
 from oncelog.broker.setting import SettingError, text_of
 from oncelog.broker.settings import TOPIC_SETTINGS
-from oncelog.broker.topics import Topic, name_problem
-from oncelog.coordination import Parked, all_of
+from oncelog.broker.slices import Turn
+from oncelog.broker.topics import name_problem
+from oncelog.coordination import Parked
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.configuration import Settings
+    from oncelog.broker.topics import Topics
+    from oncelog.environment import Clock
 
-PARTITIONS_MAX = 10_000
-"""For all topics of one request, as in Kafka's controller: making them must not keep everybody else waiting for long."""
+
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    node_id: int
+    settings: Settings
+    topics: Topics
 
 
-def handle(broker: Broker, request: Request) -> Reply:
+async def handle(broker: Needs, request: Request) -> Any:
     results: list[Any] = []
-    waiting: list[Parked[Topic]] = []
+    under_way: list[Parked[None]] = []
+    turn = Turn(broker.clock)
     if sum(max(_partition_count(broker, topic), 0) for topic in request.body.topics) > PARTITIONS_MAX:
         message = f"one request makes {PARTITIONS_MAX} partitions at most"
-        return request.answer(
-            topics=tuple(
-                _refused(request, topic.name, ErrorCode.policy_violation, message) for topic in request.body.topics
-            )
-        )
+        refused = partial(_refused, request, error=ErrorCode.policy_violation, message=message)
+        return request.answer(topics=await turn.each((topic.name for topic in request.body.topics), refused))
     times = Counter(topic.name for topic in request.body.topics)
     for asked in {topic.name: topic for topic in request.body.topics}.values():
+        if turn.is_over:
+            await turn.rest()
         problem = _problem(broker, asked)
         if times[asked.name] > 1:
             problem = (ErrorCode.invalid_request, f"topic {asked.name} is named twice in the request")
@@ -43,34 +54,36 @@ def handle(broker: Broker, request: Request) -> Reply:
             results.append(_refused(request, asked.name, *problem))
             continue
         if not request.body.validate_only:
-            waiting.append(broker.topics.create(asked.name, _partition_count(broker, asked), _configs(asked)))
+            under_way.append(broker.topics.create(asked.name, _partition_count(broker, asked), _configs(asked)))
         results.append(asked)
-    return reply_when(all_of(waiting), lambda: _answer(broker, request, results))
+    for made in under_way:
+        await made
+    return _answer(broker, request, results)
 
 
-def _answer(broker: Broker, request: Request, results: list[Any]) -> Any:
+def _answer(broker: Needs, request: Request, results: list[Any]) -> Any:
     answered = type(_refused(request, "", ErrorCode.none, None))
     return request.answer(
         topics=tuple(result if isinstance(result, answered) else _made(broker, request, result) for result in results)
     )
 
 
-def _problem(broker: Broker, asked: Any) -> tuple[ErrorCode, str] | None:
+def _problem(broker: Needs, asked: Any) -> tuple[ErrorCode, str] | None:
     text = name_problem(asked.name)
     if text is not None:
         return ErrorCode.invalid_topic_exception, text
     if broker.topics.exists(asked.name):
-        return ErrorCode.topic_already_exists, f"topic {asked.name} exists already"
+        return ErrorCode.topic_already_exists, f"Topic '{asked.name}' already exists."
     other = broker.topics.collision(asked.name)
     if other is not None:
         return (
             ErrorCode.invalid_topic_exception,
-            f"topic {asked.name} cannot be told from {other} in metrics, where dots and underscores are the same",
+            f"Topic '{asked.name}' collides with existing topic: {other}",
         )
     return _shape_problem(broker, asked) or _config_problem(broker, asked)
 
 
-def _shape_problem(broker: Broker, asked: Any) -> tuple[ErrorCode, str] | None:
+def _shape_problem(broker: Needs, asked: Any) -> tuple[ErrorCode, str] | None:
     if asked.assignments:
         if asked.num_partitions != -1 or asked.replication_factor != -1:
             return (
@@ -83,7 +96,7 @@ def _shape_problem(broker: Broker, asked: Any) -> tuple[ErrorCode, str] | None:
             return ErrorCode.invalid_replica_assignment, f"broker {broker.node_id} is the only one"
         return None
     if asked.num_partitions == 0 or asked.num_partitions < -1:
-        return ErrorCode.invalid_partitions, f"a topic has at least one partition, not {asked.num_partitions}"
+        return ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value."
     if asked.replication_factor not in (-1, 1):
         return (
             ErrorCode.invalid_replication_factor,
@@ -92,7 +105,7 @@ def _shape_problem(broker: Broker, asked: Any) -> tuple[ErrorCode, str] | None:
     return None
 
 
-def _config_problem(broker: Broker, asked: Any) -> tuple[ErrorCode, str] | None:
+def _config_problem(broker: Needs, asked: Any) -> tuple[ErrorCode, str] | None:
     if any(entry.value is None for entry in asked.configs):
         return ErrorCode.invalid_config, "a configuration has no value"
     try:
@@ -106,7 +119,7 @@ def _configs(asked: Any) -> dict[str, str]:
     return {entry.name: entry.value for entry in asked.configs}
 
 
-def _partition_count(broker: Broker, asked: Any) -> int:
+def _partition_count(broker: Needs, asked: Any) -> int:
     if asked.assignments:
         return len(asked.assignments)
     return asked.num_partitions if asked.num_partitions != -1 else broker.settings.number("num.partitions")
@@ -125,7 +138,7 @@ def _refused(request: Request, name: str, error: ErrorCode, message: str | None)
     )
 
 
-def _made(broker: Broker, request: Request, asked: Any) -> Any:
+def _made(broker: Needs, request: Request, asked: Any) -> Any:
     topic = broker.topics.named(asked.name)
     return construct(
         request.types.CreatableTopicResult,
@@ -139,7 +152,7 @@ def _made(broker: Broker, request: Request, asked: Any) -> Any:
     )
 
 
-def _described(broker: Broker, request: Request, configs: dict[str, str]) -> tuple[Any, ...]:
+def _described(broker: Needs, request: Request, configs: dict[str, str]) -> tuple[Any, ...]:
     own = parse_settings(configs, TOPIC_SETTINGS, "topic")
     described = []
     for name, value in topic_values(broker.settings, configs).items():

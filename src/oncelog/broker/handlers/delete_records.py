@@ -6,25 +6,36 @@ brings deleted records back. Segments that lie wholly before it go with the next
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.partition import Partition
-from oncelog.broker.request import Reply, Request, reply_when
-from oncelog.coordination import Parked
+from oncelog.broker.request import Request
+from oncelog.log import PartitionLog
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.checkpoints import Checkpoints
+    from oncelog.broker.durability import Durability
+    from oncelog.broker.topics import Topics
 
 HIGH_WATERMARK = -1
 NO_OFFSET = -1
 
 
-def handle(broker: Broker, request: Request) -> Reply:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    checkpoints: Checkpoints
+    durability: Durability
+    topics: Topics
+
+
+async def handle(broker: Needs, request: Request) -> Any:
     results: dict[tuple[str, int], tuple[int, ErrorCode]] = {}
-    moved: list[Partition] = []
+    moved: list[PartitionLog] = []
     for topic in request.body.topics:
-        for asked in topic.partitions:
+        # As in Kafka, of a partition that is named twice the last counts.
+        for asked in {one.partition_index: one for one in topic.partitions}.values():
             partition = broker.topics.partition(topic.name, asked.partition_index)
             error = _problem(broker, topic.name, partition, asked.offset)
             key = (topic.name, asked.partition_index)
@@ -34,11 +45,15 @@ def handle(broker: Broker, request: Request) -> Reply:
             log = partition.log
             log.advance_log_start(log.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset)
             results[key] = (log.log_start_offset, ErrorCode.none)
-            moved.append(partition)
-    return reply_when(_kept(broker, moved), lambda: _answer(request, results))
+            moved.append(log)
+    if moved:
+        # A log never begins beyond its end: what is before the new beginning is durable first.
+        await broker.durability.make_durable(moved)
+        await broker.checkpoints.write()
+    return _answer(request, results)
 
 
-def _problem(broker: Broker, name: str, partition: Partition | None, offset: int) -> ErrorCode:
+def _problem(broker: Needs, name: str, partition: Partition | None, offset: int) -> ErrorCode:
     topic = broker.topics.named(name)
     if topic is None or partition is None:
         return ErrorCode.unknown_topic_or_partition
@@ -49,16 +64,6 @@ def _problem(broker: Broker, name: str, partition: Partition | None, offset: int
     if offset != HIGH_WATERMARK and not 0 <= offset <= partition.log.high_watermark:
         return ErrorCode.offset_out_of_range
     return ErrorCode.none
-
-
-def _kept(broker: Broker, moved: list[Partition]) -> Parked[None]:
-    """A log never begins beyond its end: what is before the new beginning is durable first."""
-    if not moved:
-        return Parked.ready(None)
-    kept: Parked[None] = Parked()
-    durable = broker.durability.make_durable([partition.log for partition in moved])
-    durable.then(lambda _: broker.checkpoints.write().then(kept.release))
-    return kept
 
 
 def _answer(request: Request, results: dict[tuple[str, int], tuple[int, ErrorCode]]) -> Any:

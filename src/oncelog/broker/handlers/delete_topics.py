@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.request import Reply, Request, reply_when
-from oncelog.coordination import Parked, all_of
+from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
+from oncelog.coordination import start
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.configuration import Settings
+    from oncelog.broker.topics import Topics
+    from oncelog.environment import Clock
 
 
-def handle(broker: Broker, request: Request) -> Reply:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    settings: Settings
+    topics: Topics
+
+
+async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     asked = (
         [(state.name, state.topic_id) for state in body.topics]
@@ -21,33 +32,30 @@ def handle(broker: Broker, request: Request) -> Reply:
         else [(name, None) for name in body.topic_names]
     )
     times = Counter(asked)
-    results = all_of(
-        [
-            Parked.ready(_result(request, name, topic_id, ErrorCode.invalid_request, "named twice in the request"))
-            if times[name, topic_id] > 1
-            else _delete(broker, request, name, topic_id)
-            for name, topic_id in times
-        ]
+    under_way = await Turn(broker.clock).each(
+        times, lambda one: start(_delete(broker, request, *one, is_repeated=times[one] > 1))
     )
-    return reply_when(results, lambda: request.answer(responses=tuple(results.value)))
+    return request.answer(responses=tuple([await result for result in under_way]))
 
 
-def _delete(broker: Broker, request: Request, name: str | None, topic_id: Any) -> Parked[Any]:
+async def _delete(broker: Needs, request: Request, name: str | None, topic_id: Any, *, is_repeated: bool) -> Any:
+    if is_repeated:
+        return _result(request, name, topic_id, ErrorCode.invalid_request, "named twice in the request")
     if not broker.settings.value("delete.topic.enable"):
         error = ErrorCode.topic_deletion_disabled if request.version >= 3 else ErrorCode.invalid_request
-        return Parked.ready(_result(request, name, topic_id, error, "delete.topic.enable is false"))
+        return _result(request, name, topic_id, error, "delete.topic.enable is false")
     if (name is None) is (topic_id is None) and request.version >= 6:
         message = "a topic is named by its name or its id"
-        return Parked.ready(_result(request, name, topic_id, ErrorCode.invalid_request, message))
+        return _result(request, name, topic_id, ErrorCode.invalid_request, message)
     topic = broker.topics.with_id(topic_id) if name is None else broker.topics.named(name)
     if topic is None:
         error = ErrorCode.unknown_topic_id if name is None else ErrorCode.unknown_topic_or_partition
-        return Parked.ready(_result(request, name, topic_id, error))
+        return _result(request, name, topic_id, error)
     if topic.is_internal:
-        return Parked.ready(_result(request, topic.name, topic.topic_id, ErrorCode.invalid_topic_exception))
-    result: Parked[Any] = Parked()
-    broker.topics.delete(topic).then(lambda error: result.release(_result(request, topic.name, topic.topic_id, error)))
-    return result
+        return _result(request, topic.name, topic.topic_id, ErrorCode.invalid_topic_exception)
+    deleted = (topic.name, topic.topic_id)
+    await broker.topics.delete(topic)
+    return _result(request, *deleted, ErrorCode.none)
 
 
 def _result(request: Request, name: str | None, topic_id: Any, error: ErrorCode, message: str | None = None) -> Any:

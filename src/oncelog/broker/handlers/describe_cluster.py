@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from oncelog.broker.operations import EVERY_CLUSTER_OPERATION, UNKNOWN_OPERATIONS
 from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode, construct
 
-if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
-
 BROKERS, CONTROLLERS = 1, 2
 
 
-def handle(broker: Broker, request: Request) -> Any:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    cluster_id: str
+    host: str
+    node_id: int
+    port: int
+
+    @property
+    def rack(self) -> str | None: ...
+
+
+def handle(broker: Needs, request: Request) -> Any:
     endpoint_type = getattr(request.body, "endpoint_type", BROKERS)
     known = endpoint_type == BROKERS
     problem = (

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.altering import ALL_BROKERS, ResourceType
 from oncelog.broker.configuration import ConfigSource, Synonym, parse_settings, topic_sources
 from oncelog.broker.request import Request
 from oncelog.broker.setting import Kind, Setting, Value, text_of
 from oncelog.broker.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+from oncelog.broker.slices import Turn
 from oncelog.broker.topics import Topic, name_problem
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.configuration import Settings
+    from oncelog.broker.topics import Topics
+    from oncelog.environment import Clock
 
 NUMBER_OF_KIND: dict[Kind, int] = {
     "boolean": 1,
@@ -28,11 +31,22 @@ NUMBER_OF_KIND: dict[Kind, int] = {
 }
 
 
-def handle(broker: Broker, request: Request) -> Any:
-    return request.answer(results=tuple(_resource(broker, request, resource) for resource in request.body.resources))
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    node_id: int
+    settings: Settings
+    topics: Topics
 
 
-def _resource(broker: Broker, request: Request, resource: Any) -> Any:
+async def handle(broker: Needs, request: Request) -> Any:
+    resources = request.body.resources
+    results = await Turn(broker.clock).each(resources, lambda resource: _resource(broker, request, resource))
+    return request.answer(results=results)
+
+
+def _resource(broker: Needs, request: Request, resource: Any) -> Any:
     name = resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
         topic = broker.topics.named(name)
@@ -51,7 +65,7 @@ def _resource(broker: Broker, request: Request, resource: Any) -> Any:
     return _result(request, resource, ErrorCode.invalid_request, message, ())
 
 
-def _topic_configs(broker: Broker, request: Request, resource: Any, topic: Topic) -> tuple[Any, ...]:
+def _topic_configs(broker: Needs, request: Request, resource: Any, topic: Topic) -> tuple[Any, ...]:
     own = parse_settings(topic.configs, TOPIC_SETTINGS, "topic")
     return tuple(
         _entry(request, TOPIC_SETTINGS[name], value, topic_sources(broker.settings, own, name))
@@ -60,7 +74,7 @@ def _topic_configs(broker: Broker, request: Request, resource: Any, topic: Topic
     )
 
 
-def _broker_configs(broker: Broker, request: Request, resource: Any) -> tuple[Any, ...]:
+def _broker_configs(broker: Needs, request: Request, resource: Any) -> tuple[Any, ...]:
     return tuple(
         _entry(request, setting, broker.settings.value(name), broker.settings.sources(name))
         for name, setting in BROKER_SETTINGS.items()
@@ -68,7 +82,7 @@ def _broker_configs(broker: Broker, request: Request, resource: Any) -> tuple[An
     )
 
 
-def _common_configs(broker: Broker, request: Request, resource: Any) -> tuple[Any, ...]:
+def _common_configs(broker: Needs, request: Request, resource: Any) -> tuple[Any, ...]:
     """Those that were changed for every broker, and nothing else."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return tuple(

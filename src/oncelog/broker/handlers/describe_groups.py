@@ -5,13 +5,15 @@ v4 instance ids. A group that is not there is described as Dead; v6 says GROUP_I
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.offsets import CommittedOffsets
+    from oncelog.environment import Clock
 
 NOT_FOUND_VERSION = 6
 DEAD = "Dead"
@@ -20,11 +22,19 @@ EVERY_OPERATION = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 NOT_ASKED_FOR = -(2**31)
 
 
-def handle(broker: Broker, request: Request) -> Any:
-    return request.answer(groups=tuple(_group(broker, request, group) for group in request.body.groups))
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    offsets: CommittedOffsets
 
 
-def _group(broker: Broker, request: Request, name: str) -> Any:
+async def handle(broker: Needs, request: Request) -> Any:
+    groups = await Turn(broker.clock).each(request.body.groups, lambda group: _group(broker, request, group))
+    return request.answer(groups=groups)
+
+
+def _group(broker: Needs, request: Request, name: str) -> Any:
     types = request.types
     found = broker.offsets.coordinator.describe(name)
     is_missing = found.state == DEAD and request.version >= NOT_FOUND_VERSION

@@ -5,26 +5,36 @@ No directory is ever cordoned or offline, and no partition is on its way to anot
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.partition import Partition
 from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.topics import Topics
+    from oncelog.log import LogDirectories
 
 
-def handle(broker: Broker, request: Request) -> Any:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    def disk_space(self, path: str) -> tuple[int, int]: ...
+
+    log_directories: LogDirectories
+    topics: Topics
+
+
+def handle(broker: Needs, request: Request) -> Any:
     found: dict[str, dict[str, list[Partition]]] = {path: {} for path in broker.log_directories.paths}
-    for partition in _asked(broker, request.body.topics):
+    for partition in dict.fromkeys(_asked(broker, request.body.topics)):
         path = broker.log_directories.directory_of(partition.topic, partition.index)
         found[path].setdefault(partition.topic, []).append(partition)
     results = tuple(_result(broker, request, path, topics) for path, topics in found.items())
     return request.answer(error_code=ErrorCode.none, results=results)
 
 
-def _result(broker: Broker, request: Request, path: str, topics: dict[str, list[Partition]]) -> Any:
+def _result(broker: Needs, request: Request, path: str, topics: dict[str, list[Partition]]) -> Any:
     total_bytes, usable_bytes = broker.disk_space(path)
     return construct(
         request.types.DescribeLogDirsResult,
@@ -51,7 +61,7 @@ def _described(request: Request, partition: Partition) -> Any:
     )
 
 
-def _asked(broker: Broker, topics: Any) -> list[Partition]:
+def _asked(broker: Needs, topics: Any) -> list[Partition]:
     """Every partition if no topics are named; what is not there is left out."""
     if topics is None:
         return list(broker.topics.partitions())

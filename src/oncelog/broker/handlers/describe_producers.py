@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.topics import Topics
+    from oncelog.environment import Clock
 
 
-def handle(broker: Broker, request: Request) -> Any:
-    types = request.types
-    return request.answer(
-        topics=tuple(
-            types.TopicResponse(
-                name=topic.name,
-                partitions=tuple(_partition(broker, types, topic.name, index) for index in topic.partition_indexes),
-            )
-            for topic in request.body.topics
-        )
-    )
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    topics: Topics
 
 
-def _partition(broker: Broker, types: Any, topic: str, index: int) -> Any:
+async def handle(broker: Needs, request: Request) -> Any:
+    turn, types = Turn(broker.clock), request.types
+    topics = []
+    for asked in request.body.topics:
+        partitions = await turn.each(asked.partition_indexes, partial(_partition, broker, types, asked.name))
+        topics.append(types.TopicResponse(name=asked.name, partitions=partitions))
+    return request.answer(topics=tuple(topics))
+
+
+def _partition(broker: Needs, types: Any, topic: str, index: int) -> Any:
     partition = broker.topics.partition(topic, index)
     if partition is None:
         return types.PartitionResponse(

@@ -6,19 +6,31 @@ leaders are empty.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.operations import EVERY_TOPIC_OPERATION, UNKNOWN_OPERATIONS
 from oncelog.broker.partition import Partition
 from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.broker.topics import name_problem
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.configuration import Settings
+    from oncelog.broker.topics import Topics
+    from oncelog.environment import Clock
 
 
-def handle(broker: Broker, request: Request) -> Any:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    node_id: int
+    settings: Settings
+    topics: Topics
+
+
+async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     cursor = body.cursor
     asked = [topic.name for topic in body.topics]
@@ -30,7 +42,10 @@ def handle(broker: Broker, request: Request) -> Any:
             return request.answer(topics=tuple(_refused(request, name) for name in asked), next_cursor=None)
     left = max(1, min(body.response_partition_limit, broker.settings.number("max.request.partition.size.limit")))
     topics: list[Any] = []
+    turn = Turn(broker.clock)
     for name in names:
+        if turn.is_over:
+            await turn.rest()
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if left == 0:
             return request.answer(topics=tuple(topics), next_cursor=_cursor(request, name, first))
@@ -60,7 +75,7 @@ def _cursor(request: Request, name: str, partition_index: int) -> Any:
     return request.types.Cursor(topic_name=name, partition_index=partition_index)
 
 
-def _partition(broker: Broker, request: Request, partition: Partition) -> Any:
+def _partition(broker: Needs, request: Request, partition: Partition) -> Any:
     node = broker.node_id
     return construct(
         request.types.DescribeTopicPartitionsResponsePartition,

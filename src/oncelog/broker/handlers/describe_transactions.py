@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.transactions import TransactionMetadata
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.transactions import Transactions
+    from oncelog.environment import Clock
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def handle(broker: Broker, request: Request) -> Any:
-    return request.answer(
-        transaction_states=tuple(
-            _state(broker, request, transactional_id) for transactional_id in request.body.transactional_ids
-        )
-    )
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    transactions: Transactions
 
 
-def _state(broker: Broker, request: Request, transactional_id: str) -> Any:
+async def handle(broker: Needs, request: Request) -> Any:
+    asked = request.body.transactional_ids
+    states = await Turn(broker.clock).each(asked, lambda transactional_id: _state(broker, request, transactional_id))
+    return request.answer(transaction_states=states)
+
+
+def _state(broker: Needs, request: Request, transactional_id: str) -> Any:
     types = request.types
     found = broker.transactions.coordinator.describe(transactional_id)
     if found.metadata is None:

@@ -5,18 +5,29 @@ Asked for all partitions, the answer leaves out those that need none, as Kafka's
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.topics import Topics
+    from oncelog.environment import Clock
 
 PREFERRED, UNCLEAN = 0, 1
 
 
-def handle(broker: Broker, request: Request) -> Any:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    node_id: int
+    topics: Topics
+
+
+async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     election_type = getattr(body, "election_type", PREFERRED)
     known = election_type in (PREFERRED, UNCLEAN)
@@ -25,22 +36,17 @@ def handle(broker: Broker, request: Request) -> Any:
         if body.topic_partitions is not None
         else [(topic.name, ()) for topic in broker.topics]
     )
+    turn, unknown_type = Turn(broker.clock), None if known else election_type
+    results = []
+    for name, partitions in asked:
+        elected = await turn.each(partitions, partial(_partition, broker, request, name, unknown_type))
+        results.append(request.types.ReplicaElectionResult(topic=name, partition_result=elected))
     return request.answer(
-        error_code=ErrorCode.none if known else ErrorCode.invalid_request,
-        replica_election_results=tuple(
-            request.types.ReplicaElectionResult(
-                topic=name,
-                partition_result=tuple(
-                    _partition(broker, request, name, index, election_type if not known else None)
-                    for index in partitions
-                ),
-            )
-            for name, partitions in asked
-        ),
+        error_code=ErrorCode.none if known else ErrorCode.invalid_request, replica_election_results=tuple(results)
     )
 
 
-def _partition(broker: Broker, request: Request, name: str, index: int, unknown_type: int | None) -> Any:
+def _partition(broker: Needs, request: Request, name: str, unknown_type: int | None, index: int) -> Any:
     if unknown_type is not None:
         error, message = ErrorCode.invalid_request, f"there is no election of type {unknown_type}"
     elif broker.topics.partition(name, index) is None:

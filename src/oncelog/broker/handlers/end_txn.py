@@ -6,32 +6,38 @@ producer id and epoch of the next one (KIP-890).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.request import Reply, Request
+from oncelog.broker.request import Request
 from oncelog.broker.topics import TRANSACTION_STATE
-from oncelog.coordination import Parked
 from oncelog.transactions import EndTransactionAnswer
 from oncelog.transactions.versions import end_bumps_epoch, transaction_error
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.topics import Topics
+    from oncelog.broker.transactions import Transactions
 
 
-def handle(broker: Broker, request: Request) -> Reply:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    topics: Topics
+    transactions: Transactions
+
+
+async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     if broker.topics.named(TRANSACTION_STATE) is None:
         return _answer(request, EndTransactionAnswer(ErrorCode.not_coordinator))
-    reply: Parked[Any] = Parked()
-    broker.transactions.end(
+    answer = await broker.transactions.end(
         body.transactional_id,
         body.producer_id,
         body.producer_epoch,
         committed=body.committed,
         tv2=end_bumps_epoch(request.version),
-    ).then(lambda answer: reply.release(_answer(request, answer)))
-    return reply
+    )
+    return _answer(request, answer)
 
 
 def _answer(request: Request, answer: EndTransactionAnswer) -> Any:

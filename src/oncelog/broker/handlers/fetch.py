@@ -8,8 +8,9 @@ here nobody does.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from oncelog.broker import fetching
 from oncelog.broker.fetch_sessions import (
     FINAL_EPOCH,
     FIRST_EPOCH,
@@ -19,20 +20,27 @@ from oncelog.broker.fetch_sessions import (
     TopicKey,
     asked_partitions,
 )
-from oncelog.broker.fetching import READ_COMMITTED, FetchLimits, PartitionRead, PendingFetch
-from oncelog.broker.request import Reply, Request
-from oncelog.coordination import Parked
+from oncelog.broker.fetching import READ_COMMITTED, Fetching, FetchLimits, PartitionRead
+from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.configuration import Settings
+    from oncelog.broker.fetch_sessions import FetchSessions
 
 SESSIONS_FROM_VERSION = 7
 ZSTD_FROM_VERSION = 10
 TOPIC_ID_FROM_VERSION = 13
 
 
-def handle(broker: Broker, request: Request) -> Reply:
+class Needs(fetching.Needs, Protocol):
+    """What this API needs of the broker."""
+
+    fetch_sessions: FetchSessions
+    settings: Settings
+
+
+async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     if body.isolation_level not in (0, READ_COMMITTED):
         return request.answer(error_code=ErrorCode.invalid_request, session_id=NO_SESSION, responses=())
@@ -50,16 +58,12 @@ def handle(broker: Broker, request: Request) -> Reply:
         size_bytes_max=min(body.max_bytes, broker.settings.number("fetch.max.bytes")),
         reads_zstd=request.version >= ZSTD_FROM_VERSION,
     )
-    pending = PendingFetch(broker, tuple(partitions.values()), limits)
-    if pending.reads.is_released:
-        return _answer(request, session, pending.reads.value, is_incremental=is_incremental)
-    reply: Parked[Any] = Parked()
-    pending.reads.then(lambda reads: reply.release(_answer(request, session, reads, is_incremental=is_incremental)))
-    return reply
+    reads = await Fetching(broker, tuple(partitions.values()), limits).reads()
+    return _answer(request, session, reads, is_incremental=is_incremental)
 
 
 def _session(
-    broker: Broker, request: Request, asked: OrderedDict[Key, Any], *, by_id: bool
+    broker: Needs, request: Request, asked: OrderedDict[Key, Any], *, by_id: bool
 ) -> FetchSession | ErrorCode | None:
     body = request.body
     if request.version < SESSIONS_FROM_VERSION:

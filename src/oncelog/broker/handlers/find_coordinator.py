@@ -6,29 +6,39 @@ answers COORDINATOR_NOT_AVAILABLE meanwhile, here the answer waits. Share groups
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from oncelog.broker import auto_creation
 from oncelog.broker.auto_creation import create_internal
-from oncelog.broker.request import Reply, Request, reply_when
+from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog.environment import Clock
 from oncelog.wire import ErrorCode, construct
-
-if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
 
 TOPIC_OF_KEY_TYPE = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 BATCHED_FROM_VERSION = 4
 
 
-def handle(broker: Broker, request: Request) -> Reply:
+class Needs(auto_creation.Needs, Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    host: str
+    node_id: int
+    port: int
+
+
+async def handle(broker: Needs, request: Request) -> Any:
     key_type = getattr(request.body, "key_type", 0)
     topic = TOPIC_OF_KEY_TYPE.get(key_type)
     if topic is None:
-        return _answer(broker, request, ErrorCode.invalid_request, f"key type {key_type} is not served")
-    return reply_when(create_internal(broker, topic), lambda: _answer(broker, request, ErrorCode.none, None))
+        return await _answer(broker, request, ErrorCode.invalid_request, f"key type {key_type} is not served")
+    await create_internal(broker, topic)
+    return await _answer(broker, request, ErrorCode.none, None)
 
 
-def _answer(broker: Broker, request: Request, error: ErrorCode, message: str | None) -> Any:
+async def _answer(broker: Needs, request: Request, error: ErrorCode, message: str | None) -> Any:
     found = error is ErrorCode.none
     where = {
         "node_id": broker.node_id if found else -1,
@@ -39,8 +49,7 @@ def _answer(broker: Broker, request: Request, error: ErrorCode, message: str | N
     }
     if request.version < BATCHED_FROM_VERSION:
         return request.answer(**where)
-    return request.answer(
-        coordinators=tuple(
-            construct(request.types.Coordinator, key=key, **where) for key in request.body.coordinator_keys
-        )
-    )
+    coordinator = request.types.Coordinator
+    keys = request.body.coordinator_keys
+    coordinators = await Turn(broker.clock).each(keys, lambda key: construct(coordinator, key=key, **where))
+    return request.answer(coordinators=coordinators)

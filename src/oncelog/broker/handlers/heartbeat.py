@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.memberships import Memberships
 
 
-def handle(broker: Broker, request: Request) -> Any:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    memberships: Memberships
+
+
+def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     error = broker.memberships.heartbeat(
         body.group_id, body.member_id, getattr(body, "group_instance_id", None), body.generation_id

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from oncelog.broker import altering
 from oncelog.broker.altering import Alteration, Outcome, alter_each, step_by_step
-from oncelog.broker.request import Reply, Request, reply_when
-from oncelog.coordination import all_of
-
-if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+from oncelog.broker.request import Request
 
 
-def handle(broker: Broker, request: Request) -> Reply:
+async def handle(broker: altering.Needs, request: Request) -> Any:
     body = request.body
     resources = [
         (
@@ -22,8 +19,7 @@ def handle(broker: Broker, request: Request) -> Reply:
         )
         for resource in body.resources
     ]
-    outcomes = all_of(alter_each(broker, resources, validate_only=body.validate_only))
-    return reply_when(outcomes, lambda: answer(request, outcomes.value))
+    return answer(request, await alter_each(broker, resources, validate_only=body.validate_only))
 
 
 def answer(request: Request, outcomes: list[Outcome]) -> Any:

@@ -6,32 +6,38 @@ v3 lets a producer bump its own epoch (KIP-360); before v4 a fenced one is told 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.handlers.timeouts import milliseconds
-from oncelog.broker.request import Reply, Request
+from oncelog.broker.request import Request
 from oncelog.broker.topics import TRANSACTION_STATE
-from oncelog.coordination import Parked
 from oncelog.transactions import InitProducerIdAnswer
 from oncelog.transactions.versions import init_producer_id_error
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.topics import Topics
+    from oncelog.broker.transactions import Transactions
 
 
-def handle(broker: Broker, request: Request) -> Reply:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    topics: Topics
+    transactions: Transactions
+
+
+async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     if body.transactional_id is not None and broker.topics.named(TRANSACTION_STATE) is None:
         return _answer(request, InitProducerIdAnswer(ErrorCode.not_coordinator))
-    reply: Parked[Any] = Parked()
-    broker.transactions.init_producer_id(
+    answer = await broker.transactions.init_producer_id(
         body.transactional_id,
         milliseconds(body.transaction_timeout),
         getattr(body, "producer_id", -1),
         getattr(body, "producer_epoch", -1),
-    ).then(lambda answer: reply.release(_answer(request, answer)))
-    return reply
+    )
+    return _answer(request, answer)
 
 
 def _answer(request: Request, answer: InitProducerIdAnswer) -> Any:

@@ -6,17 +6,18 @@ the answer, v8 a reason (KIP-800), v9 a leader that need not assign (KIP-814).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from oncelog.broker import auto_creation
 from oncelog.broker.auto_creation import create_internal
 from oncelog.broker.handlers.timeouts import milliseconds
-from oncelog.broker.request import Reply, Request, reply_when
+from oncelog.broker.request import Request
 from oncelog.broker.topics import CONSUMER_OFFSETS
 from oncelog.groups import JoinAnswer, JoinRequest
 from oncelog.wire import construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.memberships import Memberships
 
 REBALANCE_TIMEOUT_VERSION = 1
 KNOWN_MEMBER_ID_VERSION = 4
@@ -24,13 +25,15 @@ NULLABLE_PROTOCOL_VERSION = 7
 SKIP_ASSIGNMENT_VERSION = 9
 
 
-def handle(broker: Broker, request: Request) -> Reply:
-    return reply_when(create_internal(broker, CONSUMER_OFFSETS), lambda: _join(broker, request))
+class Needs(auto_creation.Needs, Protocol):
+    """What this API needs of the broker."""
+
+    memberships: Memberships
 
 
-def _join(broker: Broker, request: Request) -> Reply:
-    joined = broker.memberships.join(_join_request(request))
-    return reply_when(joined, lambda: _answer(request, joined.value))
+async def handle(broker: Needs, request: Request) -> Any:
+    await create_internal(broker, CONSUMER_OFFSETS)
+    return _answer(request, await broker.memberships.join(_join_request(request)))
 
 
 def _join_request(request: Request) -> JoinRequest:

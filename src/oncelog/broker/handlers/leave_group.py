@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.request import Reply, Request, reply_when
+from oncelog.broker.request import Request
 from oncelog.groups import LeaveAnswer, Leaving
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.memberships import Memberships
 
 BATCHED_FROM_VERSION = 3
 
 
-def handle(broker: Broker, request: Request) -> Reply:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    memberships: Memberships
+
+
+async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     if request.version < BATCHED_FROM_VERSION:
         leaving = [Leaving(body.member_id)]
     else:
         leaving = [Leaving(member.member_id, member.group_instance_id) for member in body.members]
-    left = broker.memberships.leave(body.group_id, leaving)
-    return reply_when(left, lambda: _answer(request, leaving, left.value))
+    return _answer(request, leaving, await broker.memberships.leave(body.group_id, leaving))
 
 
 def _answer(request: Request, leaving: list[Leaving], answer: LeaveAnswer) -> Any:

@@ -5,17 +5,24 @@ Every topic is one, and the broker. Nobody subscribes to client metrics here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.altering import ResourceType
 from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.topics import Topics
 
 
-def handle(broker: Broker, request: Request) -> Any:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    node_id: int
+    topics: Topics
+
+
+def handle(broker: Needs, request: Request) -> Any:
     asked = getattr(request.body, "resource_types", (ResourceType.CLIENT_METRICS,)) or tuple(ResourceType)
     if any(kind not in tuple(ResourceType) for kind in asked):
         return request.answer(error_code=ErrorCode.unsupported_version, config_resources=())

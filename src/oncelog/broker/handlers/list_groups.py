@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.offsets import CommittedOffsets
 
 
-def handle(broker: Broker, request: Request) -> Any:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    offsets: CommittedOffsets
+
+
+def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     listed = broker.offsets.coordinator.list_groups(
         getattr(body, "states_filter", ()), getattr(body, "types_filter", ())

@@ -7,35 +7,41 @@ offset (-5) and v11 the earliest pending upload (-6), of which there are none he
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.leader_epochs import epoch_problem
 from oncelog.broker.partition import Partition
 from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.topics import Topics
+    from oncelog.environment import Clock
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 MIN_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 NOT_FOUND = (-1, -1)
 
 
-def handle(broker: Broker, request: Request) -> Any:
-    types = request.types
-    return request.answer(
-        topics=tuple(
-            types.ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=tuple(_partition(broker, request, topic.name, asked) for asked in topic.partitions),
-            )
-            for topic in request.body.topics
-        )
-    )
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    topics: Topics
 
 
-def _partition(broker: Broker, request: Request, topic: str, asked: Any) -> Any:
+async def handle(broker: Needs, request: Request) -> Any:
+    turn = Turn(broker.clock)
+    topics = []
+    for asked in request.body.topics:
+        partitions = await turn.each(asked.partitions, partial(_partition, broker, request, asked.name))
+        topics.append(request.types.ListOffsetsTopicResponse(name=asked.name, partitions=partitions))
+    return request.answer(topics=tuple(topics))
+
+
+def _partition(broker: Needs, request: Request, topic: str, asked: Any) -> Any:
     partition = broker.topics.partition(topic, asked.partition_index)
     if partition is None:
         return _result(request, asked, ErrorCode.unknown_topic_or_partition, *NOT_FOUND, -1)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
 
-
-def handle(broker: Broker, request: Request) -> Any:
+def handle(_: object, request: Request) -> Any:
     return request.answer(error_code=ErrorCode.none, error_message=None, topics=())

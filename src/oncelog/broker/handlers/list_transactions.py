@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.transactions import Transactions
+    from oncelog.environment import Clock
 
 
-def handle(broker: Broker, request: Request) -> Any:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    transactions: Transactions
+
+
+def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     listing = broker.transactions.coordinator.list_transactions(
         broker.clock.now_ms(),

@@ -8,16 +8,16 @@ only a broker with other brokers can have.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from oncelog.broker import auto_creation
 from oncelog.broker.auto_creation import create_missing
 from oncelog.broker.operations import EVERY_CLUSTER_OPERATION, EVERY_TOPIC_OPERATION, UNKNOWN_OPERATIONS
-from oncelog.broker.request import Reply, Request
+from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.broker.topics import Topic, name_problem
+from oncelog.environment import Clock
 from oncelog.wire import EncodedItems, ErrorCode, construct, encode
-
-if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
 
 BY_ID_FROM_VERSION = 12
 INDEX_BYTES = slice(2, 6)
@@ -25,18 +25,35 @@ INDEX_BYTES = slice(2, 6)
 PARTITION_COUNTS_KEPT = 64
 
 
-def handle(broker: Broker, request: Request) -> Reply:
-    asked = request.body.topics
+class Needs(auto_creation.Needs, Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    cluster_id: str
+    host: str
+    leader_epoch: int
+    node_id: int
+    port: int
+
+    @property
+    def rack(self) -> str | None: ...
+
+
+async def handle(broker: Needs, request: Request) -> Any:
+    # As in Kafka, a topic that is named twice is answered once.
+    asked = None if request.body.topics is None else tuple(dict.fromkeys(request.body.topics))
+    turn = Turn(broker.clock)
     if asked is None or (request.version == 0 and not asked):
-        topics = tuple(_topic(request, broker, topic) for topic in broker.topics)
-        return _answer(broker, request, topics)
+        names = [topic.name for topic in broker.topics]
+        found = await turn.each(names, lambda name: _named_topic(request, broker, name))
+        return _answer(broker, request, tuple(topic for topic in found if topic is not None))
     if request.version < BY_ID_FROM_VERSION and any(_names_no_topic(topic) for topic in asked):
         refused = tuple(_no_topic(request, topic.name or "", None, ErrorCode.invalid_request) for topic in asked)
         return _answer(broker, request, refused)
     if request.version < 4 or request.body.allow_auto_topic_creation:
         names = [topic.name for topic in asked if topic.name is not None]
-        return create_missing(broker, names, lambda: _answer_asked(broker, request))
-    return _answer_asked(broker, request)
+        await create_missing(broker, names)
+    return _answer(broker, request, await turn.each(asked, lambda topic: _asked_topic(broker, request, topic)))
 
 
 def _names_no_topic(asked: Any) -> bool:
@@ -44,11 +61,12 @@ def _names_no_topic(asked: Any) -> bool:
     return asked.name is None or getattr(asked, "topic_id", None) is not None
 
 
-def _answer_asked(broker: Broker, request: Request) -> Any:
-    return _answer(broker, request, tuple(_asked_topic(broker, request, topic) for topic in request.body.topics))
+def _named_topic(request: Request, broker: Needs, name: str) -> Any:
+    topic = broker.topics.named(name)
+    return None if topic is None else _topic(request, broker, topic)
 
 
-def _asked_topic(broker: Broker, request: Request, asked: Any) -> Any:
+def _asked_topic(broker: Needs, request: Request, asked: Any) -> Any:
     topic_id = getattr(asked, "topic_id", None)
     if topic_id is not None:
         topic = broker.topics.with_id(topic_id)
@@ -74,7 +92,7 @@ def _no_topic(request: Request, name: str | None, topic_id: Any, error: ErrorCod
     )
 
 
-def _topic(request: Request, broker: Broker, topic: Topic) -> Any:
+def _topic(request: Request, broker: Needs, topic: Topic) -> Any:
     types = request.types
     return construct(
         types.MetadataResponseTopic,
@@ -110,7 +128,7 @@ def _operations(request: Request, wanted: str, every: int) -> int:
     return every if getattr(request.body, wanted, False) else UNKNOWN_OPERATIONS
 
 
-def _answer(broker: Broker, request: Request, topics: tuple[Any, ...]) -> Any:
+def _answer(broker: Needs, request: Request, topics: tuple[Any, ...]) -> Any:
     return request.answer(
         brokers=(
             construct(

@@ -6,30 +6,38 @@ ILLEGAL_GENERATION.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
+from oncelog.broker import auto_creation
 from oncelog.broker.auto_creation import create_internal
 from oncelog.broker.handlers.timeouts import milliseconds
-from oncelog.broker.request import Reply, Request, reply_when
+from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.broker.topics import CONSUMER_OFFSETS, Topic
 from oncelog.groups import MemberFacts, OffsetToCommit
 from oncelog.groups.versions import offset_commit_error
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.offsets import CommittedOffsets
+    from oncelog.environment import Clock
 
 TOPIC_ID_FROM_VERSION = 10
 
 
-def handle(broker: Broker, request: Request) -> Reply:
-    return reply_when(create_internal(broker, CONSUMER_OFFSETS), lambda: _commit(broker, request))
+class Needs(auto_creation.Needs, Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    offsets: CommittedOffsets
 
 
-def _commit(broker: Broker, request: Request) -> Any:
+async def handle(broker: Needs, request: Request) -> Any:
+    await create_internal(broker, CONSUMER_OFFSETS)
     body = request.body
     errors: dict[tuple[Any, int], ErrorCode] = {}
-    wanted: list[tuple[tuple[Any, int], OffsetToCommit]] = []
+    wanted: dict[tuple[Any, int], OffsetToCommit] = {}
     for topic in body.topics:
         key, name = _topic(broker, request, topic)
         found = None if name is None else broker.topics.named(name)
@@ -39,17 +47,17 @@ def _commit(broker: Broker, request: Request) -> Any:
             elif found is None or found.partition(asked.partition_index) is None:
                 errors[key, asked.partition_index] = ErrorCode.unknown_topic_or_partition
             else:
-                wanted.append(((key, asked.partition_index), offset_to_commit(found, asked)))
+                wanted[key, asked.partition_index] = offset_to_commit(found, asked)
     member = MemberFacts(
         body.member_id, body.generation_id_or_member_epoch, getattr(body, "group_instance_id", None), request.version
     )
     retention = getattr(body, "retention_time", None)
     answers = broker.offsets.commit(
-        body.group_id, member, [offset for _, offset in wanted], -1 if retention is None else milliseconds(retention)
+        body.group_id, member, list(wanted.values()), -1 if retention is None else milliseconds(retention)
     )
-    for (key, _), error in zip(wanted, answers, strict=True):
-        errors[key] = offset_commit_error(error, request.version)
-    return _answer(request, errors)
+    for partition, error in zip(wanted, answers, strict=True):
+        errors[partition] = offset_commit_error(error, request.version)
+    return await _answer(broker, request, errors)
 
 
 def offset_to_commit(topic: Topic, asked: Any) -> OffsetToCommit:
@@ -63,7 +71,7 @@ def offset_to_commit(topic: Topic, asked: Any) -> OffsetToCommit:
     )
 
 
-def _topic(broker: Broker, request: Request, topic: Any) -> tuple[Any, str | None]:
+def _topic(broker: Needs, request: Request, topic: Any) -> tuple[Any, str | None]:
     """What the request calls the topic, and its name if there is one."""
     if request.version < TOPIC_ID_FROM_VERSION:
         return topic.name, topic.name
@@ -71,17 +79,18 @@ def _topic(broker: Broker, request: Request, topic: Any) -> tuple[Any, str | Non
     return topic.topic_id, found.name if found is not None else None
 
 
-def _answer(request: Request, errors: dict[tuple[Any, int], ErrorCode]) -> Any:
-    types = request.types
+async def _answer(broker: Needs, request: Request, errors: dict[tuple[Any, int], ErrorCode]) -> Any:
+    turn = Turn(broker.clock)
     by_id = request.version >= TOPIC_ID_FROM_VERSION
     topics = []
     for topic in request.body.topics:
         key = topic.topic_id if by_id else topic.name
-        partitions = tuple(
-            types.OffsetCommitResponsePartition(
-                partition_index=asked.partition_index, error_code=errors[key, asked.partition_index]
-            )
-            for asked in topic.partitions
-        )
-        topics.append(construct(types.OffsetCommitResponseTopic, name=key, topic_id=key, partitions=partitions))
+        partitions = await turn.each(topic.partitions, partial(_result, request, key, errors))
+        topics.append(construct(request.types.OffsetCommitResponseTopic, name=key, topic_id=key, partitions=partitions))
     return request.answer(topics=tuple(topics))
+
+
+def _result(request: Request, topic: Any, errors: dict[tuple[Any, int], ErrorCode], asked: Any) -> Any:
+    return request.types.OffsetCommitResponsePartition(
+        partition_index=asked.partition_index, error_code=errors[topic, asked.partition_index]
+    )

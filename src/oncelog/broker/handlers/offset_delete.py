@@ -2,42 +2,56 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.groups import TopicPartition
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.offsets import CommittedOffsets
+    from oncelog.broker.topics import Topics
+    from oncelog.environment import Clock
 
 
-def handle(broker: Broker, request: Request) -> Any:
-    asked = [(topic.name, partition.partition_index) for topic in request.body.topics for partition in topic.partitions]
-    known = [partition for partition in asked if broker.topics.partition(*partition) is not None]
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    offsets: CommittedOffsets
+    topics: Topics
+
+
+async def handle(broker: Needs, request: Request) -> Any:
+    known = list(_known(broker, request))
     deletion = broker.offsets.delete(request.body.group_id, known)
     if deletion.error is not ErrorCode.none:
         return request.answer(error_code=deletion.error, topics=())
-    return _answer(request, dict(zip(known, deletion.errors, strict=True)))
+    errors = dict(zip(known, deletion.errors, strict=True))
+    turn = Turn(broker.clock)
+    topics = []
+    for asked in request.body.topics:
+        partitions = await turn.each(asked.partitions, partial(_result, request, asked.name, errors))
+        topics.append(request.types.OffsetDeleteResponseTopic(name=asked.name, partitions=partitions))
+    return request.answer(error_code=ErrorCode.none, topics=tuple(topics))
 
 
-def _answer(request: Request, errors: dict[TopicPartition, ErrorCode]) -> Any:
-    types = request.types
-    return request.answer(
-        error_code=ErrorCode.none,
-        topics=tuple(
-            types.OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=tuple(
-                    types.OffsetDeleteResponsePartition(
-                        partition_index=asked.partition_index,
-                        error_code=errors.get(
-                            (topic.name, asked.partition_index), ErrorCode.unknown_topic_or_partition
-                        ),
-                    )
-                    for asked in topic.partitions
-                ),
-            )
-            for topic in request.body.topics
-        ),
+def _known(broker: Needs, request: Request) -> Iterable[TopicPartition]:
+    """Those of the partitions asked for that are there, each once."""
+    known: dict[TopicPartition, None] = {}
+    for asked in request.body.topics:
+        topic = broker.topics.named(asked.name)
+        if topic is not None:
+            indexes = {item.partition_index for item in asked.partitions}
+            known |= dict.fromkeys((asked.name, index) for index in indexes if topic.partition(index) is not None)
+    return known
+
+
+def _result(request: Request, topic: str, errors: dict[TopicPartition, ErrorCode], asked: Any) -> Any:
+    return request.types.OffsetDeleteResponsePartition(
+        partition_index=asked.partition_index,
+        error_code=errors.get((topic, asked.partition_index), ErrorCode.unknown_topic_or_partition),
     )

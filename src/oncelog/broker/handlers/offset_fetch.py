@@ -6,15 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.coordination.fields import compact_string
 from oncelog.groups import FetchedOffset, StoredOffset
 from oncelog.wire import EncodedItems, ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.offsets import CommittedOffsets
+    from oncelog.broker.topics import Topics
+    from oncelog.environment import Clock
 
 BATCHED_FROM_VERSION = 8
 TOPIC_ID_FROM_VERSION = 10
@@ -25,28 +28,44 @@ _NO_ERROR = b"\0\0\0"
 _NO_METADATA = b"\1" + _NO_ERROR
 
 
-def handle(broker: Broker, request: Request) -> Any:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    offsets: CommittedOffsets
+    topics: Topics
+
+
+async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     require_stable = getattr(body, "require_stable", False)
+    turn = Turn(broker.clock)
     if request.version < BATCHED_FROM_VERSION:
-        topics = _group(broker, request, body.group_id, body.topics, require_stable)
+        topics = await _group(broker, request, body.group_id, body.topics, require_stable, turn)
         return request.answer(topics=topics, error_code=ErrorCode.none)
-    return request.answer(groups=tuple(_checked_group(broker, request, group, require_stable) for group in body.groups))
+    groups = []
+    for group in body.groups:
+        groups.append(await _checked_group(broker, request, group, require_stable, turn))
+        if turn.is_over:
+            await turn.rest()
+    return request.answer(groups=tuple(groups))
 
 
-def _checked_group(broker: Broker, request: Request, group: Any, require_stable: bool) -> Any:
+async def _checked_group(broker: Needs, request: Request, group: Any, require_stable: bool, turn: Turn) -> Any:
     error = broker.offsets.coordinator.check_fetch(
         group.group_id, getattr(group, "member_id", None), getattr(group, "member_epoch", NO_EPOCH)
     )
     is_refused = error is not ErrorCode.none
     return request.types.OffsetFetchResponseGroup(
         group_id=group.group_id,
-        topics=() if is_refused else _group(broker, request, group.group_id, group.topics, require_stable),
+        topics=() if is_refused else await _group(broker, request, group.group_id, group.topics, require_stable, turn),
         error_code=error,
     )
 
 
-def _group(broker: Broker, request: Request, group: str, asked: Any, require_stable: bool) -> tuple[Any, ...]:
+async def _group(
+    broker: Needs, request: Request, group: str, asked: Any, require_stable: bool, turn: Turn
+) -> tuple[Any, ...]:
     coordinator = broker.offsets.coordinator
     if asked is None:
         by_topic: dict[str, list[FetchedOffset]] = {}
@@ -54,22 +73,22 @@ def _group(broker: Broker, request: Request, group: str, asked: Any, require_sta
             by_topic.setdefault(fetched.topic, []).append(fetched)
         answered = [(_key(broker, request, name), found) for name, found in by_topic.items()]
         return tuple(_topic(request, key, found) for key, found in answered if key is not None)
-    topics = []
-    for topic in asked:
-        by_id = request.version >= TOPIC_ID_FROM_VERSION
-        known = broker.topics.with_id(topic.topic_id) if by_id else None
-        key = topic.topic_id if by_id else topic.name
-        name = topic.name if not by_id else known.name if known is not None else None
-        if name is None:
-            missing = [FetchedOffset("", index, ErrorCode.unknown_topic_id) for index in topic.partition_indexes]
-            topics.append(_topic(request, key, missing))
-        else:
-            topics.append(_known_topic(broker, request, group, (key, name), topic.partition_indexes, require_stable))
-    return tuple(topics)
+    return await turn.each(asked, lambda topic: _asked_topic(broker, request, group, topic, require_stable))
+
+
+def _asked_topic(broker: Needs, request: Request, group: str, asked: Any, require_stable: bool) -> Any:
+    by_id = request.version >= TOPIC_ID_FROM_VERSION
+    known = broker.topics.with_id(asked.topic_id) if by_id else None
+    key = asked.topic_id if by_id else asked.name
+    name = asked.name if not by_id else known.name if known is not None else None
+    if name is None:
+        missing = [FetchedOffset("", index, ErrorCode.unknown_topic_id) for index in asked.partition_indexes]
+        return _topic(request, key, missing)
+    return _known_topic(broker, request, group, (key, name), asked.partition_indexes, require_stable)
 
 
 def _known_topic(
-    broker: Broker, request: Request, group: str, topic: tuple[Any, str], indexes: Sequence[int], require_stable: bool
+    broker: Needs, request: Request, group: str, topic: tuple[Any, str], indexes: Sequence[int], require_stable: bool
 ) -> Any:
     key, name = topic
     coordinator = broker.offsets.coordinator
@@ -98,7 +117,7 @@ def _encoded(index: int, stored: StoredOffset | None) -> bytes:
     return stored.answer
 
 
-def _key(broker: Broker, request: Request, name: str) -> Any:
+def _key(broker: Needs, request: Request, name: str) -> Any:
     """What the answer calls a topic; None for one that is gone, which has a name but no id."""
     if request.version < TOPIC_ID_FROM_VERSION:
         return name

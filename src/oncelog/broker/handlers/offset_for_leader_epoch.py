@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.leader_epochs import epoch_problem
 from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.topics import Topics
+    from oncelog.environment import Clock
 
 
-def handle(broker: Broker, request: Request) -> Any:
-    types = request.types
-    return request.answer(
-        topics=tuple(
-            types.OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=tuple(_partition(broker, request, topic.topic, asked) for asked in topic.partitions),
-            )
-            for topic in request.body.topics
-        )
-    )
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    topics: Topics
 
 
-def _partition(broker: Broker, request: Request, topic: str, asked: Any) -> Any:
+async def handle(broker: Needs, request: Request) -> Any:
+    turn = Turn(broker.clock)
+    topics = []
+    for asked in request.body.topics:
+        partitions = await turn.each(asked.partitions, partial(_partition, broker, request, asked.topic))
+        topics.append(request.types.OffsetForLeaderTopicResult(topic=asked.topic, partitions=partitions))
+    return request.answer(topics=tuple(topics))
+
+
+def _partition(broker: Needs, request: Request, topic: str, asked: Any) -> Any:
     partition = broker.topics.partition(topic, asked.partition)
     error = (
         ErrorCode.unknown_topic_or_partition

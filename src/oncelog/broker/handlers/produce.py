@@ -9,174 +9,218 @@ transaction is prepared, nothing more can slip into it. A batch that is transact
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID
 
-from oncelog.broker.partition import Partition
-from oncelog.broker.request import Reply, Request, reply_when, time_or_none
+from oncelog.broker.request import Request, time_or_none
+from oncelog.broker.slices import Turn, beside
 from oncelog.broker.topics import TRANSACTION_STATE, Topic
-from oncelog.coordination import Parked
 from oncelog.log import Appended, Origin, PartitionLog, Refused
-from oncelog.records import (
-    BatchHeader,
-    Codec,
-    RecordsError,
-    check_batch,
-    read_header,
-    recompressed,
-    records_without_key,
-)
-from oncelog.transactions import TopicPartition
+from oncelog.records import BatchHeader, Codec, Effort, Form, Prepared, RecordsError, prepare
 from oncelog.transactions.versions import produce_adds_partitions, produce_error
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.durability import Durability
+    from oncelog.broker.topics import Topics
+    from oncelog.broker.transactions import Transactions
+    from oncelog.environment import Clock, Workers
 
 TOPIC_ID_FROM_VERSION = 13
 ZSTD_FROM_VERSION = 7
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that may write to the coordinators' topics, as in Kafka."""
+APPENDED_AT_ONCE = 100
+"""Batches of one request. The coordinator is asked for so many, and nothing comes between its answer and their appends."""
 
-Checked = tuple[Partition, bytes, BatchHeader]
+Key = tuple[UUID | str, int]
+"""A topic as the request names it, and the index of a partition."""
+Results = dict[Key, Appended | Refused]
 
 
-def handle(broker: Broker, request: Request) -> Reply:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    durability: Durability
+    topics: Topics
+    transactions: Transactions
+    workers: Workers
+
+
+class Checked(NamedTuple):
+    """A batch that may be appended, and where. The topic's name is for the coordinator and for messages."""
+
+    topic_id: UUID
+    topic: str
+    partition: int
+    batch: bytes
+    header: BatchHeader
+
+
+async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     if body.acks not in (-1, 0, 1):
         return _answer(request, _every(request, Refused(ErrorCode.invalid_required_acks, f"acks is {body.acks}")))
-    results: dict[tuple[Any, int], Appended | Refused] = {}
-    checked: dict[tuple[Any, int], Checked] = {}
+    results: Results = {}
+    checked: dict[Key, Checked] = {}
+    turn = Turn(broker.clock)
     for topic_data in body.topic_data:
-        key = topic_data.topic_id if request.version >= TOPIC_ID_FROM_VERSION else topic_data.name
-        topic = broker.topics.with_id(key) if isinstance(key, UUID) else broker.topics.named(key or "")
+        name = topic_data.topic_id if request.version >= TOPIC_ID_FROM_VERSION else topic_data.name
         for data in topic_data.partition_data:
-            found = _check(request, topic, data)
+            found = await _check(broker, request, name, data)
             if isinstance(found, Refused):
-                results[key, data.index] = found
+                results[name, data.index] = found
             else:
-                checked[key, data.index] = found
-    transactional = [entry for entry in checked.values() if entry[2].is_transactional]
-    if not transactional:
-        return _append(broker, request, checked, results)
-    problem = _transactional_problem(request, transactional)
+                checked[name, data.index] = found
+            if turn.is_over:
+                await turn.rest()
+    problem = _transactional_problem(request, [one for one in checked.values() if one.header.is_transactional])
     if problem is not None:
         return _answer(request, _every(request, problem))
-    return _append_in_transaction(broker, request, checked, results, transactional[0][2])
+    keys = list(checked)
+    for start in range(0, len(keys), APPENDED_AT_ONCE):
+        await _append(broker, request, {key: checked[key] for key in keys[start : start + APPENDED_AT_ONCE]}, results)
+        if turn.is_over:
+            await turn.rest()
+    return _answer(request, results)
 
 
-def _check(request: Request, topic: Topic | None, data: Any) -> Checked | Refused:
+async def _append(broker: Needs, request: Request, checked: dict[Key, Checked], results: Results) -> None:
+    if any(batch.header.is_transactional for batch in checked.values()):
+        transactional = {key: batch for key, batch in checked.items() if batch.header.is_transactional}
+        refused = await _refused_by_coordinator(broker, request, transactional)
+        results |= refused
+        checked = {key: batch for key, batch in checked.items() if key not in refused}
+    to_flush = _append_all(broker, request, checked, results)
+    if to_flush:
+        await broker.durability.make_durable(to_flush)
+
+
+def _find(broker: Needs, name: UUID | str | None) -> Topic | None:
+    return broker.topics.with_id(name) if isinstance(name, UUID) else broker.topics.named(name or "")
+
+
+async def _check(broker: Needs, request: Request, name: UUID | str | None, data: Any) -> Checked | Refused:
     """Everything that can be said of one partition's records without changing anything."""
-    partition = topic.partition(data.index) if topic is not None else None
-    if topic is None or partition is None:
-        if topic is None and request.version >= TOPIC_ID_FROM_VERSION:
-            return Refused(ErrorCode.unknown_topic_id, "no topic has this id")
+    topic = _find(broker, name)
+    if topic is None and request.version >= TOPIC_ID_FROM_VERSION:
+        return Refused(ErrorCode.unknown_topic_id, "no topic has this id")
+    if topic is None or topic.partition(data.index) is None:
         return Refused(ErrorCode.unknown_topic_or_partition, "there is no such topic or partition")
     if topic.is_internal and request.client_id != ADMIN_CLIENT_ID:
         return Refused(ErrorCode.invalid_topic_exception, f"{topic.name} is written by the broker alone")
+    batch, form, label = data.records or b"", topic.form, topic.name
+    if len(batch) > form.size_bytes_max:
+        message = f"{label}-{data.index}: a batch of {len(batch)} bytes is larger than {form.size_bytes_max}"
+        return Refused(ErrorCode.message_too_large, message)
+    prepared = _prepare(batch, form, Effort.SMALL) or await _prepare_beside(broker, batch, form)
+    if isinstance(prepared, Refused):
+        return Refused(prepared.error, f"{label}-{data.index}: {prepared.message}")
+    return _accept(broker, request, name, data.index, prepared)
+
+
+async def _prepare_beside(broker: Needs, batch: bytes, form: Form) -> Prepared | Refused:
+    """A small batch may take seconds and a hundred megabytes: one at a time, and not from those who are served meanwhile."""
+    for effort in (Effort.LARGE, Effort.ANY):
+        work = partial(_prepare, batch, form, effort)
+        prepared = await beside(broker.workers, work, is_long=effort is Effort.ANY)
+        if prepared is not None:
+            return prepared
+    raise AssertionError("nothing is more work than any")
+
+
+def _prepare(batch: bytes, form: Form, effort: Effort) -> Prepared | Refused | None:
     try:
-        header = check_batch(data.records or b"")
+        return prepare(batch, form, effort)
     except RecordsError as error:
-        return Refused(error.error, f"{partition}: {error}")
-    if header.codec is Codec.ZSTD and request.version < ZSTD_FROM_VERSION:
+        # The error itself would keep the records for as long as it lives.
+        return Refused(error.error, str(error))
+
+
+def _accept(
+    broker: Needs, request: Request, name: UUID | str | None, index: int, prepared: Prepared
+) -> Checked | Refused:
+    topic = _find(broker, name)
+    partition = topic.partition(index) if topic is not None else None
+    if topic is None or partition is None:
+        return Refused(ErrorCode.unknown_topic_or_partition, "the topic was deleted")
+    header = prepared.header
+    if prepared.sent_codec is Codec.ZSTD and request.version < ZSTD_FROM_VERSION:
         return Refused(ErrorCode.unsupported_compression_type, "zstd needs Produce v7")
     if header.is_transactional and header.producer_id < 0:
         return Refused(ErrorCode.invalid_record, f"{partition}: a transactional batch has no producer id")
     if header.is_transactional and header.producer_epoch < partition.log.producer_epoch(header.producer_id):
         # Before the coordinator is asked: it may know nothing of a producer id that ran out of epochs (KIP-890).
         return Refused(ErrorCode.invalid_producer_epoch, f"{partition}: epoch {header.producer_epoch} is fenced")
-    try:
-        return _as_configured(topic, partition, data.records, header)
-    except RecordsError as error:
-        return Refused(error.error, f"{partition}: {error}")
+    if prepared.keyless:
+        message = f"{partition} is compacted: its records need a key"
+        return Refused(ErrorCode.invalid_record, message, tuple((place, message) for place in prepared.keyless))
+    return Checked(topic.topic_id, topic.name, index, prepared.batch, header)
 
 
-def _as_configured(topic: Topic, partition: Partition, batch: bytes, header: BatchHeader) -> Checked | Refused:
-    """The batch as the topic's settings want it. Raises RecordsError for a malformed record."""
-    if "compact" in topic.policies:
-        keyless = records_without_key(batch, header)
-        if keyless:
-            message = f"{partition} is compacted: its records need a key"
-            return Refused(ErrorCode.invalid_record, message, tuple((index, message) for index in keyless))
-    if topic.codec is None or topic.codec is header.codec:
-        return partition, batch, header
-    if len(batch) > int(topic.values["max.message.bytes"]):
-        # Kafka too looks at the size before and after.
-        return Refused(ErrorCode.message_too_large, f"{partition}: a batch of {len(batch)} bytes is too large")
-    batch = recompressed(batch, header, topic.codec, topic.compression_level)
-    return partition, batch, read_header(batch)
-
-
-def _transactional_problem(request: Request, batches: list[Checked]) -> Refused | None:
+def _transactional_problem(request: Request, batches: Collection[Checked]) -> Refused | None:
+    if not batches:
+        return None
     if not request.body.transactional_id:
         message = "a transactional batch came without a transactional id"
         return Refused(ErrorCode.transactional_id_authorization_failed, message)
-    if len({(header.producer_id, header.producer_epoch) for _, _, header in batches}) > 1:
+    if len({(batch.header.producer_id, batch.header.producer_epoch) for batch in batches}) > 1:
         return Refused(ErrorCode.invalid_producer_id_mapping, "one request has batches of several producers")
     return None
 
 
-def _append_in_transaction(
-    broker: Broker,
-    request: Request,
-    checked: dict[tuple[Any, int], Checked],
-    results: dict[tuple[Any, int], Appended | Refused],
-    producer: BatchHeader,
-) -> Reply:
-    written = [
-        (partition.topic, partition.index) for partition, _, header in checked.values() if header.is_transactional
-    ]
-    asker = (request.body.transactional_id, producer.producer_id, producer.producer_epoch)
+async def _refused_by_coordinator(
+    broker: Needs, request: Request, batches: Mapping[Key, Checked]
+) -> dict[Key, Refused]:
+    """Those of one producer's batches that are in no open transaction of it. From v12 on they are added to one."""
+    transactional_id = request.body.transactional_id
+    partitions = [(batch.topic, batch.partition) for batch in batches.values()]
+    header = next(iter(batches.values())).header
+    producer = (transactional_id, header.producer_id, header.producer_epoch)
     if broker.topics.named(TRANSACTION_STATE) is None:
-        allowed = Parked.ready(dict.fromkeys(written, ErrorCode.not_coordinator))
+        errors = dict.fromkeys(partitions, ErrorCode.not_coordinator)
     elif produce_adds_partitions(request.version):
-        allowed = _all_as(broker.transactions.add_partitions(*asker, written, tv2=True), written)
+        errors = dict.fromkeys(partitions, await broker.transactions.add_partitions(*producer, partitions, tv2=True))
     else:
-        allowed = Parked.ready(broker.transactions.verify(*asker, written))
-
-    def append() -> Any:
-        for key, (partition, _, header) in list(checked.items()):
-            error = allowed.value[partition.topic, partition.index] if header.is_transactional else ErrorCode.none
-            if error is not ErrorCode.none:
-                message = f"{partition}: {request.body.transactional_id} has no transaction open here ({error.name})"
-                results[key] = Refused(produce_error(error, request.version), message)
-                del checked[key]
-        return _append(broker, request, checked, results)
-
-    return reply_when(allowed, append)
+        errors = broker.transactions.verify(*producer, partitions)
+    refused: dict[Key, Refused] = {}
+    for key, batch in batches.items():
+        error = errors[batch.topic, batch.partition]
+        if error is not ErrorCode.none:
+            message = f"{batch.topic}-{batch.partition}: {transactional_id} has no transaction open here ({error.name})"
+            refused[key] = Refused(produce_error(error, request.version), message)
+    return refused
 
 
-def _all_as(error: Parked[ErrorCode], partitions: list[TopicPartition]) -> Parked[dict[TopicPartition, ErrorCode]]:
-    every: Parked[dict[TopicPartition, ErrorCode]] = Parked()
-    error.then(lambda value: every.release(dict.fromkeys(partitions, value)))
-    return every
-
-
-def _append(
-    broker: Broker,
-    request: Request,
-    checked: dict[tuple[Any, int], Checked],
-    results: dict[tuple[Any, int], Appended | Refused],
-) -> Reply:
+def _append_all(
+    broker: Needs, request: Request, checked: Mapping[Key, Checked], results: Results
+) -> list[PartitionLog]:
+    """Append the batches, say what became of each, and return the logs that `flush.messages` wants on disk now."""
     to_flush: list[PartitionLog] = []
     first_must_be_zero = produce_adds_partitions(request.version)
-    for key, (partition, batch, header) in checked.items():
-        result = partition.append(
-            batch,
-            header,
+    for key, batch in checked.items():
+        topic = broker.topics.with_id(batch.topic_id)
+        partition = topic.partition(batch.partition) if topic is not None else None
+        if partition is None:
+            results[key] = Refused(ErrorCode.unknown_topic_or_partition, f"topic {batch.topic} was deleted")
+            continue
+        is_transactional = batch.header.is_transactional
+        result = results[key] = partition.append(
+            batch.batch,
+            batch.header,
             Origin.CLIENT,
-            verified=header.is_transactional,
-            first_sequence_must_be_zero=first_must_be_zero and header.is_transactional,
+            verified=is_transactional,
+            first_sequence_must_be_zero=first_must_be_zero and is_transactional,
         )
-        results[key] = result
         if isinstance(result, Appended) and partition.log.needs_flush(broker.clock.now_ms()):
             to_flush.append(partition.log)
-    if to_flush:
-        return reply_when(broker.durability.make_durable(to_flush), lambda: _answer(request, results))
-    return _answer(request, results)
+    return to_flush
 
 
-def _every(request: Request, refused: Refused) -> dict[tuple[Any, int], Appended | Refused]:
+def _every(request: Request, refused: Refused) -> Results:
     by_id = request.version >= TOPIC_ID_FROM_VERSION
     return {
         (topic.topic_id if by_id else topic.name, data.index): refused
@@ -185,7 +229,7 @@ def _every(request: Request, refused: Refused) -> dict[tuple[Any, int], Appended
     }
 
 
-def _answer(request: Request, results: dict[tuple[Any, int], Appended | Refused]) -> Any:
+def _answer(request: Request, results: Results) -> Any:
     if request.body.acks == 0:
         refused = next((result for result in results.values() if isinstance(result, Refused)), None)
         if refused is not None:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.request import Reply, Request, reply_when
+from oncelog.broker.request import Request
 from oncelog.groups import SyncAnswer, SyncRequest
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.memberships import Memberships
 
 PROTOCOL_VERSION = 5
 
 
-def handle(broker: Broker, request: Request) -> Reply:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    memberships: Memberships
+
+
+async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     if request.version >= PROTOCOL_VERSION and (body.protocol_type is None or body.protocol_name is None):
         return _answer(request, SyncAnswer(ErrorCode.inconsistent_group_protocol))
-    synced = broker.memberships.sync(
+    answer = await broker.memberships.sync(
         SyncRequest(
             group=body.group_id,
             member_id=body.member_id,
@@ -29,7 +35,7 @@ def handle(broker: Broker, request: Request) -> Reply:
             assignments={given.member_id: bytes(given.assignment) for given in body.assignments},
         )
     )
-    return reply_when(synced, lambda: _answer(request, synced.value))
+    return _answer(request, answer)
 
 
 def _answer(request: Request, answer: SyncAnswer) -> Any:

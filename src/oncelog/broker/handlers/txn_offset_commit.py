@@ -6,39 +6,49 @@ transaction by itself (KIP-890).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.handlers.offset_commit import offset_to_commit
-from oncelog.broker.request import Reply, Request, reply_when
+from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from oncelog.coordination import Parked
 from oncelog.groups import MemberFacts, OffsetToCommit
 from oncelog.transactions.versions import offset_commit_adds_partitions, transactional_offset_commit_error
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.offsets import CommittedOffsets
+    from oncelog.broker.topics import Topics
+    from oncelog.broker.transactions import Transactions
+    from oncelog.environment import Clock
 
 Key = tuple[str, int]
 
 
-def handle(broker: Broker, request: Request) -> Reply:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    offsets: CommittedOffsets
+    topics: Topics
+    transactions: Transactions
+
+
+async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     if broker.topics.named(TRANSACTION_STATE) is None or broker.topics.named(CONSUMER_OFFSETS) is None:
-        return _answer(request, _every(request, ErrorCode.not_coordinator))
+        return await _answer(broker, request, _every(request, ErrorCode.not_coordinator))
     home = (CONSUMER_OFFSETS, broker.offsets.partition_for(body.group_id))
     producer = (body.transactional_id, body.producer_id, body.producer_epoch)
     if offset_commit_adds_partitions(request.version):
-        added = broker.transactions.add_partitions(*producer, [home], tv2=True)
+        error = await broker.transactions.add_partitions(*producer, [home], tv2=True)
     else:
-        added = Parked.ready(broker.transactions.verify(*producer, [home])[home])
-    return reply_when(added, lambda: _commit(broker, request, added.value))
-
-
-def _commit(broker: Broker, request: Request, error: ErrorCode) -> Any:
-    body = request.body
+        error = broker.transactions.verify(*producer, [home])[home]
     if error is not ErrorCode.none:
-        return _answer(request, _every(request, transactional_offset_commit_error(error, request.version)))
+        return await _answer(
+            broker, request, _every(request, transactional_offset_commit_error(error, request.version))
+        )
     errors: dict[Key, ErrorCode] = {}
     wanted: list[OffsetToCommit] = []
     for topic in body.topics:
@@ -53,7 +63,7 @@ def _commit(broker: Broker, request: Request, error: ErrorCode) -> Any:
     )
     for offset, answer in zip(wanted, answers, strict=True):
         errors[offset.topic, offset.partition] = transactional_offset_commit_error(answer, request.version)
-    return _answer(request, errors)
+    return await _answer(broker, request, errors)
 
 
 def _member(body: Any) -> MemberFacts:
@@ -66,19 +76,16 @@ def _every(request: Request, error: ErrorCode) -> dict[Key, ErrorCode]:
     return {(topic.name, asked.partition_index): error for topic in request.body.topics for asked in topic.partitions}
 
 
-def _answer(request: Request, errors: dict[Key, ErrorCode]) -> Any:
-    types = request.types
-    return request.answer(
-        topics=tuple(
-            types.TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=tuple(
-                    types.TxnOffsetCommitResponsePartition(
-                        partition_index=asked.partition_index, error_code=errors[topic.name, asked.partition_index]
-                    )
-                    for asked in topic.partitions
-                ),
-            )
-            for topic in request.body.topics
-        )
+async def _answer(broker: Needs, request: Request, errors: dict[Key, ErrorCode]) -> Any:
+    turn = Turn(broker.clock)
+    topics = []
+    for topic in request.body.topics:
+        partitions = await turn.each(topic.partitions, partial(_result, request, topic.name, errors))
+        topics.append(request.types.TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+    return request.answer(topics=tuple(topics))
+
+
+def _result(request: Request, topic: str, errors: dict[Key, ErrorCode], asked: Any) -> Any:
+    return request.types.TxnOffsetCommitResponsePartition(
+        partition_index=asked.partition_index, error_code=errors[topic, asked.partition_index]
     )

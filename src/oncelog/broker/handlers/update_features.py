@@ -6,20 +6,31 @@ transactions. A request of theirs that is newer than the level is served all the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.changes import Change
 from oncelog.broker.journal import FeatureFinalized
-from oncelog.broker.request import Reply, Request, reply_when
+from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.broker import Broker
+    from oncelog.broker.changes import Changes
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
-def handle(broker: Broker, request: Request) -> Reply:
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    changes: Changes
+    features: dict[str, int]
+
+    def finalize_feature(self, name: str, level: int) -> None: ...
+
+    highest_features: dict[str, int]
+
+
+async def handle(broker: Needs, request: Request) -> Any:
     def decide() -> Change[str | None]:
         levels = dict(broker.features)
         for update in request.body.feature_updates:
@@ -35,11 +46,10 @@ def handle(broker: Broker, request: Request) -> Reply:
             lambda: _carry_out(broker, changed),
         )
 
-    refusal = broker.changes.make(decide)
-    return reply_when(refusal, lambda: _answer(request, refusal.value))
+    return _answer(request, await broker.changes.make(decide))
 
 
-def _problem(broker: Broker, level: int, update: Any) -> str | None:
+def _problem(broker: Needs, level: int, update: Any) -> str | None:
     wanted = update.max_version_level
     highest = broker.highest_features.get(update.feature)
     if highest is None:
@@ -62,7 +72,7 @@ def _kind(update: Any) -> int:
     return int(update.upgrade_type)
 
 
-def _carry_out(broker: Broker, changed: dict[str, int]) -> None:
+def _carry_out(broker: Needs, changed: dict[str, int]) -> None:
     for name, level in changed.items():
         broker.finalize_feature(name, level)
 

@@ -27,11 +27,6 @@ SIZE_MAX = 2**31 - 1
 NEVER_HAD_MEMBERS = GroupMetadata()
 
 _NONE = ErrorCode.none
-# What a member is told when its group could not be recorded.
-_NOT_WRITTEN = {
-    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
-    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,8 +293,7 @@ class Membership:
         group = self._groups.get(group_name)
         if group is not None and group.state in (COMPLETING_REBALANCE, STABLE):
             rebalance.prepare(step, group, self._limits.first_delay_ms)
-        told = _NOT_WRITTEN.get(error, error)
-        return Decision((), (*(due.refused(told) for due in decision.answer), *step.decision().answer))
+        return Decision((), (*(due.refused(error) for due in decision.answer), *step.decision().answer))
 
 
 def _check_sync(group: ClassicGroup | None, request: SyncRequest) -> ErrorCode:

@@ -64,6 +64,13 @@ class GroupMetadataRecord:
     metadata: GroupMetadata | None
     timestamp_ms: int
 
+    @property
+    def news(self) -> str:
+        """What the broker's log says of it."""
+        if self.metadata is None:
+            return "it is no more"
+        return f"generation {self.metadata.generation} has {len(self.metadata.members)} members"
+
 
 def encode_metadata(record: GroupMetadataRecord) -> Record:
     key = _INT16.pack(KEY_VERSION) + string(record.group)

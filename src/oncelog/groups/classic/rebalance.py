@@ -17,6 +17,9 @@ from oncelog.groups.classic.state import COMPLETING_REBALANCE, EMPTY, PREPARING_
 from oncelog.groups.classic.step import Step
 from oncelog.wire import ErrorCode
 
+POSTPONED_MIN_MS = 1000
+"""A member chooses its timeout, also one that is over at once. What is postponed must not be due again at the same moment."""
+
 
 def rebalance_or_complete(step: Step, group: ClassicGroup, first_delay_ms: int) -> None:
     """Somebody came, changed or left: begin a rebalance, or see whether the one under way is complete."""
@@ -80,7 +83,7 @@ def complete(step: Step, group: ClassicGroup) -> None:
         _begin_generation(step, group)
     else:
         # Nobody is there to lead. The sessions of those who are left end, or one of them comes back.
-        group.join_deadline_ms = step.now.steady_ms + group.rebalance_timeout_ms
+        group.join_deadline_ms = step.now.steady_ms + max(group.rebalance_timeout_ms, POSTPONED_MIN_MS)
 
 
 def _begin_generation(step: Step, group: ClassicGroup) -> None:

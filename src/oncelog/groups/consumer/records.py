@@ -82,6 +82,11 @@ class GroupEpochRecord:
     metadata_hash: int
     timestamp_ms: int
 
+    @property
+    def news(self) -> str:
+        """What the broker's log says of it."""
+        return "it is no more" if self.epoch is None else f"it is at epoch {self.epoch}"
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadataTombstone:
@@ -97,6 +102,11 @@ class MemberRecord:
     member_id: str
     subscription: Subscription | None
     timestamp_ms: int
+
+    @property
+    def news(self) -> str:
+        """What the broker's log says of it."""
+        return f"member {self.member_id} {'has left' if self.subscription is None else 'joined, or subscribes anew'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,220 @@
+"""A look at every record of a batch that a client produces. What no consumer could read is refused while its producer listens.
+
+Kafka's LogValidator reads each record too. Here records that are laid out alike are looked at many at once: the bytes at one
+place of each are one slice, and slices are compared at the speed of the machine.
+"""
+
+from __future__ import annotations
+
+from oncelog.records.errors import InvalidRecordError
+from oncelog.records.record import RECORD_BYTES_MIN
+from oncelog.records.varint import VARLONG_BYTES_MAX, read_varint, varint
+
+RUN_MIN = 8
+"""Fewer records that are laid out alike are looked at one by one."""
+WINDOW_MIN, WINDOW_MAX = 64, 4096
+OFFSETS_PERIOD = 8192
+"""So many offset deltas have the same first two bytes again."""
+
+_DELTAS = [varint(number) for number in range(OFFSETS_PERIOD)]
+_ALONE = bytes(2 * number & 0x7F for number in range(64))
+_FIRST = bytes(2 * number & 0x7F | 0x80 for number in range(OFFSETS_PERIOD))
+_SECOND = bytes(number >> 6 | 0x80 for number in range(OFFSETS_PERIOD))
+_SECOND_AND_LAST = bytes(number >> 6 for number in range(OFFSETS_PERIOD))
+_WITHOUT_HIGH_BIT = bytes(byte ^ 0x80 for byte in range(256))
+
+
+def check_records(body: bytes, position: int, record_count: int) -> None:
+    """Check that exactly `record_count` records, whose offset deltas are 0, 1, 2 …, fill the body from `position` on.
+
+    Raises InvalidRecordError.
+    """
+    if len(body) - position < record_count * RECORD_BYTES_MIN:
+        raise InvalidRecordError(f"{len(body) - position} bytes cannot hold {record_count} records")
+    try:
+        end = _end_of_records(body, position, record_count)
+    except (IndexError, ValueError) as error:
+        raise InvalidRecordError("a record is malformed") from error
+    if end != len(body):
+        raise InvalidRecordError(f"{len(body) - end} bytes follow the last record")
+
+
+def _end_of_records(body: bytes, position: int, record_count: int) -> int:
+    """Raises IndexError and ValueError for what is no record. One or two bytes of length are nearly all there are."""
+    starts_with, deltas = body.startswith, _DELTAS
+    number = stride = 0
+    while number < record_count:
+        start = position
+        byte = body[start]
+        if byte < 0x80:
+            timestamp_at = start + 2
+            stop = start + 1 + (byte >> 1)
+        elif (second := body[start + 1]) < 0x80:
+            timestamp_at = start + 3
+            stop = start + 2 + (byte >> 1) + (second << 6) - 64
+        else:
+            length, position = read_varint(body, start)
+            timestamp_at = position + 1
+            stop = position + length
+        if byte & 1:
+            raise ValueError("a record of a negative length")
+        if body[timestamp_at] < 0x80:
+            at = timestamp_at + 1
+        elif body[timestamp_at + 1] < 0x80:
+            at = timestamp_at + 2
+        else:
+            at = _after_timestamp(body, timestamp_at)
+        delta_at = at
+        delta = deltas[number] if number < OFFSETS_PERIOD else varint(number)
+        if starts_with(delta, at):
+            key_at = at = at + len(delta)
+        else:
+            key_at = at = _after_delta(body, at, number)
+        byte = body[at]
+        if byte & 1:
+            at = _after_null(body, at)
+        elif byte < 0x80:
+            at += 1 + (byte >> 1)
+        elif (second := body[at + 1]) < 0x80:
+            at += 2 + (byte >> 1) + (second << 6) - 64
+        else:
+            at = _after_bytes(body, at)
+        value_at = at
+        byte = body[at]
+        if byte & 1:
+            at = _after_null(body, at)
+        elif byte < 0x80:
+            at += 1 + (byte >> 1)
+        elif (second := body[at + 1]) < 0x80:
+            at += 2 + (byte >> 1) + (second << 6) - 64
+        else:
+            at = _after_bytes(body, at)
+        has_headers = body[at]
+        at = _after_headers(body, at, stop) if has_headers else at + 1
+        if at != stop:
+            raise ValueError("the length of a record is not that of its bytes")
+        position = stop
+        number += 1
+        if stop - start != stride:
+            stride = stop - start
+        elif record_count - number >= RUN_MIN and not has_headers and body[stop] == body[start]:
+            places = start, timestamp_at, delta_at, key_at, value_at, stop
+            run = _alike(body, places, number, record_count - number)
+            number += run
+            position += run * stride
+    return position
+
+
+def _after_timestamp(body: bytes, at: int) -> int:
+    return read_varint(body, at, VARLONG_BYTES_MAX)[1]
+
+
+def _after_delta(body: bytes, at: int, number: int) -> int:
+    """Behind an offset delta that is not as short as it could be."""
+    delta, at = read_varint(body, at)
+    if delta != number:
+        raise ValueError(f"record {number} has the offset delta {delta}")
+    return at
+
+
+def _after_null(body: bytes, at: int) -> int:
+    """Behind a null. Kafka takes every negative length for one, and other readers know -1 alone."""
+    length, at = read_varint(body, at)
+    if length != -1:
+        raise ValueError(f"a length of {length}")
+    return at
+
+
+def _after_bytes(body: bytes, at: int) -> int:
+    length, at = read_varint(body, at)
+    return at + length
+
+
+def _after_headers(body: bytes, at: int, stop: int) -> int:
+    count, at = read_varint(body, at)
+    if not 0 <= count <= stop - at:
+        raise ValueError(f"a record has {count} headers")
+    for _ in range(count):
+        if body[at] & 1:
+            raise ValueError("a header has no key")
+        at = _after_bytes(body, at)
+        at = _after_null(body, at) if body[at] & 1 else _after_bytes(body, at)
+    return at
+
+
+def _alike(body: bytes, places: tuple[int, int, int, int, int, int], number: int, left: int) -> int:
+    """How many of the `left` records from the one with offset delta `number` on are laid out as the one before them, and right.
+
+    `places` are where that one, which has no headers, and its timestamp, offset delta, key and value begin, and where it ends.
+    """
+    start, timestamp_at, delta_at, key_at, value_at, stop = places
+    stride = stop - start
+    same = [
+        *range(start, timestamp_at - 1),
+        *range(key_at, _end_of_length(body, key_at)),
+        *range(value_at, _end_of_length(body, value_at)),
+        stop - 1,
+    ]
+    found = 0
+    window = WINDOW_MIN
+    is_growing = True
+    width = key_at - delta_at
+    while True:
+        period = OFFSETS_PERIOD if width > 1 else 64
+        window = min(window, left - found, period - (number + found) % period)
+        ahead = (found + 1) * stride
+        if (
+            window >= RUN_MIN
+            and _are_same(body, same, ahead, stride, window)
+            and _are_deltas(body, delta_at + ahead, width, stride, number + found, window)
+            and _are_timestamps(body, timestamp_at + ahead, delta_at + ahead - 1, stride, window)
+        ):
+            found += window
+            if is_growing:
+                window = min(8 * window, WINDOW_MAX)
+        elif window > RUN_MIN:
+            window //= 4
+            is_growing = False
+        else:
+            return found
+
+
+def _end_of_length(body: bytes, at: int) -> int:
+    while body[at] >= 0x80:
+        at += 1
+    return at + 1
+
+
+def _are_same(body: bytes, places: list[int], ahead: int, stride: int, count: int) -> bool:
+    """Whether so many records have at these places what the one has that they are ahead of."""
+    size_bytes = stride * count
+    for place in places:
+        first = place + ahead
+        if body[first : first + size_bytes : stride] != body[place : place + 1] * count:
+            return False
+    return True
+
+
+def _are_deltas(body: bytes, at: int, width: int, stride: int, number: int, count: int) -> bool:
+    """Whether the offset deltas that begin at every stride from `at` on count from `number`."""
+    size_bytes = stride * count
+    slot = number % OFFSETS_PERIOD
+    first = body[at : at + size_bytes : stride]
+    if width == 1:
+        return first == _ALONE[number : number + count]
+    second = body[at + 1 : at + 1 + size_bytes : stride]
+    if first != _FIRST[slot : slot + count]:
+        return False
+    if width == 2:
+        return second == _SECOND_AND_LAST[number : number + count]
+    third = body[at + 2 : at + 2 + size_bytes : stride]
+    is_short = width == 3 and number >> 13 < 0x80
+    return is_short and second == _SECOND[slot : slot + count] and third == bytes((number >> 13,)) * count
+
+
+def _are_timestamps(body: bytes, first: int, last: int, stride: int, count: int) -> bool:
+    """Whether all timestamps are as long as the one before: the bytes go on until the one at `last`."""
+    size_bytes = stride * count
+    return body[last : last + size_bytes : stride].isascii() and all(
+        body[at : at + size_bytes : stride].translate(_WITHOUT_HIGH_BIT).isascii() for at in range(first, last)
+    )

@@ -1,0 +1,129 @@
+"""What others have written to the coordinators' topics does not keep the broker from starting, nor from knowing the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from oncelog import groups, transactions
+from oncelog.log import Appended
+from oncelog.records import ControlType, Record, batches, build_batch, decode_batch
+from oncelog.wire import ErrorCode, WireError
+from tests.support.broker_in_memory import BrokerInMemory, SteppedDisk
+from tests.support.manual_clock import ManualClock
+from tests.support.transaction_in_memory import MINUTE, TV2, ProducerInMemory, committed_offset, make_topic, visible
+
+TOPICS = ("__transaction_state", "__consumer_offsets")
+FEW_PARTITIONS = {"offsets_topic_num_partitions": "1", "transaction_state_log_num_partitions": "1"}
+WRITTEN = ["first", "second"]
+DECODERS = {"__transaction_state": transactions.decode, "__consumer_offsets": groups.decode}
+
+
+def broker_with_commits() -> BrokerInMemory:
+    broker = BrokerInMemory(SteppedDisk(), ManualClock(), **FEW_PARTITIONS)
+    make_topic(broker)
+    producer = ProducerInMemory(broker, TV2)
+    for number, value in enumerate(WRITTEN):
+        producer.write(value, number)
+        producer.end(committed=True)
+    broker.settle()
+    return broker
+
+
+def records_of(broker: BrokerInMemory, topic: str) -> Iterator[Record]:
+    log = broker.core.topics.named(topic).partitions[0].log
+    data, _ = log.read(0, 2**20, log.log_end_offset)
+    for position, header in batches(data):
+        if not header.is_control:
+            yield from decode_batch(bytes(data), position)
+
+
+GENUINE = {topic: list(records_of(broker_with_commits(), topic)) for topic in TOPICS}
+
+
+def write_as_administrator(broker: BrokerInMemory, topic: str, *written: Record) -> ErrorCode:
+    broker.client_id = "__admin_client"
+    answer = broker.ask(
+        "produce",
+        9,
+        transactional_id=None,
+        acks=-1,
+        timeout=MINUTE,
+        topic_data=[{"name": topic, "partition_data": [{"index": 0, "records": build_batch(list(written))}]}],
+    )
+    broker.client_id = "tests"
+    return answer.responses[0].partition_responses[0].error_code
+
+
+def knows_what_was_committed(broker: BrokerInMemory) -> bool:
+    return visible(broker, 0) == visible(broker, 1) == WRITTEN and committed_offset(broker) == 1
+
+
+def start_again(broker: BrokerInMemory) -> None:
+    broker.settle()
+    broker.disk.kill()
+    broker.restart()
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize("committed", [True, False])
+def test_marker_in_a_topic_of_a_coordinator_is_no_record_of_it(topic: str, committed: bool) -> None:
+    broker = broker_with_commits()
+    partition = broker.core.topics.partition(topic, 0)
+    control = ControlType.COMMIT if committed else ControlType.ABORT
+    assert isinstance(partition.append_marker(control, 4711, 0, 0, 1, broker.clock.now_ms()), Appended)
+    start_again(broker)
+    assert knows_what_was_committed(broker)
+    producer = ProducerInMemory(broker, TV2)
+    producer.write("third", 2)
+    producer.end(committed=True)
+    assert visible(broker, 0) == [*WRITTEN, "third"]
+
+
+def mutated(topic: str) -> st.SearchStrategy[Record]:
+    """Records that a coordinator wrote, with bytes cut off, put in or replaced; for keys that nobody uses."""
+
+    def bytes_like(found: bytes | None) -> st.SearchStrategy[bytes | None]:
+        if found is None:
+            return st.none()
+        cut = st.builds(lambda end: found[:end], st.integers(0, len(found)))
+        changed = st.builds(
+            lambda at, junk: found[:at] + junk + found[at + len(junk) :],
+            st.integers(0, len(found)),
+            st.binary(max_size=8),
+        )
+        return st.one_of(st.just(found), st.none(), cut, changed, st.binary(max_size=40))
+
+    return st.sampled_from(GENUINE[topic]).flatmap(
+        lambda genuine: st.builds(
+            lambda key, value: Record(key, value, timestamp_ms=1), bytes_like(genuine.key), bytes_like(genuine.value)
+        )
+    )
+
+
+def tombstone(topic: str, key: bytes | None) -> object:
+    """What a record of this key without a value is about: another version, or bytes at the end, change nothing in that."""
+    try:
+        return DECODERS[topic](Record(key, None, timestamp_ms=1))
+    except WireError:
+        return None
+
+
+def means_nothing_that_is_committed(topic: str, record: Record) -> bool:
+    found = tombstone(topic, record.key)
+    return found is None or found not in [tombstone(topic, genuine.key) for genuine in GENUINE[topic]]
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(data=st.data())
+def test_whatever_is_written_to_a_topic_of_a_coordinator_the_broker_starts(topic: str, data: st.DataObject) -> None:
+    broker = broker_with_commits()
+    record = data.draw(mutated(topic))
+    write_as_administrator(broker, topic, record)
+    start_again(broker)
+    if means_nothing_that_is_committed(topic, record):
+        assert knows_what_was_committed(broker)
