@@ -37,10 +37,14 @@ COMPRESSED = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
 
 
 class RandomFrames:
-    """Endless frames, each with its length; the same seed gives the same ones."""
+    """Endless frames, each with its length; the same seed gives the same ones.
 
-    def __init__(self, seed: int, topic_ids: Sequence[uuid.UUID]) -> None:
+    With `texts` every string of every request is one of these, and nobody's topics are spared.
+    """
+
+    def __init__(self, seed: int, topic_ids: Sequence[uuid.UUID], texts: Sequence[str] = ()) -> None:
         self.chance = random.Random(seed)
+        self._texts = texts
         self._topic_ids = (*topic_ids, uuid.UUID(int=0), uuid.UUID(int=1))
         self._requests = [
             (api.key, version) for api in APIS.values() for version in range(api.minimum, api.maximum + 1)
@@ -68,9 +72,15 @@ class RandomFrames:
 
     # --- valid requests
 
+    def request(self) -> bytes:
+        """A request whose fields are all there, without a length."""
+        return bytes(self._request(*self.chance.choice(self._requests)))
+
     def _request(self, api_key: int, version: int) -> bytearray:
         kind = message_class(api_key, version, "request")
         client_id = self.chance.choice((b"", b"fuzz", b"\xff\xfe", b"c" * 1000))
+        if self._texts:
+            client_id = self.chance.choice((b"__admin_client", b"c" * (2**15 - 1)))
         head = struct.pack(">hhih", api_key, version, self.chance.randint(-5, 5), len(client_id)) + client_id
         if kind.__flexible__:
             head += self.chance.choice((b"\0", b"\0", b"\0", b"\1\7\2ab"))
@@ -108,7 +118,7 @@ class RandomFrames:
         if wire_type.startswith("timedelta"):
             return timedelta(milliseconds=self.chance.choice((-1, 0, 1, 50, 1000, 60_000, 2**31 - 1)))
         if wire_type == "string":
-            return self.chance.choice((*NAMES, *INTERNAL) if api_key in READERS else NAMES)
+            return self.chance.choice(self._texts or ((*NAMES, *INTERNAL) if api_key in READERS else NAMES))
         if wire_type == "uuid":
             return self.chance.choice(self._topic_ids)
         if wire_type == "bool":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from textwrap import dedent
 
@@ -12,6 +13,7 @@ from oncelog.cli.run import parse_interval_ms
 from tests.spark import topics
 from tests.support import requirements
 from tests.support.names import unique
+from tests.support.terminal import Terminal
 
 
 @pytest.fixture
@@ -33,6 +35,21 @@ def functions(tmp_path):
             def count(lines):
                 counted = lines.groupBy("key").count()
                 return counted.select("key", F.col("count").cast("string").alias("value"))
+
+
+            def split(lines):
+                text = F.col("value").cast("string")
+                return lines.where(text.contains("!")), lines.where(~text.contains("!"))
+
+
+            def routed(lines):
+                return lines.select("key", "value", F.regexp_replace("topic", "^in", "out").alias("topic"))
+
+
+            def joined(left, right):
+                matches = left.alias("l").join(right.alias("r"), F.expr("l.key = r.key"))
+                both = F.concat(F.col("l.value").cast("string"), F.lit("+"), F.col("r.value").cast("string"))
+                return {"TARGET": matches.select(F.col("l.key").alias("key"), both.alias("value")), "COUNTS": count(left)}
 
 
             def divide(lines):
@@ -116,6 +133,88 @@ def test_pipeline_that_fails_says_so_in_a_sentence(finish, arguments, pair, here
     assert "the value is no number" in last
     assert "Traceback" not in ended.errors
     assert values(oncelog_broker, pair[1]) == []
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_join_of_two_topics_and_a_count_of_one_are_written_together(finish, functions, here, oncelog_broker, tmp_path):
+    """Inner joins keep both sides for ever; a match is written with the later of its records, whenever that comes."""
+    requirements.java()
+    left, right, target, counts = (unique(name) for name in ("left", "right", "joined", "counts"))
+    functions.write_text(functions.read_text().replace("TARGET", target).replace("COUNTS", counts))
+    here("topics", "create", left, "--partitions", "2")
+    here("topics", "create", right)
+    here("produce", left, "-K:", stdin=b"a:1\nb:2\n")
+    topics_named = ("--from", left, "--from", right, "--to", target, "--to", counts, "--transactional-id", target)
+    servers = ("--bootstrap-server", oncelog_broker.bootstrap_servers, "--master", "local[2]", "--once")
+    arguments = ("run", f"{functions}:joined", *topics_named, *servers)
+    stateful = ("--checkpoint", tmp_path / "checkpoint", "--output-mode", "update", "--json")
+    for records, joined, counted in (
+        (b"a:x\n", ["1+x"], ["1", "1"]),
+        (b"b:y\na:z\n", ["1+x", "1+z", "2+y"], ["1", "1"]),
+    ):
+        here("produce", right, "-K:", stdin=records)
+        ended = finish(*arguments, *stateful)
+        assert ended.status == 0, ended.errors
+        assert values(oncelog_broker, target) == joined
+        assert values(oncelog_broker, counts) == counted
+    assert len(here("topics", "describe", counts, "--json").json[0]["partitions"]) == 2
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_terminal_shows_one_line_that_changes(pair, functions, here, process, oncelog_broker):
+    requirements.java()
+    here("produce", pair[0], "-K:", stdin=b"a:one\nb:two!\n")
+    other = unique("quiet")
+    named = ("--from", pair[0], "--to", pair[1], "--to", other, "--transactional-id", unique("split"))
+    servers = ("--bootstrap-server", oncelog_broker.bootstrap_servers, "--master", "local[2]")
+    with Terminal(columns=120) as terminal:
+        running = process("run", f"{functions}:split", *named, *servers, stdout=terminal.end, env=terminal.environment)
+        shown = terminal.read_until("epoch")
+        assert "no micro-batch yet" in shown
+        line = shown[shown.rindex("micro-batch 0") :]
+        assert re.match(r"micro-batch 0  in \d+/s  out \d+/s  lag 0  transaction \d+ ms  attempts 1  epoch", line)
+        here("produce", pair[0], "-K:", stdin=b"a:three\n")
+        terminal.read_until("micro-batch 1")
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(60) == 0
+        left = terminal.read_to_the_end().splitlines()[-1]
+    assert re.fullmatch(r"micro-batch 1: 1 records to 1 partitions in \d+ ms, transaction \d+ ms", left)
+    assert values(oncelog_broker, pair[1]) == ["two!"]
+    assert values(oncelog_broker, other) == ["one", "three"]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_column_names_the_outputs_where_the_command_line_does_not(finish, pair, functions, here, oncelog_broker):
+    requirements.java()
+    source = pair[0]
+    target = source.replace("in", "out", 1)
+    here("produce", source, "-K:", stdin=b"a:one\n")
+    arguments = ["run", f"{functions}:routed", "--from", source, "--transactional-id", target, "--once"]
+    arguments += ["--bootstrap-server", oncelog_broker.bootstrap_servers, "--master", "local[2]"]
+    here("topics", "create", target)
+    ended = finish(*arguments)
+    assert ended.status == 0, ended.errors
+    assert values(oncelog_broker, target) == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("topics_named", "sentence"),
+    [
+        ("--from a", "without --to, --transactional-id has to say who writes: one per pipeline"),
+        ("--from a --to x --to y", "with several --to, --transactional-id has to say who writes: one per pipeline"),
+        ("--from a --from b --to x --to x --transactional-id t", "topic x is named twice as an output"),
+        (
+            "--from a --from b --from c --to x",
+            "joined takes 2 DataFrames, and the inputs are a, b, c: let it take one for each, or one for all together",
+        ),
+    ],
+)
+def test_topics_that_do_not_fit_are_refused_before_spark_starts(here, functions, topics_named, sentence):
+    ended = here("run", f"{functions}:joined", *topics_named.split())
+    assert (ended.status, ended.sentence) == (2, sentence)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""What every Disk does: the machine's own, and the one in memory that the tests of the log and the broker lean on."""
+"""What every Disk does: the machine's own, also where one file may be open at a time, and the one in memory that the tests of
+the log and the broker lean on.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.environment import DirectoryInUseError, Disk, DiskError, File
-from oncelog.server.disk import VECTOR_CHUNKS_MAX, RealDisk
+from oncelog.server.disk import RealDisk
+from oncelog.server.files import VECTOR_CHUNKS_MAX
 from tests.support.memory_disk import MemoryDisk
 
 
@@ -20,12 +23,12 @@ def on_this_thread(callback):
     callback()
 
 
-@pytest.fixture(params=["real", "memory"])
+@pytest.fixture(params=["real", "one open file", "memory"])
 def disk(request) -> Iterator[Disk]:
     if request.param == "memory":
         yield MemoryDisk()
     else:
-        with RealDisk(on_this_thread, pytest.fail) as real:
+        with RealDisk(on_this_thread, pytest.fail, 1 if request.param == "one open file" else None) as real:
             yield real
 
 
@@ -159,12 +162,54 @@ def test_renamed_directory_takes_its_files_along_and_open_ones_stay_open(disk, d
     assert not disk.exists(f"{directory}/old")
 
 
+def test_many_files_are_used_in_turn_and_each_has_its_own_bytes(disk, directory):
+    files = [disk.open(f"{directory}/{number}", create=True) for number in range(20)]
+    for turn in range(3):
+        for number, file in enumerate(files):
+            file.append([b"%d-%d " % (turn, number)])
+    for number, file in enumerate(files):
+        assert file.read(0, 100) == b"0-%d 1-%d 2-%d " % (number, number, number)
+    assert wait_for(lambda done: disk.sync(files, done)) is None
+
+
+def test_renamed_file_is_found_after_others_were_used(disk, directory):
+    disk.make_directory(f"{directory}/old")
+    files = [disk.open(f"{directory}/old/{number}", create=True) for number in range(5)]
+    for number, file in enumerate(files):
+        file.append([b"%d" % number])
+    disk.rename(f"{directory}/old/1", f"{directory}/old/one")
+    disk.rename(f"{directory}/old", f"{directory}/new")
+    assert [file.read(0, 10) for file in files] == [b"0", b"1", b"2", b"3", b"4"]
+    assert disk.list_directory(f"{directory}/new") == ["0", "2", "3", "4", "one"]
+
+
 def test_rename_takes_the_place_of_what_was_there(disk, directory):
     disk.replace_file(f"{directory}/a", b"a")
     disk.replace_file(f"{directory}/b", b"b")
     disk.rename(f"{directory}/a", f"{directory}/b")
     assert disk.list_directory(directory) == ["b"]
     assert disk.read_file(f"{directory}/b") == b"a"
+
+
+def test_directory_does_not_take_the_place_of_one_with_files(disk, directory):
+    for name in ("a", "b"):
+        disk.make_directory(f"{directory}/{name}")
+        disk.open(f"{directory}/{name}/file", create=True).append([b"x"])
+    with pytest.raises(DiskError, match="not empty"):
+        disk.rename(f"{directory}/a", f"{directory}/b")
+
+
+def test_name_has_255_bytes_at_most(disk, directory):
+    longest = "x" * 255
+    disk.make_directory(f"{directory}/{longest}")
+    disk.open(f"{directory}/{longest}/{longest}", create=True).append([b"x"])
+    too_long = f"{directory}/{longest}/{longest}x"
+    with pytest.raises(DiskError, match="too long"):
+        disk.make_directory(too_long)
+    with pytest.raises(DiskError, match="too long"):
+        disk.open(too_long, create=True)
+    with pytest.raises(DiskError, match="too long"):
+        disk.rename(f"{directory}/{longest}/{longest}", too_long)
 
 
 def test_rename_of_nothing_is_an_error(disk, directory):
@@ -240,10 +285,10 @@ OPERATIONS = st.lists(
 )
 
 
-@given(operations=OPERATIONS)
+@given(operations=OPERATIONS, open_files_max=st.sampled_from([None, 1]))
 @settings(max_examples=60)
-def test_both_disks_do_the_same_whatever_is_asked(operations):
-    with TemporaryDirectory() as path, RealDisk(on_this_thread, pytest.fail) as real:
+def test_both_disks_do_the_same_whatever_is_asked(operations, open_files_max):
+    with TemporaryDirectory() as path, RealDisk(on_this_thread, pytest.fail, open_files_max) as real:
         memory = MemoryDisk()
         memory.make_directory(path)
         assert list(outcomes(real, path, operations)) == list(outcomes(memory, path, operations))
@@ -252,6 +297,8 @@ def test_both_disks_do_the_same_whatever_is_asked(operations):
 
 def outcomes(disk: Disk, path: str, operations: list[tuple]) -> Iterator[object]:
     file = disk.open(f"{path}/file", create=True)
+    # Used in between, so that where one file may be open the other is closed and opened again all the time.
+    other = disk.open(f"{path}/other", create=True)
     for name, *arguments in operations:
         if name == "reopen":
             file.close()
@@ -259,4 +306,7 @@ def outcomes(disk: Disk, path: str, operations: list[tuple]) -> Iterator[object]
         else:
             yield getattr(file, name)(*arguments)
         yield file.size_bytes
+        other.append([b"x"])
+    yield other.read(0, 100)
+    other.close()
     file.close()

@@ -71,10 +71,8 @@ def write_until(struck: threading.Event) -> None:
 
 
 def write_two_transactions(bootstrap_servers: str) -> None:
-    with (
-        Producer(bootstrap_servers, transactional_id="tx", call_timeout_ms=1000, request_timeout_ms=300) as producer,
-        suppress(ClientError),
-    ):
+    timeouts = {"call_timeout_ms": 1000, "request_timeout_ms": 300, "delivery_timeout_ms": 1000}
+    with Producer(bootstrap_servers, transactional_id="tx", **timeouts) as producer, suppress(ClientError):
         producer.init_transactions()
         for _ in range(2):
             producer.begin_transaction()

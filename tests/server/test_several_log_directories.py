@@ -163,7 +163,7 @@ def write_to_each(log_dirs: str) -> None:
     with broker(log_dirs=log_dirs) as node:
         with Client(node.bootstrap_servers) as client:
             client.create_topics([NewTopic("t", 2)])
-        with Producer(node.bootstrap_servers, call_timeout_ms=1000, request_timeout_ms=300) as producer:
+        with Producer(node.bootstrap_servers, request_timeout_ms=300, delivery_timeout_ms=1000) as producer:
             producer.send("t", b"v", partition=0)
             producer.flush()
             producer.send("t", b"v", partition=1)

@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from oncelog.environment import DiskError
-from oncelog.server.disk import RealDisk, RealFile
+from oncelog.server.disk import RealDisk
+from oncelog.server.files import OpenFiles, RealFile
 
 
 class Outcomes:
@@ -59,8 +60,9 @@ class BrokenFile(RealFile):
 
 
 def test_error_that_no_disk_makes_is_reported_and_the_thread_goes_on(disk, outcomes, tmp_path):
+    files = OpenFiles(100, disk.sync)
     for number in range(8):
-        disk.sync([BrokenFile(str(tmp_path / f"broken-{number}"), create=True)], outcomes.done)
+        disk.sync([BrokenFile(files, str(tmp_path / f"broken-{number}"), create=True)], outcomes.done)
         outcomes.wait()
     assert [str(bug) for bug in outcomes.bugs] == ["not an error of the disk"] * 8
     file = disk.open(str(tmp_path / "whole"), create=True)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from oncelog.cli.brokers import connect
-from oncelog.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json
+from oncelog.cli.options import BootstrapServer, Config, Json
+from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
 from oncelog.wire import api_name
 
 
 def command(
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Show which versions of each API every broker serves, by the number of the API."""
-    with connect(bootstrap_server) as client:
+    with connect(reach(bootstrap_server, config)) as client:
         found = client.broker_versions()
     rows = [
         {"broker": broker.node.node_id, "key": key, "api": api_name(key), "lowest": lowest, "highest": highest}

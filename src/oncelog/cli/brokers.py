@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oncelog.cli.exits import CommandError, ExitStatus
+from oncelog.cli.reach import Reach
 from oncelog.client import (
+    AuthenticationFailed,
     BrokerRefused,
     Client,
     ClientError,
@@ -17,17 +19,19 @@ from oncelog.client import (
     TransactionError,
     UnsupportedVersion,
 )
+from oncelog.client.rights import topic_error
 from oncelog.wire import ErrorCode
 
-CALL_TIMEOUT_MS = 15_000
-CLIENT_ID = "oncelog-cli"
 
-
-def connect(bootstrap_server: str) -> Client:
+def connect(chosen: Reach) -> Client:
     """A client that gives up soon enough for a person who waits. Raises CommandError for an address that is none."""
     try:
         return Client(
-            bootstrap_server, client_id=CLIENT_ID, request_timeout_ms=CALL_TIMEOUT_MS, call_timeout_ms=CALL_TIMEOUT_MS
+            chosen.bootstrap_servers,
+            client_id=chosen.client_id,
+            request_timeout_ms=chosen.request_timeout_ms,
+            call_timeout_ms=chosen.call_timeout_ms,
+            security=chosen.security,
         )
     except ValueError as error:
         raise CommandError(str(error), ExitStatus.USAGE) from error
@@ -35,6 +39,8 @@ def connect(bootstrap_server: str) -> Client:
 
 def client_failure(error: ClientError) -> CommandError:
     """A sentence and a status for whatever the client raises."""
+    if isinstance(error, AuthenticationFailed):
+        return CommandError(str(error), ExitStatus.REFUSED)
     if isinstance(error, BrokerRefused):
         return CommandError(f"the broker refused: {error}", ExitStatus.REFUSED)
     if isinstance(error, OutcomeUnknown):
@@ -53,7 +59,7 @@ def existing_topics(client: Client, names: Sequence[str]) -> list[TopicDescripti
         if topic.error is ErrorCode.unknown_topic_or_partition:
             raise CommandError(f"there is no topic {topic.name}", ExitStatus.REFUSED)
         if topic.error is not ErrorCode.none:
-            raise CommandError(f"topic {topic.name}: {topic.error.name.upper()}", ExitStatus.REFUSED)
+            raise CommandError(f"topic {topic.name}: {topic_error(topic.name, topic.error)}", ExitStatus.REFUSED)
     return described
 
 

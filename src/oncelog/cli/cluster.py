@@ -5,7 +5,8 @@ from __future__ import annotations
 import typer
 
 from oncelog.cli.brokers import connect
-from oncelog.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json
+from oncelog.cli.options import BootstrapServer, Config, Json
+from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
 
 app = typer.Typer()
@@ -18,11 +19,12 @@ def group() -> None:
 
 @app.command()
 def describe(
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Show the cluster's id, its brokers and the levels of its features."""
-    with connect(bootstrap_server) as client:
+    with connect(reach(bootstrap_server, config)) as client:
         found = client.describe_cluster()
         features = client.finalized_features()
     brokers = [

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from oncelog.cli.brokers import connect, existing_topics
-from oncelog.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, named_values
+from oncelog.cli.options import BootstrapServer, Config, Json, named_values
+from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import Client, ConfigChange, ConfigEntry, ConfigKind, ConfigOperation, ConfigResource
 
@@ -27,12 +28,13 @@ def describe(
     every_broker: EveryBroker = False,
     everything: Annotated[bool, typer.Option("--all", help="Show defaults too.")] = False,
     documentation: Annotated[bool, typer.Option("--documentation", help="Say what each setting does.")] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Show settings, and where their values come from; without --all those that are not defaults."""
     resource = _resource(topic, broker, every_broker=every_broker)
-    with connect(bootstrap_server) as client:
+    with connect(reach(bootstrap_server, config)) as client:
         _check_topic(client, topic)
         found = client.describe_configs(
             topics=[topic] if topic is not None else [],
@@ -72,7 +74,8 @@ def alter(
         typer.Option("--subtract", metavar="NAME=ITEMS", help="Take items from a list; may be given again."),
     ] = None,
     validate_only: Annotated[bool, typer.Option("--validate-only", help="Ask whether it would be taken.")] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
 ) -> None:
     """Change settings. They count at once, and are there after a restart."""
     resource = _resource(topic, broker, every_broker=every_broker)
@@ -88,7 +91,7 @@ def alter(
     changes += [ConfigChange(name, None, ConfigOperation.DELETE) for name in delete or []]
     if not changes:
         raise typer.BadParameter("nothing is to be changed: name --set, --delete, --append or --subtract")
-    with connect(bootstrap_server) as client:
+    with connect(reach(bootstrap_server, config)) as client:
         _check_topic(client, topic)
         client.alter_configs(resource, changes, validate_only=validate_only)
     print(f"{resource} would take it" if validate_only else f"changed {resource}")

@@ -11,16 +11,17 @@ from typing import Annotated
 
 import typer
 
-from oncelog.cli.brokers import CALL_TIMEOUT_MS, CLIENT_ID, connect, existing_topics, offsets_at, partitions_of
+from oncelog.cli.brokers import connect, existing_topics, offsets_at, partitions_of
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
+    Config,
     Isolation,
     IsolationOption,
     Json,
     KeyDelimiter,
 )
+from oncelog.cli.reach import reach
 from oncelog.client import Client, ConsumedRecord, Consumer, IsolationLevel, OffsetSpec, TopicPartition
 
 POLL_MS = 500.0
@@ -48,7 +49,8 @@ def command(
     control_records: Annotated[
         bool, typer.Option("--control-records", help="Show the ends of transactions too.")
     ] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Print the value of each record on a line; with -K the key before it, with --json everything as one JSON object.
@@ -56,18 +58,20 @@ def command(
     Records of open and aborted transactions are left out unless --isolation-level says otherwise.
     """
     level = ISOLATION_LEVELS[isolation_level]
-    with connect(bootstrap_server) as client:
+    chosen = reach(bootstrap_server, config)
+    with connect(chosen) as client:
         wanted = _partitions(client, topic, partition)
         ends = offsets_at(client, wanted, OffsetSpec.LATEST, level)
         starts = _starts(client, offset, wanted, ends)
     render = json_line if as_json else PlainLines(key_delimiter, null).line
     consumer = Consumer(
-        bootstrap_server,
+        chosen.bootstrap_servers,
         isolation_level=level,
         include_control=control_records,
-        client_id=CLIENT_ID,
-        request_timeout_ms=CALL_TIMEOUT_MS,
-        call_timeout_ms=CALL_TIMEOUT_MS,
+        client_id=chosen.client_id,
+        request_timeout_ms=chosen.request_timeout_ms,
+        call_timeout_ms=chosen.call_timeout_ms,
+        security=chosen.security,
     )
     with consumer:
         consumer.assign(starts)

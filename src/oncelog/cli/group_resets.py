@@ -15,7 +15,8 @@ from oncelog.cli import reset_targets
 from oncelog.cli.brokers import connect
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.group_partitions import chosen_partitions
-from oncelog.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json
+from oncelog.cli.options import BootstrapServer, Config, Json
+from oncelog.cli.reach import reach
 from oncelog.cli.reset_targets import Offsets, Target
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import Client, OffsetAndMetadata, TopicPartition
@@ -62,7 +63,8 @@ def command(
     export: Annotated[
         bool, typer.Option("--export", help="Print lines topic,partition,offset, which --from-file reads.")
     ] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Show where a group without members would go on, and write it with --execute.
@@ -84,7 +86,7 @@ def command(
         raise typer.BadParameter("name either --topic or --all-topics, and with --from-file none of them")
     if export and as_json:
         raise typer.BadParameter("name --export or --json, not both")
-    with connect(bootstrap_server) as client:
+    with connect(reach(bootstrap_server, config)) as client:
         _check_inactive(client, name)
         found = client.committed_offsets(name, require_stable=False)
         committed = {partition: item.offset for partition, item in found.items()}

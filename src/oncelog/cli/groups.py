@@ -11,7 +11,8 @@ from oncelog.cli import group_resets
 from oncelog.cli.brokers import connect, offsets_at
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.group_partitions import TopicOption, chosen_partitions, described_group
-from oncelog.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json
+from oncelog.cli.options import BootstrapServer, Config, Json
+from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import Client, GroupDescription, GroupMember, OffsetSpec
 from oncelog.client.group_values import DEAD
@@ -56,11 +57,12 @@ Groups = Annotated[list[str], typer.Argument(metavar="GROUP…", help="The group
 def list_groups(
     state: Annotated[list[State] | None, typer.Option("--state", help="Only this state; may be given again.")] = None,
     of_type: Annotated[list[Type] | None, typer.Option("--type", help="Only this type; may be given again.")] = None,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
     as_json: Json = False,
 ) -> None:
     """List groups with their types and states."""
-    with connect(bootstrap_server) as client:
+    with connect(reach(bootstrap_server, config)) as client:
         listed = client.list_groups(
             states=[item.value for item in state or []], types=[item.value for item in of_type or []]
         )
@@ -78,7 +80,8 @@ def describe(
     members: Annotated[bool, typer.Option("--members", help="Show who is in the group, and what each reads.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Show where the group is, and who coordinates it.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show epochs, and the partitions of members.")] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Show how far groups have come in each partition and who reads it, or their members or states.
@@ -89,7 +92,7 @@ def describe(
         raise typer.BadParameter("name either groups or --all-groups")
     if members and state:
         raise typer.BadParameter("--members and --state are two descriptions: ask for one")
-    with connect(bootstrap_server) as client:
+    with connect(reach(bootstrap_server, config)) as client:
         described = _every_group(client) if all_groups else [described_group(client, name) for name in names or []]
         if members:
             rows = [_member_row(group, member) for group in described for member in group.members]
@@ -164,10 +167,11 @@ def _offset_rows(client: Client, group: GroupDescription) -> list[dict[str, obje
 @app.command()
 def delete(
     names: Groups,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
 ) -> None:
     """Delete groups that have no members, with their offsets."""
-    with connect(bootstrap_server) as client:
+    with connect(reach(bootstrap_server, config)) as client:
         for name in names:
             if described_group(client, name).members:
                 raise CommandError(f"group {name} has members", ExitStatus.REFUSED)
@@ -180,10 +184,11 @@ def delete(
 def delete_offsets(
     name: Annotated[str, typer.Argument(metavar="GROUP", help="The group.")],
     topic: TopicOption,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
 ) -> None:
     """Forget how far a group has come in topics that no member of it reads."""
-    with connect(bootstrap_server) as client:
+    with connect(reach(bootstrap_server, config)) as client:
         described_group(client, name)
         partitions = chosen_partitions(client, topic)
         client.delete_offsets(name, partitions)

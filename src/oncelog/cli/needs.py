@@ -1,14 +1,21 @@
-"""What has to be installed before a command can do anything."""
+"""What has to be there before a command can do anything."""
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 
 from oncelog.cli.exits import CommandError, ExitStatus
 
 
-def check_spark_is_installed(command: str) -> None:
-    """Raises CommandError with the command that installs what is missing."""
+def check_spark(command: str) -> None:
+    """Raises CommandError with the command that installs what is missing, and where SPARK_REMOTE is set."""
     missing = [module for module in ("pyspark", "pyarrow", "numba") if find_spec(module) is None]
     if missing:
         raise CommandError(f"{command} needs {' and '.join(missing)}: pip install 'oncelog[spark]'", ExitStatus.USAGE)
+    from oncelog.spark.connect import SparkConnectError, refuse_remote
+
+    try:
+        refuse_remote(os.environ, {})
+    except SparkConnectError as error:
+        raise CommandError(str(error), ExitStatus.USAGE) from error

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
+from oncelog.cli.reach import DEFAULT_BOOTSTRAP_SERVER
 
 BootstrapServer = Annotated[
-    str,
-    typer.Option("--bootstrap-server", metavar="HOST:PORT,…", help="Where the cluster is found."),
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST:PORT,…",
+        help="Where the cluster is found.",
+        show_default=f"bootstrap.servers of --config, or {DEFAULT_BOOTSTRAP_SERVER}",
+    ),
 ]
+_CLIENT_PROPERTIES = "Kafka's client.properties: bootstrap.servers, security.protocol and so on."
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", "--command-config", metavar="FILE", help=_CLIENT_PROPERTIES),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option("--command-config", metavar="FILE", help=_CLIENT_PROPERTIES),
+]
+"""Where --config is a topic's setting, as in Kafka's own tools, and can still be the file."""
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -40,3 +56,19 @@ def named_values(texts: list[str], option: str) -> dict[str, str]:
             raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
         values[name.strip()] = value.strip()
     return values
+
+
+def settings_and_file(texts: list[str], file: Path | None) -> tuple[dict[str, str], Path | None]:
+    """What --config says of a topic, NAME=VALUE, and the client.properties that it may name too.
+
+    Raises typer.BadParameter for a second file, or for one that is not there: its name may be half a setting.
+    """
+    files = [Path(text) for text in texts if "=" not in text]
+    settings = named_values([text for text in texts if "=" in text], "--config")
+    for path in files:
+        if not path.is_file():
+            raise typer.BadParameter(f"{str(path)!r} is neither NAME=VALUE nor a file", param_hint="--config")
+    files += [] if file is None else [file]
+    if len(files) > 1:
+        raise typer.BadParameter("one file has the properties of the client", param_hint="--config")
+    return settings, files[0] if files else None

@@ -1,11 +1,11 @@
-"""Running a user's function over a topic: as a streaming query with a checkpoint, or without one."""
+"""Running a user's function over topics: as a streaming query with a checkpoint, or without one."""
 
 from __future__ import annotations
 
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from runpy import run_path
@@ -16,29 +16,39 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.java import announce_java
+from oncelog.cli.run_reports import Reports
 from oncelog.client import ClientError, OutcomeUnknown
 from oncelog.spark import (
-    BatchReport,
     CheckpointError,
+    DataLossError,
     FenceError,
+    FunctionError,
+    NeedsCheckpoint,
     OptionError,
     QueryError,
     build_session,
     exactly_once,
+    lag,
     run_stateless,
 )
+from oncelog.spark.unwritable import RowError
+from oncelog.spark.user_function import Transform, inputs_of, output_of, output_topic
 
-Transform = Callable[[DataFrame], DataFrame]
-OnBatch = Callable[[BatchReport], None]
+EXPECTED = (
+    ClientError,
+    CheckpointError,
+    DataLossError,
+    FenceError,
+    OptionError,
+    QueryError,
+    RowError,
+    PySparkException,
+    Py4JError,
+)
+"""What may end a pipeline, and is said in a sentence."""
 
 AWAIT_SECONDS = 1
 SENTENCE_CHARACTERS_MAX = 500
-
-STATEFUL = re.compile(
-    r"^[\s:+\-~]*'?(Aggregate|Deduplicate\w*|Distinct|GlobalLimit|FlatMapGroups\w*WithState|TransformWithState\w*)\b",
-    re.MULTILINE,
-)
-"""The operators that remember something from one micro-batch to the next, as Spark prints a plan."""
 
 OWN_ERROR = re.compile(r"\boncelog\.[\w.]+\.(\w+): ([^\n]+)")
 """An error of ours in the text of one of Spark's."""
@@ -50,9 +60,10 @@ class Pipeline:
 
     transform: Transform
     name: str
-    source: str
-    target: str
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
     bootstrap_servers: str
+    kafka_options: Mapping[str, str]
     transactional_id: str
     checkpoint: Path | None
     output_mode: str
@@ -80,6 +91,15 @@ def load_function(spec: str) -> tuple[Transform, str]:
     return found, name
 
 
+def check_topics(transform: Transform, sources: Sequence[str], targets: Sequence[str]) -> None:
+    """Raises CommandError where a function does not fit the topics that it is to read, or a topic is named twice."""
+    try:
+        inputs_of(transform, sources)
+        output_topic(targets)
+    except FunctionError as error:
+        raise CommandError(str(error), ExitStatus.USAGE) from error
+
+
 def start_spark(name: str, master: str) -> SparkSession:
     """Start Spark, and say with which Java. Raises CommandError."""
     spark = build_session(app_name=name, master=master, java=announce_java())
@@ -87,53 +107,57 @@ def start_spark(name: str, master: str) -> SparkSession:
     return spark
 
 
-def run_pipeline(spark: SparkSession, pipeline: Pipeline, on_batch: OnBatch, stop: threading.Event) -> None:
+def run_pipeline(spark: SparkSession, pipeline: Pipeline, reports: Reports, stop: threading.Event) -> None:
     """Run until `stop` is set; with `once`, until everything that was there is done. Raises CommandError."""
     try:
         if pipeline.checkpoint is None:
-            _run_without_checkpoint(spark, pipeline, on_batch, stop)
+            _run_without_checkpoint(spark, pipeline, reports, stop)
         else:
-            _run_query(spark, pipeline, pipeline.checkpoint, on_batch, stop)
-    except (ClientError, CheckpointError, FenceError, OptionError, QueryError, PySparkException, Py4JError) as error:
+            _run_query(spark, pipeline, pipeline.checkpoint, reports, stop)
+    except NeedsCheckpoint as error:
+        raise CommandError(f"{error.reason}: give it a --checkpoint", ExitStatus.USAGE) from error
+    except FunctionError as error:
+        raise CommandError(str(error), ExitStatus.USAGE) from error
+    except EXPECTED as error:
         raise pipeline_failure(error) from error
 
 
-def _run_without_checkpoint(spark: SparkSession, pipeline: Pipeline, on_batch: OnBatch, stop: threading.Event) -> None:
-    if keeps_state(pipeline.transform(_stream(spark, pipeline))):
-        raise CommandError(
-            f"{pipeline.name} remembers something from record to record: give it a --checkpoint", ExitStatus.USAGE
-        )
+def _run_without_checkpoint(spark: SparkSession, pipeline: Pipeline, reports: Reports, stop: threading.Event) -> None:
     run_stateless(
         spark,
         pipeline.transform,
-        from_topic=pipeline.source,
-        to_topic=pipeline.target,
+        from_topic=pipeline.sources,
+        to_topic=pipeline.targets,
         bootstrap_servers=pipeline.bootstrap_servers,
         transactional_id=pipeline.transactional_id,
         max_offsets_per_batch=pipeline.offsets_max,
         once=pipeline.once,
         interval_ms=pipeline.interval_ms,
         stop=stop,
-        on_batch=on_batch,
+        on_batch=reports.batch,
+        kafka_options=pipeline.kafka_options,
     )
 
 
 def _run_query(
-    spark: SparkSession, pipeline: Pipeline, checkpoint: Path, on_batch: OnBatch, stop: threading.Event
+    spark: SparkSession, pipeline: Pipeline, checkpoint: Path, reports: Reports, stop: threading.Event
 ) -> None:
     sink = exactly_once(
-        topic=pipeline.target,
+        topic=output_topic(pipeline.targets),
         transactional_id=pipeline.transactional_id,
         bootstrap_servers=pipeline.bootstrap_servers,
+        options=pipeline.kafka_options,
     )
 
     def write(rows: DataFrame, batch_id: int) -> None:
         sink(rows, batch_id)
         assert sink.last_batch is not None, "a batch that was written has a report"
-        on_batch(sink.last_batch)
+        reports.batch(sink.last_batch)
 
+    inputs = inputs_of(pipeline.transform, pipeline.sources)
+    result = pipeline.transform(*(_stream(spark, pipeline, topics) for topics in inputs))
     writer = (
-        pipeline.transform(_stream(spark, pipeline))
+        output_of(pipeline.transform, result, pipeline.targets)
         .writeStream.queryName(pipeline.name)
         .foreachBatch(write)
         .outputMode(pipeline.output_mode)
@@ -148,23 +172,22 @@ def _run_query(
         if stop.is_set():
             query.stop()
             return
+        progress = query.lastProgress
+        if progress is not None:
+            reports.lag(sum(lag(progress).values()))
 
 
-def _stream(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
+def _stream(spark: SparkSession, pipeline: Pipeline, topics: Sequence[str]) -> DataFrame:
     reader = (
         spark.readStream.format("oncelog")
         .option("kafka.bootstrap.servers", pipeline.bootstrap_servers)
-        .option("subscribe", pipeline.source)
+        .option("subscribe", ",".join(topics))
         .option("startingOffsets", "earliest")
+        .options(**pipeline.kafka_options)
     )
     if pipeline.offsets_max is not None:
         reader = reader.option("maxOffsetsPerTrigger", pipeline.offsets_max)
     return reader.load()
-
-
-def keeps_state(stream: DataFrame) -> bool:
-    """Whether a streaming DataFrame needs state."""
-    return STATEFUL.search(stream._jdf.queryExecution().analyzed().toString()) is not None
 
 
 def pipeline_failure(error: Exception) -> CommandError:

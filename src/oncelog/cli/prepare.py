@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.needs import check_spark_is_installed
+from oncelog.cli.needs import check_spark
 
 
 def command() -> None:
@@ -15,7 +15,7 @@ def command() -> None:
 
     Runs two small pipelines on a log of its own. Worth another run after an update of PySpark, of Java or of oncelog.
     """
-    check_spark_is_installed("prepare")
+    check_spark("prepare")
     from oncelog.cli.java import announce_java
     from oncelog.cli.rehearsal import rehearse
     from oncelog.spark.class_archive import ArchiveError, class_archive, recorded

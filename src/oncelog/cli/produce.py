@@ -10,9 +10,9 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from oncelog.cli.brokers import CALL_TIMEOUT_MS, CLIENT_ID
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, KeyDelimiter, named_values
+from oncelog.cli.options import BootstrapServer, Config, Json, KeyDelimiter, named_values
+from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import Delivery, Producer, RecordMetadata
 
@@ -56,7 +56,8 @@ def command(
     transactional_id: Annotated[
         str | None, typer.Option("--transactional-id", help="Write everything in one transaction of this id.")
     ] = None,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Write each line as a record, and print how many went to which partition.
@@ -66,15 +67,17 @@ def command(
     """
     lines = taken_apart(_raw_lines(files or []), key_delimiter, key, empty_is_null=empty_is_null)
     headers = [(name, value.encode()) for name, value in named_values(header or [], "--header").items()]
+    chosen = reach(bootstrap_server, config)
     try:
         producer = Producer(
-            bootstrap_server,
+            chosen.bootstrap_servers,
             transactional_id=transactional_id,
             compression=compression.value,
-            client_id=CLIENT_ID,
-            delivery_timeout_ms=CALL_TIMEOUT_MS,
-            request_timeout_ms=CALL_TIMEOUT_MS,
-            call_timeout_ms=CALL_TIMEOUT_MS,
+            client_id=chosen.client_id,
+            delivery_timeout_ms=chosen.call_timeout_ms,
+            request_timeout_ms=chosen.request_timeout_ms,
+            call_timeout_ms=chosen.call_timeout_ms,
+            security=chosen.security,
         )
     except ValueError as error:
         raise CommandError(str(error), ExitStatus.USAGE) from error

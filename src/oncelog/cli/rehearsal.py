@@ -8,9 +8,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from oncelog.cli.pipeline import Pipeline, Transform, run_pipeline
+from oncelog.cli.pipeline import Pipeline, run_pipeline
+from oncelog.cli.run_reports import Reports
 from oncelog.client import Client, NewTopic, Producer
 from oncelog.spark import Java, build_session
+from oncelog.spark.user_function import Transform
 from oncelog.testing import broker
 
 SOURCE, PARTITIONS, RECORDS = "in", 2, 200
@@ -40,9 +42,10 @@ def run_once(spark: SparkSession, bootstrap_servers: str, checkpoint: Path, tran
     pipeline = Pipeline(
         transform=transform,
         name=checkpoint.name,
-        source=SOURCE,
-        target=checkpoint.name,
+        sources=(SOURCE,),
+        targets=(checkpoint.name,),
         bootstrap_servers=bootstrap_servers,
+        kafka_options={},
         transactional_id=checkpoint.name,
         checkpoint=checkpoint,
         output_mode=mode,
@@ -51,7 +54,7 @@ def run_once(spark: SparkSession, bootstrap_servers: str, checkpoint: Path, tran
         offsets_max=None,
         once=True,
     )
-    run_pipeline(spark, pipeline, lambda report: None, threading.Event())
+    run_pipeline(spark, pipeline, Reports(lambda report: None), threading.Event())
 
 
 def parsed(rows: DataFrame) -> DataFrame:

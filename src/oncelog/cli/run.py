@@ -1,30 +1,30 @@
-"""`oncelog run`: a function from DataFrame to DataFrame as an exactly-once pipeline from topic to topic."""
+"""`oncelog run`: a function from DataFrames to DataFrames as an exactly-once pipeline from topics to topics."""
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from oncelog.cli.broker_process import BrokerProcess, ProcessError
 from oncelog.cli.brokers import connect, existing_topics
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.needs import check_spark_is_installed
-from oncelog.cli.options import Json
-from oncelog.client import NewTopic
+from oncelog.cli.needs import check_spark
+from oncelog.cli.options import Config, Json
+from oncelog.cli.reach import Reach, reach
+from oncelog.cli.run_reports import ProgressLine, Reports, json_reports, plain_reports
+from oncelog.cli.tables import console
+from oncelog.client import Client, NewTopic
 from oncelog.wire import ErrorCode
-
-if TYPE_CHECKING:
-    from oncelog.spark import BatchReport
 
 EMBEDDED_ADDRESS = "127.0.0.1:9092"
 DEFAULT_DATA_DIRECTORY = Path("oncelog-data")
@@ -50,9 +50,24 @@ class OutputMode(StrEnum):
 
 
 def command(
-    function: Annotated[str, typer.Argument(metavar="FILE.py:FUNCTION", help="It takes a DataFrame, and returns one.")],
-    source: Annotated[str, typer.Option("--from", metavar="TOPIC", help="The topic to read.")],
-    target: Annotated[str, typer.Option("--to", metavar="TOPIC", help="The topic to write; made if it is not there.")],
+    function: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE.py:FUNCTION",
+            help="It gets a DataFrame for each --from, in order; if it needs only one parameter, one DataFrame of them all.",
+        ),
+    ],
+    sources: Annotated[list[str], typer.Option("--from", metavar="TOPIC", help="A topic to read; may be repeated.")],
+    targets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--to",
+            metavar="TOPIC",
+            help="A topic to write, made if it is not there. Repeated, FUNCTION returns a tuple of DataFrames in this order, "
+            "a dictionary of them by topic, or one with a column topic. Left out, such a dictionary or column, of topics "
+            "that are there.",
+        ),
+    ] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -62,7 +77,8 @@ def command(
     transactional_id: Annotated[
         str | None,
         typer.Option(
-            "--transactional-id", help="Who writes: one per pipeline, always the same. The output topic's name."
+            "--transactional-id",
+            help="Who writes: one per pipeline, always the same. The output topic's name, where there is one --to.",
         ),
     ] = None,
     trigger: Annotated[
@@ -76,7 +92,8 @@ def command(
         OutputMode, typer.Option("--output-mode", help="For stateful functions, with --checkpoint.")
     ] = OutputMode.APPEND,
     max_offsets: Annotated[
-        int | None, typer.Option("--max-offsets", min=1, help="About how many offsets a micro-batch reads at most.")
+        int | None,
+        typer.Option("--max-offsets", min=1, help="About how many offsets a micro-batch reads of each DataFrame."),
     ] = None,
     master: Annotated[str, typer.Option("--master", help="Where Spark runs.")] = "local[*]",
     bootstrap_server: Annotated[
@@ -84,41 +101,50 @@ def command(
         typer.Option(
             "--bootstrap-server",
             metavar="HOST:PORT,…",
-            help=f"Where the cluster is found. Without it a log is started on {EMBEDDED_ADDRESS} for this run.",
+            help=f"Where the cluster is found. Without it and --config a log is started on {EMBEDDED_ADDRESS} for this run.",
         ),
     ] = None,
     data_dir: Annotated[
         Path | None,
         typer.Option("--data-dir", help=f"Where that log is kept; {DEFAULT_DATA_DIRECTORY} if not given."),
     ] = None,
+    config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Run FUNCTION over a topic into another, exactly once, until SIGTERM or Ctrl-C: both are a clean stop.
+    """Run FUNCTION over topics into topics, exactly once, until SIGTERM or Ctrl-C: both are a clean stop.
 
-    Each micro-batch is one transaction, with the input's offsets inside. FUNCTION gets the columns of Spark's Kafka
-    source (key, value, topic, partition, offset, timestamp) and returns value and, if it likes, key, headers, partition.
+    Each micro-batch is one transaction over all outputs, with the inputs' offsets inside. FUNCTION gets the columns of
+    Spark's Kafka source (key, value, topic, partition, offset, timestamp) and returns value and, if it likes, key, headers,
+    topic, partition.
     """
-    check_spark_is_installed("run")
-    if bootstrap_server is not None and data_dir is not None:
+    check_spark("run")
+    is_embedded = bootstrap_server is None and config is None
+    if not is_embedded and data_dir is not None:
         raise CommandError("--data-dir is for the log that is started without --bootstrap-server", ExitStatus.USAGE)
     if output_mode is not OutputMode.APPEND and checkpoint is None:
         raise CommandError("--output-mode needs a --checkpoint", ExitStatus.USAGE)
+    outputs = tuple(targets or ())
+    transactional_id = transactional_id or default_transactional_id(outputs)
     interval_ms = 0.0 if trigger is None else parse_interval_ms(trigger)
-    from oncelog.cli.pipeline import Pipeline, load_function, run_pipeline, start_spark
+    from oncelog.cli.pipeline import Pipeline, check_topics, load_function, run_pipeline, start_spark
 
     transform, name = load_function(function)
+    check_topics(transform, sources, outputs)
     with ExitStack() as stack:
-        address = bootstrap_server or _embedded_log(stack, data_dir or DEFAULT_DATA_DIRECTORY)
-        make_topics(address, source, target, may_make_source=bootstrap_server is None)
+        if is_embedded:
+            bootstrap_server = _embedded_log(stack, data_dir or DEFAULT_DATA_DIRECTORY)
+        cluster = reach(bootstrap_server, config)
+        make_topics(cluster, sources, outputs, may_make_sources=is_embedded)
         spark = start_spark(name, master)
         stack.callback(spark.stop)
         pipeline = Pipeline(
             transform=transform,
             name=name,
-            source=source,
-            target=target,
-            bootstrap_servers=address,
-            transactional_id=transactional_id or target,
+            sources=tuple(sources),
+            targets=outputs,
+            bootstrap_servers=cluster.bootstrap_servers,
+            kafka_options=cluster.kafka_options,
+            transactional_id=transactional_id,
             checkpoint=checkpoint,
             output_mode=output_mode.value,
             trigger=trigger,
@@ -126,7 +152,25 @@ def command(
             offsets_max=max_offsets,
             once=once,
         )
-        run_pipeline(spark, pipeline, json_report if as_json else plain_report, stop_on_signals())
+        run_pipeline(spark, pipeline, _reports(stack, as_json=as_json), stop_on_signals())
+
+
+def default_transactional_id(targets: tuple[str, ...]) -> str:
+    """The name of the one output. Raises CommandError where there is none, or more than one."""
+    if len(targets) != 1:
+        which = "without --to" if not targets else "with several --to"
+        raise CommandError(f"{which}, --transactional-id has to say who writes: one per pipeline", ExitStatus.USAGE)
+    return targets[0]
+
+
+def _reports(stack: ExitStack, *, as_json: bool) -> Reports:
+    if as_json:
+        return json_reports()
+    screen = console()
+    if not screen.is_terminal or screen.is_dumb_terminal:
+        return plain_reports()
+    line = stack.enter_context(ProgressLine(screen))
+    return Reports(line.batch, line.lag)
 
 
 def parse_interval_ms(text: str) -> float:
@@ -150,16 +194,18 @@ def stop_on_signals() -> threading.Event:
     return stop
 
 
-def make_topics(bootstrap_server: str, source: str, target: str, *, may_make_source: bool) -> None:
-    """Make the output topic, with as many partitions as the input. Raises CommandError if the input is missing."""
-    with connect(bootstrap_server) as client:
-        described = client.metadata([source, target])
-        is_missing = {name: topic.error is ErrorCode.unknown_topic_or_partition for name, topic in described.items()}
-        if is_missing[source] and may_make_source:
-            client.create_topics([NewTopic(source)])
-        partitions = len(existing_topics(client, [source])[0].partitions)
-        if is_missing[target]:
-            client.create_topics([NewTopic(target, partitions)])
+def make_topics(cluster: Reach, sources: list[str], targets: tuple[str, ...], *, may_make_sources: bool) -> None:
+    """Make the outputs, with as many partitions as the largest input. Raises CommandError if an input is missing."""
+    with connect(cluster) as client:
+        if may_make_sources:
+            client.create_topics([NewTopic(name) for name in _missing(client, sources)])
+        partitions = max(len(topic.partitions) for topic in existing_topics(client, sources))
+        client.create_topics([NewTopic(name, partitions) for name in _missing(client, targets)])
+
+
+def _missing(client: Client, names: Sequence[str]) -> list[str]:
+    described = client.metadata(list(names)) if names else {}
+    return [name for name, topic in described.items() if topic.error is ErrorCode.unknown_topic_or_partition]
 
 
 def _embedded_log(stack: ExitStack, data_directory: Path) -> str:
@@ -173,33 +219,3 @@ def _embedded_log(stack: ExitStack, data_directory: Path) -> str:
         raise CommandError(f"{error}; --bootstrap-server uses a log that runs already", ExitStatus.FAILED) from error
     print(f"log on {EMBEDDED_ADDRESS}, data in {data_directory}", file=sys.stderr)
     return EMBEDDED_ADDRESS
-
-
-def plain_report(report: BatchReport) -> None:
-    if report.is_skipped:
-        line = f"micro-batch {report.batch_id}: committed before the restart, skipped"
-    else:
-        line = (
-            f"micro-batch {report.batch_id}: {report.records} records to {report.partitions} partitions "
-            f"in {report.total_ms:.0f} ms, transaction {report.transaction_ms:.0f} ms"
-        )
-    if report.attempts > 1:
-        line += f", {report.attempts} attempts"
-    print(line, flush=True)
-
-
-def json_report(report: BatchReport) -> None:
-    fields = {
-        "batch_id": report.batch_id,
-        "skipped": report.is_skipped,
-        "records": report.records,
-        "size_bytes": report.size_bytes,
-        "partitions": report.partitions,
-        "mode": None if report.mode is None else report.mode.value,
-        "attempts": report.attempts,
-        "transaction_ms": round(report.transaction_ms, 1),
-        "total_ms": round(report.total_ms, 1),
-        "producer_id": report.identity.producer_id,
-        "epoch": report.identity.epoch,
-    }
-    print(json.dumps(fields), flush=True)

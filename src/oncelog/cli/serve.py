@@ -10,6 +10,8 @@ from oncelog.cli.exits import ExitStatus
 
 SUMMARY = "Run a broker until it is told to stop."
 DEFAULT_LISTEN = "127.0.0.1:9092"
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("text", "json")
 
 DESCRIPTION = """\
 Run a broker until SIGTERM or Ctrl-C; both are a clean stop. It prints one line when it is ready.
@@ -49,14 +51,28 @@ def parser() -> argparse.ArgumentParser:
         type=_setting,
         help="a broker setting under Kafka's name, for example num.partitions=4; may be given again",
     )
+    serve.add_argument(
+        "--log-level",
+        choices=LOG_LEVELS,
+        default="warning",
+        help="how much is said on standard error (default: warning); info has topics, groups, fencing, refused and slow requests",
+    )
+    serve.add_argument(
+        "--log-format",
+        choices=LOG_FORMATS,
+        default="text",
+        help="lines of text, or a JSON object a line (default: text)",
+    )
     return serve
 
 
 def run(arguments: list[str]) -> int:
     """Serve until stopped; return the exit status."""
     options = parser().parse_args(arguments)
+    from oncelog.server.logs import LogFormat, begin_logging
     from oncelog.server.main import serve
 
+    begin_logging(options.log_level, LogFormat(options.log_format))
     try:
         settings = _settings(options.config, dict(options.set))
         listen = options.listen or (None if "listeners" in settings else DEFAULT_LISTEN)

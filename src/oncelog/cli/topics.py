@@ -8,7 +8,8 @@ import typer
 
 from oncelog.cli.brokers import connect, existing_topics, offsets_at, partitions_of
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json, named_values
+from oncelog.cli.options import BootstrapServer, CommandConfig, Config, Json, named_values, settings_and_file
+from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import (
     BrokerRefused,
@@ -41,14 +42,20 @@ def create(
         int | None, typer.Option("--replication-factor", min=1, help="Copies of each partition; the broker's default.")
     ] = None,
     config: Annotated[
-        list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A topic setting; may be given again.")
+        list[str] | None,
+        typer.Option(
+            "--config",
+            metavar="NAME=VALUE|FILE",
+            help="A topic setting; may be given again. Or the client's properties.",
+        ),
     ] = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="A topic that is there is no error.")] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Create topics."""
-    settings = named_values(config or [], "--config")
-    with connect(bootstrap_server) as client:
+    settings, file = settings_and_file(config or [], command_config)
+    with connect(reach(bootstrap_server, file)) as client:
         for name in names:
             topic = NewTopic(name, partitions, replication_factor or -1, settings)
             made = _create_one(client, topic, if_not_exists=if_not_exists)
@@ -70,11 +77,12 @@ def _create_one(client: Client, topic: NewTopic, *, if_not_exists: bool) -> bool
 @app.command("list")
 def list_topics(
     internal: Annotated[bool, typer.Option("--internal", help="Show the broker's own topics too.")] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
     as_json: Json = False,
 ) -> None:
     """List topics with their partitions and records' offsets."""
-    with connect(bootstrap_server) as client:
+    with connect(reach(bootstrap_server, config)) as client:
         topics = [topic for topic in client.metadata().values() if internal or not topic.is_internal]
         rows = [_summary(client, topic) for topic in sorted(topics, key=lambda topic: topic.name)]
     if as_json:
@@ -99,11 +107,12 @@ def _summary(client: Client, topic: TopicDescription) -> dict[str, object]:
 @app.command()
 def describe(
     names: Names,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Show each partition's leader, replicas and offsets, and the settings that are not defaults."""
-    with connect(bootstrap_server) as client:
+    with connect(reach(bootstrap_server, config)) as client:
         described = [_details(client, topic) for topic in existing_topics(client, names)]
     if as_json:
         print_json(described)
@@ -150,20 +159,25 @@ def alter(
         int | None, typer.Option("--partitions", min=1, help="Give each topic so many partitions; never fewer.")
     ] = None,
     config: Annotated[
-        list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="Set a setting; may be given again.")
+        list[str] | None,
+        typer.Option(
+            "--config", metavar="NAME=VALUE|FILE", help="Set a setting; may be given again. Or the client's properties."
+        ),
     ] = None,
     delete_config: Annotated[
         list[str] | None,
         typer.Option("--delete-config", metavar="NAME", help="Go back to the broker's value; may be given again."),
     ] = None,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Give topics more partitions, and other settings."""
-    changes = [ConfigChange(name, value) for name, value in named_values(config or [], "--config").items()]
+    settings, file = settings_and_file(config or [], command_config)
+    changes = [ConfigChange(name, value) for name, value in settings.items()]
     changes += [ConfigChange(name, None, ConfigOperation.DELETE) for name in delete_config or []]
     if partitions is None and not changes:
         raise typer.BadParameter("nothing is to be changed: name --partitions, --config or --delete-config")
-    with connect(bootstrap_server) as client:
+    with connect(reach(bootstrap_server, file)) as client:
         existing_topics(client, names)
         if changes:
             for name in names:
@@ -186,14 +200,15 @@ def delete_records(
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Delete every record that is there now.")] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Delete the oldest records of a topic, and show where its partitions begin now."""
     if everything is bool(before):
         raise typer.BadParameter("name either --before or --all")
     asked = {_partition_number(key): _offset(value) for key, value in named_values(before or [], "--before").items()}
-    with connect(bootstrap_server) as client:
+    with connect(reach(bootstrap_server, config)) as client:
         (topic,) = existing_topics(client, [name])
         wanted = dict.fromkeys(partitions_of(topic), END)
         if not everything:
@@ -226,10 +241,11 @@ def _offset(text: str) -> int:
 @app.command()
 def delete(
     names: Names,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
 ) -> None:
     """Delete topics, with all that is in them."""
-    with connect(bootstrap_server) as client:
+    with connect(reach(bootstrap_server, config)) as client:
         existing_topics(client, names)
         client.delete_topics(names)
     for name in names:

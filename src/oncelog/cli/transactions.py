@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from oncelog.cli.brokers import connect, offsets_at
-from oncelog.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json
+from oncelog.cli.options import BootstrapServer, Config, Json
+from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import Client, IsolationLevel, OffsetSpec, TopicPartition, TransactionDescription
 
@@ -40,11 +41,12 @@ def list_transactions(
     open_for_seconds: Annotated[
         float | None, typer.Option("--open-for", metavar="SECONDS", min=0, help="Only those open for at least so long.")
     ] = None,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
     as_json: Json = False,
 ) -> None:
     """List transactional ids, and how long each has had a transaction open."""
-    with connect(bootstrap_server) as client:
+    with connect(reach(bootstrap_server, config)) as client:
         duration_ms = -1 if open_for_seconds is None else round(open_for_seconds * 1000)
         listed = client.list_transactions(states=[item.value for item in state or []], duration_ms=duration_ms)
         described = client.describe_transactions(sorted(item.transactional_id for item in listed))
@@ -58,14 +60,15 @@ def list_transactions(
 @app.command()
 def describe(
     transactional_id: Annotated[str, typer.Argument(metavar="ID", help="The transactional id.")],
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Show one transaction, and for each of its partitions the records that readers wait for because of it.
 
     A read_committed reader stops at the last stable offset: what lies between it and the high watermark is held back.
     """
-    with connect(bootstrap_server) as client:
+    with connect(reach(bootstrap_server, config)) as client:
         description = client.describe_transactions([transactional_id])[transactional_id]
         partitions = _partition_rows(client, description)
     row = _row(description)

@@ -11,9 +11,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from oncelog.cli.brokers import CALL_TIMEOUT_MS, CLIENT_ID, connect, existing_topics, offsets_at, partitions_of
+from oncelog.cli.brokers import connect, existing_topics, offsets_at, partitions_of
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Json
+from oncelog.cli.options import BootstrapServer, Config, Json
+from oncelog.cli.reach import Reach, reach
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import ConsumedRecord, Consumer, IsolationLevel, OffsetSpec, TopicPartition
 from oncelog.testing.checker import Comparison, Sighting, compare
@@ -41,7 +42,8 @@ def command(
         typer.Option("--where", metavar="FIELD", help="Expect only input whose JSON value has this field, not null."),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="List at most so many records of each kind.")] = 10,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Compare two topics as a read_committed reader sees them now; exit with 1 if anything is wrong.
@@ -51,9 +53,10 @@ def command(
     """
     identify = identity_from(key)
     expect = _has_field(where) if where else lambda record: True
+    chosen = reach(bootstrap_server, config)
     with _progress() as progress:
-        inputs = list(_sightings(bootstrap_server, source, identify, expect, progress))
-        found = compare(inputs, _sightings(bootstrap_server, target, identify, lambda record: True, progress))
+        inputs = list(_sightings(chosen, source, identify, expect, progress))
+        found = compare(inputs, _sightings(chosen, target, identify, lambda record: True, progress))
     if as_json:
         print_json(comparison_as_json(found, source, target, limit))
     else:
@@ -110,11 +113,9 @@ def _progress() -> Progress:
     )
 
 
-def _sightings(
-    bootstrap_server: str, topic: str, identify: Identify, where: Where, progress: Progress
-) -> Iterator[Sighting]:
+def _sightings(chosen: Reach, topic: str, identify: Identify, where: Where, progress: Progress) -> Iterator[Sighting]:
     """The records of a topic up to where it ends now. Raises CommandError for one without an identity."""
-    for record in _records(bootstrap_server, topic, progress):
+    for record in _records(chosen, topic, progress):
         if not where(record):
             continue
         identity = identify(record)
@@ -124,15 +125,19 @@ def _sightings(
         yield Sighting(identity, record.key, record.partition, record.offset)
 
 
-def _records(bootstrap_server: str, topic: str, progress: Progress) -> Iterator[ConsumedRecord]:
-    with connect(bootstrap_server) as client:
+def _records(chosen: Reach, topic: str, progress: Progress) -> Iterator[ConsumedRecord]:
+    with connect(chosen) as client:
         partitions = partitions_of(existing_topics(client, [topic])[0])
         starts = offsets_at(client, partitions, OffsetSpec.EARLIEST)
         ends = offsets_at(client, partitions, OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED)
     first = sum(starts.values())
     task = progress.add_task(f"reading {topic}", total=sum(ends.values()) - first)
     consumer = Consumer(
-        bootstrap_server, client_id=CLIENT_ID, request_timeout_ms=CALL_TIMEOUT_MS, call_timeout_ms=CALL_TIMEOUT_MS
+        chosen.bootstrap_servers,
+        client_id=chosen.client_id,
+        request_timeout_ms=chosen.request_timeout_ms,
+        call_timeout_ms=chosen.call_timeout_ms,
+        security=chosen.security,
     )
     with consumer:
         consumer.assign(starts)

@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import Any, cast
 
 from typing_extensions import Buffer
 
+from oncelog.coordination import Parked, Task
+from oncelog.server.memory import Memory
 from oncelog.wire import WireError
 
-if TYPE_CHECKING:
-    from oncelog.coordination import Parked
+logger = logging.getLogger("oncelog.connections")
 
 RECEIVE_BYTES = 64 * 1024
 LENGTH_BYTES = 4
-LARGE_FRAME_BYTES = 2 * 1024 * 1024
-"""What a large frame gets at once: more than any client asks for by default. What is never filled costs no memory."""
-WRITE_BUFFER_BYTES_MAX = 4 * 1024 * 1024
+GROWTH = 4
+"""A large frame gets so many times the memory that its client has filled: a length alone costs nothing."""
+WRITE_BUFFER_BYTES_MAX = 256 * 1024
 TURN_S = 0.005
 
 Answer = list[Buffer] | None
-Handler = Callable[["Connection", memoryview], "Parked[Answer]"]
+Handler = Callable[["Connection", memoryview], Answer | Parked[Answer]]
 
 
 class Connection(asyncio.BufferedProtocol):
     """Serves one request at a time, as Kafka does: what a client sent later waits for what it sent before.
 
-    A frame that fits the receive buffer is handed on from there; a larger one gets a buffer of its own that grows as
-    its bytes come, so that a length that is never filled costs nothing.
+    Bytes come into `buffer`, which all connections of an event loop share: it belongs to one of them from `get_buffer` to
+    `buffer_updated`, and nothing comes in between. A frame that fits it is handed on from there, and the beginning of the next
+    is kept; a larger one gets a buffer of its own that grows as its bytes come.
     """
 
     __slots__ = (
@@ -40,17 +43,20 @@ class Connection(asyncio.BufferedProtocol):
         "_closing",
         "_frame",
         "_frame_filled",
+        "_frame_room",
         "_frame_size",
         "_handler",
-        "_held",
+        "_has_no_room",
+        "_memory",
         "_on_bug",
         "_on_close",
         "_on_open",
         "_refusal",
         "_request_bytes_max",
+        "_rest",
+        "_served_bytes",
         "_serving",
-        "_start",
-        "_stop",
+        "_task",
         "_transport",
         "_waiting",
         "_write_paused",
@@ -64,6 +70,8 @@ class Connection(asyncio.BufferedProtocol):
         self,
         handler: Handler,
         request_bytes_max: int,
+        buffer: bytearray,
+        memory: Memory,
         on_open: Callable[[Connection], None],
         on_close: Callable[[Connection], None],
         on_bug: Callable[[BaseException], None],
@@ -74,16 +82,19 @@ class Connection(asyncio.BufferedProtocol):
         self._on_close = on_close
         self._on_bug = on_bug
         self._transport: asyncio.Transport | None = None
-        self._buffer = bytearray(RECEIVE_BYTES)
-        self._start = 0
-        self._stop = 0
+        self._buffer = buffer
+        self._memory = memory
+        self._rest = b""
         self._frame: bytearray | None = None
         self._frame_size = 0
+        self._frame_room = 0
         self._frame_filled = 0
+        self._has_no_room = False
+        self._served_bytes = 0
         self._waiting: deque[memoryview] = deque()
+        self._task: Task[Any] | None = None
         self._answering = False
         self._serving = False
-        self._held = False
         self._write_paused = False
         self._closing = False
         self._refusal: str | None = None
@@ -107,25 +118,38 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
         self._waiting.clear()
+        self._end_task()
+        self._frame = None
+        self._memory.forget(self)
+        if self.close_reason is None:
+            logger.debug("connection of %s:%d is closed", self.peer_host, self.peer_port)
+        else:
+            logger.info("connection of %s:%d is closed: %s", self.peer_host, self.peer_port, self.close_reason)
         self._on_close(self)
 
     def get_buffer(self, size_hint: int) -> memoryview:
-        if self._frame is not None:
-            if self._frame_filled == len(self._frame):
-                self._frame.extend(bytes(min(len(self._frame), self._frame_size - len(self._frame))))
-            return memoryview(self._frame)[self._frame_filled :]
-        return memoryview(self._buffer)[self._stop :]
+        frame = self._frame
+        if frame is not None:
+            if len(frame) < self._frame_room:
+                frame.extend(bytes(self._frame_room - len(frame)))
+            return memoryview(frame)[self._frame_filled :]
+        rest = self._rest
+        if rest:
+            self._buffer[: len(rest)] = rest
+        return memoryview(self._buffer)[len(rest) :]
 
     def buffer_updated(self, size_bytes: int) -> None:
         self.last_active_s = asyncio.get_running_loop().time()
-        if self._frame is not None:
+        frame = self._frame
+        if frame is None:
+            self._split(len(self._rest) + size_bytes)
+        else:
             self._frame_filled += size_bytes
             if self._frame_filled == self._frame_size:
-                frame, self._frame = self._frame, None
+                self._frame = None
                 self._waiting.append(memoryview(frame).toreadonly())
-        else:
-            self._stop += size_bytes
-            self._split()
+            elif self._frame_filled == self._frame_room:
+                self._ask_for_room()
         self._serve()
 
     def pause_writing(self) -> None:
@@ -133,53 +157,50 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
+        self._memory.answer(self, 0)
         self._serve()
 
     # --- frames
 
-    def _split(self) -> None:
-        """Cut the receive buffer into frames; keep what is left of the last one."""
-        while self._stop - self._start >= LENGTH_BYTES:
-            (size,) = struct.unpack_from(">i", self._buffer, self._start)
+    def _split(self, stop: int) -> None:
+        """Cut what came into frames; keep the beginning of the last one."""
+        start = 0
+        view = memoryview(self._buffer)
+        while stop - start >= LENGTH_BYTES:
+            (size,) = struct.unpack_from(">i", view, start)
             if not 0 < size <= self._request_bytes_max:
                 # What came before it is answered first.
                 self._refusal = f"a request of {size} bytes is not taken"
                 return
-            begin = self._start + LENGTH_BYTES
-            if self._stop - begin >= size:
-                self._waiting.append(memoryview(bytes(memoryview(self._buffer)[begin : begin + size])))
-                self._start = begin + size
+            begin = start + LENGTH_BYTES
+            if stop - begin >= size:
+                self._waiting.append(memoryview(bytes(view[begin : begin + size])))
+                start = begin + size
             elif LENGTH_BYTES + size > RECEIVE_BYTES:
-                self._begin_large_frame(begin, size)
-                return
+                self._begin_large_frame(view[begin:stop], size)
+                start = stop
             else:
                 break
-        self._move_rest_to_front()
+        self._rest = bytes(view[start:stop])
 
-    def _begin_large_frame(self, begin: int, size: int) -> None:
-        filled = self._stop - begin
-        self._frame = bytearray(min(size, LARGE_FRAME_BYTES))
-        self._frame[:filled] = memoryview(self._buffer)[begin : self._stop]
+    def _begin_large_frame(self, beginning: memoryview, size: int) -> None:
         self._frame_size = size
-        self._frame_filled = filled
-        self._start = self._stop = 0
+        self._frame_filled = len(beginning)
+        self._frame_room = min(size, max(RECEIVE_BYTES, GROWTH * len(beginning)))
+        self._memory.begin_request(self, self._frame_room)
+        self._frame = bytearray(self._frame_room)
+        self._frame[: len(beginning)] = beginning
 
-    def _move_rest_to_front(self) -> None:
-        rest = self._stop - self._start
-        if self._start:
-            self._buffer[:rest] = self._buffer[self._start : self._stop]
-            self._start, self._stop = 0, rest
+    def _ask_for_room(self) -> None:
+        room = min(self._frame_size, GROWTH * self._frame_filled)
+        self._has_no_room = not self._memory.extend_request(self, room - self._frame_room)
+        # It is taken when there is more to read: whoever called may still have a view of the frame.
+        self._frame_room = room
 
-    def hold(self) -> None:
-        """Serve nothing until `go_on`."""
-        self._held = True
-
-    def go_on(self) -> None:
-        self._held = False
-        if self._waiting:
-            # Not from here: another connection is in the middle of its own work.
-            asyncio.get_running_loop().call_soon(self._serve)
-        elif self._transport is not None and not self._closing:
+    def room_made(self) -> None:
+        """The memory that this connection has waited for is there."""
+        self._has_no_room = False
+        if self._transport is not None and not self._closing:
             self._pause_or_resume_reading(self._transport)
 
     # --- answers
@@ -187,6 +208,10 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_answering(self) -> bool:
         return self._answering
+
+    @property
+    def is_closing(self) -> bool:
+        return self._closing
 
     def _serve(self) -> None:
         """Hand on requests until one has to wait for its answer, or the client does not read its answers.
@@ -196,10 +221,16 @@ class Connection(asyncio.BufferedProtocol):
         self._serving = True
         end_s = time.monotonic() + TURN_S
         try:
-            while self._waiting and not (self._answering or self._write_paused or self._closing or self._held):
+            while self._waiting and not (self._answering or self._write_paused or self._closing):
                 frame = self._waiting.popleft()
+                self._served_bytes = frame.nbytes if frame.nbytes > RECEIVE_BYTES else 0
                 self._answering = True
-                self._handler(self, frame).then(self._answer)
+                answer = self._handler(self, frame)
+                if isinstance(answer, Parked):
+                    self._task = answer if isinstance(answer, Task) else None
+                    answer.then(self._answer)
+                else:
+                    self._answer(answer)
                 if self._waiting and not self._answering and time.monotonic() >= end_s:
                     asyncio.get_running_loop().call_soon(self._serve)
                     break
@@ -216,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_or_resume_reading(self._transport)
 
     def _pause_or_resume_reading(self, transport: asyncio.Transport) -> None:
-        should_read = not self._waiting and self._refusal is None and not self._held
+        should_read = not (self._waiting or self._refusal is not None or self._has_no_room)
         if should_read and not transport.is_reading():
             transport.resume_reading()
         elif not should_read and transport.is_reading():
@@ -224,13 +255,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answer(self, chunks: Answer) -> None:
         self._answering = False
+        self._task = None
         if self._closing or self._transport is None:
             return
+        if self._served_bytes:
+            self._memory.end_request(self, self._served_bytes)
         if chunks is not None:
             if len(chunks) == 1:
                 self._transport.write(chunks[0])  # type: ignore[arg-type]
             else:
                 self._transport.writelines(chunks)  # type: ignore[arg-type]
+            if self._write_paused:
+                self._memory.answer(self, self._transport.get_write_buffer_size())
         if (self._waiting or self._refusal is not None) and not self._serving:
             # Not from here: whoever released this answer is in the middle of its own work.
             asyncio.get_running_loop().call_soon(self._serve)
@@ -242,5 +278,18 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = True
         self.close_reason = reason
         self._waiting.clear()
+        self._end_task()
         if self._transport is not None:
             self._transport.close()
+
+    def _end_task(self) -> None:
+        """Nobody reads the answer of the request that waits any more."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.end()
+
+    def abort(self, reason: str | None = None) -> None:
+        """Close, and send nothing more."""
+        self.close(reason)
+        if self._transport is not None:
+            self._transport.abort()

@@ -8,6 +8,8 @@ from collections.abc import Collection
 from oncelog.server.connection import Connection
 
 CHECKS_PER_LIMIT = 4
+INTERVAL_MIN_S = 0.1
+"""However short the limit is: looking must not become all that the broker does."""
 
 
 class IdleConnections:
@@ -17,7 +19,8 @@ class IdleConnections:
         self._loop = loop
         self._connections = connections
         self._limit_s = limit_s
-        self._timer = loop.call_later(limit_s / CHECKS_PER_LIMIT, self._look) if limit_s >= 0 else None
+        self._interval_s = max(limit_s / CHECKS_PER_LIMIT, INTERVAL_MIN_S)
+        self._timer = loop.call_later(self._interval_s, self._look) if limit_s >= 0 else None
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -27,5 +30,9 @@ class IdleConnections:
         oldest_s = self._loop.time() - self._limit_s
         for connection in tuple(self._connections):
             if connection.last_active_s < oldest_s and not connection.is_answering:
-                connection.close()
-        self._timer = self._loop.call_later(self._limit_s / CHECKS_PER_LIMIT, self._look)
+                # One that was closed the last time, and is still there, does not take its answers.
+                if connection.is_closing:
+                    connection.abort()
+                else:
+                    connection.close()
+        self._timer = self._loop.call_later(self._interval_s, self._look)

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Mapping
 
 from oncelog.environment import DirectoryInUseError, DiskError
+from oncelog.server.descriptors import raise_descriptor_limit
 from oncelog.server.garbage import ShortCollections
 from oncelog.server.node import Broker
 from oncelog.server.warm_up import begin_warm_up
@@ -25,6 +26,7 @@ def serve(listen: str | None, data_dir: str | None, settings: Mapping[str, str])
         _say("python -O switches off the checks that protect the log: start it without -O")
         return EXIT_FAILED
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    raise_descriptor_limit()
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(_serve(listen, data_dir, settings))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 import socket
@@ -17,9 +18,14 @@ from oncelog.broker import Environment, Settings, StartReport, advertised_endpoi
 from oncelog.environment import DiskError
 from oncelog.server.admission import Admission
 from oncelog.server.clock import RealClock, RealRandom
-from oncelog.server.connection import Connection
+from oncelog.server.connection import RECEIVE_BYTES, Connection
+from oncelog.server.descriptors import descriptor_budget
 from oncelog.server.disk import RealDisk
 from oncelog.server.idle import IdleConnections
+from oncelog.server.memory import Memory
+from oncelog.server.workers import WorkerThreads
+
+logger = logging.getLogger("oncelog.broker")
 
 DEFAULT_LISTEN = "127.0.0.1:0"
 EVERY_ADDRESS = "0.0.0.0"
@@ -85,8 +91,12 @@ class Broker:
         listener = _bind(self._host, self._port, self._parsed)
         self._port = listener.getsockname()[1]
         self._temporary = None if self._log_dirs else tempfile.mkdtemp(prefix="oncelog-")
-        self._disk = RealDisk(lambda callback: loop.call_soon_threadsafe(self._guard, callback), self._bug)
-        environment = Environment(RealClock(loop, self._guard), self._disk, RealRandom())
+        budget = descriptor_budget()
+        self._disk = RealDisk(
+            lambda callback: loop.call_soon_threadsafe(self._guard, callback), self._bug, open_files_max=budget.files
+        )
+        self._workers = WorkerThreads(lambda callback: loop.call_soon_threadsafe(self._guard, callback), self._bug)
+        environment = Environment(RealClock(loop, self._guard), self._disk, self._workers, RealRandom())
         directories = [self._temporary] if self._temporary else self._directories
         try:
             self._core = BrokerCore(
@@ -97,9 +107,22 @@ class Broker:
             self._discard()
             raise
         self._core.serve_at(*self._advertised())
-        self._admission = Admission(self._core.settings)
-        request_bytes_max = self._core.settings.number("socket.request.max.bytes")
-        self._server = await loop.create_server(lambda: self._connection(request_bytes_max), sock=listener)
+        self._memory = Memory(loop, self._core.settings.number("queued.max.request.bytes"))
+        self._admission = Admission(loop, listener, self._core.settings, budget.connections, self._connections_maker())
+        report = self._core.start_report
+        logger.info(
+            "node %d is ready on %s, with its log in %s",
+            self._core.node_id,
+            self.bootstrap_servers,
+            ", ".join(directories),
+        )
+        if not report.was_clean and report.bytes_read:
+            logger.info(
+                "it was not stopped cleanly before: %d bytes were read again, %d torn bytes cut off, %d hanging transactions ended",
+                report.bytes_read,
+                report.bytes_cut,
+                report.hanging_transactions,
+            )
         self._idle = IdleConnections(
             loop, self._connections, self._core.settings.number("connections.max.idle.ms") / 1000
         )
@@ -107,11 +130,13 @@ class Broker:
     async def stop(self) -> None:
         """Close the listener and the connections, then the log, which blocks on the disk."""
         self._idle.stop()
-        self._server.close()
+        self._memory.stop()
+        self._admission.stop()
         for connection in tuple(self._connections):
             connection.close()
         self._core.stop()
         self._discard()
+        logger.info("node %d has stopped cleanly", self._core.node_id)
 
     async def failure(self) -> BaseException:
         """Wait for the error that ends this broker: a disk that does not keep what it was given, or a bug."""
@@ -119,16 +144,17 @@ class Broker:
         return await asyncio.shield(self._failure)
 
     def _discard(self) -> None:
+        self._workers.stop()
         self._disk.close()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
-    def _connection(self, request_bytes_max: int) -> Connection:
-        return Connection(self._core.receive, request_bytes_max, self._opened, self._closed, self._bug)
-
-    def _opened(self, connection: Connection) -> None:
-        self._connections.add(connection)
-        self._admission.opened(connection)
+    def _connections_maker(self) -> Callable[[], Connection]:
+        request_bytes_max = self._core.settings.number("socket.request.max.bytes")
+        buffer = bytearray(RECEIVE_BYTES)
+        return lambda: Connection(
+            self._core.receive, request_bytes_max, buffer, self._memory, self._connections.add, self._closed, self._bug
+        )
 
     def _closed(self, connection: Connection) -> None:
         self._connections.discard(connection)
@@ -167,6 +193,7 @@ class Broker:
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is not None and not self._failure.done():
+            logger.info("node %d stops: %s", self._core.node_id, error)
             self._failure.set_result(error)
 
     @property

@@ -146,7 +146,8 @@ class Proxy:
         where: Callable[[Frame], bool] | None = None,
     ) -> Rule:
         """Fire at the nth answer to such a request, when the broker has sent it and the client has not seen it."""
-        assert then is not Then.FORWARD_AND_CUT, "an answer that was forwarded leaves nothing to cut"
+        if then is Then.FORWARD_AND_CUT:
+            raise ValueError("an answer that was forwarded leaves nothing to cut: CUT loses it")
         return self._add(Rule(Point.ANSWER, api_key, nth, then, call, where))
 
     def cut_all(self) -> None:
@@ -198,7 +199,8 @@ class Proxy:
             self._links.discard(link)
 
     def _add(self, rule: Rule) -> Rule:
-        assert rule.nth >= 1, "the first one is number 1"
+        if rule.nth < 1:
+            raise ValueError(f"nth is {rule.nth}: the first one is number 1")
         with self._lock:
             self._rules.append(rule)
         return rule

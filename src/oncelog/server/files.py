@@ -1,0 +1,330 @@
+"""Open files, of which there are never more than a budget allows.
+
+A log has many files and uses few of them at a time. One that has not been used for a while is closed, and opened again when it
+is needed: nobody who holds it notices.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import NoReturn
+
+from typing_extensions import Buffer
+
+from oncelog.environment import DiskError, Syncable
+from oncelog.server.write_back import begin_write_back
+
+VECTOR_CHUNKS_MAX = 1000
+LOOKED_AT_MAX = 64
+"""So many files are looked at for each one that is opened."""
+SYNCED_AT_ONCE_MAX = 32
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+
+Synced = Callable[[DiskError | None], None]
+
+
+def fail(what: str, path: str, error: OSError) -> NoReturn:
+    raise DiskError(f"cannot {what} {path}: {error.strerror or error}") from error
+
+
+def sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class OpenFiles:
+    """The files of one disk, of which at most `open_max` have a descriptor.
+
+    One that was written since its last sync keeps its descriptor until it is synced. On Linux a sync through a new descriptor
+    covers what was written through an old one (man 2 fsync), but an error met in between, while the file is written back, is
+    told to nobody if the kernel forgets the inode before the file is opened again. `sync` makes files durable on other
+    threads; it is asked to when three quarters of the budget are taken. Where even that comes too late, the caller waits.
+    """
+
+    def __init__(self, open_max: int, sync: Callable[[Sequence[Syncable], Synced], None]) -> None:
+        self._open_max = open_max
+        self._sync = sync
+        self._is_syncing = False
+        self._open: OrderedDict[RealFile, None] = OrderedDict()
+        self._by_directory: dict[str, dict[RealFile, None]] = {}
+        self.lock = threading.Lock()
+        """Held while a descriptor is closed, or taken by a thread that is to use it: its number may soon be another file's."""
+
+    @property
+    def count(self) -> int:
+        return len(self._open)
+
+    def open(self, path: str, flags: int) -> int:
+        self._make_room()
+        while True:
+            try:
+                return os.open(path, flags, 0o644)
+            except OSError as error:
+                # Others of this process take descriptors, too.
+                if error.errno not in NO_DESCRIPTORS or not self._open:
+                    fail("open", path, error)
+            self._close_one()
+
+    def opened(self, file: RealFile) -> None:
+        self._open[file] = None
+
+    def closed(self, file: RealFile) -> None:
+        self._open.pop(file, None)
+
+    def known(self, file: RealFile) -> None:
+        self._by_directory.setdefault(os.path.dirname(file.path), {})[file] = None
+
+    def forgotten(self, file: RealFile) -> None:
+        directory = os.path.dirname(file.path)
+        files = self._by_directory.get(directory, {})
+        files.pop(file, None)
+        if not files:
+            self._by_directory.pop(directory, None)
+
+    def renamed(self, source: str, target: str) -> None:
+        """A file, or a directory of files, has another name, by which it will be opened again."""
+        inside = list(self._by_directory.get(source, ()))
+        named = [file for file in self._by_directory.get(os.path.dirname(source), ()) if file.path == source]
+        for file in inside + named:
+            self.forgotten(file)
+            file.path = target + file.path[len(source) :]
+            self.known(file)
+
+    def _make_room(self) -> None:
+        if self.count < self._open_max * 3 // 4:
+            return
+        if not self._close_unused(LOOKED_AT_MAX):
+            self._begin_syncs()
+        while self.count >= self._open_max:
+            self._close_one()
+
+    def _close_unused(self, count_max: int) -> bool:
+        """Close the first of the next `count_max` files that was not used since it was last looked at; False without one."""
+        for file in list(islice(self._open, count_max)):
+            if file.may_be_closed and not file.is_recent:
+                self._release(file)
+                return True
+            file.is_recent = False
+            self._open.move_to_end(file)
+        return False
+
+    def _close_one(self) -> None:
+        """Close any file, if need be after a sync that the caller waits for."""
+        if self._close_unused(LOOKED_AT_MAX) or self._close_unused(LOOKED_AT_MAX):
+            return
+        file = next(iter(self._open))
+        file.sync()
+        self._release(file)
+
+    def _release(self, file: RealFile) -> None:
+        del self._open[file]
+        file.release()
+
+    def _begin_syncs(self) -> None:
+        if self._is_syncing:
+            return
+        written = [file for file in islice(self._open, LOOKED_AT_MAX) if not file.may_be_closed]
+        if written:
+            self._is_syncing = True
+            self._sync(written[:SYNCED_AT_ONCE_MAX], self._synced)
+
+    def _synced(self, error: DiskError | None) -> None:
+        if error is not None:
+            raise error
+        self._is_syncing = False
+
+
+class RealFile:
+    """One file. Its size is kept here: nobody else writes to it while the data directory is locked."""
+
+    __slots__ = (
+        "_created",
+        "_descriptor",
+        "_files",
+        "_is_closed",
+        "_pins",
+        "_size_bytes",
+        "_synced",
+        "_writes",
+        "is_recent",
+        "path",
+    )
+
+    def __init__(self, files: OpenFiles, path: str, *, create: bool) -> None:
+        self._files = files
+        self.path = path
+        self._created = create and not os.path.exists(path)
+        self._descriptor = files.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0))
+        try:
+            self._size_bytes = os.fstat(self._descriptor).st_size
+        except OSError as error:
+            os.close(self._descriptor)
+            fail("look at", path, error)
+        self._is_closed = False
+        self._pins = 0
+        # Counted when they are done: a sync on another thread vouches for no more than it found. What an earlier process
+        # wrote may not be durable, although nothing was written since.
+        self._writes = int(self._created)
+        self._synced = -1
+        self.is_recent = True
+        files.opened(self)
+        files.known(self)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    @property
+    def may_be_closed(self) -> bool:
+        """Whether nothing was written since the last sync, and no thread uses the descriptor."""
+        return self._writes <= max(self._synced, 0) and not self._pins
+
+    def append(self, chunks: Sequence[Buffer]) -> int:
+        descriptor = self._descriptor if self._descriptor >= 0 else self._open_again()
+        self.is_recent = True
+        position = self._size_bytes
+        total = sum(memoryview(chunk).nbytes for chunk in chunks)
+        try:
+            written = os.pwritev(descriptor, chunks, position) if len(chunks) <= VECTOR_CHUNKS_MAX else 0
+            if written != total:
+                _write_rest(descriptor, b"".join(chunks), position, written)
+        except OSError as error:
+            _cut_back(descriptor, position)
+            fail(f"append {total} bytes at {position} to", self.path, error)
+        self._size_bytes = position + total
+        self._writes += 1
+        return position
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        descriptor = self._descriptor if self._descriptor >= 0 else self._open_again()
+        self.is_recent = True
+        try:
+            data = os.pread(descriptor, size_bytes, position)
+            while len(data) < size_bytes and position + len(data) < self._size_bytes:
+                more = os.pread(descriptor, size_bytes - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            fail(f"read {size_bytes} bytes at {position} of", self.path, error)
+        return data
+
+    def write(self, position: int, data: Buffer) -> None:
+        view = memoryview(data).cast("B")
+        if not view.nbytes:
+            return
+        descriptor = self._descriptor if self._descriptor >= 0 else self._open_again()
+        self.is_recent = True
+        try:
+            _write_rest(descriptor, view, position, 0)
+        except OSError as error:
+            fail(f"write {len(view)} bytes at {position} to", self.path, error)
+        self._size_bytes = max(self._size_bytes, position + len(view))
+        self._writes += 1
+
+    def truncate(self, size_bytes: int) -> None:
+        descriptor = self._descriptor if self._descriptor >= 0 else self._open_again()
+        self.is_recent = True
+        try:
+            os.ftruncate(descriptor, size_bytes)
+        except OSError as error:
+            fail(f"truncate to {size_bytes} bytes", self.path, error)
+        self._size_bytes = size_bytes
+        self._writes += 1
+
+    def write_back(self, position: int, size_bytes: int) -> None:
+        # Without a descriptor the file is closed, or durable.
+        descriptor = self._pin()
+        if descriptor >= 0:
+            begin_write_back(descriptor, position, size_bytes)
+            self._unpin(descriptor)
+
+    def sync(self) -> None:
+        """A file that is closed needs no sync: it was synced for somebody else before, or its topic was deleted."""
+        writes = self._writes
+        if self._is_closed or self._synced == writes:
+            return
+        descriptor = self._pin()
+        try:
+            if descriptor >= 0:
+                os.fdatasync(descriptor)
+            else:
+                self._sync_through_another()
+            if self._created:
+                sync_directory(os.path.dirname(self.path))
+                self._created = False
+        except OSError as error:
+            if not self._is_closed:
+                fail("make durable", self.path, error)
+        else:
+            self._synced = writes
+        finally:
+            self._unpin(descriptor)
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._files.closed(self)
+            self._files.forgotten(self)
+            self.release()
+
+    def release(self) -> None:
+        """Give the descriptor back; until the file is closed, it takes another when it needs one."""
+        with self._files.lock:
+            descriptor, self._descriptor = self._descriptor, -1
+            is_free = descriptor >= 0 and not self._pins
+        if is_free:
+            os.close(descriptor)
+
+    def _open_again(self) -> int:
+        if self._is_closed:
+            raise DiskError(f"cannot use {self.path}: it is closed")
+        self._descriptor = self._files.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        self._files.opened(self)
+        return self._descriptor
+
+    def _sync_through_another(self) -> None:
+        """Nothing was written since the file was opened, but an earlier process may have left something."""
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _pin(self) -> int:
+        """The descriptor, which stays the file's until `_unpin`."""
+        with self._files.lock:
+            if self._descriptor >= 0:
+                self._pins += 1
+            return self._descriptor
+
+    def _unpin(self, descriptor: int) -> None:
+        if descriptor < 0:
+            return
+        with self._files.lock:
+            self._pins -= 1
+            is_free = not self._pins and self._descriptor != descriptor
+        if is_free:
+            os.close(descriptor)
+
+
+def _write_rest(descriptor: int, data: Buffer, position: int, written: int) -> None:
+    view = memoryview(data)
+    while written < len(view):
+        written += os.pwrite(descriptor, view[written:], position + written)
+
+
+def _cut_back(descriptor: int, size_bytes: int) -> None:
+    """Half of an append must not stay behind: a later one would be written after it."""
+    try:
+        os.ftruncate(descriptor, size_bytes)
+    except OSError:
+        return

@@ -1,0 +1,86 @@
+"""What `oncelog serve` says with --log-level and --log-format."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+
+import pytest
+
+from oncelog.client import Client, NewTopic
+from tests.cli.test_serve import ready_address
+from tests.support.transaction_in_memory import MINUTE
+from tests.support.wire import Connection
+
+SECRET = "what nobody else may read"
+
+
+def used(address: str) -> None:
+    """A topic comes and goes, a producer fences another, a request is refused, a connection breaks the protocol."""
+    with Client(address) as client:
+        client.create_topics([NewTopic("ledger", 3)])
+    connection = Connection(address)
+    connection.ask("find_coordinator", 3, key="teller", key_type=1)
+    first = connection.ask("init_producer_id", 4, transactional_id="teller", transaction_timeout=MINUTE)
+    connection.ask("init_producer_id", 4, transactional_id="teller", transaction_timeout=MINUTE)
+    fenced = {"producer_id": first.producer_id, "producer_epoch": first.producer_epoch}
+    connection.ask("end_txn", 3, transactional_id="teller", committed=True, **fenced)
+    broken = [{"name": "ledger", "partition_data": [{"index": 0, "records": SECRET.encode()}]}]
+    connection.ask("produce", 9, transactional_id=None, acks=1, timeout=MINUTE, topic_data=broken)
+    host, port = address.split(":")
+    with socket.create_connection((host, int(port))) as wrong:
+        wrong.sendall(b"\x7f\xff\xff\xffhello")
+        wrong.settimeout(30)
+        assert wrong.recv(1) == b""
+    with Client(address) as client:
+        client.delete_topics(["ledger"])
+
+
+def said(process, *options: str, of=used) -> list[str]:
+    served = process("serve", "--listen", "127.0.0.1:0", *options)
+    of(ready_address(served))
+    served.send_signal(signal.SIGTERM)
+    _, errors = served.communicate(timeout=30)
+    assert served.returncode == 0
+    return errors.splitlines()
+
+
+def test_nothing_is_said_by_default(process):
+    assert said(process) == []
+
+
+def test_info_says_what_became_of_topics_producers_requests_and_connections(process):
+    lines = said(process, "--log-level", "info")
+    for words in (
+        "oncelog.broker: node 1 is ready on ",
+        "oncelog.broker: topic ledger is there, with 3 partitions",
+        "oncelog.transactions: teller: producer id ",
+        "EndTxn v3 of client ",
+        "for transactional id 'teller' was refused: PRODUCER_FENCED",
+        "was refused: INVALID_RECORD",
+        "is closed: a request of 2147483647 bytes is not taken",
+        "oncelog.broker: topic ledger is deleted",
+        "oncelog.broker: node 1 has stopped cleanly",
+    ):
+        assert any(words in line for line in lines), f"{words} is not in\n" + "\n".join(lines)
+    assert not any(SECRET in line for line in lines)
+
+
+def test_json_is_one_object_a_line(process):
+    found = [json.loads(line) for line in said(process, "--log-level", "info", "--log-format", "json")]
+    assert {tuple(sorted(told)) for told in found} == {("level", "logger", "message", "time")}
+    assert "topic ledger is deleted" in [told["message"] for told in found]
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_name_that_a_client_chose_cannot_begin_a_line_of_its_own(process, log_format):
+    def named(address: str) -> None:
+        connection = Connection(address)
+        connection.ask("find_coordinator", 3, key="x", key_type=1)
+        name = "a\n2026-01-01 ERROR forged\x1b[2J"
+        connection.ask("init_producer_id", 4, transactional_id=name, transaction_timeout=MINUTE)
+
+    lines = said(process, "--log-level", "debug", "--log-format", log_format, of=named)
+    assert any("forged" in line for line in lines)
+    assert not any(line.startswith("2026-01-01 ERROR") or "\x1b" in line for line in lines)

@@ -1,0 +1,165 @@
+"""Files within a budget of descriptors: which are closed, and what is durable before."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from oncelog.environment import DiskError, Syncable
+from oncelog.server.files import OpenFiles, RealFile
+
+OPEN_MAX = 8
+
+
+class Syncer:
+    """Stands for the threads: syncs when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[Syncable] = []
+        self._done: Callable[[DiskError | None], None] | None = None
+
+    def request(self, files: Sequence[Syncable], done: Callable[[DiskError | None], None]) -> None:
+        assert self._done is None, "one at a time"
+        self.asked = list(files)
+        self._done = done
+
+    def work(self, error: DiskError | None = None) -> None:
+        done, self._done = self._done, None
+        for file in self.asked:
+            file.sync()
+        assert done is not None
+        done(error)
+
+
+class Descriptors:
+    """What this process has, and which of them were made durable."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.synced: list[str] = []
+        self._sync = os.fdatasync
+        monkeypatch.setattr(os, "fdatasync", self._note)
+
+    def _note(self, descriptor: int) -> None:
+        self.synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        self._sync(descriptor)
+
+
+@pytest.fixture
+def syncer() -> Syncer:
+    return Syncer()
+
+
+@pytest.fixture
+def files(syncer) -> OpenFiles:
+    return OpenFiles(OPEN_MAX, syncer.request)
+
+
+@pytest.fixture
+def synced(monkeypatch) -> list[str]:
+    return Descriptors(monkeypatch).synced
+
+
+def make(files: OpenFiles, directory: object, count: int) -> list[RealFile]:
+    return [RealFile(files, f"{directory}/{number:02}", create=True) for number in range(count)]
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_no_more_files_are_open_than_the_budget_allows(files, tmp_path):
+    before = descriptors()
+    made = make(files, tmp_path, 5 * OPEN_MAX)
+    for file in made:
+        file.append([b"x"])
+    assert files.count <= OPEN_MAX
+    assert descriptors() <= before + OPEN_MAX
+    assert [file.read(0, 10) for file in made] == [b"x"] * len(made)
+    assert descriptors() <= before + OPEN_MAX
+    for file in made:
+        file.close()
+    assert descriptors() == before
+
+
+def test_file_is_not_closed_before_what_was_written_to_it_is_durable(files, synced, tmp_path):
+    """An error of writing back may be told to nobody once the descriptor is closed."""
+    written = make(files, tmp_path, 1)[0]
+    written.append([b"x"])
+    written.sync()
+    written.append([b"y"])
+    del synced[:]
+    make(files, tmp_path / "..", 2 * OPEN_MAX)
+    assert synced.count("00") >= 1
+    assert written.read(0, 10) == b"xy"
+
+
+def test_three_quarters_of_the_budget_begin_a_sync_of_what_was_written(files, syncer, synced, tmp_path):
+    made = make(files, tmp_path, OPEN_MAX * 3 // 4)
+    assert syncer.asked == []
+    made.append(RealFile(files, f"{tmp_path}/more", create=True))
+    assert made[0] in syncer.asked
+    syncer.work()
+    del synced[:]
+    RealFile(files, f"{tmp_path}/and more", create=True)
+    RealFile(files, f"{tmp_path}/and more still", create=True)
+    assert synced == [], "nobody has to wait for the disk"
+    assert files.count <= OPEN_MAX
+
+
+def test_sync_that_fails_is_told(files, syncer, tmp_path):
+    make(files, tmp_path, OPEN_MAX - 1)
+    with pytest.raises(DiskError, match="broken"):
+        syncer.work(DiskError("broken"))
+
+
+def test_file_that_is_used_again_and_again_stays_open(files, tmp_path):
+    kept = RealFile(files, f"{tmp_path}/kept", create=True)
+    kept.sync()
+    opened: list[str] = []
+    open_ = files.open
+    files.open = lambda path, flags: opened.append(path) or open_(path, flags)  # type: ignore[func-returns-value,method-assign]
+    for number in range(4 * OPEN_MAX):
+        file = RealFile(files, f"{tmp_path}/{number}", create=True)
+        file.sync()
+        kept.read(0, 1)
+    assert kept.path not in opened
+
+
+def test_sync_of_what_an_earlier_process_wrote_reaches_the_disk_although_the_file_is_closed_meanwhile(
+    files, synced, tmp_path
+):
+    (tmp_path / "earlier").write_bytes(b"x")
+    earlier = RealFile(files, f"{tmp_path}/earlier", create=False)
+    for file in make(files, tmp_path, 2 * OPEN_MAX):
+        file.sync()
+    earlier.sync()
+    assert synced[-1] == "earlier"
+    earlier.sync()
+    assert synced.count("earlier") == 1
+
+
+def test_process_without_descriptors_gives_up_a_file_for_another(files, monkeypatch, tmp_path):
+    first, second = make(files, tmp_path, 2)
+    first.append([b"x"])
+    open_ = os.open
+    refused = iter([True])
+
+    def scarce(*arguments: object, **more: object) -> int:
+        if next(refused, False):
+            raise OSError(errno.EMFILE, "Too many open files")
+        return open_(*arguments, **more)
+
+    monkeypatch.setattr(os, "open", scarce)
+    RealFile(files, f"{tmp_path}/third", create=True)
+    assert files.count == 2
+    assert (first.read(0, 10), second.read(0, 10)) == (b"x", b"")
+
+
+def test_file_that_is_closed_is_used_no_more(files, tmp_path):
+    file = make(files, tmp_path, 1)[0]
+    file.close()
+    with pytest.raises(DiskError, match="closed"):
+        file.read(0, 1)

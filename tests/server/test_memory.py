@@ -1,0 +1,194 @@
+"""What clients may take of the broker's memory: by announcing much, by sending much slowly, by reading nothing."""
+
+from __future__ import annotations
+
+import re
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from tests.support.oncelog_process import OncelogNode
+from tests.support.waiting import until
+from tests.support.wire import Connection, batch, frame, parse
+
+MIB = 1024 * 1024
+BUDGET_BYTES = 16 * MIB
+OTHER_BYTES = 48 * MIB
+"""What a broker takes beside, for work that is under way."""
+RECORD_BYTES = 900_000
+GREEDY = 100
+WARM_UP_S = 1.5
+"""A second after it began, a broker loads what its start left out."""
+
+
+@pytest.fixture
+def node(tmp_path) -> Iterator[OncelogNode]:
+    made = OncelogNode(tmp_path, queued_max_request_bytes=str(BUDGET_BYTES))
+    made.start()
+    time.sleep(WARM_UP_S)
+    yield made
+    made.stop()
+    assert "Traceback" not in made.tail()
+
+
+def resident_bytes(node: OncelogNode) -> int:
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{node.pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def produce_frame(value: str) -> bytes:
+    fields = {
+        "transactional_id": None,
+        "acks": -1,
+        "timeout": timedelta(seconds=5),
+        "topic_data": [
+            {"name": "t", "partition_data": [{"index": 0, "records": batch(-1, -1, -1, [value], attributes=0)}]}
+        ],
+    }
+    return frame("produce", 9, fields)
+
+
+def fetch_frame() -> bytes:
+    partition = {
+        "partition": 0,
+        "current_leader_epoch": -1,
+        "fetch_offset": 0,
+        "log_start_offset": -1,
+        "partition_max_bytes": 8 * MIB,
+    }
+    fields = {
+        "replica_id": -1,
+        "max_wait": timedelta(0),
+        "min_bytes": 1,
+        "max_bytes": 8 * MIB,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [{"topic": "t", "partitions": [partition]}],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+    return frame("fetch", 11, fields)
+
+
+def make_topic(connection: Connection) -> None:
+    connection.ask(
+        "metadata",
+        9,
+        topics=[{"name": "t"}],
+        allow_auto_topic_creation=True,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+
+
+def produce(connection: Connection, value: str) -> None:
+    connection.socket.sendall(produce_frame(value))
+    assert_produced(connection)
+
+
+def assert_produced(connection: Connection) -> None:
+    answer = parse("produce", 9, connection.receive_frame())
+    assert answer.responses[0].partition_responses[0].error_code is ErrorCode.none
+
+
+def is_closed(connection: Connection) -> bool:
+    connection.socket.settimeout(0.001)
+    with suppress(TimeoutError):
+        try:
+            return connection.socket.recv(1, 2) == b""
+        except ConnectionResetError:
+            return True
+    return False
+
+
+def test_length_that_is_announced_and_never_sent_takes_no_memory(node):
+    before = resident_bytes(node)
+    greedy = [Connection(node.bootstrap_servers) for _ in range(2 * GREEDY)]
+    for one in greedy:
+        one.socket.sendall(struct.pack(">i", 100 * MIB) + bytes(10))
+    other = Connection(node.bootstrap_servers)
+    make_topic(other)
+    produce(other, "x")
+    assert resident_bytes(node) - before < OTHER_BYTES
+    for one in (*greedy, other):
+        one.close()
+
+
+def test_answers_that_nobody_reads_take_no_more_than_the_budget_and_the_others_are_served(node):
+    other = Connection(node.bootstrap_servers)
+    make_topic(other)
+    for number in range(9):
+        produce(other, f"{number}" * RECORD_BYTES)
+    before = resident_bytes(node)
+    greedy = [Connection(node.bootstrap_servers) for _ in range(GREEDY)]
+    for one in greedy:
+        one.socket.sendall(fetch_frame())
+        produce(other, "x")
+    assert resident_bytes(node) - before < 2 * BUDGET_BYTES + OTHER_BYTES
+    assert len(descriptors(node)) < GREEDY // 2
+    other.socket.sendall(fetch_frame())
+    assert len(other.receive_frame()) > 6 * MIB
+    for one in (*greedy, other):
+        one.close()
+
+
+def test_requests_that_are_sent_slowly_wait_for_room_and_those_that_stall_are_closed_for_them(node):
+    other = Connection(node.bootstrap_servers)
+    make_topic(other)
+    before = resident_bytes(node)
+    greedy = [Connection(node.bootstrap_servers) for _ in range(GREEDY)]
+    for one in greedy:
+        one.socket.settimeout(0.01)
+        with suppress(TimeoutError):
+            one.socket.sendall(struct.pack(">i", 2 * MIB) + bytes(2 * MIB - 1))
+    assert resident_bytes(node) - before < BUDGET_BYTES + OTHER_BYTES
+    produce(other, "small requests need no room")
+    produce(other, "x" * RECORD_BYTES)
+    assert any(is_closed(one) for one in greedy)
+    for one in (*greedy, other):
+        one.close()
+
+
+def test_more_honest_requests_than_there_is_room_for_are_all_answered(node):
+    connections = [Connection(node.bootstrap_servers) for _ in range(GREEDY)]
+    make_topic(connections[0])
+    request = produce_frame("x" * RECORD_BYTES)
+    for part in (request[: RECORD_BYTES // 2], request[RECORD_BYTES // 2 :]):
+        for one in connections:
+            one.socket.sendall(part)
+    for one in connections:
+        assert_produced(one)
+        one.close()
+
+
+def test_request_that_is_larger_than_the_budget_is_taken_where_nobody_has_more(node):
+    connection = Connection(node.bootstrap_servers)
+    connection.socket.sendall(produce_frame("x" * (BUDGET_BYTES + MIB)))
+    answer = parse("produce", 9, connection.receive_frame())
+    assert answer.responses[0].partition_responses[0].error_code is ErrorCode.unknown_topic_or_partition
+    connection.close()
+
+
+def test_connection_whose_client_reads_nothing_is_closed_in_the_end_although_there_is_something_to_send(tmp_path):
+    node = OncelogNode(tmp_path, connections_max_idle_ms="2000")
+    node.start()
+    connection, deaf = Connection(node.bootstrap_servers), Connection(node.bootstrap_servers)
+    make_topic(connection)
+    for number in range(9):
+        produce(connection, f"{number}" * RECORD_BYTES)
+    sockets = len(descriptors(node))
+    deaf.socket.sendall(fetch_frame())
+    until(lambda: len(descriptors(node)) < sockets - 1)
+    node.stop()
+
+
+def descriptors(node: OncelogNode) -> list[Path]:
+    return list(Path(f"/proc/{node.pid}/fd").iterdir())
