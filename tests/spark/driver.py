@@ -116,6 +116,7 @@ def main() -> None:
     settings = {
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "1g",
+        **plan.get("settings", {}),
     }
     spark = build_session(app_name="kill-matrix", master=plan["master"], settings=settings)
     spark.sparkContext.setLogLevel("FATAL")

@@ -167,6 +167,11 @@ class Lane:
         outcome = self.ledger.outcome(CELL_SECONDS)
         return outcome if outcome == "exact" else f"{outcome} ({fate.value}, number {nth})"
 
+    def steady(self) -> str:
+        """Let records go through without a strike of this lane's own; return "exact", or what is wrong."""
+        self._produce(OFFSETS_MAX + self._random.randint(0, OFFSETS_MAX))
+        return self.ledger.outcome(CELL_SECONDS)
+
     def close(self) -> None:
         self.ledger.close()
         self.proxy.close()
@@ -245,6 +250,7 @@ class Driver:
     plan: Path
     output: Path
     endings: Path
+    program: str = "tests.spark.driver"
     starts: int = 0
     _process: subprocess.Popen[bytes] | None = None
     _writing: threading.Lock = field(default_factory=threading.Lock)
@@ -252,7 +258,7 @@ class Driver:
     def start(self) -> None:
         with open(self.output, "ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.driver", str(self.plan)],
+                [sys.executable, "-m", self.program, str(self.plan)],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
@@ -282,10 +288,14 @@ class Driver:
                     process.kill()
 
     def restart_query(self, lane: Lane) -> None:
+        self.say(f"restart {lane.name}")
+
+    def say(self, line: str) -> None:
+        """Write a line to the driver's standard input."""
         assert self._process is not None
         assert self._process.stdin is not None
         with self._writing:
-            self._process.stdin.write(f"restart {lane.name}\n".encode())
+            self._process.stdin.write(f"{line}\n".encode())
             self._process.stdin.flush()
 
     def why_queries_ended(self) -> list[tuple[str, str]]:

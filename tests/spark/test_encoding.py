@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from oncelog.client.values import TopicPartition
 from oncelog.records import Codec, check_batch, decode_batch, murmur2_partition
-from oncelog.spark.encoding import RowEncoder, RowError, Targets
+from oncelog.spark.encoding import RowEncoder, Targets
 from oncelog.spark.key_partitions import key_partitions
+from oncelog.spark.unwritable import RowError
 
 KEYS = st.none() | st.binary(max_size=20)
 
@@ -25,7 +26,7 @@ def encoded(rows, how=None):
     how = how or encoder()
     found = {}
     for group in how.encode([rows], 0):
-        for batch in group:
+        for batch in group.batches:
             check_batch(bytes(batch.data))
             assert batch.records == len(decode_batch(bytes(batch.data)))
             found.setdefault(how.targets.partitions[batch.target], []).extend(decode_batch(bytes(batch.data)))

@@ -41,6 +41,15 @@ def test_sockets_stay_as_they_are_where_tasks_are_elsewhere(master: str | None) 
     assert session.socket_settings(master) == {}
 
 
+@pytest.mark.parametrize("master", [None, "spark://there:7077", "yarn", "k8s://there"])
+def test_what_helps_on_one_machine_is_not_set_for_a_cluster(master: str | None) -> None:
+    """Its executors may have no oncelog to start Python from, nor the driver's directories; and 200 partitions may suit it."""
+    settings = session.own_settings(master)
+    assert settings == session.SETTINGS
+    assert not any("daemon" in name or "shuffle" in name or "socket" in name for name in settings)
+    assert session.own_settings("local[2]")["spark.python.daemon.module"] == "oncelog.spark.daemon"
+
+
 def test_directory_too_long_for_a_socket_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     longer = tmp_path / ("x" * session.DIRECTORY_BYTES_MAX)
     longer.mkdir()

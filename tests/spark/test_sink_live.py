@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.client import Client, TopicPartition
 from oncelog.spark import committed_offsets, exactly_once
-from oncelog.spark.fence import parse_fence
+from oncelog.spark.fence import progress_from
 from oncelog.spark.plan import Mode
 from tests.spark import topics
 from tests.spark.pipelines import COUNT, Pipeline
@@ -38,10 +38,10 @@ def test_every_record_is_written_once_in_the_order_of_its_key(pipeline, mode):
     with Client(pipeline.log.bootstrap_servers) as client:
         committed = client.committed_offsets(pipeline.transactional_id)
         ends = client.end_offsets(TopicPartition(pipeline.source, number) for number in range(4))
-        records = {parse_fence(entry.metadata) for entry in committed.values()}
         (state,) = client.describe_transactions([pipeline.transactional_id]).values()
     assert {item: entry.offset for item, entry in committed.items()} == ends
-    assert {record.batch_id for record in records} == {sink.last_batch.batch_id}
+    assert progress_from(committed).newest.batch_id == sink.last_batch.batch_id
+    assert progress_from(committed).offsets == ends
     assert state.state in ("CompleteCommit", "PrepareCommit")
 
 

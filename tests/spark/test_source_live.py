@@ -11,8 +11,8 @@ from oncelog.client.values import TopicPartition
 from oncelog.spark import lag
 from oncelog.spark.offsets import from_tree
 from oncelog.spark.options import parse_options
-from oncelog.spark.reading import DataLossError
 from oncelog.spark.source import StreamReader
+from oncelog.spark.source_errors import DataLossError
 from tests.spark import topics
 from tests.support.names import unique
 

@@ -23,21 +23,32 @@ assert sum(batch.num_rows for batch in read) == 3
 assert {topic for batch in read for topic in batch.column("topic").to_pylist()} == {"t"}
 """
 
+CHECK_OPTIONS = """
+import oncelog.spark.data_source
+from oncelog.spark.options import check_options
+check_options({"kafka.bootstrap.servers": "h:1", "subscribePattern": "a.*"})
+"""
+
 START_A_SINK = "import oncelog.spark.output"
 
 
 def loaded_by(program: str) -> set[str]:
-    ending = "\nimport sys; print(*{'pandas', 'numba'} & set(sys.modules))"
+    ending = "\nimport sys; print(*{'pandas', 'numba', 'kio'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program + ending], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
 
 def test_task_that_reads_and_encodes_loads_no_pandas() -> None:
-    assert loaded_by(ENCODE_AND_DECODE) == {"numba"}
+    assert loaded_by(ENCODE_AND_DECODE) == {"numba", "kio"}
 
 
 def test_driver_whose_tasks_encode_loads_no_compiler() -> None:
-    assert loaded_by(START_A_SINK) == set()
+    assert loaded_by(START_A_SINK) == {"kio"}
+
+
+def test_process_that_checks_options_loads_no_messages() -> None:
+    """Spark starts it for load() alone. The one that reads loads them anyway."""
+    assert loaded_by(CHECK_OPTIONS) == set()
 
 
 def test_driver_that_may_have_to_encode_is_ready_when_it_does() -> None:
@@ -48,4 +59,4 @@ load_kernels()
 import sys
 before = set(sys.modules)
 """
-    assert loaded_by(program + ENCODE_AND_DECODE + "assert set(sys.modules) == before") == {"numba"}
+    assert loaded_by(program + ENCODE_AND_DECODE + "assert set(sys.modules) == before") == {"numba", "kio"}

@@ -5,11 +5,15 @@ from __future__ import annotations
 import threading
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
 
-from oncelog.spark import OptionError, run_stateless
+from oncelog.client import BrokerRefused, Client
+from oncelog.spark import DataLossError, FunctionError, NeedsCheckpoint, OptionError, run_stateless
 from oncelog.testing.proxy import ApiKey, Proxy, Then
+from oncelog.wire import ErrorCode
 from tests.spark import topics
 from tests.support.names import unique
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.spark
 
@@ -94,3 +98,120 @@ def test_what_cannot_be_read_is_said(stateless):
         stateless.run(starting_offsets="middle")
     with pytest.raises(OptionError, match="cannot be read"):
         stateless.run(from_topic=unique("nowhere"))
+
+
+class Several(Stateless):
+    """Two inputs, of which the first is filled, and two outputs."""
+
+    def __init__(self, spark, log):
+        super().__init__(spark, log)
+        self.settings["from_topic"] = [self.settings["from_topic"], topics.create(self.servers, unique("in"), 3)]
+        self.settings["to_topic"] = [self.settings["to_topic"], topics.create(self.servers, unique("out"), 1)]
+
+    def produce(self, count, start=0):
+        """Into the second input."""
+        topics.produce(self.servers, self.settings["from_topic"][1], topics.keyed_records(count, start=start))
+
+    def outputs(self):
+        return [topics.by_key(topics.read(self.servers, topic)) for topic in self.settings["to_topic"]]
+
+
+@pytest.fixture
+def several(spark, log):
+    return Several(spark, log)
+
+
+def swapped(left, right):
+    return right.select("key", "value"), upper(left)
+
+
+def expected_of(count, change=str):
+    keyed = {}
+    for key, value in topics.keyed_records(count):
+        keyed.setdefault(key, []).append(change(value))
+    return keyed
+
+
+def test_several_inputs_and_outputs_go_on_where_the_committed_offsets_are(several):
+    reports = []
+    several.run(swapped)
+    assert several.outputs() == [{}, expected_of(COUNT, str.upper)]
+    several.produce(50)
+    metrics = several.run(swapped, max_offsets_per_batch=40, on_batch=reports.append)
+    assert (metrics.records, metrics.batches) == (50, 2)
+    first, second = reports
+    assert (first.input_offsets, first.lag) == (first.records, 50 - first.records)
+    assert (second.input_offsets, second.lag) == (second.records, 0)
+    assert several.outputs() == [expected_of(50), expected_of(COUNT, str.upper)]
+
+
+def test_one_parameter_gets_all_inputs_and_a_column_names_the_output(several):
+    several.produce(50)
+    second = several.settings["from_topic"][1]
+    out, other = several.settings["to_topic"]
+
+    def routed(rows):
+        return rows.selectExpr("key", "value", f"if(topic = '{second}', '{other}', '{out}') topic")
+
+    def astray(rows):
+        return rows.selectExpr("value", "'nowhere' topic")
+
+    with pytest.raises(Exception, match=r"nowhere.*does not exist"):
+        several.run(astray, to_topic=None)
+    assert several.run(routed, to_topic=None).batches == 1
+    assert several.outputs() == [expected_of(COUNT), expected_of(50)]
+
+
+def test_an_output_that_fails_leaves_nothing_in_the_others(several):
+    def failing(left, right):
+        return upper(left), left.selectExpr("key", "if(offset = 7, raise_error('no such value'), value) value")
+
+    with pytest.raises(Exception, match="no such value"):
+        several.run(failing, max_offsets_per_batch=5000)
+    assert several.outputs() == [{}, {}]
+    with pytest.raises(Exception, match="which is not an output"):
+        several.run(lambda left, right: left.selectExpr("value", "'elsewhere' topic"))
+    assert several.outputs() == [{}, {}]
+
+
+def test_partitions_that_are_added_while_it_runs_change_nothing_for_what_it_is_to_do(stateless):
+    admin = AdminClient({"bootstrap.servers": stateless.servers})
+
+    def add_partitions(report):
+        if report.batch_id == 0:
+            (added,) = admin.create_partitions([NewPartitions(stateless.settings["from_topic"], 3)]).values()
+            added.result(30)
+
+    stateless.run(max_offsets_per_batch=100, on_batch=add_partitions)
+    stateless.assert_copied_once(COUNT)
+
+
+def test_a_topic_that_is_made_anew_is_not_taken_for_the_old_one(stateless):
+    topic = stateless.settings["from_topic"]
+
+    def make_anew(report):
+        with Client(stateless.servers) as client:
+            client.delete_topics([topic])
+            topics.create(stateless.servers, topic, 2)
+            until(lambda: client.metadata([topic])[topic].error is ErrorCode.none)
+
+    with pytest.raises(DataLossError, match=r"was read up to offset .*, but ends at 0: the topic was made anew"):
+        stateless.run(once=False, on_batch=make_anew)
+    stateless.assert_copied_once(COUNT)
+
+
+def test_function_that_would_have_to_remember_is_refused_before_anybody_is_fenced(several):
+    def joined(left, right):
+        return left.join(right.select("key"), "key")
+
+    def counted(left, right):
+        return left.groupBy("key").count().selectExpr("'' value"), right
+
+    with pytest.raises(NeedsCheckpoint, match="joined joins its inputs"):
+        several.run(joined, to_topic=several.settings["to_topic"][0])
+    with pytest.raises(NeedsCheckpoint, match="counted remembers something"):
+        several.run(counted)
+    with pytest.raises(FunctionError, match="returns 2 DataFrames"):
+        several.run(swapped, to_topic=several.settings["to_topic"][0])
+    with Client(several.servers) as client, pytest.raises(BrokerRefused, match="TRANSACTIONAL_ID_NOT_FOUND"):
+        client.describe_transactions([several.settings["transactional_id"]])

@@ -21,45 +21,60 @@ for _needed in ("numba", "pyarrow", "pyspark"):
         raise ImportError(f'oncelog.spark needs {_needed}: pip install "oncelog[spark]"', name=_needed)
 
 if TYPE_CHECKING:
-    from oncelog.client import OutcomeUnknown, ProducerFenced
+    from oncelog.client import BrokerRefused, OutcomeUnknown, ProducerFenced
+    from oncelog.spark.batch_write import write_exactly_once
     from oncelog.spark.checkpoint import CheckpointError
     from oncelog.spark.data_source import OncelogDataSource
     from oncelog.spark.fence import FenceError
+    from oncelog.spark.hanging import HangingTransaction
     from oncelog.spark.java import Java, JavaNotFoundError, find_java, use_java
     from oncelog.spark.metrics import BatchReport, SinkMetrics
     from oncelog.spark.micro_batches import ExactlyOnceSink
-    from oncelog.spark.options import OptionError
+    from oncelog.spark.option_table import OptionError
     from oncelog.spark.query import QueryError
-    from oncelog.spark.reading import DataLossError
+    from oncelog.spark.query_progress import progress
     from oncelog.spark.session import build_session
     from oncelog.spark.sink import committed_offsets, exactly_once
-    from oncelog.spark.source import lag
-    from oncelog.spark.stateless import StatelessLoop, run_stateless
+    from oncelog.spark.source_errors import DataLossError
+    from oncelog.spark.source_progress import lag, source_metrics
+    from oncelog.spark.stateless import NeedsCheckpoint, StatelessLoop, run_stateless
     from oncelog.spark.transaction import AttemptsExhausted
+    from oncelog.spark.unwritable import RowError
+    from oncelog.spark.user_function import FunctionError
+    from oncelog.spark.write_record import WriteIdError
 
 __all__ = [
     "AttemptsExhausted",
     "BatchReport",
+    "BrokerRefused",
     "CheckpointError",
     "DataLossError",
     "ExactlyOnceSink",
     "FenceError",
+    "FunctionError",
+    "HangingTransaction",
     "Java",
     "JavaNotFoundError",
+    "NeedsCheckpoint",
     "OncelogDataSource",
     "OptionError",
     "OutcomeUnknown",
     "ProducerFenced",
     "QueryError",
+    "RowError",
     "SinkMetrics",
     "StatelessLoop",
+    "WriteIdError",
     "build_session",
     "committed_offsets",
     "exactly_once",
     "find_java",
     "lag",
+    "progress",
     "run_stateless",
+    "source_metrics",
     "use_java",
+    "write_exactly_once",
 ]
 
 # Spark starts several Python processes for each query, and most need one class of these: what compiled code and a session
@@ -67,26 +82,35 @@ __all__ = [
 _HOMES = {
     "AttemptsExhausted": "oncelog.spark.transaction",
     "BatchReport": "oncelog.spark.metrics",
+    "BrokerRefused": "oncelog.client",
     "CheckpointError": "oncelog.spark.checkpoint",
-    "DataLossError": "oncelog.spark.reading",
+    "DataLossError": "oncelog.spark.source_errors",
     "ExactlyOnceSink": "oncelog.spark.micro_batches",
     "FenceError": "oncelog.spark.fence",
+    "FunctionError": "oncelog.spark.user_function",
+    "HangingTransaction": "oncelog.spark.hanging",
     "Java": "oncelog.spark.java",
     "JavaNotFoundError": "oncelog.spark.java",
+    "NeedsCheckpoint": "oncelog.spark.stateless",
     "OncelogDataSource": "oncelog.spark.data_source",
-    "OptionError": "oncelog.spark.options",
+    "OptionError": "oncelog.spark.option_table",
     "OutcomeUnknown": "oncelog.client",
     "ProducerFenced": "oncelog.client",
     "QueryError": "oncelog.spark.query",
+    "RowError": "oncelog.spark.unwritable",
     "SinkMetrics": "oncelog.spark.metrics",
     "StatelessLoop": "oncelog.spark.stateless",
+    "WriteIdError": "oncelog.spark.write_record",
     "build_session": "oncelog.spark.session",
     "committed_offsets": "oncelog.spark.sink",
     "exactly_once": "oncelog.spark.sink",
     "find_java": "oncelog.spark.java",
-    "lag": "oncelog.spark.source",
+    "lag": "oncelog.spark.source_progress",
+    "progress": "oncelog.spark.query_progress",
     "run_stateless": "oncelog.spark.stateless",
+    "source_metrics": "oncelog.spark.source_progress",
     "use_java": "oncelog.spark.java",
+    "write_exactly_once": "oncelog.spark.batch_write",
 }
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 OFFSET_LOG_VERSION = "v1"
 NO_OFFSET = "-"
 """What the offset log holds for a source that has no offset yet."""
+PARTITION_DEPTH = 3
+"""How many names deep the directory of a partition's state is."""
 
 
 class CheckpointError(Exception):
@@ -29,28 +30,36 @@ class BatchOffsets:
         return [NO_OFFSET if line is None else line for line in self.end]
 
 
-ReadFile = Callable[[str], str | None]
-"""The text of a file of the checkpoint, named relative to its root, or None where there is none."""
+class CheckpointFiles(Protocol):
+    """The files of a checkpoint, named relative to its root."""
+
+    def read(self, name: str) -> str | None:
+        """The text of a file; None where there is none."""
+        ...
+
+    def matching(self, pattern: str) -> set[str]:
+        """The names of files and directories that match a pattern of a shell's kind."""
+        ...
 
 
-def batch_offsets(read_file: ReadFile, batch_id: int) -> BatchOffsets:
+def batch_offsets(files: CheckpointFiles, batch_id: int) -> BatchOffsets:
     """The offsets of a micro-batch that is running or has run. Raises CheckpointError.
 
     Spark writes `offsets/N` before micro-batch N runs; N starts where N-1 ended. Where micro-batch 0 starts is in
     `sources/I/0`, which only sources write that say so themselves.
     """
-    end = _offset_lines(read_file, batch_id)
+    end = _offset_lines(files, batch_id)
     if end is None:
         raise CheckpointError(f"the checkpoint has no offsets of micro-batch {batch_id}")
-    start: list[str | None] | None = _offset_lines(read_file, batch_id - 1) if batch_id > 0 else []
+    start: list[str | None] | None = _offset_lines(files, batch_id - 1) if batch_id > 0 else []
     if start is None:
         raise CheckpointError(f"the checkpoint has no offsets of micro-batch {batch_id - 1}")
     start += [None] * (len(end) - len(start))
     return BatchOffsets(batch_id, start, end)
 
 
-def _offset_lines(read_file: ReadFile, batch_id: int) -> list[str | None] | None:
-    text = read_file(f"offsets/{batch_id}")
+def _offset_lines(files: CheckpointFiles, batch_id: int) -> list[str | None] | None:
+    text = files.read(f"offsets/{batch_id}")
     return None if text is None else parse_offset_log(text)
 
 
@@ -62,38 +71,66 @@ def parse_offset_log(text: str) -> list[str | None]:
     return [None if line.strip() == NO_OFFSET else line for line in lines[2:] if line.strip()]
 
 
-def local_reader(root: str) -> ReadFile:
-    """Read a checkpoint in a local directory."""
+def has_state_of(files: CheckpointFiles, batch_id: int) -> bool:
+    """Whether every partition of every stateful operator has the state after a micro-batch.
 
-    def read(name: str) -> str | None:
+    Spark writes `state/OPERATOR/PARTITION/[STORE/]VERSION.KIND`, and the version after micro-batch N is N+1.
+    """
+    stores, before = _stores(files, batch_id + 1), _stores(files, batch_id)
+    partitions = files.matching("state/*/[0-9]*")
+    having = {"/".join(store.split("/")[:PARTITION_DEPTH]) for store in stores}
+    return bool(stores) and before <= stores and partitions <= having
+
+
+def _stores(files: CheckpointFiles, version: int) -> set[str]:
+    """The directories that have a version of a state."""
+    found = files.matching(f"state/*/[0-9]*/{version}.*") | files.matching(f"state/*/[0-9]*/*/{version}.*")
+    return {name.rpartition("/")[0] for name in found}
+
+
+class LocalFiles:
+    """A checkpoint in a local directory."""
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(root)
+
+    def read(self, name: str) -> str | None:
         try:
-            return Path(root, name).read_text()
+            return (self._root / name).read_text()
         except FileNotFoundError:
             return None
 
-    return read
+    def matching(self, pattern: str) -> set[str]:
+        return {found.relative_to(self._root).as_posix() for found in self._root.glob(pattern)}
 
 
-def hadoop_reader(root: str, jvm: Any, configuration: Any) -> ReadFile:
-    """Read a checkpoint wherever Spark can: HDFS, object stores, a local directory."""
-    paths = jvm.org.apache.hadoop.fs.Path
-    file_system = paths(root).getFileSystem(configuration)
+class HadoopFiles:
+    """A checkpoint wherever Spark can have one: HDFS, object stores, a local directory."""
 
-    def read(name: str) -> str | None:
-        path = paths(f"{root}/{name}")
-        if not file_system.exists(path):
+    def __init__(self, root: str, jvm: Any, configuration: Any) -> None:
+        self._root = root
+        self._jvm = jvm
+        self._paths = jvm.org.apache.hadoop.fs.Path
+        self._file_system = self._paths(root).getFileSystem(configuration)
+
+    def read(self, name: str) -> str | None:
+        path = self._paths(f"{self._root}/{name}")
+        if not self._file_system.exists(path):
             return None
-        stream = file_system.open(path)
+        stream = self._file_system.open(path)
         try:
-            return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
 
-    return read
+    def matching(self, pattern: str) -> set[str]:
+        depth = pattern.count("/") + 1
+        found = self._file_system.globStatus(self._paths(f"{self._root}/{pattern}"))
+        return {"/".join(str(status.getPath().toString()).split("/")[-depth:]) for status in found or ()}
 
 
-def checkpoint_reader(root: str, jvm: Any, configuration: Any) -> ReadFile:
+def checkpoint_files(root: str, jvm: Any, configuration: Any) -> CheckpointFiles:
     """The shortest way to a checkpoint's files: Python's own for a local directory, Hadoop's for the rest."""
     if root.startswith("file:"):
-        return local_reader(root.removeprefix("file:").replace("///", "/", 1))
-    return hadoop_reader(root, jvm, configuration)
+        return LocalFiles(root.removeprefix("file:").replace("///", "/", 1))
+    return HadoopFiles(root, jvm, configuration)

@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from pyspark import SparkContext
-
+from oncelog.spark import private
 from oncelog.spark.java import Java
 
 OPTIONS_VARIABLE = "SPARK_SUBMIT_OPTS"
@@ -84,15 +83,7 @@ def _add_options(options: str) -> None:
 
 def _end_java() -> str:
     """Stop the session, and return its class path. Java ends when nobody holds its input, and writes the archive then."""
-    context = SparkContext._active_spark_context
-    gateway = SparkContext._gateway
-    assert context is not None
-    assert gateway is not None
-    class_path: str = gateway.jvm.System.getProperty("java.class.path")
-    java = gateway.proc
-    context.stop()
-    gateway.shutdown()
-    SparkContext._gateway = SparkContext._jvm = None
+    java, class_path = private.end_session()
     java.stdin.close()
     try:
         java.wait(END_SECONDS_MAX)

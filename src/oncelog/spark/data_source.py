@@ -6,9 +6,13 @@ reads only where it is asked for.
 
 from __future__ import annotations
 
-from typing import NoReturn
-
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -20,7 +24,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from oncelog.spark.python_worker import end_unheard
+from oncelog.spark.python_worker import end_unheard, told_in_one_sentence
+from oncelog.spark.shipping import Shipped
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
@@ -39,7 +44,7 @@ def row_schema(include_headers: bool) -> StructType:
     return StructType([*fields, StructField("headers", HEADERS_TYPE)] if include_headers else fields)
 
 
-class OncelogDataSource(DataSource):
+class OncelogDataSource(Shipped, DataSource):
     """What Spark makes of `.format("oncelog")`."""
 
     @classmethod
@@ -47,34 +52,75 @@ class OncelogDataSource(DataSource):
         return "oncelog"
 
     def schema(self) -> StructType:
-        return row_schema(str(self.options.get("includeHeaders", "false")).lower() == "true")
+        """The columns. Spark asks for them at load(), and only where something is to be read."""
+        from oncelog.spark.option_table import OptionError
+        from oncelog.spark.options import check_options
+
+        with told_in_one_sentence(OptionError):
+            check_options(self.options)
+        return self._rows()
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from oncelog.spark.option_table import OptionError
         from oncelog.spark.options import parse_options
         from oncelog.spark.source import BatchReader
 
-        self._check_schema(schema)
-        return BatchReader(parse_options(self.options, streaming=False))
+        with told_in_one_sentence(OptionError):
+            self._check_schema(schema)
+            return BatchReader(parse_options(self.options, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from oncelog.spark.option_table import OptionError
         from oncelog.spark.options import parse_options
-        from oncelog.spark.source import StreamReader
+        from oncelog.spark.source import RefusedReader, StreamReader
 
-        self._check_schema(schema)
-        return StreamReader(parse_options(self.options, streaming=True))
+        try:
+            self._check_schema(schema)
+            return StreamReader(parse_options(self.options, streaming=True))
+        except OptionError as error:
+            return RefusedReader(str(error))
 
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        from oncelog.spark.options import OptionError
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from oncelog.spark.batch_write import write_settings
+        from oncelog.spark.columns import columns_to_write
+        from oncelog.spark.format_writers import BatchWriter
+        from oncelog.spark.option_table import OptionError
+        from oncelog.spark.sink_options import Use, sink_arguments
 
-        raise OptionError('format("oncelog") is a source; write with foreachBatch(oncelog.spark.exactly_once(...))')
+        if overwrite:
+            raise OptionError('a topic is not overwritten, records are added to it: use mode("append")')
+        arguments = sink_arguments(self.options, Use.BATCH_FORMAT)
+        staging_location = arguments.pop("staging_location", None)
+        write_id = arguments.pop("write_id", None)
+        settings = write_settings(arguments, write_id)
+        columns_to_write(schema, settings.topic)
+        return BatchWriter(settings, write_id, staging_location)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:
-        self.writer(schema, overwrite)
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """`overwrite` is true in Complete mode, in which all rows are added again, as Spark's Kafka sink does it."""
+        from oncelog.spark.columns import columns_to_write
+        from oncelog.spark.older_pyspark import HAS_STREAM_WRITER
+        from oncelog.spark.option_table import OptionError
+        from oncelog.spark.sink_options import Use, sink_arguments
+
+        if not HAS_STREAM_WRITER:
+            raise OptionError(
+                'writeStream.format("oncelog") needs PySpark 4.1 or newer; use foreachBatch(oncelog.spark.exactly_once(...))'
+            )
+        from oncelog.spark.format_writers import StreamWriter
+        from oncelog.spark.stream_commit import stream_settings
+
+        settings = stream_settings(sink_arguments(self.options, Use.STREAM_FORMAT))
+        columns_to_write(schema, settings.arguments.get("topic"))
+        return StreamWriter(settings)
+
+    def _rows(self) -> StructType:
+        return row_schema(str(self.options.get("includeHeaders", "false")).lower() == "true")
 
     def _check_schema(self, schema: StructType) -> None:
-        from oncelog.spark.options import OptionError
+        from oncelog.spark.option_table import OptionError
 
-        if schema != self.schema():
+        if schema != self._rows():
             raise OptionError("the schema of this source is fixed; leave out .schema(...) and select columns instead")
 
 

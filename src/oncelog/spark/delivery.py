@@ -9,18 +9,21 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JError
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, functions
 
 from oncelog.client import BatchSender, ProducerIdentity, TopicPartition
+from oncelog.client.security import Security
 from oncelog.client.values import TransactionVersion
-from oncelog.spark.encoding import ENCODED_SCHEMA, EncodedBatch, RowEncoder
+from oncelog.spark.encoding import ENCODED_SCHEMA, PROBLEM, UNWRITABLE, EncodedBatch, RowEncoder
 from oncelog.spark.plan import Mode
 from oncelog.spark.python_worker import settled
+from oncelog.spark.shipping import Shipped
 from oncelog.spark.tally import Count, Tally, tally
+from oncelog.spark.unwritable import RowError
 
 SPARK_ERRORS = (PySparkException, Py4JError)
-PUMP_COLLECT_BYTES_MAX = 64 * 1024 * 1024
-"""More encoded bytes than this come to the driver one task at a time."""
+PIECE_BYTES_MAX = 64 * 1024 * 1024
+"""So many encoded bytes come to the driver at once."""
 
 
 class DeliveryFailed(Exception):
@@ -33,13 +36,16 @@ class DeliveryChanged(DeliveryFailed):
 
 @dataclass(frozen=True, slots=True)
 class Producing:
-    """What whoever sends has to know."""
+    """What whoever sends has to know. Without a transactional id it is no transaction, and visible at once."""
 
     bootstrap_servers: str
-    transactional_id: str
+    transactional_id: str | None
     client_id: str
+    request_timeout_ms: int
+    delivery_timeout_ms: int
     identity: ProducerIdentity
     version: TransactionVersion
+    security: Security
 
 
 class Delivery(Protocol):
@@ -51,6 +57,11 @@ class Delivery(Protocol):
     @property
     def counts(self) -> Tally:
         """What was encoded, by target."""
+        ...
+
+    @property
+    def unwritable(self) -> int:
+        """How many records could not be written where they were to go."""
         ...
 
     def send(self, producing: Producing) -> Tally:
@@ -103,6 +114,9 @@ def open_sender(producing: Producing) -> BatchSender:
         producing.identity,
         producing.version,
         client_id=producing.client_id,
+        request_timeout_ms=producing.request_timeout_ms,
+        delivery_timeout_ms=producing.delivery_timeout_ms,
+        security=producing.security,
     )
 
 
@@ -140,6 +154,7 @@ class CollectedBatches:
     counts: Tally
     partitions: tuple[TopicPartition, ...]
     pump: DriverPump
+    unwritable: int
 
     @property
     def mode(self) -> Mode:
@@ -153,9 +168,9 @@ class CollectedBatches:
 
 
 def collected(
-    batches: list[EncodedBatch], partitions: tuple[TopicPartition, ...], pump: DriverPump
+    batches: list[EncodedBatch], partitions: tuple[TopicPartition, ...], pump: DriverPump, unwritable: int
 ) -> CollectedBatches:
-    return CollectedBatches(batches, _tally_of(batches), partitions, pump)
+    return CollectedBatches(batches, _tally_of(batches), partitions, pump, unwritable)
 
 
 def _tally_of(batches: Iterable[EncodedBatch]) -> Tally:
@@ -170,24 +185,54 @@ class EncodedRows:
     """
 
     def __init__(self, rows: DataFrame, encoder: RowEncoder) -> None:
-        """Run the query's plan for this micro-batch. Raises what Spark raises."""
+        """Run the query's plan for this micro-batch. Raises RowError, or what Spark raises."""
         encode = _EncodeTask(encoder)
-        self.rows = rows.mapInArrow(encode, ENCODED_SCHEMA).persist(StorageLevel.MEMORY_AND_DISK)
+        self._kept = rows.mapInArrow(encode, ENCODED_SCHEMA).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             self.counts = self._count()
         except BaseException:
             self.close()
             raise
 
+    @property
+    def rows(self) -> DataFrame:
+        """One row for each record batch."""
+        return self._kept.where(functions.col("target") >= 0)
+
     def _count(self) -> Tally:
-        found = self.rows.select("target", "records", "size", "crc").collect()
-        return tally((row.target, Count(row.records, 1, row["size"], row.crc)) for row in found)
+        found = self._kept.select("target", "source", "position", "records", "size", "crc").collect()
+        if any(row.target == PROBLEM for row in found):
+            problem = self._kept.where(functions.col("target") == PROBLEM).select("batch").first()
+            assert problem is not None, "a row that is kept is found again"
+            raise RowError(bytes(problem.batch).decode())
+        self.unwritable: int = sum(row.records for row in found if row.target == UNWRITABLE)
+        batches = [row for row in found if row.target >= 0]
+        self.pieces = _pieces((row.source, row.position, row["size"]) for row in batches)
+        return tally((row.target, Count(row.records, 1, row["size"], row.crc)) for row in batches)
 
     def close(self) -> None:
-        self.rows.unpersist()
+        self._kept.unpersist()
 
 
-class _EncodeTask:
+Place = tuple[int, int]
+"""Where a batch is among those of its micro-batch: the task, and the position in it."""
+
+
+def _pieces(sizes: Iterable[tuple[int, int, int]]) -> list[tuple[Place, Place]]:
+    """Cut batches, in their order, into pieces of about PIECE_BYTES_MAX; each by its first place and its last."""
+    pieces: list[tuple[Place, Place]] = []
+    size_bytes = PIECE_BYTES_MAX
+    for source, position, size in sorted(sizes):
+        place = (source, position)
+        if size_bytes >= PIECE_BYTES_MAX:
+            pieces.append((place, place))
+            size_bytes = 0
+        pieces[-1] = (pieces[-1][0], place)
+        size_bytes += size
+    return pieces
+
+
+class _EncodeTask(Shipped):
     """What a task does with its rows."""
 
     def __init__(self, encoder: RowEncoder) -> None:
@@ -217,6 +262,10 @@ class PumpedRows:
     def counts(self) -> Tally:
         return self._encoded.counts
 
+    @property
+    def unwritable(self) -> int:
+        return self._encoded.unwritable
+
     def send(self, producing: Producing) -> Tally:
         return self._pump.send(self._batches(), self._partitions, producing)
 
@@ -224,11 +273,26 @@ class PumpedRows:
         self._encoded.close()
 
     def _batches(self) -> Iterator[EncodedBatch]:
-        size_bytes = sum(count.size_bytes for count in self.counts.values())
-        rows = self._encoded.rows.select("target", "records", "crc", "batch")
+        rows = self._encoded.rows.select("target", "source", "position", "records", "crc", "batch")
+        pieces = self._encoded.pieces
         try:
-            source = rows.toLocalIterator() if size_bytes > PUMP_COLLECT_BYTES_MAX else iter(rows.collect())
-            for row in source:
-                yield EncodedBatch(row.target, row.records, row.crc, row.batch)
+            for first, last in pieces:
+                piece = rows if len(pieces) == 1 else rows.where(_is_between(first, last))
+                for row in sorted(piece.collect(), key=lambda row: (row.source, row.position)):
+                    yield EncodedBatch(row.target, row.records, row.crc, row.batch)
         except SPARK_ERRORS as error:
             raise DeliveryFailed(f"collecting the micro-batch failed: {error}") from error
+
+
+def _is_between(first: Place, last: Place) -> Column:
+    """Also as conditions on one column each: by those Spark passes over what it keeps of other places."""
+    source, position = functions.col("source"), functions.col("position")
+    condition = source.between(first[0], last[0])
+    if first[0] == last[0]:
+        return condition & position.between(first[1], last[1])
+    place = functions.struct(source, position)
+    return condition & place.between(_place(first), _place(last))
+
+
+def _place(place: Place) -> Column:
+    return functions.struct(functions.lit(place[0]), functions.lit(place[1]))

@@ -8,8 +8,8 @@ taken for old ones.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 from oncelog.client.values import OffsetAndMetadata, TopicPartition
@@ -18,32 +18,82 @@ from oncelog.spark.offsets import Offsets
 METADATA_CHARACTERS_MAX = 4096
 """Kafka's default of offset.metadata.max.bytes."""
 
-FENCE_VERSION = 1
+FENCE_VERSION = 2
+
+
+class FenceError(Exception):
+    """The log does not allow this micro-batch: running it, or skipping it, could lose or repeat records."""
 
 
 @dataclass(frozen=True, slots=True)
 class FenceRecord:
-    """The last micro-batch that was committed. `offsets_digest` is the sha256 of its end offsets."""
+    """A micro-batch that was committed.
+
+    `offsets_digest` is the sha256 of its end offsets. `sequence` counts what was committed for the group, by whichever
+    query: the highest is the newest. `watermark_ms` is the event-time watermark after the micro-batch; None for a query
+    without state.
+    """
 
     query_id: str
     batch_id: int
     offsets_digest: str
-    version: int = FENCE_VERSION
-
-    def to_metadata(self) -> str:
-        text = json.dumps(
-            {"oncelog": self.version, "query": self.query_id, "batch": self.batch_id, "end": self.offsets_digest},
-            separators=(",", ":"),
-        )
-        assert len(text) <= METADATA_CHARACTERS_MAX
-        return text
+    sequence: int
+    watermark_ms: int | None = None
 
 
-def parse_fence(metadata: str) -> FenceRecord | None:
-    """Read the metadata of a committed offset; None where it is somebody else's."""
+class Role(Enum):
+    """What the offset says that a fence record came with."""
+
+    INPUT = "input"
+    """The input is read up to here."""
+    LOWEST = "lowest"
+    """Several sources read this partition, up to different offsets. This is the lowest of them."""
+    CARRIER = "carrier"
+    """Nothing. The partition is the output's and only carries the record; the offset is the batch id."""
+
+
+def to_metadata(record: FenceRecord, role: Role) -> str:
+    text = json.dumps(
+        {
+            "oncelog": FENCE_VERSION,
+            "query": record.query_id,
+            "batch": record.batch_id,
+            "end": record.offsets_digest,
+            "sequence": record.sequence,
+            "watermark": record.watermark_ms,
+            "role": role.value,
+        },
+        separators=(",", ":"),
+    )
+    assert len(text) <= METADATA_CHARACTERS_MAX
+    return text
+
+
+def parse_metadata(metadata: str) -> tuple[FenceRecord, Role] | None:
+    """Read the metadata of a committed offset; None where it is somebody else's.
+
+    Raises FenceError where another version of oncelog wrote it.
+    """
     try:
         fields = json.loads(metadata)
-        return FenceRecord(str(fields["query"]), int(fields["batch"]), str(fields["end"]), int(fields["oncelog"]))
+        version = fields["oncelog"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    if version != FENCE_VERSION:
+        raise FenceError(
+            f"the group's fence record has version {version}, and this oncelog reads version {FENCE_VERSION}: use the "
+            "oncelog that wrote it"
+        )
+    try:
+        watermark_ms = fields["watermark"]
+        record = FenceRecord(
+            str(fields["query"]),
+            int(fields["batch"]),
+            str(fields["end"]),
+            int(fields["sequence"]),
+            None if watermark_ms is None else int(watermark_ms),
+        )
+        return record, Role(fields["role"])
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -53,26 +103,37 @@ class Move(Enum):
     SKIP = "skip"
 
 
-class FenceError(Exception):
-    """The log does not allow this micro-batch: running it, or skipping it, could lose or repeat records."""
-
-
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a group has committed on the sink's cluster: fence records, and the offsets they came with."""
+    """What a group has committed on the sink's cluster: its newest fence record, and the offsets that came with it.
 
-    fences: tuple[FenceRecord, ...]
-    offsets: Offsets
+    `offsets` are the input's. `unclear` are partitions that several sources had read up to different offsets. Offsets
+    that carry an older record are of partitions that are not read any more: they count no more.
+    """
 
-    def of_query(self, query_id: str) -> FenceRecord | None:
-        own = [fence for fence in self.fences if fence.query_id == query_id]
-        return max(own, key=lambda fence: fence.batch_id, default=None)
+    newest: FenceRecord | None = None
+    offsets: Offsets = field(default_factory=dict)
+    unclear: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def next_sequence(self) -> int:
+        return 0 if self.newest is None else self.newest.sequence + 1
 
 
 def progress_from(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> Progress:
-    fences = {parse_fence(entry.metadata) for entry in committed.values()} - {None}
-    offsets = {partition: entry.offset for partition, entry in committed.items() if parse_fence(entry.metadata)}
-    return Progress(tuple(fence for fence in fences if fence is not None), offsets)
+    """Raises FenceError where another version of oncelog committed."""
+    found = {
+        partition: (*parsed, entry.offset)
+        for partition, entry in committed.items()
+        if (parsed := parse_metadata(entry.metadata)) is not None
+    }
+    newest = max((record for record, _, _ in found.values()), key=lambda record: record.sequence, default=None)
+    current = {partition: (role, offset) for partition, (record, role, offset) in found.items() if record == newest}
+    return Progress(
+        newest,
+        {partition: offset for partition, (role, offset) in current.items() if role is Role.INPUT},
+        frozenset(partition for partition, (role, _) in current.items() if role is Role.LOWEST),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,28 +152,31 @@ def decide(progress: Progress, batch: Batch, *, trust_checkpoint: bool = False) 
 
     `trust_checkpoint` runs where the log does not know the query, as the user's own decision.
     """
-    own = progress.of_query(batch.query_id)
-    if own is not None:
-        return _decide_own(own, batch)
+    newest = progress.newest
+    if newest is not None and newest.query_id == batch.query_id:
+        return _decide_own(newest, batch)
     if trust_checkpoint:
         return Move.RUN
-    if not progress.fences:
+    if newest is None:
         return _decide_unknown(batch)
-    return _decide_foreign(progress, batch)
+    return _decide_foreign(progress, newest, batch)
 
 
 def _decide_own(own: FenceRecord, batch: Batch) -> Move:
+    """Spark repeats its last micro-batch or goes on with the next one. Any other comes from another checkpoint."""
     if batch.batch_id > own.batch_id + 1:
         raise FenceError(
             f"micro-batch {batch.batch_id} is asked for, but the last one committed is {own.batch_id}: those between "
             "were done without this sink, or its group's offsets were changed"
         )
-    if batch.batch_id == own.batch_id and batch.end_digest != own.offsets_digest:
-        raise FenceError(
-            f"micro-batch {batch.batch_id} was committed with other end offsets than the checkpoint has now; is it an "
-            "old copy? Start with a new checkpoint from the committed offsets"
-        )
-    return Move.SKIP if batch.batch_id <= own.batch_id else Move.RUN
+    if batch.batch_id == own.batch_id + 1:
+        return Move.RUN
+    if batch.batch_id == own.batch_id and batch.end_digest == own.offsets_digest:
+        return Move.SKIP
+    raise FenceError(
+        f"micro-batch {batch.batch_id} is asked for, and the last one committed is {own.batch_id}, with other end offsets "
+        "than the checkpoint has now; is the checkpoint an old copy? Start with a new checkpoint from the committed offsets"
+    )
 
 
 def _decide_unknown(batch: Batch) -> Move:
@@ -125,27 +189,37 @@ def _decide_unknown(batch: Batch) -> Move:
     return Move.RUN
 
 
-def _decide_foreign(progress: Progress, batch: Batch) -> Move:
-    continues = batch.start_digest in {fence.offsets_digest for fence in progress.fences}
-    if continues or (batch.start is not None and _starts_where_committed(batch.start, progress.offsets)):
+def _decide_foreign(progress: Progress, newest: FenceRecord, batch: Batch) -> Move:
+    if batch.start_digest == newest.offsets_digest:
         return Move.RUN
-    last = max(progress.fences, key=lambda fence: fence.batch_id)
+    if batch.start is not None and _starts_where_committed(batch.start, progress):
+        return Move.RUN
     raise FenceError(
-        f"another query ({last.query_id}) committed up to its micro-batch {last.batch_id}, and this one does not start "
+        f"another query ({newest.query_id}) committed up to its micro-batch {newest.batch_id}, and this one does not start "
         "at those offsets: records would be lost or repeated. Start with startingOffsets=committed_offsets(...) of "
         "oncelog.spark, use another transactional id and group, or say trust_checkpoint=True once"
     )
 
 
-def _starts_where_committed(start: Offsets, committed: Offsets) -> bool:
-    shared = start.keys() & committed.keys()
-    return bool(shared) and all(start[partition] == committed[partition] for partition in shared)
+def _starts_where_committed(start: Offsets, progress: Progress) -> bool:
+    """Partitions that were not committed are new: they may start anywhere."""
+    shared = start.keys() & progress.offsets.keys()
+    is_clear = not start.keys() & progress.unclear
+    return is_clear and bool(shared) and all(start[partition] == progress.offsets[partition] for partition in shared)
 
 
 def fence_metadata(
-    record: FenceRecord, offsets: Mapping[TopicPartition, int], extra: Iterable[TopicPartition] = ()
+    record: FenceRecord,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    unclear: Collection[TopicPartition] = (),
+    carrier: TopicPartition | None = None,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The offsets to commit with a micro-batch, each with the fence record; `extra` partitions carry the batch id."""
-    metadata = record.to_metadata()
-    entries = {partition: OffsetAndMetadata(offset, metadata) for partition, offset in offsets.items()}
-    return {**entries, **{partition: OffsetAndMetadata(record.batch_id, metadata) for partition in extra}}
+    """The offsets to commit with a micro-batch, each with the fence record. `carrier` is for an input without offsets."""
+    entries = {
+        partition: OffsetAndMetadata(offset, to_metadata(record, Role.LOWEST if partition in unclear else Role.INPUT))
+        for partition, offset in offsets.items()
+    }
+    if carrier is not None:
+        entries[carrier] = OffsetAndMetadata(record.batch_id, to_metadata(record, Role.CARRIER))
+    return entries

@@ -1,4 +1,4 @@
-"""What a sink says about its micro-batches."""
+"""What a sink says about its micro-batches, and a batch write about itself."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from dataclasses import dataclass
 from oncelog.client import ProducerIdentity
 from oncelog.spark.plan import Mode
 
+REPORTS_MAX = 100
+"""How many reports a sink keeps: as many as Spark keeps progress reports, by default."""
+
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """One micro-batch. A skipped one was committed before the query was started again; nothing of it was sent.
+    """One micro-batch, or one batch write, whose `batch_id` is 0. A skipped one was committed before; nothing of it was sent.
 
     `transaction_ms` is from the first request of the transaction that was committed to the answer of its end, `total_ms`
-    the whole of foreachBatch. `attempts` counts transactions, so retries are one less.
+    the whole of foreachBatch. `attempts` counts transactions, so retries are one less. `input_offsets` is how many offsets
+    of topics it read, `lag` how many more there were when it began; None where that is not known here. The offsets of
+    markers count in both. `unwritable` counts the records that were left out, or went to the dead-letter topic; those are
+    among `records` too.
     """
 
     batch_id: int
@@ -26,6 +32,9 @@ class BatchReport:
     transaction_ms: float
     total_ms: float
     identity: ProducerIdentity
+    input_offsets: int | None = None
+    lag: int | None = None
+    unwritable: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,7 @@ class SinkMetrics:
     retries: int = 0
     transaction_ms: float = 0.0
     transaction_ms_max: float = 0.0
+    unwritable: int = 0
 
     def plus(self, batch: BatchReport) -> SinkMetrics:
         return SinkMetrics(
@@ -49,4 +59,22 @@ class SinkMetrics:
             retries=self.retries + max(0, batch.attempts - 1),
             transaction_ms=self.transaction_ms + batch.transaction_ms,
             transaction_ms_max=max(self.transaction_ms_max, batch.transaction_ms),
+            unwritable=self.unwritable + batch.unwritable,
         )
+
+
+class RecentReports:
+    """The last reports, by micro-batch. One thread adds to them while others look."""
+
+    def __init__(self) -> None:
+        self._reports: dict[int, BatchReport] = {}
+
+    def add(self, report: BatchReport) -> None:
+        """A micro-batch that was run again is the last one."""
+        self._reports.pop(report.batch_id, None)
+        self._reports[report.batch_id] = report
+        if len(self._reports) > REPORTS_MAX:
+            del self._reports[next(iter(self._reports))]
+
+    def of(self, batch_id: int) -> BatchReport | None:
+        return self._reports.get(batch_id)

@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import NoReturn
 
 from pyspark.sql import DataFrame
 
 from oncelog.client import Client, ClientError, OffsetAndMetadata, TopicPartition
 from oncelog.spark import fence
-from oncelog.spark.checkpoint import BatchOffsets
+from oncelog.spark.batch_input import CARRIER_PARTITION, BatchInput, InputClusters, batch_input, input_clusters
+from oncelog.spark.connect import SparkConnectError, refuse_connect
 from oncelog.spark.fence import FenceRecord, Move, Progress
 from oncelog.spark.java_errors import without_stack_traces
-from oncelog.spark.metrics import BatchReport, SinkMetrics
-from oncelog.spark.offsets import Offsets, digest, from_json, is_offsets
+from oncelog.spark.metrics import BatchReport, RecentReports, SinkMetrics
 from oncelog.spark.plan import Expectation
-from oncelog.spark.query import QueryError, RunningQuery, Source, refuse, running_query
+from oncelog.spark.query import QueryError, RunningQuery, refuse, running_query
 from oncelog.spark.sink_settings import SinkSettings
-from oncelog.spark.writer import Writer
-
-FENCE_PARTITION = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Input:
-    """What a micro-batch reads, so far as it is Kafka topics."""
-
-    start: Offsets | None
-    end: Offsets
-    start_digest: str | None
-    end_digest: str
-
-    @property
-    def offset_count(self) -> int | None:
-        """How many offsets it spans; None where that is not known."""
-        if self.start is None or not self.end:
-            return None
-        return sum(max(0, offset - self.start.get(item, 0)) for item, offset in self.end.items())
+from oncelog.spark.writer import Writer, look_first, open_client, skipped_report
 
 
 class _Run:
@@ -46,85 +28,79 @@ class _Run:
     cannot, and whatever it had committed is to be seen.
     """
 
-    def __init__(self, settings: SinkSettings, query: RunningQuery) -> None:
+    def __init__(
+        self, settings: SinkSettings, query: RunningQuery, clusters: InputClusters, read: BatchInput, writer: Writer
+    ) -> None:
         self.query = query
-        refuse(query)
-        self.sources = query.sources()
+        self.clusters = clusters
+        self.writer = writer
+        self.progress = fence.progress_from(writer.committed(read.committed(settings.topic)))
         self._settings = settings
-        self.foreign_servers = foreign_servers(settings.bootstrap_servers, self.sources)
-        if self.keeps_offsets_apart and settings.topic is None:
-            raise QueryError("the input is not Kafka topics of the output's cluster: name the output with topic=...")
-        self.writer = Writer(settings)
-        self.progress = fence.progress_from(self.writer.committed())
-
-    @property
-    def keeps_offsets_apart(self) -> bool:
-        """Whether the input's offsets cannot be committed with the output: the output's cluster lacks those topics."""
-        return self.foreign_servers is not None or not any(source.servers for source in self.sources)
 
     def close(self) -> None:
         self.writer.close()
 
-    def input(self, offsets: BatchOffsets) -> _Input:
-        """What a micro-batch reads. Where the first one starts is in its plan, not in the checkpoint."""
-        start_lines = offsets.start
-        if offsets.batch_id == 0:
-            sources = self.query.sources()
-            start_lines = [source.start for source in sources] if len(sources) == len(offsets.end) else start_lines
-        known = [line for line in start_lines if line is not None]
-        complete = len(known) == len(offsets.end)
-        return _Input(
-            start=_kafka_offsets(known) if complete else None,
-            end=_kafka_offsets(offsets.end_lines),
-            start_digest=digest(known) if complete else None,
-            end_digest=digest(offsets.end_lines),
+    def record(self, batch_id: int, read: BatchInput) -> FenceRecord:
+        """The fence record of a micro-batch that is computed, but not written yet."""
+        return FenceRecord(
+            query_id=self.query.query_id,
+            batch_id=batch_id,
+            offsets_digest=read.end_digest,
+            sequence=self.progress.next_sequence,
+            watermark_ms=None if self.query.is_stateless else self.query.advance_watermark(),
         )
 
-    def entries(self, record: FenceRecord, end: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
+    def entries(self, record: FenceRecord, read: BatchInput) -> dict[TopicPartition, OffsetAndMetadata]:
         """The offsets to commit in the transaction, each with the fence record."""
-        if not self.keeps_offsets_apart:
-            return fence.fence_metadata(record, end)
-        if self._settings.topic is None:
-            raise QueryError(
-                "the input has no Kafka offsets: name the output with topic=..., to keep the progress with it"
-            )
-        return fence.fence_metadata(record, {}, [TopicPartition(self._settings.topic, FENCE_PARTITION)])
+        if read.end:
+            return fence.fence_metadata(record, read.end, unclear=read.unclear)
+        assert self._settings.topic is not None, "a run without a carrier is refused"
+        return fence.fence_metadata(record, {}, carrier=TopicPartition(self._settings.topic, CARRIER_PARTITION))
 
-    def tell_input_cluster(self, end: Offsets) -> None:
-        """Commit the offsets on the input's own cluster too, after the fact: lag is shown there, nothing depends on it."""
-        if self.foreign_servers is None or not end:
-            return
-        try:
-            with Client(self.foreign_servers, client_id=self._settings.client_id) as client:
-                client.commit_offsets(
-                    self._settings.group_id, {item: OffsetAndMetadata(offset) for item, offset in end.items()}
-                )
-        except ClientError:
-            return
+    def tell_input_clusters(self, record: FenceRecord, read: BatchInput) -> None:
+        """Commit the offsets on the input's own clusters too, after the fact: lag is shown there, nothing depends on it."""
+        for servers, end in read.foreign_end.items():
+            try:
+                security = self.clusters.security[servers]
+                with Client(servers, client_id=self._settings.client_id, security=security) as client:
+                    client.commit_offsets(self._settings.group_id, fence.fence_metadata(record, end))
+            except ClientError:
+                continue
 
 
 class ExactlyOnceSink:
     """What `exactly_once` returns: give it to `foreachBatch`. One object for one query.
 
-    `last_batch` and `metrics` say how it goes.
+    `last_batch`, `report` and `metrics` say how it goes.
     """
 
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
         self._run: _Run | None = None
+        self._reports = RecentReports()
         self.last_batch: BatchReport | None = None
         self.metrics = SinkMetrics()
+
+    @property
+    def description(self) -> str:
+        """Which output this is, and who writes it."""
+        output = "the column topic" if self._settings.topic is None else self._settings.topic
+        return f"oncelog[{output}] of {self._settings.transactional_id}"
+
+    def report(self, batch_id: int) -> BatchReport | None:
+        """How a micro-batch went, if it is one of the last hundred of this sink. Any thread may ask."""
+        return self._reports.of(batch_id)
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Write one micro-batch, or skip it if the log has it already.
 
-        Raises QueryError, FenceError or CheckpointError where exactly once cannot be had; ProducerFenced,
+        Raises QueryError, FenceError, CheckpointError or HangingTransaction where exactly once cannot be had; ProducerFenced,
         OutcomeUnknown or AttemptsExhausted where the transaction did not go through; JavaError where Spark failed. Each
         ends the query.
         """
         started_ms = time.monotonic() * 1000
         try:
-            report = self._write(self._current_run(rows), rows, batch_id, started_ms)
+            report = self._write(rows, batch_id, started_ms)
         except BaseException as error:
             # What this driver knows may be out of date now. Another run begins with taking the id and reading the log.
             self.close()
@@ -132,6 +108,7 @@ class ExactlyOnceSink:
             if short is error:
                 raise
             raise short from None
+        self._reports.add(report)
         self.last_batch = report
         self.metrics = self.metrics.plus(report)
 
@@ -141,55 +118,66 @@ class ExactlyOnceSink:
             self._run.close()
             self._run = None
 
-    def _current_run(self, rows: DataFrame) -> _Run:
+    def __reduce__(self) -> NoReturn:
+        """Spark Connect would send it to another process; nobody else has a reason to. Raises SparkConnectError."""
+        raise SparkConnectError
+
+    def _write(self, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
+        refuse_connect(rows.sparkSession)
         query = running_query(rows)
         if self._run is not None and self._run.query.run_id != query.run_id:
             self.close()
         if self._run is None:
-            self._run = _Run(self._settings, query)
-        return self._run
+            refuse(query)
+            clusters = input_clusters(self._settings.bootstrap_servers, self._settings.security, query.sources())
+            read = self._input(query, clusters, batch_id)
+            with open_client(self._settings) as client:
+                look_first(client, self._settings, _batch(query, read, batch_id), read.committed(self._settings.topic))
+            self._run = _Run(self._settings, query, clusters, read, Writer(self._settings))
+        else:
+            read = self._input(self._run.query, self._run.clusters, batch_id)
+        return self._write_in(self._run, rows, batch_id, read, started_ms)
 
-    def _write(self, run: _Run, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
-        batch_input = run.input(run.query.offsets(batch_id))
-        record = FenceRecord(run.query.query_id, batch_id, batch_input.end_digest)
-        batch = fence.Batch(
-            query_id=record.query_id,
-            batch_id=batch_id,
-            end_digest=batch_input.end_digest,
-            start_digest=batch_input.start_digest,
-            start=None if run.keeps_offsets_apart else batch_input.start,
-        )
+    def _input(self, query: RunningQuery, clusters: InputClusters, batch_id: int) -> BatchInput:
+        read = batch_input(clusters, query.offsets(batch_id), query.starts() if batch_id == 0 else [])
+        if not read.end and self._settings.topic is None:
+            raise QueryError("the input has no topics of the output's cluster: name the output with topic=...")
+        return read
+
+    def _write_in(self, run: _Run, rows: DataFrame, batch_id: int, read: BatchInput, started_ms: float) -> BatchReport:
+        batch = _batch(run.query, read, batch_id)
         if fence.decide(run.progress, batch, trust_checkpoint=self._settings.trust_checkpoint) is Move.SKIP:
-            # A stateful query has to write its state again, or it can never go on.
-            rows.write.format("noop").mode("append").save()
-            return run.writer.skipped(batch_id, time.monotonic() * 1000 - started_ms)
-        entries = run.entries(record, batch_input.end)
-        expected = Expectation(batch_input.offset_count, is_proportional=run.query.is_stateless)
+            _skip(rows, run, batch_id)
+            return skipped_report(batch_id, time.monotonic() * 1000 - started_ms, run.writer.identity)
+        record: FenceRecord | None = None
+
+        def entries(_: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+            nonlocal record
+            record = run.record(batch_id, read)
+            return run.entries(record, read)
+
+        expected = Expectation(read.offset_count, is_proportional=run.query.is_stateless)
         report = run.writer.write(rows, batch_id, expected, entries, lambda: run.query.is_active)
-        run.progress = Progress((record,), batch_input.end)
-        run.tell_input_cluster(batch_input.end)
-        return report
+        assert record is not None, "what was written has a fence record"
+        run.progress = Progress(record, read.end, read.unclear)
+        run.tell_input_clusters(record, read)
+        return replace(report, input_offsets=read.offset_count)
 
 
-def _kafka_offsets(lines: list[str]) -> Offsets:
-    """The offsets of all Kafka sources together; of a partition that two of them read, the lower one."""
-    merged: Offsets = {}
-    for line in lines:
-        if is_offsets(line):
-            for item, offset in from_json(line).items():
-                merged[item] = min(offset, merged.get(item, offset))
-    return merged
+def _batch(query: RunningQuery, read: BatchInput, batch_id: int) -> fence.Batch:
+    return fence.Batch(query.query_id, batch_id, read.end_digest, read.start_digest, read.start)
 
 
-def foreign_servers(own: str, sources: list[Source]) -> str | None:
-    """The bootstrap servers of the input, if they belong to another cluster than the output's. Raises QueryError."""
-    servers = {source.servers for source in sources if source.servers is not None}
-    foreign = sorted(one for one in servers - {own} if _cluster_id(one) != _cluster_id(own))
-    if foreign and len(servers) > 1:
-        raise QueryError("the input comes from several clusters; their offsets cannot be kept in one transaction")
-    return foreign[0] if foreign else None
+def _skip(rows: DataFrame, run: _Run, batch_id: int) -> None:
+    """Leave a micro-batch that is committed as it is.
 
-
-def _cluster_id(servers: str) -> str | None:
-    with Client(servers) as client:
-        return client.describe_cluster().cluster_id
+    Its state is in the checkpoint, for all of it was computed before the transaction ended. It is kept: computed again, by
+    a function that reads a clock or asks a service, it could differ from what was published. Where it cannot be kept the
+    micro-batch is computed once more, or a stateful query could never go on.
+    """
+    newest = run.progress.newest
+    assert newest is not None, "what is skipped was committed"
+    if newest.watermark_ms is not None and run.query.has_state_of(batch_id):
+        run.query.keep_state(newest.watermark_ms)
+    else:
+        rows.write.format("noop").mode("append").save()

@@ -4,75 +4,23 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, NullType, StringType, StructType
 
-from oncelog.client import Client, TopicDescription, TopicPartition
+from oncelog.client import Client, TopicPartition
 from oncelog.records import Codec
 from oncelog.records.arrow_arrays import binary_array
 from oncelog.spark import plan
+from oncelog.spark.columns import columns_to_write
 from oncelog.spark.delivery import CollectedBatches, Delivery, DriverPump, EncodedRows, PumpedRows, collected
-from oncelog.spark.encoding import RowEncoder, RowError, Targets
+from oncelog.spark.encoding import RowEncoder
 from oncelog.spark.key_partitions import key_partitions
+from oncelog.spark.output_topics import TopicLimits, output_topics, row_encoder
 from oncelog.spark.plan import Expectation, Mode, Volume
 from oncelog.spark.shared_producer import SharedProducerDelivery
 from oncelog.spark.sink_settings import SinkSettings
 from oncelog.spark.tally import summed
-from oncelog.wire import ErrorCode
-
-BYTES = (BinaryType, StringType)
-COLUMNS: dict[str, tuple[type[DataType], ...]] = {
-    "key": (*BYTES, NullType),
-    "value": (*BYTES, NullType),
-    "headers": (ArrayType, NullType),
-    "topic": (StringType,),
-    "partition": (IntegerType,),
-}
-"""The columns of Spark's Kafka sink and their types. Others are not written."""
-
-
-def columns_to_write(schema: StructType, topic: str | None) -> list[str]:
-    """The columns of the DataFrame that go to the log. Raises RowError for those that are missing or of a wrong type."""
-    kinds = {field.name: field.dataType for field in schema.fields}
-    for name, allowed in COLUMNS.items():
-        if name in kinds and not isinstance(kinds[name], allowed):
-            names = " or ".join(kind.typeName() for kind in allowed if kind is not NullType)
-            raise RowError(f"column {name} is of type {kinds[name].simpleString()}, not {names}")
-    if "value" not in kinds:
-        raise RowError("the DataFrame has no column `value`, of type string or binary")
-    if topic is None and "topic" not in kinds:
-        raise RowError("no topic: give the sink topic=..., or the DataFrame a column `topic`")
-    return [name for name in COLUMNS if name in kinds and not (name == "topic" and topic is not None)]
-
-
-@dataclass(frozen=True, slots=True)
-class OutputTopics:
-    """The partitions that can be written, and who leads them."""
-
-    targets: Targets
-    leaders: dict[TopicPartition, int]
-
-
-def output_topics(client: Client, topic: str | None) -> OutputTopics:
-    """Ask for the partitions as they are now: there may be more than there were. Raises RowError."""
-    described = client.metadata(None if topic is None else [topic])
-    if topic is not None and described[topic].error is not ErrorCode.none:
-        raise RowError(f"topic {topic!r} cannot be written: {described[topic].error.name}")
-    return _output_topics(described.values())
-
-
-def _output_topics(topics: Iterable[TopicDescription]) -> OutputTopics:
-    leaders = {
-        TopicPartition(topic.name, item.partition): item.leader
-        for topic in topics
-        if topic.error is ErrorCode.none and not topic.is_internal
-        for item in topic.partitions
-    }
-    return OutputTopics(Targets(tuple(sorted(leaders))), leaders)
 
 
 class EncodedOutput(NamedTuple):
@@ -88,6 +36,7 @@ class Output:
     def __init__(self, settings: SinkSettings, client: Client) -> None:
         self._settings = settings
         self._client = client
+        self._limits = TopicLimits(client)
         self._pump = DriverPump()
         self._columns: list[str] | None = None
         self._are_all = False
@@ -106,27 +55,25 @@ class Output:
 
     def _encode(self, rows: DataFrame, rotation: int, expected: Expectation) -> EncodedOutput:
         wanted = self._wanted(rows)
-        topics = output_topics(self._client, self._settings.topic)
-        encoder = RowEncoder(
-            topic=self._settings.topic,
-            targets=topics.targets,
-            codec=self._settings.codec,
-            batch_bytes_max=self._settings.batch_bytes_max,
-            rotation=rotation,
-        )
+        topics = output_topics(self._client, self._limits, self._settings)
+        encoder = row_encoder(self._settings, topics, rotation)
         partitions = topics.targets.partitions
         context = rows.sparkSession.sparkContext
         direct_bytes_max = plan.direct_bytes_max(context.master, is_compressed=self._settings.codec is not Codec.NONE)
         if plan.is_direct(self._settings.mode, expected, self._before, direct_bytes_max):
             return EncodedOutput(self._collected(wanted, encoder), partitions)
         self._get_ready_to_encode()
-        facts = plan.spark_facts(context)
-        plan.check_mode(self._settings.mode, facts)
+        plan.check_mode(self._settings.mode, plan.spark_facts(context))
         encoded = EncodedRows(wanted, encoder)
+        # Executors come and go, most of all while the first micro-batch is computed.
+        facts = plan.spark_facts(context)
         sizes = {target: count.size_bytes for target, count in encoded.counts.items()}
         if plan.sender(self._settings.mode, facts, sum(sizes.values())) is Mode.DRIVER_PUMP or not sizes:
             return EncodedOutput(PumpedRows(encoded, partitions, self._pump), partitions)
-        lanes = plan.lanes(sizes, topics.leaders, partitions, facts.slots)
+
+        def lanes() -> dict[int, int]:
+            return plan.lanes(sizes, topics.leaders, partitions, plan.spark_facts(context).slots)
+
         return EncodedOutput(SharedProducerDelivery(encoded, partitions, lanes), partitions)
 
     def _get_ready_to_encode(self) -> None:
@@ -145,8 +92,10 @@ class Output:
 
     def _collected(self, rows: DataFrame, encoder: RowEncoder) -> CollectedBatches:
         table: Any = rows.toArrow()
-        batches = [batch for group in encoder.encode(table.to_batches(), 0) for batch in group]
-        return collected(batches, encoder.targets.partitions, self._pump)
+        groups = list(encoder.encode(table.to_batches(), 0))
+        batches = [batch for group in groups for batch in group.batches]
+        unwritable = sum(group.unwritable for group in groups)
+        return collected(batches, encoder.targets.partitions, self._pump, unwritable)
 
 
 def load_kernels() -> None:

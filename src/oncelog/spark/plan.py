@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from oncelog.client.values import TopicPartition
+from oncelog.spark import private
 
 DIRECT_RECORDS_MAX = 10_000
 """Up to so many records the driver collects rows and encodes them itself, whatever the query does with them."""
@@ -68,10 +69,8 @@ class SparkFacts:
 
 
 def spark_facts(context: Any) -> SparkFacts:
-    java_context = context._jsc.sc()
-    profile = java_context.resourceProfileManager().defaultResourceProfile()
     return SparkFacts(
-        slots=int(java_context.maxNumConcurrentTasks(profile)),
+        slots=private.task_slots(context),
         allocates_dynamically=context.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true",
     )
 

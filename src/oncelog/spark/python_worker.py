@@ -10,8 +10,10 @@ a worker that has had nothing to do for a minute. Over a Unix socket that is an 
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -21,6 +23,10 @@ ABANDONED = 1
 
 SPARKS_DAEMON = "pyspark.daemon"
 """The program that what looks for sources, makes one and plans a read is forked from; no setting names another."""
+
+OWN_DAEMON = "oncelog.spark.daemon"
+HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+"""What Spark's worker looks for in its environment when it tells of an error."""
 
 _settled: set[str] = set()
 """The kinds of task that have run here: each brings modules that the others do not need."""
@@ -32,6 +38,20 @@ def settled(results: Iterator[T], kind: str) -> Iterator[T]:
     if kind not in _settled:
         _settled.add(kind)
         gc.freeze()
+
+
+@contextmanager
+def told_in_one_sentence(*kinds: type[Exception]) -> Iterator[None]:
+    """Have Spark tell an error of these kinds without a stack trace: its message says what there is to say.
+
+    A worker of Spark's ends with the first error, so nothing else is told so.
+    """
+    try:
+        yield
+    except kinds:
+        if _is_sparks():
+            os.environ[HIDE_TRACEBACK] = "1"
+        raise
 
 
 def unheard(worker: Callable[..., int]) -> Callable[..., int]:
@@ -48,6 +68,17 @@ def unheard(worker: Callable[..., int]) -> Callable[..., int]:
 
 def end_unheard() -> None:
     """Let this process end without a stack trace when Spark has hung up, if it was forked from Spark's own daemon."""
-    program = sys.modules["__main__"]
-    if program.__spec__ is not None and program.__spec__.name == SPARKS_DAEMON:
+    if _program() == SPARKS_DAEMON:
+        program = sys.modules["__main__"]
         program.__dict__["worker"] = unheard(program.worker)
+
+
+def _is_sparks() -> bool:
+    """Whether this is one of the processes in which Spark runs Python."""
+    return _program().startswith("pyspark.") or _program() == OWN_DAEMON
+
+
+def _program() -> str:
+    """The module that this process, or the one that it was forked from, was started with."""
+    spec = sys.modules["__main__"].__spec__
+    return "" if spec is None else spec.name

@@ -7,11 +7,14 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from oncelog.spark.checkpoint import BatchOffsets, ReadFile, batch_offsets, checkpoint_reader
+from oncelog.client.security import PLAINTEXT, Security
+from oncelog.spark import private
+from oncelog.spark.checkpoint import BatchOffsets, CheckpointFiles, batch_offsets, checkpoint_files, has_state_of
+from oncelog.spark.private import StreamExecution, is_scan
+from oncelog.spark.security_options import PREFIX, security_of
 
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
-EXECUTION_CLASS = "org.apache.spark.sql.execution.streaming.runtime.StreamExecution"
-KAFKA_FORMATS = frozenset({"oncelog", "kafka"})
+STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 SERVERS_OPTION = "kafka.bootstrap.servers"
 
 
@@ -21,79 +24,102 @@ class QueryError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One source of the micro-batch that is running. `servers` is None unless it reads Kafka topics."""
+    """One source of a query, and how its cluster is reached. `servers` is None unless it reads Kafka topics."""
 
     servers: str | None
-    start: str | None
+    security: Security = PLAINTEXT
 
 
 class RunningQuery:
     """One run of a streaming query, as seen from inside foreachBatch."""
 
-    def __init__(self, execution: Any, session: Any) -> None:
+    def __init__(self, execution: StreamExecution, session: Any) -> None:
         self._execution = execution
-        self._jvm: Any = session.sparkContext._jvm
-        self._context = session.sparkContext
-        self.query_id = str(execution.id().toString())
-        self.run_id = str(execution.runId().toString())
-        self.checkpoint_root = str(execution.resolvedCheckpointRoot())
-        self._read_file: ReadFile | None = None
+        self._session = session
+        self.query_id = execution.query_id
+        self.run_id = execution.run_id
+        self._opened: CheckpointFiles | None = None
         self._is_stateless: bool | None = None
 
     @property
     def is_stateless(self) -> bool:
         """Whether the query is known to keep no state. Its first micro-batch has to be over for that."""
         if self._is_stateless is None:
-            progress = self._execution.lastProgress()
-            if progress is None:
+            operators = self._execution.state_operators
+            if operators is None:
                 return False
-            self._is_stateless = len(progress.stateOperators()) == 0
+            self._is_stateless = operators == 0
         return self._is_stateless
 
     @property
     def trigger(self) -> str:
         """ProcessingTimeTrigger, AvailableNowTrigger, ContinuousTrigger …"""
-        return str(self._execution.trigger().getClass().getSimpleName()).removesuffix("$")
+        return self._execution.trigger
 
     @property
     def tracks_progress_asynchronously(self) -> bool:
-        return "AsyncProgressTracking" in str(self._execution.getClass().getSimpleName())
+        return "AsyncProgressTracking" in self._execution.kind
 
     @property
     def has_lasting_checkpoint(self) -> bool:
         """Whether the user named a checkpoint; Spark makes a temporary one otherwise."""
-        field = self._jvm.java.lang.Class.forName(EXECUTION_CLASS).getDeclaredField("deleteCheckpointOnStop")
-        field.setAccessible(True)
-        return not field.get(self._execution)
+        return not self._execution.has_temporary_checkpoint
 
     @property
     def is_active(self) -> bool:
-        return bool(self._execution.isActive())
+        return self._execution.is_active
 
     def offsets(self, batch_id: int) -> BatchOffsets:
         """What the checkpoint says of a micro-batch. Raises CheckpointError."""
-        if self._read_file is None:
-            configuration = self._context._jsc.hadoopConfiguration()
-            self._read_file = checkpoint_reader(self.checkpoint_root, self._jvm, configuration)
-        return batch_offsets(self._read_file, batch_id)
+        return batch_offsets(self._files, batch_id)
+
+    @property
+    def _files(self) -> CheckpointFiles:
+        if self._opened is None:
+            configuration = private.hadoop_configuration(self._session)
+            self._opened = checkpoint_files(self._execution.checkpoint_root, private.jvm(self._session), configuration)
+        return self._opened
 
     def sources(self) -> list[Source]:
-        """The sources of the micro-batch that is running, in the order of the checkpoint's lines."""
-        leaves = self._execution.lastExecution().logical().collectLeaves()
-        return [_source(leaves.apply(number)) for number in range(leaves.size())]
+        """The sources of the query, in the order of the checkpoint's lines.
+
+        They are taken from the query. The plan of a micro-batch has no source that brings nothing new.
+        """
+        return [_source(leaf) if is_scan(leaf) else Source(None) for leaf in self._execution.sources()]
+
+    def starts(self) -> list[str | None]:
+        """Where each source starts in the micro-batch that is running; None where its plan does not say."""
+        running = self._execution.scans()
+        return [_start(leaf, running) if is_scan(leaf) else None for leaf in self._execution.sources()]
+
+    def advance_watermark(self) -> int:
+        """The event-time watermark after the micro-batch that is running, in ms, once all of it is computed.
+
+        Spark does the same when foreachBatch returns, and comes to the same.
+        """
+        return self._execution.advance_watermark()
+
+    def keep_state(self, watermark_ms: int) -> None:
+        """Go on as if the micro-batch that is running had been computed: its state is in the checkpoint.
+
+        Spark would otherwise complain that no task has written state.
+        """
+        self._execution.set_watermark(watermark_ms)
+        self._execution.allow_unwritten_state()
+
+    def has_state_of(self, batch_id: int) -> bool:
+        """Whether the checkpoint has the state after a micro-batch, whole, under names that tell its version."""
+        names_tell = self._execution.setting(STATE_FORMAT, "1") == "1"
+        return names_tell and has_state_of(self._files, batch_id)
 
 
 def running_query(rows: DataFrame) -> RunningQuery:
     """The query that calls foreachBatch on this thread. Raises QueryError."""
     session = rows.sparkSession
-    java_session = getattr(session, "_jsparkSession", None)
-    if java_session is None:
-        raise QueryError("exactly_once works in the driver's own process; over Spark Connect it cannot see the query")
     query_id = session.sparkContext.getLocalProperty(QUERY_ID_PROPERTY)
     if query_id is None:
         raise QueryError("exactly_once(...) is for writeStream.foreachBatch; this is not a streaming query")
-    jvm: Any = session.sparkContext._jvm
-    execution = java_session.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query_id))
+    execution = private.running_execution(session, query_id)
     if execution is None:
         raise QueryError(f"query {query_id} is not running any more")
     return RunningQuery(execution, session)
@@ -118,12 +144,14 @@ def refuse(query: RunningQuery) -> None:
 
 
 def _source(leaf: Any) -> Source:
-    """A leaf of the plan of a micro-batch: a scan between two offsets, or, for old sources, something else."""
-    if not str(leaf.getClass().getSimpleName()).startswith("StreamingDataSourceV2"):
-        return Source(None, None)
-    start = leaf.startOffset()
     options = leaf.relation().options()
-    return Source(
-        servers=options.get(SERVERS_OPTION),
-        start=str(start.get().json()) if start.isDefined() else None,
-    )
+    servers = options.get(SERVERS_OPTION)
+    if servers is None:
+        return Source(None)
+    names = [str(name) for name in options.keySet().toArray() if str(name).startswith(PREFIX)]
+    return Source(str(servers), security_of({name: str(options.get(name)) for name in names}))
+
+
+def _start(leaf: Any, running: list[Any]) -> str | None:
+    starts = [one.startOffset() for one in running if one.stream() == leaf.stream()]
+    return str(starts[0].get().json()) if starts and starts[0].isDefined() else None

@@ -10,10 +10,11 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from oncelog.spark import private
 from oncelog.spark.class_archive import class_archive, start_from
+from oncelog.spark.connect import refuse_connect, refuse_remote
 from oncelog.spark.java import Java, cache_directory, find_java, use_java
 from oncelog.spark.plan import is_local
 from oncelog.spark.spark_home import use_installed_pyspark
@@ -23,6 +24,13 @@ SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Record batches are built from Arrow batches: fewer and larger ones are cheaper to hand to Python.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
+    # What Spark does not show of options in plans and logs: Spark's own default, and those of Kafka's that hold a key.
+    "spark.redaction.regex": r"(?i)secret|password|token|access[.]?key|sasl[.]jaas|ssl[.]key|keystore[.]key|[.]pem$",
+}
+
+LOCAL_SETTINGS = {
+    "spark.ui.enabled": "false",
+    # On other machines a Python without oncelog has to start before it can say so.
     "spark.python.daemon.module": "oncelog.spark.daemon",
 }
 
@@ -40,8 +48,10 @@ def build_session(
 ) -> SparkSession:
     """Start a session, or return the one that runs, with the Java that `find_java` finds unless one is given.
 
-    `master` and `settings` are Spark's own; without a master Spark decides. Raises JavaNotFoundError.
+    `master` and `settings` are Spark's own; without a master Spark decides. Raises JavaNotFoundError, or
+    SparkConnectError where Spark Connect is asked for.
     """
+    refuse_remote(os.environ, settings or {})
     if SparkSession.getActiveSession() is None:
         chosen = java or find_java()
         use_java(chosen)
@@ -51,17 +61,23 @@ def build_session(
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
         builder = builder.master(master)
-    own = {**_local_settings(master), **socket_settings(master), **SETTINGS}
-    for name, value in {**own, **(settings or {})}.items():
+    for name, value in {**own_settings(master), **(settings or {})}.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    refuse_connect(session)
+    return session
+
+
+def own_settings(master: str | None) -> dict[str, str]:
+    """What a session is started with unless the user says otherwise. What helps on one machine is for that alone."""
+    return {**_local_settings(master), **socket_settings(master), **SETTINGS}
 
 
 def _local_settings(master: str | None) -> dict[str, str]:
     """On one machine Spark's default of 200 shuffle partitions would make 200 tasks of a small micro-batch."""
     if master is None or not is_local(master):
         return {}
-    return {"spark.sql.shuffle.partitions": str(_cores(master)), "spark.ui.enabled": "false"}
+    return {"spark.sql.shuffle.partitions": str(_cores(master)), **LOCAL_SETTINGS}
 
 
 def _cores(master: str) -> int:
@@ -79,7 +95,7 @@ def socket_settings(master: str | None) -> dict[str, str]:
     socket, so they are in a directory that nobody else may enter; on other machines there is none.
     """
     # Read once, when Spark's context is made. One that is there already has settled it.
-    if SparkContext._active_spark_context is not None or not is_local(master) or not hasattr(socket, "AF_UNIX"):
+    if private.has_context() or not is_local(master) or not hasattr(socket, "AF_UNIX"):
         return {}
     if len(os.fsencode(tempfile.gettempdir())) > DIRECTORY_BYTES_MAX:
         return {}

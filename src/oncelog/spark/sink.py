@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from oncelog.client import Client
 from oncelog.records import BATCH_BYTES_MAX
-from oncelog.spark.fence import parse_fence
+from oncelog.spark.fence import FenceError, progress_from
 from oncelog.spark.micro_batches import ExactlyOnceSink
 from oncelog.spark.offsets import to_json
+from oncelog.spark.security_options import security_of
+from oncelog.spark.sink_options import Use, with_options
 from oncelog.spark.sink_settings import sink_settings
 
 
 def exactly_once(
     *,
     topic: str | None = None,
-    transactional_id: str,
-    bootstrap_servers: str,
+    transactional_id: str | None = None,
+    bootstrap_servers: str | None = None,
     group_id: str | None = None,
     mode: str = "auto",
     attempts: int = 3,
@@ -24,6 +28,9 @@ def exactly_once(
     batch_bytes_max: int = BATCH_BYTES_MAX,
     client_id: str = "oncelog-spark",
     trust_checkpoint: bool = False,
+    unwritable: str = "fail",
+    dead_letter_topic: str | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> ExactlyOnceSink:
     """A function for `writeStream.foreachBatch`: each micro-batch becomes one transaction, with the input's offsets.
 
@@ -38,32 +45,50 @@ def exactly_once(
     call_timeout_ms         how long to go on asking a coordinator that does not answer, before the query stops
     compression             none, gzip, snappy, lz4 or zstd
     batch_bytes_max         the size of a record batch before compression
+    unwritable              what becomes of records that cannot be written, for they are too large or their topic or
+                            partition is not there or not allowed: "fail", "skip" with a count, or "dead-letter"
+    dead_letter_topic       where they go then, in the same transaction
+    options                 the same and more under Kafka's names, such as kafka.max.request.size: what
+                            format("oncelog") takes
     trust_checkpoint        run a query whose history the log does not know: say so once, after you have made sure
 
     Raises ValueError for settings that mean nothing. What a query may raise is said at `ExactlyOnceSink`.
     """
-    return ExactlyOnceSink(
-        sink_settings(
-            topic=topic,
-            transactional_id=transactional_id,
-            bootstrap_servers=bootstrap_servers,
-            group_id=group_id,
-            mode=mode,
-            attempts=attempts,
-            transaction_timeout_ms=transaction_timeout_ms,
-            call_timeout_ms=call_timeout_ms,
-            compression=compression,
-            batch_bytes_max=batch_bytes_max,
-            client_id=client_id,
-            trust_checkpoint=trust_checkpoint,
-        )
-    )
+    arguments = {
+        "topic": topic,
+        "transactional_id": transactional_id,
+        "bootstrap_servers": bootstrap_servers,
+        "group_id": group_id,
+        "mode": mode,
+        "attempts": attempts,
+        "transaction_timeout_ms": transaction_timeout_ms,
+        "call_timeout_ms": call_timeout_ms,
+        "compression": compression,
+        "batch_bytes_max": batch_bytes_max,
+        "client_id": client_id,
+        "trust_checkpoint": trust_checkpoint,
+        "unwritable": unwritable,
+        "dead_letter_topic": dead_letter_topic,
+    }
+    return ExactlyOnceSink(sink_settings(**with_options(exactly_once, arguments, options, Use.EXACTLY_ONCE)))
 
 
-def committed_offsets(bootstrap_servers: str, group_id: str) -> str:
-    """The offsets a sink has committed, as JSON for the option startingOffsets: how a stateless query goes on without its
-    checkpoint. Partitions that are new since are not in it.
+def committed_offsets(bootstrap_servers: str, group_id: str, options: Mapping[str, str] | None = None) -> str:
+    """The offsets of the input that a sink has committed last, as JSON for the option startingOffsets.
+
+    So a stateless query goes on without its checkpoint. Partitions that are new since are not in it; those that are not
+    read any more are not, either. Where the input is on another cluster than the output, ask that one. `options` are those
+    of TLS and SASL, with the prefix `kafka.`.
+
+    Raises FenceError where the group has no such offsets, or two sources read one partition up to different ones.
     """
-    with Client(bootstrap_servers) as client:
-        committed = client.committed_offsets(group_id, require_stable=True)
-    return to_json({item: entry.offset for item, entry in committed.items() if parse_fence(entry.metadata) is not None})
+    with Client(bootstrap_servers, security=security_of(options or {})) as client:
+        progress = progress_from(client.committed_offsets(group_id, require_stable=True))
+    if progress.unclear:
+        raise FenceError(
+            f"several sources read {min(progress.unclear)}, up to different offsets: one startingOffsets for all of them "
+            "would lose or repeat records"
+        )
+    if not progress.offsets:
+        raise FenceError(f"no sink has committed offsets of an input for group {group_id!r} at {bootstrap_servers}")
+    return to_json(progress.offsets)

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
+
+from oncelog.spark import planning
+from oncelog.spark.offsets import Offsets, OffsetTree, from_tree, to_tree
+from oncelog.spark.older_pyspark import (
+    HAS_READ_LIMITS,
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-
-from oncelog.client.values import OffsetSpec, TopicPartition
-from oncelog.spark import planning
-from oncelog.spark.offsets import Offsets, OffsetTree, from_json, from_tree, is_offsets, to_tree
-from oncelog.spark.options import Boundary, SourceOptions
+from oncelog.spark.option_table import OptionError
+from oncelog.spark.options import SourceOptions
 from oncelog.spark.planning import OffsetRange
-from oncelog.spark.python_worker import settled
-from oncelog.spark.reading import DataLossError, read_range, read_settings
+from oncelog.spark.python_worker import settled, told_in_one_sentence
+from oncelog.spark.reading import read_range, read_settings
+from oncelog.spark.shipping import Shipped
 from oncelog.spark.source_cluster import SourceCluster
+from oncelog.spark.source_errors import SAID, DataLossError
+
+logger = logging.getLogger("oncelog.spark")
 
 
 class RangePartition(InputPartition):
@@ -37,13 +43,14 @@ class RangePartition(InputPartition):
         return OffsetRange(*self.value)
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(Shipped, DataSourceReader):
     """A read with an end."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._settings = read_settings(options)
 
+    @told_in_one_sentence(*SAID)
     def partitions(self) -> Sequence[InputPartition]:
         cluster = SourceCluster(self._options)
         try:
@@ -61,10 +68,16 @@ class BatchReader(DataSourceReader):
         return _read(partition, self._settings)
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A read that goes on. One of them lives in the driver for as long as the query runs; copies read in the tasks."""
 
     def __init__(self, options: SourceOptions) -> None:
+        """Raises OptionError where this release of PySpark cannot keep to an option."""
+        if not HAS_READ_LIMITS and (options.limits.offsets_max or options.limits.offsets_min):
+            raise OptionError(
+                "maxOffsetsPerTrigger and minOffsetsPerTrigger need PySpark 4.2 or newer: an older one does not tell a source "
+                "where a micro-batch starts"
+            )
         self._options = options
         self._settings = read_settings(options)
         self._cluster = SourceCluster(options)
@@ -73,6 +86,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._start_to_record: Offsets | None = None
         self._last_advance_ms = time.monotonic() * 1000
 
+    @told_in_one_sentence(*SAID)
     def initialOffset(self) -> OffsetTree:
         """Where a query without a checkpoint starts.
 
@@ -80,29 +94,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         answer that depends on when it is given, such as `latest`, would then skip records. So the first micro-batch of
         such a query reads nothing: it only puts the start into the checkpoint.
         """
-        start = self._cluster.resolve(
-            self._options.starting, missing_is_latest=self._options.missing_timestamp_is_latest
-        )
-        if _moves(self._options.starting, self._options.missing_timestamp_is_latest):
+        starting, missing_is_latest = self._options.starting, self._options.missing_timestamp_is_latest
+        start = self._cluster.resolve(starting, missing_is_latest=missing_is_latest)
+        # The same option can mean a later offset when it is asked for again.
+        if starting.has_latest or (starting.is_by_time and missing_is_latest):
             self._start_to_record = start
         return to_tree(start)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        if self._options.max_offsets_per_trigger is not None:
-            return ReadMaxRows(self._options.max_offsets_per_trigger)
-        if self._options.min_offsets_per_trigger is not None:
-            return ReadMinRows(self._options.min_offsets_per_trigger)
+        limits = self._options.limits
+        if limits.offsets_max is not None:
+            return ReadMaxRows(limits.offsets_max)
+        if limits.offsets_min is not None:
+            return ReadMinRows(limits.offsets_min)
         return ReadAllAvailable()
 
+    @told_in_one_sentence(*SAID)
     def prepareForTriggerAvailableNow(self) -> None:
-        self._bound = self._cluster.latest(self._cluster.partitions())
+        self._bound = self._cluster.latest(self._cluster.partitions_there())
 
-    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> OffsetTree:
+    @told_in_one_sentence(*SAID)
+    def latestOffset(self, start: Mapping[str, Any] | None = None, limit: ReadLimit | None = None) -> OffsetTree:
+        if start is None or limit is None:
+            return self._latest_without_start()
         if self._start_to_record is not None:
             self._start_to_record = None
             return to_tree(from_tree(start))
         begin = from_tree(start)
-        latest = self._cluster.latest(self._cluster.partitions())
+        latest = self._cluster.ends(begin)
         self._latest = latest
         if self._bound is not None:
             latest = planning.capped(latest, self._bound)
@@ -113,9 +132,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._last_advance_ms = time.monotonic() * 1000
         return to_tree(end)
 
+    def _latest_without_start(self) -> OffsetTree:
+        """For PySpark before 4.2. What was lost since the start is found where the tasks are planned."""
+        recorded, self._start_to_record = self._start_to_record, None
+        return to_tree(recorded or self._cluster.latest(self._cluster.partitions()))
+
     def reportLatestOffset(self) -> OffsetTree | None:
         return None if self._latest is None else to_tree(self._latest)
 
+    @told_in_one_sentence(*SAID)
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         if self._start_to_record is not None:
             self._start_to_record = None
@@ -139,33 +164,65 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _admitted(self, begin: Offsets, latest: Offsets, limit: ReadLimit) -> Offsets:
         if isinstance(limit, ReadAllAvailable):
             return latest
-        offsets_min = self._options.min_offsets_per_trigger
-        if offsets_min is not None and self._bound is None and planning.available(begin, latest) < offsets_min:
+        limits = self._options.limits
+        is_few = limits.offsets_min is not None and planning.available(begin, latest) < limits.offsets_min
+        if is_few and self._bound is None:
             waited_ms = time.monotonic() * 1000 - self._last_advance_ms
-            if waited_ms < self._options.max_trigger_delay_ms:
+            if waited_ms < limits.delay_ms_max:
                 return begin
         if isinstance(limit, ReadMaxRows):
             return planning.limited(begin, latest, limit.max_rows)
         return latest
 
     def _check_no_loss(self, begin: Offsets, latest: Offsets) -> None:
-        if not self._options.fail_on_data_loss:
-            return
+        for topic in sorted(self._cluster.made_anew):
+            self._lose(
+                f"topic {topic} was deleted and made anew while it was read", "goes on at the offset that comes next"
+            )
+        self._cluster.made_anew.clear()
         for partition, offset in begin.items():
             if partition not in latest:
-                raise DataLossError(f"{partition} is gone; failOnDataLoss=false goes on without it")
-            if latest[partition] < offset:
-                raise DataLossError(
-                    f"{partition} was read up to offset {offset}, but ends at {latest[partition]}: records were "
-                    "deleted, or the topic was made anew. failOnDataLoss=false goes on from its end"
+                self._lose(f"{partition} is gone", "goes on without it")
+            elif latest[partition] < offset:
+                self._lose(
+                    f"{partition} is to be read from offset {offset}, but ends at {latest[partition]}: records were "
+                    "deleted, or the topic was made anew",
+                    "goes on from its end",
                 )
 
+    def _lose(self, what: str, otherwise: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(f"{what}; failOnDataLoss=false {otherwise}")
+        logger.warning("oncelog: %s; the query %s", what, otherwise)
 
-def _moves(boundary: Boundary, missing_is_latest: bool) -> bool:
-    """Whether the same boundary can mean a later offset when it is asked for again."""
-    latest = boundary.everywhere is OffsetSpec.LATEST or OffsetSpec.LATEST in (boundary.offsets or {}).values()
-    by_time = boundary.timestamp_ms is not None or boundary.timestamps_ms is not None
-    return latest or (by_time and missing_is_latest)
+
+class RefusedReader(DataSourceStreamReader):
+    """Stands for a stream whose options are wrong.
+
+    Spark would hide an error that is raised where it makes a reader behind one of its own, so the first question to the
+    reader raises it.
+    """
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    @told_in_one_sentence(OptionError)
+    def initialOffset(self) -> NoReturn:
+        raise OptionError(self._why)
+
+    @told_in_one_sentence(OptionError)
+    def latestOffset(self, start: Mapping[str, Any] | None = None, limit: ReadLimit | None = None) -> NoReturn:
+        raise OptionError(self._why)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadAllAvailable()
+
+    @told_in_one_sentence(OptionError)
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> NoReturn:
+        raise OptionError(self._why)
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        raise OptionError(self._why)
 
 
 def _tasks(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[InputPartition]:
@@ -177,20 +234,9 @@ def _read(partition: InputPartition, settings: Any) -> Iterator[pa.RecordBatch]:
     """Spark stands in a partition of its own where a read has none."""
     if not isinstance(partition, RangePartition):
         return iter(())
-    return settled(read_range(partition.range, settings), "read")
+    return settled(_told(read_range(partition.range, settings)), "read")
 
 
-def lag(progress: Any) -> dict[TopicPartition, int]:
-    """Records behind, by partition, from a query's `lastProgress`; offsets of markers count as records."""
-    behind: Offsets = {}
-    for source in progress["sources"]:
-        latest, end = _progress_offsets(source["latestOffset"]), _progress_offsets(source["endOffset"])
-        behind |= {item: max(0, offset - end.get(item, 0)) for item, offset in latest.items()}
-    return behind
-
-
-def _progress_offsets(found: Any) -> Offsets:
-    """Offsets in a progress report, which come as a dictionary or as its JSON; none for other sources."""
-    if isinstance(found, str):
-        return from_json(found) if is_offsets(found) else {}
-    return from_tree(found) if found else {}
+def _told(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with told_in_one_sentence(*SAID):
+        yield from rows

@@ -2,45 +2,65 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelog.client import TopicPartition
+from oncelog.client.rights import topic_error
 from oncelog.client.values import IsolationLevel, OffsetSpec
 from oncelog.spark import fence, planning
+from oncelog.spark.connect import refuse_connect
 from oncelog.spark.fence import FenceRecord
 from oncelog.spark.metrics import BatchReport, SinkMetrics
 from oncelog.spark.offsets import SPECIFICATIONS, Offsets, digest, to_json
-from oncelog.spark.options import OptionError
+from oncelog.spark.option_table import OptionError
 from oncelog.spark.plan import Expectation
+from oncelog.spark.query import QueryError
+from oncelog.spark.security_options import security_of
 from oncelog.spark.sink_settings import SinkSettings, sink_settings
+from oncelog.spark.source_errors import DataLossError
+from oncelog.spark.statefulness import Memory, memory_of, stand_in
+from oncelog.spark.user_function import Transform, inputs_of, name_of, output_of, output_topic
 from oncelog.spark.writer import Writer
 from oncelog.wire import ErrorCode
-
-Transform = Callable[[DataFrame], DataFrame]
 
 POLL_INTERVAL_MS = 20.0
 QUERY_ID = "stateless"
 
 
+class NeedsCheckpoint(QueryError):
+    """A function cannot be computed from one micro-batch alone. `reason` says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}: that needs a streaming query with a checkpoint, and exactly_once(...) as its sink")
+        self.reason = reason
+
+
 @dataclass(frozen=True, slots=True)
 class InputSettings:
-    """What to read. `starting` is for partitions without a committed offset."""
+    """What to read: the topics of each DataFrame. `starting` is for partitions without a committed offset.
 
-    topic: str
+    `offsets_max` is for each DataFrame.
+    """
+
+    topics: tuple[tuple[str, ...], ...]
     starting: OffsetSpec
     offsets_max: int | None
     include_headers: bool
 
+    @property
+    def all_topics(self) -> list[str]:
+        return sorted({topic for topics in self.topics for topic in topics})
+
 
 class StatelessLoop:
-    """Reads what is new as a batch DataFrame, transforms it, and commits the result with the input's new offsets.
+    """Reads what is new as batch DataFrames, transforms them, and commits the result with the inputs' new offsets.
 
-    Input and output are on one cluster. The transformation must not remember anything from one batch to the next: joins
-    and aggregations see one batch only.
+    Inputs and outputs are on one cluster.
     """
 
     def __init__(
@@ -49,22 +69,32 @@ class StatelessLoop:
         transform: Transform,
         source: InputSettings,
         sink: SinkSettings,
+        targets: Sequence[str],
         on_batch: Callable[[BatchReport], None] | None = None,
+        kafka_options: Mapping[str, str] | None = None,
     ) -> None:
-        """Takes the transactional id, then reads the committed offsets. `on_batch` is told of every batch."""
+        """Takes the transactional id, then reads the committed offsets. `on_batch` is told of every batch.
+
+        Raises NeedsCheckpoint or FunctionError before it takes anything.
+        """
+        refuse_connect(spark)
+        check_needs_no_memory(spark, transform, source, targets)
+        self._targets = targets
         self._on_batch = on_batch
         self._spark = spark
         self._transform = transform
         self._source = source
         self._sink = sink
+        self._kafka_options = dict(kafka_options or {})
         self._writer = Writer(sink)
-        committed = self._writer.committed()
+        committed = self._writer.committed(self._writer.partitions_of(source.all_topics))
         self._position: Offsets = {
-            item: entry.offset for item, entry in committed.items() if item.topic == source.topic
+            item: entry.offset for item, entry in committed.items() if item.topic in source.all_topics
         }
         progress = fence.progress_from(committed)
-        last = progress.of_query(QUERY_ID)
-        self._next_batch_id = 0 if last is None else last.batch_id + 1
+        newest = progress.newest
+        self._next_batch_id = newest.batch_id + 1 if newest is not None and newest.query_id == QUERY_ID else 0
+        self._sequence = progress.next_sequence
         self.last_batch: BatchReport | None = None
         self.metrics = SinkMetrics()
 
@@ -91,43 +121,61 @@ class StatelessLoop:
         latest = self._latest() if bound is None else bound
         self._start_new_partitions(latest)
         start = {item: self._position[item] for item in latest}
-        end = latest if self._source.offsets_max is None else planning.limited(start, latest, self._source.offsets_max)
+        _check_no_loss(start, latest)
+        end = self._admitted(start, latest)
         count = planning.available(start, end)
         if count == 0:
             return None
-        record = FenceRecord(QUERY_ID, self._next_batch_id, digest([to_json(end)]))
+        record = FenceRecord(QUERY_ID, self._next_batch_id, digest([to_json(end)]), self._sequence)
+        inputs = [self._read(_of(start, topics), _of(end, topics)) for topics in self._source.topics]
         report = self._writer.write(
-            self._transform(self._read(start, end)),
+            output_of(self._transform, self._transform(*inputs), self._targets),
             record.batch_id,
             Expectation(count, is_proportional=True),
-            fence.fence_metadata(record, end),
+            lambda _: fence.fence_metadata(record, end),
             lambda: True,
         )
         self._position.update(end)
+        report = replace(report, input_offsets=count, lag=planning.available(end, latest))
         self._next_batch_id += 1
+        self._sequence += 1
         self.last_batch = report
         self.metrics = self.metrics.plus(report)
         if self._on_batch is not None:
             self._on_batch(report)
         return report
 
+    def _admitted(self, start: Offsets, latest: Offsets) -> Offsets:
+        """Where this batch ends."""
+        if self._source.offsets_max is None:
+            return latest
+        end: Offsets = {}
+        for topics in self._source.topics:
+            end |= planning.limited(_of(start, topics), _of(latest, topics), self._source.offsets_max)
+        return end
+
     def _read(self, start: Offsets, end: Offsets) -> DataFrame:
+        assigned: dict[str, list[int]] = {}
+        for item in end:
+            assigned.setdefault(item.topic, []).append(item.partition)
         return (
             self._spark.read.format("oncelog")
             .option("kafka.bootstrap.servers", self._sink.bootstrap_servers)
-            .option("subscribe", self._source.topic)
+            .option("assign", json.dumps(assigned))
             .option("startingOffsets", to_json(start))
             .option("endingOffsets", to_json(end))
             .option("includeHeaders", str(self._source.include_headers).lower())
+            .options(**self._kafka_options)
             .load()
         )
 
     def _latest(self) -> Offsets:
         client = self._writer.client
-        topic = client.metadata([self._source.topic])[self._source.topic]
-        if topic.error is not ErrorCode.none:
-            raise OptionError(f"topic {self._source.topic!r} cannot be read: {topic.error.name}")
-        partitions = [TopicPartition(topic.name, item.partition) for item in topic.partitions]
+        partitions: list[TopicPartition] = []
+        for name, topic in client.metadata(self._source.all_topics).items():
+            if topic.error is not ErrorCode.none:
+                raise OptionError(f"topic {name!r} cannot be read: {topic_error(name, topic.error)}")
+            partitions += [TopicPartition(name, item.partition) for item in topic.partitions]
         return client.end_offsets(partitions, isolation_level=IsolationLevel.READ_COMMITTED)
 
     def _start_new_partitions(self, latest: Offsets) -> None:
@@ -137,12 +185,26 @@ class StatelessLoop:
             self._position.update({item: answer.offset for item, answer in starting.items()})
 
 
+def check_needs_no_memory(
+    spark: SparkSession, transform: Transform, source: InputSettings, targets: Sequence[str]
+) -> None:
+    """Look at what a function makes of inputs without records. Raises NeedsCheckpoint, or what `output_of` raises."""
+    inputs = [stand_in(spark, include_headers=source.include_headers) for _ in source.topics]
+    memory = memory_of(output_of(transform, transform(*inputs), targets))
+    if memory is Memory.OTHER_INPUT:
+        raise NeedsCheckpoint(
+            f"{name_of(transform)} joins its inputs, and what matches may come in different micro-batches"
+        )
+    if memory is Memory.RECORDS:
+        raise NeedsCheckpoint(f"{name_of(transform)} remembers something from record to record")
+
+
 def run_stateless(
     spark: SparkSession,
     transform: Transform,
     *,
-    from_topic: str,
-    to_topic: str | None,
+    from_topic: str | Sequence[str],
+    to_topic: str | Sequence[str] | None,
     bootstrap_servers: str,
     transactional_id: str,
     group_id: str | None = None,
@@ -155,26 +217,60 @@ def run_stateless(
     mode: str = "auto",
     compression: str = "none",
     on_batch: Callable[[BatchReport], None] | None = None,
+    kafka_options: Mapping[str, str] | None = None,
 ) -> SinkMetrics:
     """Run a stateless pipeline from topic to topic, exactly once, until `stop` is set; with `once`, over what is there.
 
-    `transform` gets a DataFrame with the columns of Spark's Kafka source and returns one with those of its sink.
-    `starting_offsets`, "earliest" or "latest", is for the first start only. Raises what the sink raises.
+    `transform` gets one DataFrame for each topic to read, or one of all of them if it needs only one; the columns are those
+    of Spark's Kafka source. It returns one with the columns of Spark's Kafka sink; for several topics to write a sequence
+    or a dictionary of one for each, or one with a column `topic`. Where no topic is named, a column or the dictionary says
+    it. All that a batch gives is one transaction.
+
+    `starting_offsets`, "earliest" or "latest", is for the first start only. `max_offsets_per_batch` limits each DataFrame.
+    `kafka_options` are those of TLS and SASL, with the prefix `kafka.`, for reading and for writing.
+    Raises FunctionError where function and topics do not fit, NeedsCheckpoint where the function has to remember something
+    from batch to batch, and what the sink raises.
     """
     if starting_offsets not in SPECIFICATIONS:
         raise ValueError(f"starting_offsets is earliest or latest, not {starting_offsets!r}")
-    source = InputSettings(from_topic, SPECIFICATIONS[starting_offsets], max_offsets_per_batch, include_headers)
+    targets = _names(to_topic)
+    source = InputSettings(
+        inputs_of(transform, _names(from_topic)),
+        SPECIFICATIONS[starting_offsets],
+        max_offsets_per_batch,
+        include_headers,
+    )
     sink = sink_settings(
-        topic=to_topic,
+        topic=output_topic(targets),
         transactional_id=transactional_id,
         bootstrap_servers=bootstrap_servers,
         group_id=group_id,
         mode=mode,
         compression=compression,
+        security=security_of(kafka_options or {}),
     )
-    loop = StatelessLoop(spark, transform, source, sink, on_batch)
+    loop = StatelessLoop(spark, transform, source, sink, targets, on_batch, kafka_options)
     try:
         loop.run(once=once, interval_ms=interval_ms, stop=stop)
     finally:
         loop.close()
     return loop.metrics
+
+
+def _check_no_loss(start: Offsets, latest: Offsets) -> None:
+    """Raises DataLossError. That records were deleted before they were read, reading itself finds out."""
+    for item, offset in start.items():
+        if latest[item] < offset:
+            raise DataLossError(
+                f"{item} was read up to offset {offset}, but ends at {latest[item]}: the topic was made anew"
+            )
+
+
+def _names(topics: str | Sequence[str] | None) -> tuple[str, ...]:
+    if topics is None:
+        return ()
+    return (topics,) if isinstance(topics, str) else tuple(topics)
+
+
+def _of(offsets: Offsets, topics: Sequence[str]) -> Offsets:
+    return {item: offset for item, offset in offsets.items() if item.topic in topics}

@@ -1,14 +1,25 @@
-"""One micro-batch, one transaction: its records and the input's offsets together, or nothing."""
+"""One micro-batch, one transaction: its records and what is committed with them together, or nothing."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
-from oncelog.client import OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionFailed
+from oncelog.client import (
+    BrokerRefused,
+    ClientError,
+    OffsetAndMetadata,
+    OutcomeUnknown,
+    ProducerFenced,
+    ProducerIdentity,
+    TopicPartition,
+    TransactionFailed,
+)
 from oncelog.client.transports.blocking.shared_producer import SharedProducer
 from oncelog.spark.delivery import Delivery, DeliveryChanged, DeliveryFailed, Producing
+from oncelog.spark.refusals import with_advice
 from oncelog.spark.sink_settings import SinkSettings
 from oncelog.spark.tally import difference
 
@@ -32,7 +43,9 @@ def open_producer(settings: SinkSettings) -> SharedProducer:
         settings.transactional_id,
         timeout_ms=settings.transaction_timeout_ms,
         client_id=settings.client_id,
+        request_timeout_ms=settings.request_timeout_ms,
         call_timeout_ms=settings.call_timeout_ms,
+        security=settings.security,
     )
 
 
@@ -66,15 +79,24 @@ class Transactions:
         """Send a micro-batch and commit it with the offsets; after a failure abort and try again, a few times.
 
         Raises ProducerFenced when another driver has taken over, OutcomeUnknown when nobody knows whether the
-        transaction was committed: neither may be answered with another attempt. Raises DeliveryChanged when the
-        micro-batch has to be encoded anew, AttemptsExhausted when no attempt worked. `is_wanted` says whether the
-        query still runs.
+        transaction was committed: neither may be answered with another attempt. Raises BrokerRefused for what another
+        attempt would not change, DeliveryChanged when the micro-batch has to be encoded anew, AttemptsExhausted when no
+        attempt worked. `is_wanted` says whether the query still runs.
+
+        Nothing to send and nothing to commit is no transaction: a coordinator refuses to end an empty one.
         """
+        if not delivery.counts and not offsets:
+            return Committed(0, 0.0, self._producer.identity)
         for attempt in range(1, self._settings.attempts + 1):
             started_ms = time.monotonic() * 1000
             identity = self._producer.bump()
             try:
                 self._attempt(delivery, partitions, offsets, identity)
+            except BrokerRefused as refused:
+                # Left open, it would keep what others write to these topics from read_committed readers.
+                with suppress(ClientError):
+                    self._producer.end(commit=False)
+                raise with_advice(refused) from None
             except (DeliveryFailed, TransactionFailed) as error:
                 # On TV2 the answer to this tells a timeout from a takeover: after a takeover it raises ProducerFenced.
                 self._producer.end(commit=False)
@@ -84,6 +106,12 @@ class Transactions:
                     raise AttemptsExhausted(
                         f"{attempt} transactions were aborted; the last one because {error}"
                     ) from error
+            except (ProducerFenced, OutcomeUnknown):
+                raise
+            except Exception:
+                with suppress(ClientError):
+                    self._producer.end(commit=False)
+                raise
             else:
                 return Committed(attempt, time.monotonic() * 1000 - started_ms, identity)
         raise AssertionError("attempts is greater than 0")
@@ -99,8 +127,11 @@ class Transactions:
             self._settings.bootstrap_servers,
             self._settings.transactional_id,
             self._settings.client_id,
+            self._settings.request_timeout_ms,
+            self._settings.delivery_timeout_ms,
             identity,
             self._producer.transaction_version,
+            self._settings.security,
         )
         encoded = delivery.counts
         if encoded:
@@ -108,5 +139,6 @@ class Transactions:
             problem = difference(encoded, delivery.send(producing))
             if problem is not None:
                 raise DeliveryChanged(problem)
-        self._producer.commit_offsets(self._settings.group_id, offsets)
+        if offsets:
+            self._producer.commit_offsets(self._settings.group_id, offsets)
         self._producer.end(commit=True)

@@ -1,0 +1,178 @@
+"""Records that are gone when the source wants to read them: deleted, or with their topic."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from oncelog.client import Client, Fetcher, NewTopic, Producer, TopicPartition
+from oncelog.records import batches
+from oncelog.spark.option_table import OptionError
+from oncelog.spark.options import parse_options
+from oncelog.spark.planning import OffsetRange
+from oncelog.spark.reading import read_range, read_settings
+from oncelog.spark.source import BatchReader, StreamReader
+from oncelog.spark.source_errors import DataLossError
+from tests.support.names import unique
+from tests.support.waiting import until
+
+COUNT = 20
+START = 7
+
+
+@pytest.fixture
+def client(log):
+    with Client(log.bootstrap_servers) as client:
+        yield client
+
+
+def fill(log, topic, count=COUNT):
+    """Records of one batch in partition 0."""
+    with Producer(log.bootstrap_servers, linger_ms=1000) as producer:
+        for number in range(count):
+            producer.send(topic, b"value-%d" % number, partition=0)
+
+
+@pytest.fixture
+def topic(log, client):
+    name = unique("in")
+    client.create_topics([NewTopic(name, 1, 1)])
+    fill(log, name)
+    with Fetcher(log.bootstrap_servers) as fetcher:
+        (chunk,) = fetcher.fetch(TopicPartition(name, 0), 0).chunks
+    assert len(list(batches(chunk))) == 1, "the records have to be in one batch, or the tests say nothing"
+    return name
+
+
+def parsed(log, topic, *, streaming=True, **options):
+    known = {"kafka.bootstrap.servers": log.bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"}
+    return parse_options(known | options, streaming=streaming)
+
+
+def offsets_read(options, topic, start, end=COUNT):
+    rows = read_range(OffsetRange(TopicPartition(topic, 0), start, end), read_settings(options))
+    return [offset for batch in rows for offset in batch.column("offset").to_pylist()]
+
+
+@pytest.mark.parametrize("start", [0, START - 1, START, START + 1])
+def test_no_record_before_the_log_start_is_read_though_its_batch_is_still_there(log, client, topic, start, caplog):
+    client.delete_records({TopicPartition(topic, 0): START})
+    lenient = parsed(log, topic, failOnDataLoss="false")
+    assert offsets_read(lenient, topic, start) == list(range(max(start, START), COUNT))
+    assert ("what is gone is left out" in caplog.text) == (start < START)
+    if start < START:
+        with pytest.raises(DataLossError, match=f"{topic}-0 no longer has offset {start}"):
+            offsets_read(parsed(log, topic), topic, start)
+
+
+def test_a_batch_read_from_a_deleted_offset_has_what_is_left(log, client, topic):
+    client.delete_records({TopicPartition(topic, 0): START})
+    offsets = {"startingOffsets": json.dumps({topic: {"0": 2}})}
+    reader = BatchReader(parsed(log, topic, streaming=False, failOnDataLoss="false", **offsets))
+    rows = [batch for part in reader.partitions() for batch in reader.read(part)]
+    assert [offset for batch in rows for offset in batch.column("offset").to_pylist()] == list(range(START, COUNT))
+
+
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
+def test_an_offset_beyond_the_end_is_a_wrong_option(log, topic, option):
+    options = {"startingOffsets": json.dumps({topic: {"0": 3}}), option: json.dumps({topic: {"0": 1000}})}
+    words = rf"option {option}: {topic}-0 ends at offset {COUNT}, before 1000; failOnDataLoss=false takes the end"
+    with pytest.raises(OptionError, match=words):
+        BatchReader(parsed(log, topic, streaming=False, **options)).partitions()
+    lenient = BatchReader(parsed(log, topic, streaming=False, failOnDataLoss="false", **options))
+    assert [part.range[1:] for part in lenient.partitions()] == ([(3, COUNT)] if option == "endingOffsets" else [])
+
+
+def test_a_stream_that_starts_beyond_the_end_does_not_say_that_it_was_there(log, topic):
+    offsets = {"startingOffsets": json.dumps({topic: {"0": 1000}})}
+    with pytest.raises(OptionError, match=f"startingOffsets: {topic}-0 ends at offset {COUNT}, before 1000"):
+        StreamReader(parsed(log, topic, **offsets)).initialOffset()
+    lenient = StreamReader(parsed(log, topic, failOnDataLoss="false", **offsets))
+    assert lenient.initialOffset() == {topic: {"0": COUNT}}
+
+
+def now(log, topic, **options):
+    """A reader that looks for new topics each time it is asked."""
+    return StreamReader(parsed(log, topic, **{"kafka.metadata.max.age.ms": "0"}, **options))
+
+
+def gone(client, topic):
+    client.delete_topics([topic])
+    until(lambda: client.metadata([topic])[topic].error.name == "unknown_topic_or_partition")
+
+
+def test_a_topic_that_is_deleted_just_after_it_was_looked_for_is_data_loss(log, client, topic):
+    options = {"kafka.metadata.max.age.ms": "3600000"}
+    reader = StreamReader(parsed(log, topic, **options))
+    lenient = StreamReader(parsed(log, topic, failOnDataLoss="false", **options))
+    start = reader.initialOffset()
+    assert lenient.initialOffset() == start
+    gone(client, topic)
+    with pytest.raises(DataLossError, match=f"{topic}-0 is gone"):
+        reader.latestOffset(start, ReadAllAvailable())
+    assert lenient.latestOffset(start, ReadAllAvailable()) == {}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_topic_that_is_deleted_while_it_is_read_is_data_loss(log, client, topic, restarts, caplog):
+    reader, lenient = now(log, topic), now(log, topic, failOnDataLoss="false")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    lenient.initialOffset()
+    gone(client, topic)
+    if restarts:
+        reader, lenient = now(log, topic), now(log, topic, failOnDataLoss="false")
+    with pytest.raises(DataLossError, match=f"{topic}-0 is gone; failOnDataLoss=false goes on without it"):
+        reader.latestOffset(end, ReadAllAvailable())
+    assert lenient.latestOffset(end, ReadAllAvailable()) == {}
+    assert f"{topic}-0 is gone; the query goes on without it" in caplog.text
+
+
+@pytest.mark.parametrize("by", ["subscribe", "assign"])
+def test_a_query_over_what_is_there_goes_on_without_a_topic_that_is_gone(log, client, topic, by):
+    """Spark has the end of such a query found before it says where the query was."""
+    other = unique("in")
+    client.create_topics([NewTopic(other, 1, 1)])
+    fill(log, other)
+    both = {"subscribe": f"{topic},{other}", "assign": json.dumps({topic: [0], other: [0]})}
+    options = {"kafka.bootstrap.servers": log.bootstrap_servers, by: both[by], "startingOffsets": "earliest"}
+    start = StreamReader(parse_options(options, streaming=True)).initialOffset()
+    gone(client, topic)
+    with pytest.raises(OptionError, match=f"topic '{topic}' does not exist"):
+        StreamReader(parse_options(options, streaming=True)).initialOffset()
+    for lenient in (False, True):
+        reader = StreamReader(parse_options({**options, "failOnDataLoss": str(not lenient)}, streaming=True))
+        reader.prepareForTriggerAvailableNow()
+        if lenient:
+            assert reader.latestOffset(start, ReadAllAvailable()) == {other: {"0": COUNT}}
+        else:
+            with pytest.raises(DataLossError, match=f"{topic}-0 is gone"):
+                reader.latestOffset(start, ReadAllAvailable())
+
+
+def test_a_task_whose_topic_is_deleted_says_so(log, client, topic):
+    gone(client, topic)
+    with pytest.raises(DataLossError, match=f"{topic}-0 is gone"):
+        offsets_read(parsed(log, topic), topic, 0)
+    assert offsets_read(parsed(log, topic, failOnDataLoss="false"), topic, 0) == []
+
+
+def test_a_topic_that_was_never_there_is_a_wrong_option(log):
+    with pytest.raises(OptionError, match="topic 'nowhere' does not exist"):
+        now(log, "nowhere").initialOffset()
+
+
+def test_a_topic_that_is_made_anew_with_as_many_records_is_data_loss(log, client, topic):
+    """Offsets alone cannot tell the two apart: Metadata v10 has the topic's id."""
+    reader, lenient = now(log, topic), now(log, topic, failOnDataLoss="false")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    lenient.initialOffset()
+    gone(client, topic)
+    client.create_topics([NewTopic(topic, 1, 1)])
+    fill(log, topic, COUNT + 5)
+    with pytest.raises(DataLossError, match=f"topic {topic} was deleted and made anew while it was read"):
+        reader.latestOffset(end, ReadAllAvailable())
+    assert lenient.latestOffset(end, ReadAllAvailable()) == {topic: {"0": COUNT + 5}}
