@@ -17,6 +17,7 @@ help:
 	@echo "make demo          real flights through PySpark, killed on purpose, exactly once"
 	@echo "make test          every test this machine has the means to run"
 	@echo "make conformance   which client gets on with the broker in which scenario"
+	@echo "make compatibility the releases of PySpark before the one that is installed"
 	@echo "make check         formatting, lint, types, layers, spelling"
 	@echo "make bench         figures beside Apache Kafka's, on a quiet machine"
 
@@ -45,6 +46,22 @@ test: $(STAMP)
 conformance: $(STAMP)
 	$(BIN)/python -m pytest --quiet --numprocesses 2 --dist loadfile --no-loadscope-reorder -k "not apache" -r fE \
 		-p tests.support.conformance_table tests/conformance
+
+# Each of the older releases has an environment of its own.
+PYSPARKS := 4.0.5 4.1.4 4.2.1
+COMPATIBILITY := tests/spark/test_compatibility.py tests/spark/test_exchange.py
+
+.cache/pyspark-%/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m venv .cache/pyspark-$*
+	.cache/pyspark-$*/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' pyspark==$*
+	touch $@
+
+.PHONY: compatibility
+compatibility: $(PYSPARKS:%=.cache/pyspark-%/.installed)
+	@for version in $(PYSPARKS); do \
+		echo "PySpark $$version"; \
+		.cache/pyspark-$$version/bin/python -m pytest --quiet $(COMPATIBILITY) || exit 1; \
+	done
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -5,12 +5,14 @@ python -m bench
 
 from bench.arrow import ArrowProgram
 from bench.groups import ManyGroupsProgram, RebalanceProgram
+from bench.guarantees import FormatProgram, GuaranteesProgram
 from bench.memory import MemoryProgram
 from bench.produce_consume import ProduceConsumeProgram
 from bench.program import main
 from bench.spark import SparkProgram
 from bench.start import StartProgram
 from bench.transactions import TransactionsProgram
+from bench.triggers import TriggersProgram
 
 main(
     [
@@ -18,9 +20,12 @@ main(
         MemoryProgram,
         ProduceConsumeProgram,
         TransactionsProgram,
+        GuaranteesProgram,
+        FormatProgram,
         RebalanceProgram,
         ManyGroupsProgram,
         ArrowProgram,
         SparkProgram,
+        TriggersProgram,
     ]
 )

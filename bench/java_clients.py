@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.support import jars, requirements
 
 JVM_SETTINGS = ("-Xmx512m", "-Dlog4j2.level=ERROR")
 TIMEOUT_SECONDS = 300
-PRODUCER_SETTINGS = (
-    "acks=all",
-    "enable.idempotence=true",
-    "linger.ms=5",
-    "batch.size=131072",
-    "buffer.memory=67108864",
-)
+PRODUCER_SETTINGS = {
+    "acks": "all",
+    "enable.idempotence": "true",
+    "linger.ms": "5",
+    "batch.size": "131072",
+    "buffer.memory": "67108864",
+}
 SUMMARY = re.compile(r"(\d+) records sent, ([\d.]+) records/sec .* (\d+) ms 50th, .* (\d+) ms 99th")
 
 
@@ -34,13 +36,23 @@ class Throughput:
 
 
 def produce(
-    bootstrap_servers: str, topic: str, *, records: int, record_bytes: int, transaction_ms: int | None = None
+    bootstrap_servers: str,
+    topic: str,
+    *,
+    records: int,
+    record_bytes: int,
+    transaction_ms: int | None = None,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Throughput:
-    """Send records with acks=all, in transactions of so many ms or, without that, only idempotent. Raises LoadError."""
+    """Send records with acks=all, in transactions of so many ms or, without that, only idempotent. Raises LoadError.
+
+    `settings` are those of the Java client, and beat the ones that all loads have.
+    """
+    properties = {"bootstrap.servers": bootstrap_servers, **PRODUCER_SETTINGS, **settings}
     command = [
         "org.apache.kafka.tools.ProducerPerformance",
         *("--topic", topic, "--num-records", str(records), "--record-size", str(record_bytes), "--throughput", "-1"),
-        *("--producer-props", f"bootstrap.servers={bootstrap_servers}", *PRODUCER_SETTINGS),
+        *("--producer-props", *(f"{name}={value}" for name, value in properties.items())),
     ]
     if transaction_ms is not None:
         command += ["--transactional-id", f"bench-{topic}", "--transaction-duration-ms", str(transaction_ms)]

@@ -2,6 +2,7 @@
 
 kafka            an Apache Kafka 4.3.1 node, one for the whole run
 oncelog_broker   our broker in its own process, one for the whole run
+secured_kafka    an Apache Kafka node with TLS, SASL and an authorizer, one for the whole run
 log              both, one after the other: the test runs twice
 new_kafka, new_oncelog   makers of nodes that a test may kill and start again
 """
@@ -9,6 +10,7 @@ new_kafka, new_oncelog   makers of nodes that a test may kill and start again
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from tests.support.kafka import FIRST_LOOK_AT_RETENTION, KafkaNode
 from tests.support.oncelog_process import OncelogNode
 from tests.support.processes import BrokerProcess
 from tests.support.requirements import NOT_RUN
+from tests.support.secured_kafka import SecuredKafka
 
 # How long an example takes says something about how busy the machine is, and nothing about the code.
 settings.register_profile("oncelog", deadline=None)
@@ -28,6 +31,8 @@ settings.load_profile("oncelog")
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 SUMMARY = "summary"
+A_WHOLE_RUN = 1000
+"""With fewer tests than this somebody has chosen them, and all of them run."""
 QUICK_GROUPS = {
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.min.heartbeat.interval.ms": "200",
@@ -52,6 +57,14 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
     directory = tmp_path_factory.mktemp("kafka")
     own = {"log.dirs": two_in(directory), FIRST_LOOK_AT_RETENTION: A_DAY_MS}
     node = KafkaNode(directory, **QUICK_GROUPS, **KEEP_RECORDS, **own)
+    node.start()
+    yield node
+    node.stop()
+
+
+@pytest.fixture(scope="session")
+def secured_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    node = SecuredKafka(tmp_path_factory.mktemp("secured-kafka"))
     node.start()
     yield node
     node.stop()
@@ -100,9 +113,23 @@ def _maker(make: Callable[..., BrokerProcess]) -> Iterator[NodeMaker]:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slow ones first: where tests run side by side, nobody waits at the end for one that began late."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The slow ones first: where tests run side by side, nobody waits at the end for one that began late.
+
+    Of those marked `drawn(N)` one in N runs, drawn by ONCELOG_SEED, where more than a few of them are collected.
+    """
+    left_out = [] if os.environ.get("ONCELOG_WHOLE") == "1" or len(items) < A_WHOLE_RUN else _not_drawn(items)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+    chosen = {id(item) for item in left_out}
+    items[:] = [item for item in items if id(item) not in chosen]
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def _not_drawn(items: list[pytest.Item]) -> list[pytest.Item]:
+    seed = os.environ.get("ONCELOG_SEED", "1")
+    drawn = [(item, marker.args[0]) for item in items if (marker := item.get_closest_marker("drawn")) is not None]
+    return [item for item, share in drawn if zlib.crc32(f"{seed} {item.name} {item.path.name}".encode()) % share]
 
 
 @pytest.fixture

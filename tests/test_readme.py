@@ -1,4 +1,4 @@
-"""Every block of README.md, run as it is printed, one after the other in one directory.
+"""Every block of README.md and of docs/spark.md, run as it is printed, one after the other in one directory for each page.
 
 A Python block is saved under the name in its first line, and executed unless a later command does that. The commands of a
 console block are run by a shell, and what they print is compared. A make target is looked up, not made.
@@ -22,7 +22,8 @@ import pytest
 from tests.support import requirements
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
+README, SPARK = "README.md", "docs/spark.md"
+PAGES = (README, SPARK)
 DEFAULT_ADDRESS = ("127.0.0.1", 9092)
 LINKS = re.compile(r"\]\((?!\w+:)([^)#]+)")
 
@@ -41,12 +42,13 @@ CHANGING = [
 class Block:
     language: str
     text: str
-    line: int
+    place: str
 
 
-def blocks() -> Iterator[Block]:
-    for found in re.finditer(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL):
-        yield Block(found[1], found[2], README.count("\n", 0, found.start()) + 2)
+def blocks(page: str) -> Iterator[Block]:
+    text = (ROOT / page).read_text()
+    for found in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        yield Block(found[1], found[2], f"{page}:{text.count(chr(10), 0, found.start()) + 2}")
 
 
 def commands(block: Block) -> Iterator[tuple[str, list[str]]]:
@@ -74,11 +76,11 @@ class Reader:
     def follow(self, block: Block) -> None:
         if block.language == "python":
             name = block.text.splitlines()[0].removeprefix("# ")
-            assert re.fullmatch(r"\w+\.py", name), f"README.md:{block.line}: the block names no file"
+            assert re.fullmatch(r"\w+\.py", name), f"{block.place}: the block names no file"
             (self._directory / name).write_text(block.text)
         elif block.language == "console":
             for command, printed in commands(block):
-                where = f"README.md:{block.line}: {command}"
+                where = f"{block.place}: {command}"
                 got = self._serve(command) if command.startswith("oncelog serve") else self._run(command)
                 for expected, line in zip_longest(settled(printed), settled(got)):
                     assert line == expected, f"{where}\n" + "\n".join(got)
@@ -112,16 +114,18 @@ class Reader:
         return (done.stdout + (done.stderr if done.returncode else "")).splitlines()
 
 
-def test_every_python_block_is_used_by_a_command():
-    text = "\n".join(block.text for block in blocks() if block.language == "console")
-    for block in blocks():
+@pytest.mark.parametrize("page", PAGES)
+def test_every_python_block_is_used_by_a_command(page):
+    text = "\n".join(block.text for block in blocks(page) if block.language == "console")
+    for block in blocks(page):
         if block.language == "python":
             assert block.text.splitlines()[0].removeprefix("# ") in text
 
 
 @pytest.mark.spark
 @pytest.mark.timeout(1200)
-def test_blocks_do_what_the_page_says(tmp_path):
+@pytest.mark.parametrize("page", PAGES)
+def test_blocks_do_what_the_page_says(page, tmp_path):
     requirements.java()
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -131,7 +135,7 @@ def test_blocks_do_what_the_page_says(tmp_path):
             requirements.not_run("another process has the port that oncelog has by default")
     reader = Reader(tmp_path)
     try:
-        for block in blocks():
+        for block in blocks(page):
             reader.follow(block)
     finally:
         reader.close()
@@ -139,7 +143,7 @@ def test_blocks_do_what_the_page_says(tmp_path):
 
 def test_make_targets_exist():
     make = shutil.which("make") or requirements.not_run("there is no make")
-    (block,) = (block for block in blocks() if block.language == "sh")
+    (block,) = (block for block in blocks(README) if block.language == "sh")
     for command in block.text.splitlines():
         assert command.startswith("make ")
         done = subprocess.run([make, "-n", *command.split()[1:]], cwd=ROOT, capture_output=True, check=False)
@@ -147,6 +151,7 @@ def test_make_targets_exist():
 
 
 def test_links_lead_to_files():
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md"):
+    for name in (*PAGES, "CONTRIBUTING.md", "ARCHITECTURE.md"):
+        page = ROOT / name
         for target in LINKS.findall(page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+            assert (page.parent / target).exists(), f"{name}: {target}"

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from oncelog.broker import Broker, Environment
+from oncelog.coordination import Parked, Task
 from oncelog.environment import DiskError, Syncable
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_disk import MemoryDisk
 from tests.support.wire import parse, request_payload
 
 DIRECTORY = "/data"
+T = TypeVar("T")
 
 
 class SteppedDisk(MemoryDisk):
@@ -56,6 +58,21 @@ class SteppedDisk(MemoryDisk):
         super().kill()
 
 
+class Done:
+    """A job that is over."""
+
+    def cancel(self) -> None:
+        return
+
+
+class WorkersAtOnce:
+    """Does what it is given on the spot."""
+
+    def run(self, work: Callable[[], T], done: Callable[[T], None], *, is_long: bool) -> Done:
+        done(work())
+        return Done()
+
+
 class CountingRandom:
     """Numbers that are different each time and the same in each run."""
 
@@ -91,6 +108,12 @@ class Reply:
         self._version = version
         self.message: Any = None
         self.came = False
+        self.waiting: Parked[Any] | None = None
+
+    def end(self) -> None:
+        """What a connection does with a request that waits when it is closed."""
+        assert isinstance(self.waiting, Task), "the request does not wait"
+        self.waiting.end()
 
     def take(self, chunks: list[Any] | None) -> None:
         self.came = True
@@ -110,20 +133,26 @@ class BrokerInMemory:
         self.failures: list[DiskError] = []
         self.random = CountingRandom()
         self.connection = ClientConnection()
+        self.client_id = "tests"
         self.directories = directories
         self._settings = {name.replace("_", "."): value for name, value in settings.items()}
         self.restart()
 
     def restart(self) -> None:
         self.clock.forget_timers()
-        environment = Environment(self.clock, self.disk, self.random)
+        environment = Environment(self.clock, self.disk, WorkersAtOnce(), self.random)
         self.core = Broker(environment, self.directories, self._settings, self.failures.append)
         self.core.serve_at("memory", 9092)
 
     def send(self, api: str, version: int, **fields: Any) -> Reply:
         reply = Reply(api, version)
-        payload = request_payload(api, version, fields, "tests")
-        self.core.receive(self.connection, memoryview(payload)).then(reply.take)
+        payload = request_payload(api, version, fields, self.client_id)
+        answer = self.core.receive(self.connection, memoryview(payload))
+        if isinstance(answer, Parked):
+            reply.waiting = answer
+            answer.then(reply.take)
+        else:
+            reply.take(answer)
         return reply
 
     def ask(self, api: str, version: int, **fields: Any) -> Any:

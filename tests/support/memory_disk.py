@@ -17,6 +17,7 @@ from oncelog.environment import DirectoryInUseError, DiskError, Syncable
 
 SECTOR_BYTES = 512
 SPACE_BYTES = 10**12
+NAME_BYTES_MAX = 255
 
 
 class _Node:
@@ -200,6 +201,7 @@ class MemoryDisk:
         if node is None:
             if not create:
                 raise DiskError(f"cannot open {path}: No such file or directory")
+            _check_name(path)
             node = made = _Node()
             node.modified_ms = self.now_ms()
             self._change(path, lambda names: names.update({path: made}))
@@ -216,11 +218,15 @@ class MemoryDisk:
         return sorted({name[len(prefix) :].split("/")[0] for name in inside})
 
     def make_directory(self, path: str) -> None:
+        _check_name(path)
         self._directories.add(path)
 
     def rename(self, source: str, target: str) -> None:
         if not self.exists(source):
             raise DiskError(f"cannot rename {source}: No such file or directory")
+        _check_name(target)
+        if target in self._directories and any(name.startswith(target + "/") for name in self._names):
+            raise DiskError(f"cannot rename {source}: Directory not empty")
         if source in self._directories:
             self._directories.discard(source)
             self._directories.add(target)
@@ -299,6 +305,11 @@ class MemoryDisk:
     def _change(self, path: str, change: Callable[[dict[str, _Node]], None]) -> None:
         change(self._names)
         self._renamings.setdefault(_volume(path), []).append(change)
+
+
+def _check_name(path: str) -> None:
+    if len(path.rpartition("/")[2].encode()) > NAME_BYTES_MAX:
+        raise DiskError(f"cannot make {path}: File name too long")
 
 
 def _volume(path: str) -> str:

@@ -42,12 +42,15 @@ TV2 = Protocol("TV2", 12, 5, 5)
 class ProducerInMemory:
     """Keeps the producer id, epoch and sequences of one transactional id."""
 
-    def __init__(self, broker: BrokerInMemory, protocol: Protocol, transactional_id: str = "teller") -> None:
+    def __init__(
+        self, broker: BrokerInMemory, protocol: Protocol, transactional_id: str = "teller", group: str = GROUP
+    ) -> None:
         self.broker = broker
         self.protocol = protocol
         self.transactional_id = transactional_id
+        self.group = group
         self.sequence = 0
-        for key, kind in ((transactional_id, 1), (GROUP, 0)):
+        for key, kind in ((transactional_id, 1), (group, 0)):
             broker.ask("find_coordinator", 3, key=key, key_type=kind)
         answer = broker.ask("init_producer_id", 4, transactional_id=transactional_id, transaction_timeout=MINUTE)
         assert answer.error_code is NONE, answer
@@ -74,7 +77,7 @@ class ProducerInMemory:
         )
         (topic,) = answer.results_by_topic_v3_and_below
         assert {result.partition_error_code for result in topic.results_by_partition} == {NONE}, answer
-        answer = self.broker.ask("add_offsets_to_txn", 3, **self._identity(), group_id=GROUP)
+        answer = self.broker.ask("add_offsets_to_txn", 3, **self._identity(), group_id=self.group)
         assert answer.error_code is NONE, answer
 
     def produce(self, value: str, partition: int) -> ErrorCode:
@@ -101,7 +104,7 @@ class ProducerInMemory:
             "txn_offset_commit",
             self.protocol.offsets,
             **self._identity(),
-            group_id=GROUP,
+            group_id=self.group,
             topics=[{"name": TOPIC, "partitions": [partition]}],
         )
         assert answer.topics[0].partitions[0].error_code is NONE, answer
@@ -138,9 +141,9 @@ def make_topic(broker: BrokerInMemory) -> None:
     broker.settle()
 
 
-def visible(broker: BrokerInMemory, partition: int) -> list[str]:
+def visible(broker: BrokerInMemory, partition: int, start: int = 0) -> list[str]:
     """What a read_committed reader sees of one partition, aborted records left out by the rule of the protocol."""
-    asked = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 2**20}
+    asked = {"partition": partition, "fetch_offset": start, "partition_max_bytes": 2**20}
     answer = broker.ask(
         "fetch",
         11,
