@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 from oncelog.client import ProducerIdentity, TransactionVersion
 from oncelog.client.requests import milliseconds
 from oncelog.spark import ExactlyOnceSink, build_session, exactly_once
-from oncelog.spark.delivery import Producing
-from oncelog.spark.output import Output
 from oncelog.spark.plan import Expectation
-from oncelog.spark.sink_settings import sink_settings
-from oncelog.spark.writer import open_client
+from oncelog.spark.sink.delivery import Producing
+from oncelog.spark.sink.output import Output
+from oncelog.spark.sink.settings import sink_settings
+from oncelog.spark.sink.writer import open_client
 from tests.support.wire import Connection
 
 RESULT = "RESULT "

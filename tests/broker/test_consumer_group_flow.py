@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from oncelog.broker.setting import SettingError
+from oncelog.broker.config.setting import SettingError
 from tests.broker.test_group_flow import GroupBroker
 from tests.support.consumer_group_requests import HEARTBEAT, REBALANCE_MS, assigned, beat_fields, join_fields
 from tests.support.transaction_in_memory import TOPIC, make_topic

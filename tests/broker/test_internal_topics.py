@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 from kio.schema.errors import ErrorCode
-
-from oncelog.broker.setting import Setting
-from oncelog.broker.settings import BROKER_SETTINGS, TOPIC_SETTINGS
-from oncelog.records import Record, batches, build_batch, decode_batch
 from tests.broker.test_altering import BROKER, DELETE, SET, TOPIC, alter
+
+from oncelog.broker.config.setting import Setting
+from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+from oncelog.records import Record, batches, build_batch, decode_batch
 from tests.support.broker_in_memory import BrokerInMemory, SteppedDisk
 from tests.support.consumer_group_requests import join_fields as beat_join_fields
 from tests.support.group_requests import SESSION_MS, SYNC, commit_fields, join_fields, sync_fields

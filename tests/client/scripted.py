@@ -7,7 +7,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from oncelog.client.conversation import (
+from oncelog.client.errors import ClientError, ConnectionLost
+from oncelog.client.net.conversation import (
     Call,
     Conversation,
     Draw,
@@ -21,9 +22,8 @@ from oncelog.client.conversation import (
     Wait,
     WallClock,
 )
-from oncelog.client.errors import ClientError, ConnectionLost
+from oncelog.client.net.settings import ClientSettings
 from oncelog.client.requests import Request
-from oncelog.client.settings import ClientSettings
 from oncelog.client.values import Address
 
 HERE = Address("scripted", 9092)

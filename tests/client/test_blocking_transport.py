@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from oncelog.client import Client, OffsetSpec, RetriesExhausted, TopicPartition
-from oncelog.client.conversation import Conversation, Greet, Wait
-from oncelog.client.settings import ClientSettings, parse_addresses
+from oncelog.client.net.conversation import Conversation, Greet, Wait
+from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.transport import BlockingTransport
 from oncelog.testing import broker
 

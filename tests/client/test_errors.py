@@ -13,7 +13,7 @@ from oncelog.client import (
     ProducerFenced,
     TransactionFailed,
 )
-from oncelog.client.connection import SOFTWARE_VERSION
+from oncelog.client.net.connection import SOFTWARE_VERSION
 from oncelog.wire import ErrorCode
 
 

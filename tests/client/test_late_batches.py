@@ -16,8 +16,8 @@ from oncelog.client import (
     TopicPartition,
     TransactionFailed,
     TransactionVersion,
-    transaction,
 )
+from oncelog.client.producer import transaction
 from oncelog.testing.proxy import ApiKey, Point, Proxy, Then
 from tests.support.names import unique
 from tests.support.waiting import until

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.broker.properties import parse_properties
+from oncelog.broker.config.properties import parse_properties
 from oncelog.client.security import read_security
 from oncelog.client.security.names import SUPPORTED
 from tests.support.secured_kafka import PASSWORD, Listener

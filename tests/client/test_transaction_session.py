@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from oncelog.client.cluster import Cluster, transaction_version
 from oncelog.client.errors import BrokerRefused, IllegalState, OutcomeUnknown, ProducerFenced, TransactionFailed
-from oncelog.client.transaction import SessionState, TransactionSession
+from oncelog.client.net.cluster import Cluster, transaction_version
+from oncelog.client.producer.transaction import SessionState, TransactionSession
 from oncelog.client.values import OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
 from oncelog.wire import ErrorCode
 from tests.client.scripted import HERE, SETTINGS, ScriptedTransport, lost

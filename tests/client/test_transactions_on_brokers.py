@@ -25,8 +25,8 @@ from oncelog.client import (
     TopicPartition,
     TransactionFailed,
     TransactionVersion,
-    transaction,
 )
+from oncelog.client.producer import transaction
 from oncelog.records import ControlType, Record, build_batch
 from oncelog.testing.proxy import ApiKey, Proxy, Then
 

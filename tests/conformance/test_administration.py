@@ -29,16 +29,16 @@ from kafka.admin import ConfigResource as PythonResource
 from kafka.admin import ConfigResourceType, KafkaAdminClient
 
 from oncelog import client
-from oncelog.broker.configuration_page import DIFFERENT_DEFAULTS
-from oncelog.broker.kafka_apis import KAFKA_APIS
-from oncelog.broker.kafka_setting_names import NOT_HERE, NOT_HERE_PREFIXES
-from oncelog.broker.setting import text_of
-from oncelog.broker.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+from oncelog.broker.config.kafka_setting_names import NOT_HERE, NOT_HERE_PREFIXES
+from oncelog.broker.config.setting import text_of
+from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from tests.support.kafka import FIRST_LOOK_AT_RETENTION
 from tests.support.processes import BrokerProcess
 from tests.support.transaction_in_memory import MINUTE
 from tests.support.waiting import TIMEOUT_SECONDS, until
 from tests.support.wire import Connection
+from tools.pages.configuration import DIFFERENT_DEFAULTS
+from tools.pages.kafka_apis import KAFKA_APIS
 
 DEFAULT_CONFIG = 5
 FIXED_HERE = {"listeners", "listener.security.protocol.map", "group.consumer.assignment.interval.ms"}

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
 
-from oncelog.broker.setting import Effect, Setting
-from oncelog.broker.settings import BROKER_SETTINGS
+from oncelog.broker.config.setting import Effect, Setting
+from oncelog.broker.config.settings import BROKER_SETTINGS
 from oncelog.client import Producer
 from tests.support.consumer_group_requests import HEARTBEAT
 from tests.support.consumer_group_requests import join_fields as consumer_fields

@@ -26,7 +26,7 @@ from tests.support.names import unique
 from tests.support.processes import BrokerProcess
 
 OFFSETS_MAX = 20
-WORKER_COMMAND = ["-m", "oncelog.spark.daemon", "pyspark.worker"]
+WORKER_COMMAND = ["-m", "oncelog.spark.session.daemon", "pyspark.worker"]
 PARTITIONS = 2
 CELL_SECONDS = 240.0
 SETTLED_SECONDS = 0.1

@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.client import Client, TopicPartition
 from oncelog.spark import committed_offsets
-from oncelog.spark.fence import parse_metadata
+from oncelog.spark.sink.fence import parse_metadata
 from tests.spark import topics
 from tests.spark.pipelines import COUNT, Pipeline
 from tests.support.names import unique

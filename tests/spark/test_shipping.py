@@ -12,8 +12,8 @@ from pyspark.errors import PythonException
 
 from oncelog.spark.data_source import OncelogDataSource
 from oncelog.spark.query import QueryError
-from oncelog.spark.shared_producer import _SendTask
 from oncelog.spark.shipping import Shipped, refuse_executors
+from oncelog.spark.sink.shared_producer import _SendTask
 
 LOAD = """
 import sys

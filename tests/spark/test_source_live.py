@@ -10,9 +10,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from oncelog.client.values import TopicPartition
 from oncelog.spark import lag
 from oncelog.spark.offsets import from_tree
-from oncelog.spark.options import parse_options
-from oncelog.spark.source import StreamReader
-from oncelog.spark.source_errors import DataLossError
+from oncelog.spark.options.source_options import parse_options
+from oncelog.spark.source.errors import DataLossError
+from oncelog.spark.source.readers import StreamReader
 from tests.spark import topics
 from tests.support.names import unique
 

@@ -11,12 +11,12 @@ from confluent_kafka import Producer as Confluent
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from oncelog.client import Client, NewTopic, Producer, TopicPartition
-from oncelog.spark.option_table import OptionError
-from oncelog.spark.options import parse_options
-from oncelog.spark.planning import OffsetRange
-from oncelog.spark.reading import read_range, read_settings
-from oncelog.spark.source import BatchReader, StreamReader
-from oncelog.spark.source_errors import NoAnswerError
+from oncelog.spark.options.source_options import parse_options
+from oncelog.spark.options.table import OptionError
+from oncelog.spark.source.errors import NoAnswerError
+from oncelog.spark.source.planning import OffsetRange
+from oncelog.spark.source.readers import BatchReader, StreamReader
+from oncelog.spark.source.reading import read_range, read_settings
 from tests.spark import topics
 from tests.support.names import unique
 from tests.support.waiting import until

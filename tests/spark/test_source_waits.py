@@ -14,11 +14,11 @@ import pytest
 
 from oncelog.client.values import TopicPartition
 from oncelog.spark import wait_log
-from oncelog.spark.options import parse_options
-from oncelog.spark.planning import OffsetRange
-from oncelog.spark.reading import read_range, read_settings
-from oncelog.spark.source import BatchReader, StreamReader
-from oncelog.spark.source_errors import NoAnswerError
+from oncelog.spark.options.source_options import parse_options
+from oncelog.spark.source.errors import NoAnswerError
+from oncelog.spark.source.planning import OffsetRange
+from oncelog.spark.source.readers import BatchReader, StreamReader
+from oncelog.spark.source.reading import read_range, read_settings
 from tests.spark import topics
 from tests.support import requirements
 from tests.support.names import unique

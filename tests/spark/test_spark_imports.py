@@ -11,7 +11,7 @@ from oncelog.client import TopicPartition
 from oncelog.records import Codec
 from oncelog.records.arrow import batches_to_arrow
 from oncelog.records.arrow_arrays import binary_array
-from oncelog.spark.encoding import RowEncoder, Targets
+from oncelog.spark.sink.encoding import RowEncoder, Targets
 
 rows = pa.RecordBatch.from_arrays([binary_array([b"k", b"l", b"m"]), binary_array([b"1", b"2", b"3"])], ["key", "value"])
 targets = Targets((TopicPartition("t", 0), TopicPartition("t", 1)))
@@ -25,11 +25,11 @@ assert {topic for batch in read for topic in batch.column("topic").to_pylist()} 
 
 CHECK_OPTIONS = """
 import oncelog.spark.data_source
-from oncelog.spark.options import check_options
+from oncelog.spark.options.source_options import check_options
 check_options({"kafka.bootstrap.servers": "h:1", "subscribePattern": "a.*"})
 """
 
-START_A_SINK = "import oncelog.spark.output"
+START_A_SINK = "import oncelog.spark.sink.output"
 
 
 def loaded_by(program: str) -> set[str]:
@@ -54,7 +54,7 @@ def test_process_that_checks_options_loads_no_messages() -> None:
 def test_driver_that_may_have_to_encode_is_ready_when_it_does() -> None:
     """Rows are encoded by the driver from the second micro-batch on, which would wait for the compiler."""
     program = """
-from oncelog.spark.output import load_kernels
+from oncelog.spark.sink.output import load_kernels
 load_kernels()
 import sys
 before = set(sys.modules)

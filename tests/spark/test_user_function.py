@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from oncelog.spark import FunctionError
-from oncelog.spark.encoding import RowError
+from oncelog.spark.sink.encoding import RowError
 from oncelog.spark.user_function import inputs_of, output_of, output_topic
 
 BOTH_APART = (("a",), ("b",))

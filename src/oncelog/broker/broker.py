@@ -16,33 +16,41 @@ from uuid import UUID
 
 from typing_extensions import Buffer
 
-from oncelog.broker import hanging, request_log
+from oncelog.broker import request_log
 from oncelog.broker.apis import APIS, Api
-from oncelog.broker.auto_creation import internal_partition_count
-from oncelog.broker.changes import Changes
-from oncelog.broker.checkpoints import Checkpoints
-from oncelog.broker.configuration import ConfigSource, Settings
-from oncelog.broker.consumer_group_limits import consumer_limits
-from oncelog.broker.durability import Durability
-from oncelog.broker.fetch_sessions import FetchSessions
-from oncelog.broker.group_log import GroupLog
-from oncelog.broker.handlers import api_versions
-from oncelog.broker.housekeeping import Housekeeping
-from oncelog.broker.journal import FILE_NAME, BootTrusted, BrokerStarted, Journal, LogDirectoriesNamed, TopicCreated
-from oncelog.broker.loading import (
+from oncelog.broker.config.configuration import ConfigSource, Settings
+from oncelog.broker.config.consumer_group_limits import consumer_limits
+from oncelog.broker.config.setting import SettingError, text_of
+from oncelog.broker.coordinators import hanging
+from oncelog.broker.coordinators.group_log import GroupLog
+from oncelog.broker.coordinators.loading import (
     find_partitions,
     load_offsets,
     load_transactions,
     read_journal,
 )
-from oncelog.broker.memberships import Memberships
-from oncelog.broker.offsets import CommittedOffsets
-from oncelog.broker.producer_ids import ProducerIds
+from oncelog.broker.coordinators.memberships import Memberships
+from oncelog.broker.coordinators.offsets import CommittedOffsets
+from oncelog.broker.coordinators.producer_ids import ProducerIds
+from oncelog.broker.coordinators.transactions import Transactions
+from oncelog.broker.fetch_sessions import FetchSessions
+from oncelog.broker.handlers import api_versions
+from oncelog.broker.housekeeping import Housekeeping
 from oncelog.broker.request import Connection, Request
-from oncelog.broker.setting import SettingError, text_of
 from oncelog.broker.slices import Slices, beside
-from oncelog.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic, Topics
-from oncelog.broker.transactions import Transactions
+from oncelog.broker.storage.auto_creation import internal_partition_count
+from oncelog.broker.storage.changes import Changes
+from oncelog.broker.storage.checkpoints import Checkpoints
+from oncelog.broker.storage.durability import Durability
+from oncelog.broker.storage.journal import (
+    FILE_NAME,
+    BootTrusted,
+    BrokerStarted,
+    Journal,
+    LogDirectoriesNamed,
+    TopicCreated,
+)
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic, Topics
 from oncelog.coordination import Parked, Task, begin, start
 from oncelog.environment import Clock, Disk, DiskError, Random, Workers
 from oncelog.groups import GroupCoordinator, MembershipLimits

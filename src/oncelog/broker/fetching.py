@@ -10,8 +10,8 @@ from uuid import UUID
 from typing_extensions import Buffer
 
 from oncelog.broker.fetch_sessions import FetchedPartition
-from oncelog.broker.leader_epochs import epoch_problem
-from oncelog.broker.partition import Partition
+from oncelog.broker.storage.leader_epochs import epoch_problem
+from oncelog.broker.storage.partition import Partition
 from oncelog.coordination import Parked
 from oncelog.environment import Clock
 from oncelog.log import AbortedTransaction
@@ -19,7 +19,7 @@ from oncelog.records import Codec
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.topics import Topics
+    from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
 READ_COMMITTED = 1

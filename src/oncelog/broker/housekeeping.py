@@ -10,13 +10,13 @@ from oncelog.environment import DiskError
 from oncelog.log import PartitionLog
 
 if TYPE_CHECKING:
-    from oncelog.broker.checkpoints import Checkpoints
-    from oncelog.broker.configuration import Settings
-    from oncelog.broker.durability import Durability
-    from oncelog.broker.offsets import CommittedOffsets
+    from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.coordinators.offsets import CommittedOffsets
+    from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.slices import Slices
-    from oncelog.broker.topics import Topics
-    from oncelog.broker.transactions import Transactions
+    from oncelog.broker.storage.checkpoints import Checkpoints
+    from oncelog.broker.storage.durability import Durability
+    from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
 PRODUCER_ID_CHECK_INTERVAL_MS = 600_000

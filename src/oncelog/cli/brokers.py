@@ -19,7 +19,7 @@ from oncelog.client import (
     TransactionError,
     UnsupportedVersion,
 )
-from oncelog.client.rights import topic_error
+from oncelog.client.net.rights import topic_error
 from oncelog.wire import ErrorCode
 
 

@@ -13,7 +13,7 @@ def check_spark(command: str) -> None:
     missing = [module for module in ("pyspark", "pyarrow", "numba") if find_spec(module) is None]
     if missing:
         raise CommandError(f"{command} needs {' and '.join(missing)}: pip install 'oncelog[spark]'", ExitStatus.USAGE)
-    from oncelog.spark.connect import SparkConnectError, refuse_remote
+    from oncelog.spark.session.connect import SparkConnectError, refuse_remote
 
     try:
         refuse_remote(os.environ, {})

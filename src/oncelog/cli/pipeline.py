@@ -31,7 +31,7 @@ from oncelog.spark import (
     lag,
     run_stateless,
 )
-from oncelog.spark.unwritable import RowError
+from oncelog.spark.sink.unwritable import RowError
 from oncelog.spark.user_function import Transform, inputs_of, output_of, output_topic
 
 EXPECTED = (

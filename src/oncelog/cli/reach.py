@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from oncelog.broker import SettingError
-from oncelog.broker.properties import parse_properties
+from oncelog.broker.config.properties import parse_properties
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.client.security import INERT, PLAINTEXT, Security, is_security_option, read_security
 from oncelog.client.transports.files import inlined

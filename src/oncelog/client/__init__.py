@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from oncelog.client.accumulating import RecordMetadata
-    from oncelog.client.consumer_core import ConsumedRecord
+    from oncelog.client.consumer.core import ConsumedRecord
+    from oncelog.client.consumer.fetching import FetchedBatches
     from oncelog.client.errors import (
         AuthenticationFailed,
         BrokerRefused,
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
         TransactionFailed,
         UnsupportedVersion,
     )
-    from oncelog.client.fetching import FetchedBatches
-    from oncelog.client.group_values import GroupDescription, GroupListing, GroupMember
-    from oncelog.client.lanes import Written
+    from oncelog.client.groups.values import GroupDescription, GroupListing, GroupMember
+    from oncelog.client.producer.accumulating import RecordMetadata
+    from oncelog.client.producer.lanes import Written
     from oncelog.client.security import Security, read_security
     from oncelog.client.topic_values import PartitionDescription, TopicDescription
     from oncelog.client.transports.asynchronous.client import AsyncClient
@@ -155,17 +155,17 @@ _HOMES = {
     "ConfigResource": "oncelog.client.values",
     "ConfigSource": "oncelog.client.values",
     "ConnectionLost": "oncelog.client.errors",
-    "ConsumedRecord": "oncelog.client.consumer_core",
+    "ConsumedRecord": "oncelog.client.consumer.core",
     "Consumer": "oncelog.client.transports.blocking.consumer",
     "CorruptRecords": "oncelog.client.errors",
     "Delivery": "oncelog.client.transports.blocking.producer",
     "DeliveryFailed": "oncelog.client.errors",
     "DeliveryUnknown": "oncelog.client.errors",
-    "FetchedBatches": "oncelog.client.fetching",
+    "FetchedBatches": "oncelog.client.consumer.fetching",
     "Fetcher": "oncelog.client.transports.blocking.fetcher",
-    "GroupDescription": "oncelog.client.group_values",
-    "GroupListing": "oncelog.client.group_values",
-    "GroupMember": "oncelog.client.group_values",
+    "GroupDescription": "oncelog.client.groups.values",
+    "GroupListing": "oncelog.client.groups.values",
+    "GroupMember": "oncelog.client.groups.values",
     "GroupMetadata": "oncelog.client.values",
     "IllegalState": "oncelog.client.errors",
     "IsolationLevel": "oncelog.client.values",
@@ -183,7 +183,7 @@ _HOMES = {
     "ProducerFenced": "oncelog.client.errors",
     "ProducerIdentity": "oncelog.client.values",
     "ProducerState": "oncelog.client.values",
-    "RecordMetadata": "oncelog.client.accumulating",
+    "RecordMetadata": "oncelog.client.producer.accumulating",
     "RetriesExhausted": "oncelog.client.errors",
     "Security": "oncelog.client.security",
     "SharedProducer": "oncelog.client.transports.blocking.shared_producer",
@@ -195,7 +195,7 @@ _HOMES = {
     "TransactionListing": "oncelog.client.values",
     "TransactionVersion": "oncelog.client.values",
     "UnsupportedVersion": "oncelog.client.errors",
-    "Written": "oncelog.client.lanes",
+    "Written": "oncelog.client.producer.lanes",
     "read_security": "oncelog.client.security",
 }
 

@@ -22,26 +22,26 @@ for _needed in ("numba", "pyarrow", "pyspark"):
 
 if TYPE_CHECKING:
     from oncelog.client import BrokerRefused, OutcomeUnknown, ProducerFenced
-    from oncelog.spark.batch_write import write_exactly_once
     from oncelog.spark.checkpoint import CheckpointError
     from oncelog.spark.data_source import OncelogDataSource
-    from oncelog.spark.fence import FenceError
-    from oncelog.spark.hanging import HangingTransaction
-    from oncelog.spark.java import Java, JavaNotFoundError, find_java, use_java
     from oncelog.spark.metrics import BatchReport, SinkMetrics
-    from oncelog.spark.micro_batches import ExactlyOnceSink
-    from oncelog.spark.option_table import OptionError
+    from oncelog.spark.options.table import OptionError
     from oncelog.spark.query import QueryError
     from oncelog.spark.query_progress import progress
-    from oncelog.spark.session import build_session
-    from oncelog.spark.sink import committed_offsets, exactly_once
-    from oncelog.spark.source_errors import DataLossError
-    from oncelog.spark.source_progress import lag, source_metrics
+    from oncelog.spark.session.java import Java, JavaNotFoundError, find_java, use_java
+    from oncelog.spark.session.session import build_session
+    from oncelog.spark.sink.batch_write import write_exactly_once
+    from oncelog.spark.sink.exactly_once import committed_offsets, exactly_once
+    from oncelog.spark.sink.fence import FenceError
+    from oncelog.spark.sink.hanging import HangingTransaction
+    from oncelog.spark.sink.micro_batches import ExactlyOnceSink
+    from oncelog.spark.sink.transaction import AttemptsExhausted
+    from oncelog.spark.sink.unwritable import RowError
+    from oncelog.spark.sink.write_record import WriteIdError
+    from oncelog.spark.source.errors import DataLossError
+    from oncelog.spark.source.progress import lag, source_metrics
     from oncelog.spark.stateless import NeedsCheckpoint, StatelessLoop, run_stateless
-    from oncelog.spark.transaction import AttemptsExhausted
-    from oncelog.spark.unwritable import RowError
     from oncelog.spark.user_function import FunctionError
-    from oncelog.spark.write_record import WriteIdError
 
 __all__ = [
     "AttemptsExhausted",
@@ -80,37 +80,37 @@ __all__ = [
 # Spark starts several Python processes for each query, and most need one class of these: what compiled code and a session
 # cost to import, only those pay that use them.
 _HOMES = {
-    "AttemptsExhausted": "oncelog.spark.transaction",
+    "AttemptsExhausted": "oncelog.spark.sink.transaction",
     "BatchReport": "oncelog.spark.metrics",
     "BrokerRefused": "oncelog.client",
     "CheckpointError": "oncelog.spark.checkpoint",
-    "DataLossError": "oncelog.spark.source_errors",
-    "ExactlyOnceSink": "oncelog.spark.micro_batches",
-    "FenceError": "oncelog.spark.fence",
+    "DataLossError": "oncelog.spark.source.errors",
+    "ExactlyOnceSink": "oncelog.spark.sink.micro_batches",
+    "FenceError": "oncelog.spark.sink.fence",
     "FunctionError": "oncelog.spark.user_function",
-    "HangingTransaction": "oncelog.spark.hanging",
-    "Java": "oncelog.spark.java",
-    "JavaNotFoundError": "oncelog.spark.java",
+    "HangingTransaction": "oncelog.spark.sink.hanging",
+    "Java": "oncelog.spark.session.java",
+    "JavaNotFoundError": "oncelog.spark.session.java",
     "NeedsCheckpoint": "oncelog.spark.stateless",
     "OncelogDataSource": "oncelog.spark.data_source",
-    "OptionError": "oncelog.spark.option_table",
+    "OptionError": "oncelog.spark.options.table",
     "OutcomeUnknown": "oncelog.client",
     "ProducerFenced": "oncelog.client",
     "QueryError": "oncelog.spark.query",
-    "RowError": "oncelog.spark.unwritable",
+    "RowError": "oncelog.spark.sink.unwritable",
     "SinkMetrics": "oncelog.spark.metrics",
     "StatelessLoop": "oncelog.spark.stateless",
-    "WriteIdError": "oncelog.spark.write_record",
-    "build_session": "oncelog.spark.session",
-    "committed_offsets": "oncelog.spark.sink",
-    "exactly_once": "oncelog.spark.sink",
-    "find_java": "oncelog.spark.java",
-    "lag": "oncelog.spark.source_progress",
+    "WriteIdError": "oncelog.spark.sink.write_record",
+    "build_session": "oncelog.spark.session.session",
+    "committed_offsets": "oncelog.spark.sink.exactly_once",
+    "exactly_once": "oncelog.spark.sink.exactly_once",
+    "find_java": "oncelog.spark.session.java",
+    "lag": "oncelog.spark.source.progress",
     "progress": "oncelog.spark.query_progress",
     "run_stateless": "oncelog.spark.stateless",
-    "source_metrics": "oncelog.spark.source_progress",
-    "use_java": "oncelog.spark.java",
-    "write_exactly_once": "oncelog.spark.batch_write",
+    "source_metrics": "oncelog.spark.source.progress",
+    "use_java": "oncelog.spark.session.java",
+    "write_exactly_once": "oncelog.spark.sink.batch_write",
 }
 
 

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from oncelog.spark.python_worker import end_unheard, told_in_one_sentence
+from oncelog.spark.session.python_worker import end_unheard, told_in_one_sentence
 from oncelog.spark.shipping import Shipped
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -53,26 +53,26 @@ class OncelogDataSource(Shipped, DataSource):
 
     def schema(self) -> StructType:
         """The columns. Spark asks for them at load(), and only where something is to be read."""
-        from oncelog.spark.option_table import OptionError
-        from oncelog.spark.options import check_options
+        from oncelog.spark.options.source_options import check_options
+        from oncelog.spark.options.table import OptionError
 
         with told_in_one_sentence(OptionError):
             check_options(self.options)
         return self._rows()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from oncelog.spark.option_table import OptionError
-        from oncelog.spark.options import parse_options
-        from oncelog.spark.source import BatchReader
+        from oncelog.spark.options.source_options import parse_options
+        from oncelog.spark.options.table import OptionError
+        from oncelog.spark.source.readers import BatchReader
 
         with told_in_one_sentence(OptionError):
             self._check_schema(schema)
             return BatchReader(parse_options(self.options, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from oncelog.spark.option_table import OptionError
-        from oncelog.spark.options import parse_options
-        from oncelog.spark.source import RefusedReader, StreamReader
+        from oncelog.spark.options.source_options import parse_options
+        from oncelog.spark.options.table import OptionError
+        from oncelog.spark.source.readers import RefusedReader, StreamReader
 
         try:
             self._check_schema(schema)
@@ -81,11 +81,11 @@ class OncelogDataSource(Shipped, DataSource):
             return RefusedReader(str(error))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from oncelog.spark.batch_write import write_settings
-        from oncelog.spark.columns import columns_to_write
-        from oncelog.spark.format_writers import BatchWriter
-        from oncelog.spark.option_table import OptionError
-        from oncelog.spark.sink_options import Use, sink_arguments
+        from oncelog.spark.options.sink_options import Use, sink_arguments
+        from oncelog.spark.options.table import OptionError
+        from oncelog.spark.sink.batch_write import write_settings
+        from oncelog.spark.sink.columns import columns_to_write
+        from oncelog.spark.sink.format_writers import BatchWriter
 
         if overwrite:
             raise OptionError('a topic is not overwritten, records are added to it: use mode("append")')
@@ -98,17 +98,17 @@ class OncelogDataSource(Shipped, DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """`overwrite` is true in Complete mode, in which all rows are added again, as Spark's Kafka sink does it."""
-        from oncelog.spark.columns import columns_to_write
         from oncelog.spark.older_pyspark import HAS_STREAM_WRITER
-        from oncelog.spark.option_table import OptionError
-        from oncelog.spark.sink_options import Use, sink_arguments
+        from oncelog.spark.options.sink_options import Use, sink_arguments
+        from oncelog.spark.options.table import OptionError
+        from oncelog.spark.sink.columns import columns_to_write
 
         if not HAS_STREAM_WRITER:
             raise OptionError(
                 'writeStream.format("oncelog") needs PySpark 4.1 or newer; use foreachBatch(oncelog.spark.exactly_once(...))'
             )
-        from oncelog.spark.format_writers import StreamWriter
-        from oncelog.spark.stream_commit import stream_settings
+        from oncelog.spark.sink.format_writers import StreamWriter
+        from oncelog.spark.sink.stream_commit import stream_settings
 
         settings = stream_settings(sink_arguments(self.options, Use.STREAM_FORMAT))
         columns_to_write(schema, settings.arguments.get("topic"))
@@ -118,7 +118,7 @@ class OncelogDataSource(Shipped, DataSource):
         return row_schema(str(self.options.get("includeHeaders", "false")).lower() == "true")
 
     def _check_schema(self, schema: StructType) -> None:
-        from oncelog.spark.option_table import OptionError
+        from oncelog.spark.options.table import OptionError
 
         if schema != self._rows():
             raise OptionError("the schema of this source is fixed; leave out .schema(...) and select columns instead")

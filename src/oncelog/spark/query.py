@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from oncelog.client.security import PLAINTEXT, Security
 from oncelog.spark import private
 from oncelog.spark.checkpoint import BatchOffsets, CheckpointFiles, batch_offsets, checkpoint_files, has_state_of
+from oncelog.spark.options.security_options import PREFIX, security_of
 from oncelog.spark.private import StreamExecution, is_scan
-from oncelog.spark.security_options import PREFIX, security_of
 
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
 STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"

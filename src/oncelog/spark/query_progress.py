@@ -10,8 +10,8 @@ import json
 from typing import Any
 
 from oncelog.spark.metrics import BatchReport
-from oncelog.spark.micro_batches import ExactlyOnceSink
-from oncelog.spark.source_progress import lag, source_description, source_metrics
+from oncelog.spark.sink.micro_batches import ExactlyOnceSink
+from oncelog.spark.source.progress import lag, source_description, source_metrics
 
 Progress = dict[str, Any]
 

@@ -10,22 +10,23 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelog.client import TopicPartition
-from oncelog.client.rights import topic_error
+from oncelog.client.net.rights import topic_error
 from oncelog.client.values import IsolationLevel, OffsetSpec
-from oncelog.spark import fence, planning
-from oncelog.spark.connect import refuse_connect
-from oncelog.spark.fence import FenceRecord
 from oncelog.spark.metrics import BatchReport, SinkMetrics
 from oncelog.spark.offsets import SPECIFICATIONS, Offsets, digest, to_json
-from oncelog.spark.option_table import OptionError
+from oncelog.spark.options.security_options import security_of
+from oncelog.spark.options.table import OptionError
 from oncelog.spark.plan import Expectation
 from oncelog.spark.query import QueryError
-from oncelog.spark.security_options import security_of
-from oncelog.spark.sink_settings import SinkSettings, sink_settings
-from oncelog.spark.source_errors import DataLossError
+from oncelog.spark.session.connect import refuse_connect
+from oncelog.spark.sink import fence
+from oncelog.spark.sink.fence import FenceRecord
+from oncelog.spark.sink.settings import SinkSettings, sink_settings
+from oncelog.spark.sink.writer import Writer
+from oncelog.spark.source import planning
+from oncelog.spark.source.errors import DataLossError
 from oncelog.spark.statefulness import Memory, memory_of, stand_in
 from oncelog.spark.user_function import Transform, inputs_of, name_of, output_of, output_topic
-from oncelog.spark.writer import Writer
 from oncelog.wire import ErrorCode
 
 POLL_INTERVAL_MS = 20.0

@@ -120,6 +120,6 @@ SMALL = {
 
 OWN_ONCELOG = {
     "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-    "spark.python.daemon.module": "oncelog.spark.daemon",
+    "spark.python.daemon.module": "oncelog.spark.session.daemon",
 }
 """Settings with which executors find the oncelog that is tested, and the tests' functions."""

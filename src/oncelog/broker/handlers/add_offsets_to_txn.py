@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker import auto_creation
-from oncelog.broker.auto_creation import create_internal
 from oncelog.broker.request import Request
-from oncelog.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog.broker.storage import auto_creation
+from oncelog.broker.storage.auto_creation import create_internal
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog.transactions.versions import transaction_error
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.offsets import CommittedOffsets
-    from oncelog.broker.transactions import Transactions
+    from oncelog.broker.coordinators.offsets import CommittedOffsets
+    from oncelog.broker.coordinators.transactions import Transactions
 
 
 class Needs(auto_creation.Needs, Protocol):

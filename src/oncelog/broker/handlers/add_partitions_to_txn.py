@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
-from oncelog.broker.topics import INTERNAL_TOPICS, TRANSACTION_STATE
+from oncelog.broker.storage.topics import INTERNAL_TOPICS, TRANSACTION_STATE
 from oncelog.coordination import start
 from oncelog.transactions import TopicPartition
 from oncelog.transactions.versions import transaction_error
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.topics import Topics
-    from oncelog.broker.transactions import Transactions
+    from oncelog.broker.coordinators.transactions import Transactions
+    from oncelog.broker.storage.topics import Topics
 
 BATCHED_FROM_VERSION = 4
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from oncelog.broker import altering
-from oncelog.broker.altering import Alteration, Operation, all_anew, alter_each
 from oncelog.broker.handlers.incremental_alter_configs import answer
 from oncelog.broker.request import Request
+from oncelog.broker.storage import altering
+from oncelog.broker.storage.altering import Alteration, Operation, all_anew, alter_each
 
 
 async def handle(broker: altering.Needs, request: Request) -> Any:

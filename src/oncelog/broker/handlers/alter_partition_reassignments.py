@@ -10,7 +10,7 @@ from oncelog.broker.slices import Turn
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.topics import Topics
+    from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
 

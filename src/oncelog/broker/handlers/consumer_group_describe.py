@@ -13,8 +13,8 @@ from oncelog.broker.slices import Turn
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.memberships import Memberships
-    from oncelog.broker.offsets import CommittedOffsets
+    from oncelog.broker.coordinators.memberships import Memberships
+    from oncelog.broker.coordinators.offsets import CommittedOffsets
     from oncelog.environment import Clock
     from oncelog.groups.consumer import DescribedConsumer, DescribedTopic
 

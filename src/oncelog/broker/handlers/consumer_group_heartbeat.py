@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker import auto_creation
-from oncelog.broker.auto_creation import create_internal
 from oncelog.broker.handlers.timeouts import MILLISECOND, milliseconds
 from oncelog.broker.request import Request
-from oncelog.broker.topics import CONSUMER_OFFSETS
+from oncelog.broker.storage import auto_creation
+from oncelog.broker.storage.auto_creation import create_internal
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS
 from oncelog.groups.consumer import Assignment, HeartbeatAnswer, HeartbeatRequest, by_topic
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.memberships import Memberships
+    from oncelog.broker.coordinators.memberships import Memberships
 
 
 class Needs(auto_creation.Needs, Protocol):

@@ -10,20 +10,20 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
-from oncelog.broker.altering import DONE, Outcome
-from oncelog.broker.auto_creation import PARTITIONS_MAX
-from oncelog.broker.changes import Change
-from oncelog.broker.journal import TopicGrown
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.topics import Topic
+from oncelog.broker.storage.altering import DONE, Outcome
+from oncelog.broker.storage.auto_creation import PARTITIONS_MAX
+from oncelog.broker.storage.changes import Change
+from oncelog.broker.storage.journal import TopicGrown
+from oncelog.broker.storage.topics import Topic
 from oncelog.coordination import Parked, start
 from oncelog.log import has_room_for
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.changes import Changes
-    from oncelog.broker.topics import Topics
+    from oncelog.broker.storage.changes import Changes
+    from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
 

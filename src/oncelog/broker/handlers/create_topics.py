@@ -10,19 +10,19 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.auto_creation import PARTITIONS_MAX
-from oncelog.broker.configuration import ConfigSource, parse_settings, topic_sources, topic_values
+from oncelog.broker.config.configuration import ConfigSource, parse_settings, topic_sources, topic_values
+from oncelog.broker.config.setting import SettingError, text_of
+from oncelog.broker.config.settings import TOPIC_SETTINGS
 from oncelog.broker.request import Request
-from oncelog.broker.setting import SettingError, text_of
-from oncelog.broker.settings import TOPIC_SETTINGS
 from oncelog.broker.slices import Turn
-from oncelog.broker.topics import name_problem
+from oncelog.broker.storage.auto_creation import PARTITIONS_MAX
+from oncelog.broker.storage.topics import name_problem
 from oncelog.coordination import Parked
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.configuration import Settings
-    from oncelog.broker.topics import Topics
+    from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
 

@@ -8,7 +8,7 @@ from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 
 if TYPE_CHECKING:
-    from oncelog.broker.offsets import CommittedOffsets
+    from oncelog.broker.coordinators.offsets import CommittedOffsets
     from oncelog.environment import Clock
 
 

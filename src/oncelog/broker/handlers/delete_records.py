@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.partition import Partition
 from oncelog.broker.request import Request
+from oncelog.broker.storage.partition import Partition
 from oncelog.log import PartitionLog
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.checkpoints import Checkpoints
-    from oncelog.broker.durability import Durability
-    from oncelog.broker.topics import Topics
+    from oncelog.broker.storage.checkpoints import Checkpoints
+    from oncelog.broker.storage.durability import Durability
+    from oncelog.broker.storage.topics import Topics
 
 HIGH_WATERMARK = -1
 NO_OFFSET = -1

@@ -11,8 +11,8 @@ from oncelog.coordination import start
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.configuration import Settings
-    from oncelog.broker.topics import Topics
+    from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
 

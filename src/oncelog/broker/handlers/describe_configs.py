@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.altering import ALL_BROKERS, ResourceType
-from oncelog.broker.configuration import ConfigSource, Synonym, parse_settings, topic_sources
+from oncelog.broker.config.configuration import ConfigSource, Synonym, parse_settings, topic_sources
+from oncelog.broker.config.setting import Kind, Setting, Value, text_of
+from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from oncelog.broker.request import Request
-from oncelog.broker.setting import Kind, Setting, Value, text_of
-from oncelog.broker.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from oncelog.broker.slices import Turn
-from oncelog.broker.topics import Topic, name_problem
+from oncelog.broker.storage.altering import ALL_BROKERS, ResourceType
+from oncelog.broker.storage.topics import Topic, name_problem
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.configuration import Settings
-    from oncelog.broker.topics import Topics
+    from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
 NUMBER_OF_KIND: dict[Kind, int] = {

@@ -12,7 +12,7 @@ from oncelog.broker.slices import Turn
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.offsets import CommittedOffsets
+    from oncelog.broker.coordinators.offsets import CommittedOffsets
     from oncelog.environment import Clock
 
 NOT_FOUND_VERSION = 6

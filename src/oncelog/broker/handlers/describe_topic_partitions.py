@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.operations import EVERY_TOPIC_OPERATION, UNKNOWN_OPERATIONS
-from oncelog.broker.partition import Partition
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.topics import name_problem
+from oncelog.broker.storage.partition import Partition
+from oncelog.broker.storage.topics import name_problem
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.configuration import Settings
-    from oncelog.broker.topics import Topics
+    from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
 

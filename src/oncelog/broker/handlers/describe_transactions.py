@@ -11,7 +11,7 @@ from oncelog.transactions import TransactionMetadata
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.transactions import Transactions
+    from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.environment import Clock
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -13,7 +13,7 @@ from oncelog.broker.slices import Turn
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.topics import Topics
+    from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
 PREFERRED, UNCLEAN = 0, 1

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
-from oncelog.broker.topics import TRANSACTION_STATE
+from oncelog.broker.storage.topics import TRANSACTION_STATE
 from oncelog.transactions import EndTransactionAnswer
 from oncelog.transactions.versions import end_bumps_epoch, transaction_error
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.topics import Topics
-    from oncelog.broker.transactions import Transactions
+    from oncelog.broker.coordinators.transactions import Transactions
+    from oncelog.broker.storage.topics import Topics
 
 
 class Needs(Protocol):

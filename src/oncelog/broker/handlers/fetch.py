@@ -25,7 +25,7 @@ from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.configuration import Settings
+    from oncelog.broker.config.configuration import Settings
     from oncelog.broker.fetch_sessions import FetchSessions
 
 SESSIONS_FROM_VERSION = 7

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from oncelog.broker import auto_creation
-from oncelog.broker.auto_creation import create_internal
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog.broker.storage import auto_creation
+from oncelog.broker.storage.auto_creation import create_internal
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog.environment import Clock
 from oncelog.wire import ErrorCode, construct
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from oncelog.broker.request import Request
 
 if TYPE_CHECKING:
-    from oncelog.broker.memberships import Memberships
+    from oncelog.broker.coordinators.memberships import Memberships
 
 
 class Needs(Protocol):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from oncelog.broker import altering
-from oncelog.broker.altering import Alteration, Outcome, alter_each, step_by_step
 from oncelog.broker.request import Request
+from oncelog.broker.storage import altering
+from oncelog.broker.storage.altering import Alteration, Outcome, alter_each, step_by_step
 
 
 async def handle(broker: altering.Needs, request: Request) -> Any:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.handlers.timeouts import milliseconds
 from oncelog.broker.request import Request
-from oncelog.broker.topics import TRANSACTION_STATE
+from oncelog.broker.storage.topics import TRANSACTION_STATE
 from oncelog.transactions import InitProducerIdAnswer
 from oncelog.transactions.versions import init_producer_id_error
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.topics import Topics
-    from oncelog.broker.transactions import Transactions
+    from oncelog.broker.coordinators.transactions import Transactions
+    from oncelog.broker.storage.topics import Topics
 
 
 class Needs(Protocol):

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker import auto_creation
-from oncelog.broker.auto_creation import create_internal
 from oncelog.broker.handlers.timeouts import milliseconds
 from oncelog.broker.request import Request
-from oncelog.broker.topics import CONSUMER_OFFSETS
+from oncelog.broker.storage import auto_creation
+from oncelog.broker.storage.auto_creation import create_internal
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS
 from oncelog.groups import JoinAnswer, JoinRequest
 from oncelog.wire import construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.memberships import Memberships
+    from oncelog.broker.coordinators.memberships import Memberships
 
 REBALANCE_TIMEOUT_VERSION = 1
 KNOWN_MEMBER_ID_VERSION = 4

@@ -9,7 +9,7 @@ from oncelog.groups import LeaveAnswer, Leaving
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.memberships import Memberships
+    from oncelog.broker.coordinators.memberships import Memberships
 
 BATCHED_FROM_VERSION = 3
 

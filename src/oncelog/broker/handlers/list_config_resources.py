@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.altering import ResourceType
 from oncelog.broker.request import Request
+from oncelog.broker.storage.altering import ResourceType
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.topics import Topics
+    from oncelog.broker.storage.topics import Topics
 
 
 class Needs(Protocol):

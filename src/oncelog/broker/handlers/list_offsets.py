@@ -10,14 +10,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.leader_epochs import epoch_problem
-from oncelog.broker.partition import Partition
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
+from oncelog.broker.storage.leader_epochs import epoch_problem
+from oncelog.broker.storage.partition import Partition
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.topics import Topics
+    from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from oncelog.broker.request import Request
 
 if TYPE_CHECKING:
-    from oncelog.broker.transactions import Transactions
+    from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.environment import Clock
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Protocol
 
-from oncelog.broker import auto_creation
-from oncelog.broker.auto_creation import create_missing
 from oncelog.broker.operations import EVERY_CLUSTER_OPERATION, EVERY_TOPIC_OPERATION, UNKNOWN_OPERATIONS
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.topics import Topic, name_problem
+from oncelog.broker.storage import auto_creation
+from oncelog.broker.storage.auto_creation import create_missing
+from oncelog.broker.storage.topics import Topic, name_problem
 from oncelog.environment import Clock
 from oncelog.wire import EncodedItems, ErrorCode, construct, encode
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker import auto_creation
-from oncelog.broker.auto_creation import create_internal
 from oncelog.broker.handlers.timeouts import milliseconds
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.topics import CONSUMER_OFFSETS, Topic
+from oncelog.broker.storage import auto_creation
+from oncelog.broker.storage.auto_creation import create_internal
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS, Topic
 from oncelog.groups import MemberFacts, OffsetToCommit
 from oncelog.groups.versions import offset_commit_error
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.offsets import CommittedOffsets
+    from oncelog.broker.coordinators.offsets import CommittedOffsets
     from oncelog.environment import Clock
 
 TOPIC_ID_FROM_VERSION = 10

@@ -12,8 +12,8 @@ from oncelog.groups import TopicPartition
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.offsets import CommittedOffsets
-    from oncelog.broker.topics import Topics
+    from oncelog.broker.coordinators.offsets import CommittedOffsets
+    from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
 

@@ -15,8 +15,8 @@ from oncelog.groups import FetchedOffset, StoredOffset
 from oncelog.wire import EncodedItems, ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.offsets import CommittedOffsets
-    from oncelog.broker.topics import Topics
+    from oncelog.broker.coordinators.offsets import CommittedOffsets
+    from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
 BATCHED_FROM_VERSION = 8

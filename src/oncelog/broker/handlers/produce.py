@@ -16,16 +16,16 @@ from uuid import UUID
 
 from oncelog.broker.request import Request, time_or_none
 from oncelog.broker.slices import Turn, beside
-from oncelog.broker.topics import TRANSACTION_STATE, Topic
+from oncelog.broker.storage.topics import TRANSACTION_STATE, Topic
 from oncelog.log import Appended, Origin, PartitionLog, Refused
 from oncelog.records import BatchHeader, Codec, Effort, Form, Prepared, RecordsError, prepare
 from oncelog.transactions.versions import produce_adds_partitions, produce_error
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.durability import Durability
-    from oncelog.broker.topics import Topics
-    from oncelog.broker.transactions import Transactions
+    from oncelog.broker.coordinators.transactions import Transactions
+    from oncelog.broker.storage.durability import Durability
+    from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock, Workers
 
 TOPIC_ID_FROM_VERSION = 13

@@ -9,7 +9,7 @@ from oncelog.groups import SyncAnswer, SyncRequest
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.memberships import Memberships
+    from oncelog.broker.coordinators.memberships import Memberships
 
 PROTOCOL_VERSION = 5
 

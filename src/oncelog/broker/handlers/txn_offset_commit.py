@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from oncelog.broker.handlers.offset_commit import offset_to_commit
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog.groups import MemberFacts, OffsetToCommit
 from oncelog.transactions.versions import offset_commit_adds_partitions, transactional_offset_commit_error
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.offsets import CommittedOffsets
-    from oncelog.broker.topics import Topics
-    from oncelog.broker.transactions import Transactions
+    from oncelog.broker.coordinators.offsets import CommittedOffsets
+    from oncelog.broker.coordinators.transactions import Transactions
+    from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
 Key = tuple[str, int]

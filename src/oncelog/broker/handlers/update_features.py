@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.changes import Change
-from oncelog.broker.journal import FeatureFinalized
 from oncelog.broker.request import Request
+from oncelog.broker.storage.changes import Change
+from oncelog.broker.storage.journal import FeatureFinalized
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.changes import Changes
+    from oncelog.broker.storage.changes import Changes
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 

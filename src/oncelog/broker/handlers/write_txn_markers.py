@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker import hanging
-from oncelog.broker.hanging import AskedMarker, Owners, end_as_asked, owners_of
+from oncelog.broker.coordinators import hanging
+from oncelog.broker.coordinators.hanging import AskedMarker, Owners, end_as_asked, owners_of
 from oncelog.broker.request import Request
 from oncelog.log import PartitionLog
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.durability import Durability
+    from oncelog.broker.storage.durability import Durability
 
 
 class Needs(hanging.Needs, Protocol):

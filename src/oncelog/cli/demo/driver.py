@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelog.cli.demo.plain_writes import at_least_once
 from oncelog.cli.demo.plan import INPUT_TOPIC, PARTITIONS, PIPELINES, Guarantee, Pipeline, Task
 from oncelog.spark import build_session, exactly_once
-from oncelog.spark.class_archive import QUICK
+from oncelog.spark.session.class_archive import QUICK
 
 Sink = Callable[[DataFrame, int], None]
 Function = Callable[[DataFrame], DataFrame]

@@ -10,8 +10,8 @@ import secrets
 import time
 from typing import TYPE_CHECKING
 
-from oncelog.client.connection import Connection, SpeaksTlsError
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost
+from oncelog.client.net.connection import Connection, SpeaksTlsError
 from oncelog.client.security.sasl import LogIn, log_in
 from oncelog.client.security.values import Login, Security, TokenLogin
 from oncelog.client.values import Address

@@ -7,15 +7,15 @@ import uuid
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
-from oncelog.client.consumer_core import ConsumedRecord, ConsumerCore
+from oncelog.client.consumer.core import ConsumedRecord, ConsumerCore
+from oncelog.client.consumer.fetching import MIB, FetchSettings
+from oncelog.client.consumer.offset_reset import parse_reset
 from oncelog.client.errors import IllegalState
-from oncelog.client.fetching import MIB, FetchSettings
-from oncelog.client.group_consumer import GroupConsumer
-from oncelog.client.group_settings import Callbacks, OnPartitions, group_settings
-from oncelog.client.offset_reset import parse_reset
-from oncelog.client.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.groups.consumer import GroupConsumer
+from oncelog.client.groups.settings import Callbacks, OnPartitions, group_settings
+from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.security.values import PLAINTEXT, Security
-from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.asynchronous.base import AsyncBase
 from oncelog.client.transports.asynchronous.transport import AsyncTransport
 from oncelog.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, OffsetSpec, TopicPartition

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from oncelog.client.connection import FRAME_LENGTH, Connection, frame_bytes, greeting_bytes
-from oncelog.client.conversation import (
+from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, IllegalState, UnsupportedVersion
+from oncelog.client.net.connection import FRAME_LENGTH, Connection, frame_bytes, greeting_bytes
+from oncelog.client.net.conversation import (
     Call,
     Conversation,
     Draw,
@@ -25,10 +26,9 @@ from oncelog.client.conversation import (
     Wait,
     WallClock,
 )
-from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, IllegalState, UnsupportedVersion
+from oncelog.client.net.settings import ClientSettings
 from oncelog.client.requests import Request
 from oncelog.client.security.values import Login
-from oncelog.client.settings import ClientSettings
 from oncelog.client.transports.sessions import (
     UNREACHABLE,
     begin_log_in,

@@ -6,9 +6,9 @@ import threading
 from types import TracebackType
 from typing import Self, TypeVar
 
-from oncelog.client.cluster import Cluster
-from oncelog.client.conversation import Conversation
-from oncelog.client.settings import ClientSettings
+from oncelog.client.net.cluster import Cluster
+from oncelog.client.net.conversation import Conversation
+from oncelog.client.net.settings import ClientSettings
 from oncelog.client.transports.blocking.transport import BlockingTransport
 
 T = TypeVar("T")

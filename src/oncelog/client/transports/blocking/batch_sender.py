@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import Buffer
 
-from oncelog.client.lanes import Written
-from oncelog.client.producing import ProduceFlow
-from oncelog.client.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.net.settings import ClientSettings, parse_addresses
+from oncelog.client.producer.lanes import Written
+from oncelog.client.producer.producing import ProduceFlow
 from oncelog.client.security.values import PLAINTEXT, Security
-from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.base import BlockingBase
 from oncelog.client.transports.blocking.transport import monotonic_ms
 from oncelog.client.values import ProducerIdentity, TopicPartition, TransactionVersion

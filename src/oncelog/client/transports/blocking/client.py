@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from oncelog.client import admin, cluster, group_admin, offsets, topic_rights
-from oncelog.client.group_values import GroupDescription, GroupListing
-from oncelog.client.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.admin import groups as group_admin
+from oncelog.client.admin import operations as admin
+from oncelog.client.admin import topic_rights
+from oncelog.client.consumer import offsets
+from oncelog.client.groups.values import GroupDescription, GroupListing
+from oncelog.client.net import cluster
+from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.security.values import PLAINTEXT, Security
-from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.topic_values import TopicDescription
 from oncelog.client.transports.blocking.base import BlockingBase
 from oncelog.client.values import (

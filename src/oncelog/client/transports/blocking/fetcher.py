@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from oncelog.client.conversation import Lane
-from oncelog.client.fetching import MIB, FetchedBatches, Fetches, FetchSettings
-from oncelog.client.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.consumer.fetching import MIB, FetchedBatches, Fetches, FetchSettings
+from oncelog.client.net.conversation import Lane
+from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.security.values import PLAINTEXT, Security
-from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.base import BlockingBase
 from oncelog.client.values import IsolationLevel, TopicPartition
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Self
 
 from typing_extensions import Buffer
 
-from oncelog.client.connection import FRAME_LENGTH, Connection, frame_bytes, greeting_bytes
-from oncelog.client.conversation import Lane, Ticket
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost
+from oncelog.client.net.connection import FRAME_LENGTH, Connection, frame_bytes, greeting_bytes
+from oncelog.client.net.conversation import Lane, Ticket
+from oncelog.client.net.settings import ClientSettings
 from oncelog.client.security.values import Login
-from oncelog.client.settings import ClientSettings
 from oncelog.client.transports.sessions import UNREACHABLE, begin_log_in, forget_token, opening_failure, renewal_ms
 from oncelog.client.values import Address
 from oncelog.wire import WireError

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from oncelog.client.conversation import Lane, Ticket
 from oncelog.client.errors import ClientError, ConnectionLost
-from oncelog.client.settings import ClientSettings
+from oncelog.client.net.conversation import Lane, Ticket
+from oncelog.client.net.settings import ClientSettings
 from oncelog.client.transports.blocking.link import Link
 from oncelog.client.values import Address
 

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from oncelog.client.accumulating import OnDelivery, OpenBatch, RecordMetadata
-from oncelog.client.cluster import Cluster
 from oncelog.client.errors import IllegalState, RetriesExhausted
-from oncelog.client.partitioners import Partitioner
-from oncelog.client.producer_core import ProducerCore
-from oncelog.client.producer_settings import producer_settings
-from oncelog.client.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.net.cluster import Cluster
+from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.net.settings import ClientSettings, parse_addresses
+from oncelog.client.producer.accumulating import OnDelivery, OpenBatch, RecordMetadata
+from oncelog.client.producer.core import ProducerCore
+from oncelog.client.producer.partitioners import Partitioner
+from oncelog.client.producer.settings import producer_settings
 from oncelog.client.security.values import PLAINTEXT, Security
-from oncelog.client.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.transport import BackgroundRun, BlockingTransport, monotonic_ms, wall_clock_ms
 from oncelog.client.values import GroupMetadata, OffsetAndMetadata, TopicPartition
 from oncelog.records import Record

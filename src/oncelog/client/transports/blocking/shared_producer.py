@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from oncelog.client.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
+from oncelog.client.net.settings import ClientSettings, parse_addresses
+from oncelog.client.producer.transaction import TransactionSession
 from oncelog.client.security.values import PLAINTEXT, Security
-from oncelog.client.settings import ClientSettings, parse_addresses
-from oncelog.client.transaction import TransactionSession
 from oncelog.client.transports.blocking.base import BlockingBase
 from oncelog.client.values import OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
 

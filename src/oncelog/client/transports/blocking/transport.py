@@ -12,7 +12,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
-from oncelog.client.conversation import (
+from oncelog.client.errors import AuthenticationFailed, ConnectionLost, IllegalState, UnsupportedVersion
+from oncelog.client.net.conversation import (
     Call,
     Conversation,
     Draw,
@@ -26,8 +27,7 @@ from oncelog.client.conversation import (
     Wait,
     WallClock,
 )
-from oncelog.client.errors import AuthenticationFailed, ConnectionLost, IllegalState, UnsupportedVersion
-from oncelog.client.settings import ClientSettings
+from oncelog.client.net.settings import ClientSettings
 from oncelog.client.transports.blocking.link import Link
 from oncelog.client.transports.blocking.opening import Opening
 from oncelog.client.transports.sessions import closing_reason, context_for

@@ -1,0 +1,171 @@
+"""The settings of a running broker: what it was started with, what was changed since, and where each value comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import IntEnum
+from types import MappingProxyType
+
+from oncelog.broker.config.setting import Setting, SettingError, Value, items_of
+from oncelog.broker.config.settings import BROKER_NAME_OF_TOPIC_SETTING, BROKER_SETTINGS, TOPIC_SETTINGS
+
+MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
+
+UNITS_OF_ONE_SETTING: tuple[tuple[tuple[str, int], ...], ...] = (
+    (("log.retention.ms", 1), ("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS)),
+    (("log.roll.ms", 1), ("log.roll.hours", HOUR_MS)),
+    (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS)),
+    (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+)
+"""Settings with several names: the first that has a value counts, times its unit."""
+_UNITS = {name: units for units in UNITS_OF_ONE_SETTING for name, _ in units}
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, the strongest first, in Kafka's numbers."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """One of the places that could give a setting its value."""
+
+    name: str
+    value: Value
+    source: ConfigSource
+
+
+def parse_settings(values: Mapping[str, str], table: Mapping[str, Setting], what: str) -> dict[str, Value]:
+    """Check names and values against a table. Raises SettingError for the first that is wrong."""
+    parsed: dict[str, Value] = {}
+    for name, text in values.items():
+        setting = table.get(name)
+        if setting is None:
+            raise SettingError(unknown_name(name, table, what))
+        parsed[name] = setting.parse(text)
+    return parsed
+
+
+def unknown_name(name: str, table: Mapping[str, Setting], what: str) -> str:
+    near = get_close_matches(name, table, n=1)
+    return f"{name} is no {what} setting" + (f"; the nearest is {near[0]}" if near else "")
+
+
+class Settings:
+    """The settings of one broker. Those that were changed while it ran are over those it was started with."""
+
+    __slots__ = ("_layers", "_topic_values", "_values", "given")
+
+    def __init__(self, given: Mapping[str, str] | None = None) -> None:
+        """Raises SettingError."""
+        self.given = parse_settings(given or {}, BROKER_SETTINGS, "broker")
+        broker_id = self.given.get("broker.id", -1)
+        if broker_id != -1 and self.given.setdefault("node.id", broker_id) != broker_id:
+            raise SettingError(f"broker.id={broker_id} is not allowed beside node.id={self.given['node.id']}")
+        self._layers: dict[ConfigSource, dict[str, Value]] = {
+            ConfigSource.DYNAMIC_BROKER_CONFIG: {},
+            ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: {},
+            ConfigSource.STATIC_BROKER_CONFIG: self.given,
+            ConfigSource.DEFAULT_CONFIG: {
+                name: setting.default for name, setting in BROKER_SETTINGS.items() if setting.default is not None
+            },
+        }
+        self._merge()
+
+    def _merge(self) -> None:
+        self._values: dict[str, Value] = {}
+        for layer in reversed(self._layers.values()):
+            self._values |= layer
+        self._topic_values = MappingProxyType({name: self._topic_value(name) for name in TOPIC_SETTINGS})
+
+    def _topic_value(self, name: str) -> Value:
+        broker_name = BROKER_NAME_OF_TOPIC_SETTING.get(name)
+        value = TOPIC_SETTINGS[name].default if broker_name is None else self.effective(broker_name)
+        assert value is not None, name
+        return value
+
+    @property
+    def topic_values(self) -> Mapping[str, Value]:
+        """The settings of a topic that has none of its own."""
+        return self._topic_values
+
+    def name_node(self, node_id: int) -> None:
+        """Say what the directory says of the node's number, where nobody gave it one."""
+        self.given["node.id"] = node_id
+        self._merge()
+
+    def configure(self, source: ConfigSource, values: Mapping[str, str]) -> None:
+        """Replace what was changed at run time, for this broker or for every one. Raises SettingError."""
+        self._layers[source] = parse_settings(values, BROKER_SETTINGS, "broker")
+        self._merge()
+
+    def layer(self, source: ConfigSource) -> Mapping[str, Value]:
+        """The values that this one source gives."""
+        return self._layers[source]
+
+    def value(self, name: str) -> Value | None:
+        """What a setting of this name is; None if it has no value."""
+        return self._values.get(name)
+
+    def effective(self, name: str) -> Value | None:
+        """What counts for a setting that other names give a value in other units; elsewhere its own value."""
+        for other, unit in _UNITS.get(name, ((name, 1),)):
+            value = self._values.get(other)
+            if value is not None and unit > 1:
+                return max(int(value) * unit, -1)
+            if value is not None:
+                return value
+        return None
+
+    def sources(self, name: str) -> list[Synonym]:
+        """Every place that gives a value, the strongest first, from the first that has this very name on."""
+        names = [other for other, _ in _UNITS.get(name, ((name, 1),))]
+        found = [
+            Synonym(other, layer[other], source)
+            for source, layer in self._layers.items()
+            for other in names
+            if other in layer
+        ]
+        while found and found[0].name != name:
+            del found[0]
+        return found
+
+    def number(self, name: str) -> int:
+        value = self._values[name]
+        assert isinstance(value, int)
+        return value
+
+    def text(self, name: str) -> str:
+        value = self._values[name]
+        assert isinstance(value, str)
+        return value
+
+
+def log_directories(settings: Settings) -> list[str]:
+    """The directories that log.dirs names, or else log.dir; none if neither does."""
+    return items_of(str(settings.value("log.dirs") or settings.value("log.dir") or ""))
+
+
+def topic_values(settings: Settings, configs: Mapping[str, str]) -> Mapping[str, Value]:
+    """The value of every topic setting: the topic's own, else the broker's. Raises SettingError."""
+    if not configs:
+        # Thousands of topics share these.
+        return settings.topic_values
+    return {**settings.topic_values, **parse_settings(configs, TOPIC_SETTINGS, "topic")}
+
+
+def topic_sources(settings: Settings, own: Mapping[str, Value], name: str) -> list[Synonym]:
+    """Every place that gives a topic setting its value, the strongest first. `own` is what the topic itself has."""
+    broker_name = BROKER_NAME_OF_TOPIC_SETTING.get(name)
+    found = [] if broker_name is None else settings.sources(broker_name)
+    if name in own:
+        found.insert(0, Synonym(name, own[name], ConfigSource.DYNAMIC_TOPIC_CONFIG))
+    return found

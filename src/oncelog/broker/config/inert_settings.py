@@ -1,0 +1,151 @@
+"""Settings of Kafka that are accepted, stored and shown, because a user's file has them, and that change nothing here.
+
+Most are about other brokers, controllers or threads, which one node of oncelog does not have. The others are those of log
+compaction, which is not there yet.
+"""
+
+from __future__ import annotations
+
+from oncelog.broker.config.setting import INT, LONG, SHORT, Effect, Kind, Setting, Value
+
+ONE_NODE = "there is one node, and it replicates to no other"
+OWN_CONTROLLER = "the broker is its own controller and keeps a journal of its own"
+ONE_LOOP = "one event loop serves every connection"
+TIERED = "there is no tiered storage"
+COMPACTION = "nothing is compacted yet"
+FIXED_INTERVAL = "it is done together with log.flush.offset.checkpoint.interval.ms"
+
+
+def _inert(
+    name: str,
+    default: Value | None,
+    why: str,
+    type: Kind | None = None,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    topic_name: str | None = None,
+    is_dynamic: bool = False,
+    effect: Effect = Effect.NONE,
+) -> Setting:
+    if type is None and isinstance(default, int) and not isinstance(default, bool):
+        type = "int"
+    bounds = {"int": INT, "short": SHORT, "long": LONG}
+    return Setting(
+        name=name,
+        default=default,
+        help=why[0].upper() + why[1:] + ".",
+        type=type,
+        minimum=minimum,
+        maximum=bounds.get(type or "") if maximum is None else maximum,
+        topic_name=topic_name,
+        is_dynamic=is_dynamic,
+        effect=effect,
+    )
+
+
+def _compaction(
+    name: str,
+    default: Value,
+    type: Kind | None = None,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    topic_name: str | None = None,
+    is_dynamic: bool = True,
+) -> Setting:
+    return _inert(
+        name,
+        default,
+        COMPACTION,
+        type,
+        minimum=minimum,
+        maximum=maximum,
+        topic_name=topic_name,
+        is_dynamic=is_dynamic,
+        effect=Effect.STORED,
+    )
+
+
+INERT_BROKER_SETTINGS = (
+    _inert(
+        "min.insync.replicas",
+        1,
+        "a partition has one replica, and Kafka too asks for no more than there are",
+        minimum=1,
+        topic_name="min.insync.replicas",
+        is_dynamic=True,
+    ),
+    _inert(
+        "unclean.leader.election.enable",
+        False,
+        ONE_NODE,
+        topic_name="unclean.leader.election.enable",
+        is_dynamic=True,
+    ),
+    _inert("offsets.topic.replication.factor", 1, ONE_NODE, "short", minimum=1),
+    _inert("transaction.state.log.replication.factor", 1, ONE_NODE, "short", minimum=1),
+    _inert("transaction.state.log.min.isr", 1, ONE_NODE, minimum=1),
+    _inert("share.coordinator.state.topic.replication.factor", 1, "there are no share groups", "short", minimum=1),
+    _inert("share.coordinator.state.topic.min.isr", 1, "there are no share groups", "short", minimum=1),
+    _inert("inter.broker.listener.name", None, ONE_NODE, "string"),
+    _inert("security.inter.broker.protocol", "PLAINTEXT", ONE_NODE),
+    _inert("auto.leader.rebalance.enable", True, ONE_NODE),
+    _inert("leader.imbalance.check.interval.seconds", 300, ONE_NODE, "long", minimum=1),
+    _inert("controlled.shutdown.enable", True, ONE_NODE),
+    _inert("num.replica.fetchers", 1, ONE_NODE, minimum=1, is_dynamic=True),
+    _inert("num.replica.alter.log.dirs.threads", None, "a partition stays in its log directory", "int"),
+    _inert("replica.fetch.backoff.ms", 1000, ONE_NODE, minimum=0),
+    _inert("replica.fetch.max.bytes", 1_048_576, ONE_NODE, minimum=0),
+    _inert("replica.fetch.min.bytes", 1, ONE_NODE),
+    _inert("replica.fetch.response.max.bytes", 10_485_760, ONE_NODE, minimum=0),
+    _inert("replica.fetch.wait.max.ms", 500, ONE_NODE),
+    _inert("replica.lag.time.max.ms", 30_000, ONE_NODE, "long"),
+    _inert("replica.socket.receive.buffer.bytes", 65_536, ONE_NODE),
+    _inert("replica.socket.timeout.ms", 30_000, ONE_NODE),
+    _inert("replica.high.watermark.checkpoint.interval.ms", 5000, FIXED_INTERVAL, "long"),
+    _inert("log.flush.start.offset.checkpoint.interval.ms", 60_000, FIXED_INTERVAL, minimum=0),
+    _inert("process.roles", None, OWN_CONTROLLER, "list"),
+    _inert("controller.quorum.voters", None, OWN_CONTROLLER, "list"),
+    _inert("controller.quorum.bootstrap.servers", None, OWN_CONTROLLER, "list"),
+    _inert("controller.quorum.election.timeout.ms", 1000, OWN_CONTROLLER),
+    _inert("controller.quorum.fetch.timeout.ms", 2000, OWN_CONTROLLER),
+    _inert("controller.quorum.request.timeout.ms", 2000, OWN_CONTROLLER),
+    _inert("controller.socket.timeout.ms", 30_000, OWN_CONTROLLER),
+    _inert("broker.heartbeat.interval.ms", 2000, OWN_CONTROLLER),
+    _inert("broker.session.timeout.ms", 9000, OWN_CONTROLLER),
+    _inert("initial.broker.registration.timeout.ms", 60_000, OWN_CONTROLLER),
+    _inert("metadata.log.dir", None, OWN_CONTROLLER, "string"),
+    _inert("metadata.log.segment.bytes", 1_073_741_824, OWN_CONTROLLER),
+    _inert("metadata.log.segment.ms", 604_800_000, OWN_CONTROLLER, "long"),
+    _inert("metadata.max.idle.interval.ms", 500, OWN_CONTROLLER, minimum=0),
+    _inert("metadata.max.retention.bytes", 104_857_600, OWN_CONTROLLER, "long"),
+    _inert("metadata.max.retention.ms", 604_800_000, OWN_CONTROLLER, "long"),
+    _inert("num.network.threads", 3, ONE_LOOP, minimum=1, is_dynamic=True),
+    _inert("num.io.threads", 8, ONE_LOOP, minimum=1, is_dynamic=True),
+    _inert("background.threads", 10, ONE_LOOP, minimum=1, is_dynamic=True),
+    _inert("num.recovery.threads.per.data.dir", 2, ONE_LOOP, minimum=1, is_dynamic=True),
+    _inert("queued.max.requests", 500, ONE_LOOP, minimum=1),
+    _inert("log.preallocate", False, "a segment grows as it is written", topic_name="preallocate", is_dynamic=True),
+    _inert(
+        "log.local.retention.bytes", -2, TIERED, "long", minimum=-2, topic_name="local.retention.bytes", is_dynamic=True
+    ),
+    _inert("log.local.retention.ms", -2, TIERED, "long", minimum=-2, topic_name="local.retention.ms", is_dynamic=True),
+    _compaction("log.cleaner.enable", True, is_dynamic=False),
+    _compaction("log.cleaner.threads", 1, minimum=0),
+    _compaction("log.cleaner.backoff.ms", 15_000, "long", minimum=0),
+    _compaction("log.cleaner.dedupe.buffer.size", 134_217_728, "long"),
+    _compaction("log.cleaner.io.buffer.size", 524_288, minimum=0),
+    _compaction("log.cleaner.io.buffer.load.factor", 0.9),
+    _compaction("log.cleaner.min.cleanable.ratio", 0.5, minimum=0, maximum=1, topic_name="min.cleanable.dirty.ratio"),
+    _compaction("log.cleaner.delete.retention.ms", 86_400_000, "long", minimum=0, topic_name="delete.retention.ms"),
+    _compaction("log.cleaner.min.compaction.lag.ms", 0, "long", minimum=0, topic_name="min.compaction.lag.ms"),
+    _compaction("log.cleaner.max.compaction.lag.ms", LONG, "long", minimum=1, topic_name="max.compaction.lag.ms"),
+)
+
+INERT_TOPIC_SETTINGS = (
+    _inert("remote.log.copy.disable", False, TIERED, is_dynamic=True),
+    _inert("remote.log.delete.on.disable", False, TIERED, is_dynamic=True),
+    _inert("leader.replication.throttled.replicas", "", ONE_NODE, "list", is_dynamic=True),
+    _inert("follower.replication.throttled.replicas", "", ONE_NODE, "list", is_dynamic=True),
+)

@@ -1,0 +1,79 @@
+"""Writing what is decided about groups: each record goes to the partition of `__consumer_offsets` that owns its group."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from oncelog.broker.storage.partition import Partition
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS
+from oncelog.coordination.refusal import told
+from oncelog.groups import GroupCoordinator, GroupRecord, encode
+from oncelog.log import Appended, Origin
+from oncelog.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, build_batch, read_header
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.storage.topics import Topics
+
+logger = logging.getLogger("oncelog.groups")
+
+NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    topics: Topics
+
+
+class GroupLog:
+    """The log of one broker's group coordinator."""
+
+    def __init__(self, broker: Needs, coordinator: GroupCoordinator) -> None:
+        self._broker = broker
+        self._coordinator = coordinator
+
+    def append(self, group: str, records: Sequence[GroupRecord], producer: tuple[int, int] = NO_PRODUCER) -> ErrorCode:
+        """Write what a client asked for, as one batch, and make it true; or say what it is told when that cannot be.
+
+        `producer` is the id and epoch of the transaction that the records belong to.
+        """
+        return self._append(group, records, producer, Origin.COORDINATOR)
+
+    def append_obliged(self, group: str, records: Sequence[GroupRecord]) -> None:
+        """Write what time, or the end of a topic, has brought, as one batch, and make it true."""
+        error = self._append(group, records, NO_PRODUCER, Origin.OBLIGED)
+        assert error is ErrorCode.none, (group, error)
+
+    def _append(
+        self, group: str, records: Sequence[GroupRecord], producer: tuple[int, int], origin: Origin
+    ) -> ErrorCode:
+        partition = self._home(group)
+        producer_id, producer_epoch = producer
+        is_transactional = producer_id != NO_PRODUCER_ID
+        batch = build_batch(
+            [encode(record) for record in records],
+            leader_epoch=partition.leader_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            # Coordinators write every batch with sequence 0; the log does not check theirs.
+            base_sequence=0 if is_transactional else -1,
+            transactional=is_transactional,
+        )
+        result = partition.append(batch, read_header(batch), origin, verified=is_transactional)
+        if not isinstance(result, Appended):
+            return told(result.error)
+        for position, record in enumerate(records):
+            offset = result.base_offset + position
+            self._coordinator.replay(partition.index, record, producer_id, is_transactional, offset)
+        if logger.isEnabledFor(logging.INFO):
+            for news in filter(None, (getattr(record, "news", None) for record in records)):
+                logger.info("group %s: %s", group, news)
+        return ErrorCode.none
+
+    def _home(self, group: str) -> Partition:
+        partition = self._broker.topics.partition(CONSUMER_OFFSETS, self._coordinator.partition_for(group))
+        assert partition is not None, group
+        return partition

@@ -1,0 +1,136 @@
+"""Carrying out what is decided about the members of groups: records, then answers, and a timer for what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from oncelog.broker.config.consumer_group_limits import serves_consumer_groups
+from oncelog.broker.coordinators.group_log import GroupLog
+from oncelog.coordination import Parked
+from oncelog.environment import DiskError, Random, Timer
+from oncelog.groups import (
+    GroupCoordinator,
+    JoinAnswer,
+    JoinRequest,
+    LeaveAnswer,
+    Leaving,
+    MembersDecision,
+    Moment,
+    SyncAnswer,
+    SyncRequest,
+)
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.config.configuration import Settings
+    from oncelog.environment import Clock
+    from oncelog.groups.consumer import HeartbeatAnswer, HeartbeatRequest
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    clock: Clock
+
+    def fail(self, error: BaseException) -> None: ...
+
+    settings: Settings
+
+
+class Memberships:
+    """Everything between the handlers and the members that the coordinator of one broker knows.
+
+    Each group has one timer, for its next deadline or earlier: heartbeats move deadlines away, and it is not worth the
+    while to follow each of them.
+    """
+
+    def __init__(self, broker: Needs, coordinator: GroupCoordinator, log: GroupLog, random: Random) -> None:
+        self._broker = broker
+        self._members = coordinator.members
+        self._log = log
+        self._random = random
+        self._timers: dict[str, tuple[float, Timer]] = {}
+        self.serves_consumer_groups = serves_consumer_groups(broker.settings)
+
+    def begin(self) -> None:
+        """After the log has been replayed: from now on members have to be heard from."""
+        self._members.loaded(self.now())
+        for group in self._members.names():
+            self._watch(group)
+
+    def stop(self) -> None:
+        for _, timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def now(self) -> Moment:
+        return Moment(self._broker.clock.now_ms(), self._broker.clock.monotonic_ms())
+
+    # --- what handlers ask
+
+    async def join(self, request: JoinRequest) -> JoinAnswer:
+        reply: Parked[JoinAnswer] = Parked()
+        self._carry_out(request.group, self._members.join(request, reply, self.now(), self._random.uuid))
+        return await reply
+
+    async def sync(self, request: SyncRequest) -> SyncAnswer:
+        reply: Parked[SyncAnswer] = Parked()
+        self._carry_out(request.group, self._members.sync(request, reply, self.now()))
+        return await reply
+
+    def heartbeat(self, group: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        return self._members.heartbeat(group, member_id, instance_id, generation, self.now())
+
+    async def leave(self, group: str, leaving: Sequence[Leaving]) -> LeaveAnswer:
+        reply: Parked[LeaveAnswer] = Parked()
+        self._carry_out(group, self._members.leave(group, leaving, reply, self.now()))
+        return await reply
+
+    async def consumer_heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
+        reply: Parked[HeartbeatAnswer] = Parked()
+        decision = self._members.consumer_heartbeat(request, reply, self.now(), self._random.uuid)
+        self._carry_out(request.group, decision)
+        return await reply
+
+    # --- the steps
+
+    def _carry_out(self, group: str, decision: MembersDecision) -> None:
+        if decision.records:
+            error = self._log.append(group, decision.records)
+            if error is not ErrorCode.none:
+                decision = self._members.not_written(group, decision, error, self.now())
+        self._give(group, decision)
+
+    def _give(self, group: str, decision: MembersDecision) -> None:
+        self._watch(group)
+        for due in decision.answer:
+            due.give()
+
+    def _watch(self, group: str) -> None:
+        """Have a timer that runs out no later than the group's next deadline."""
+        deadline_ms = self._members.next_deadline_ms(group)
+        watched = self._timers.get(group)
+        if watched is not None:
+            if deadline_ms is not None and watched[0] <= deadline_ms:
+                return
+            watched[1].cancel()
+            del self._timers[group]
+        if deadline_ms is not None:
+            delay_ms = max(deadline_ms - self._broker.clock.monotonic_ms(), 0)
+            self._timers[group] = deadline_ms, self._broker.clock.call_later(delay_ms, lambda: self._passed(group))
+
+    def _passed(self, group: str) -> None:
+        del self._timers[group]
+        try:
+            deadline_ms = self._members.next_deadline_ms(group)
+            if deadline_ms is not None and deadline_ms <= self._broker.clock.monotonic_ms():
+                # What is due next has a timer again, and others are served in between.
+                decision = self._members.expire(group, self.now())
+                if decision.records:
+                    self._log.append_obliged(group, decision.records)
+                self._give(group, decision)
+            else:
+                self._watch(group)
+        except DiskError as error:
+            self._broker.fail(error)

@@ -1,0 +1,239 @@
+"""Changing settings while the broker runs: those of a topic, of this broker, and of every broker.
+
+The settings of a topic count at once for its open logs. Those of the broker that a running one does not take anew are refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Protocol
+
+from oncelog.broker.config.configuration import ConfigSource, parse_settings
+from oncelog.broker.config.setting import Setting, SettingError, items_of, text_of
+from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+from oncelog.broker.slices import Turn
+from oncelog.broker.storage.changes import Change
+from oncelog.broker.storage.journal import BrokerConfigured, MetadataRecord, TopicConfigured
+from oncelog.broker.storage.topics import name_problem
+from oncelog.coordination import Parked
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.storage.changes import Changes
+    from oncelog.broker.storage.topics import Topics
+    from oncelog.environment import Clock
+
+logger = logging.getLogger("oncelog.broker")
+
+Outcome = tuple[ErrorCode, str | None]
+DONE: Outcome = (ErrorCode.none, None)
+ALL_BROKERS = ""
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    clock: Clock
+    changes: Changes
+    node_id: int
+    settings: Settings
+    topics: Topics
+
+
+class ResourceType(IntEnum):
+    """What settings belong to, in Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Operation(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """One step of a change. `operation` is a number that a client sent; DELETE has no value."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+class AlterationRefusedError(Exception):
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.outcome: Outcome = (error, message)
+
+
+Alter = Callable[[Mapping[str, str], Mapping[str, Setting]], dict[str, str]]
+"""From the settings that a resource has of its own, and the table of those it may have, to those it shall have."""
+
+
+def step_by_step(steps: Sequence[Alteration]) -> Alter:
+    """Each step changes one setting; the others stay (IncrementalAlterConfigs)."""
+
+    def alter(current: Mapping[str, str], table: Mapping[str, Setting]) -> dict[str, str]:
+        _check_names(steps)
+        configs = dict(current)
+        for step in steps:
+            match step.operation:
+                case Operation.SET:
+                    configs[step.name] = _given(step)
+                case Operation.DELETE:
+                    configs.pop(step.name, None)
+                case Operation.APPEND | Operation.SUBTRACT:
+                    configs[step.name] = _with_items(configs.get(step.name), step, table)
+                case other:
+                    raise AlterationRefusedError(ErrorCode.invalid_request, f"there is no operation {other}")
+        return configs
+
+    return alter
+
+
+def all_anew(values: Sequence[Alteration]) -> Alter:
+    """What is not named goes back to where it came from before (AlterConfigs)."""
+
+    def alter(_: Mapping[str, str], __: Mapping[str, Setting]) -> dict[str, str]:
+        _check_names(values)
+        return {value.name: _given(value) for value in values}
+
+    return alter
+
+
+def _check_names(steps: Sequence[Alteration]) -> None:
+    if len({step.name for step in steps}) < len(steps):
+        raise AlterationRefusedError(ErrorCode.invalid_request, "a setting is named twice")
+    without = [step.name for step in steps if step.value is None and step.operation != Operation.DELETE]
+    if without:
+        raise AlterationRefusedError(ErrorCode.invalid_request, f"no value for {', '.join(without)}")
+
+
+def _given(step: Alteration) -> str:
+    assert step.value is not None, "names and values are checked first"
+    return step.value
+
+
+def _with_items(current: str | None, step: Alteration, table: Mapping[str, Setting]) -> str:
+    """A list with items more, or fewer. What is not set yet begins as Kafka's default, whatever the broker's value is."""
+    setting = table.get(step.name)
+    if setting is None or setting.kind != "list":
+        what = Operation(step.operation).name
+        raise AlterationRefusedError(ErrorCode.invalid_config, f"{what} does not go with {step.name}: it is no list")
+    items = items_of(current if current is not None else text_of(setting.default) or "")
+    named = items_of(_given(step))
+    if step.operation == Operation.SUBTRACT:
+        return ",".join(item for item in items if item not in named)
+    return ",".join(dict.fromkeys([*items, *named]))
+
+
+async def alter_each(
+    broker: Needs, resources: Iterable[tuple[int, str, Alter]], *, validate_only: bool
+) -> list[Outcome]:
+    """Change the settings of resources (type, name, change), each for itself; the outcomes are in the same order."""
+    asked = list(resources)
+    times = Counter((kind, name) for kind, name, _ in asked)
+    twice = (ErrorCode.invalid_request, "a resource is named twice in the request")
+    turn = Turn(broker.clock)
+    outcomes: list[Outcome] = []
+    for kind, name, alter in asked:
+        is_repeated = times[kind, name] > 1
+        outcomes.append(twice if is_repeated else await _alter(broker, kind, name, alter, validate_only=validate_only))
+        if turn.is_over:
+            await turn.rest()
+    return outcomes
+
+
+def _alter(broker: Needs, kind: int, name: str, alter: Alter, *, validate_only: bool) -> Parked[Outcome]:
+    def decide() -> Change[Outcome]:
+        try:
+            change = _decide(broker, kind, name, alter)
+        except AlterationRefusedError as refused:
+            return Change.none(refused.outcome)
+        return Change.none(DONE) if validate_only else change
+
+    return broker.changes.make(decide)
+
+
+def _decide(broker: Needs, kind: int, name: str, alter: Alter) -> Change[Outcome]:
+    if kind == ResourceType.TOPIC:
+        return _decide_topic(broker, name, alter)
+    if kind == ResourceType.BROKER:
+        return _decide_broker(broker, name, alter)
+    raise AlterationRefusedError(ErrorCode.invalid_request, f"resources of type {kind} have no settings here")
+
+
+def _decide_topic(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
+    # Kafka too looks at the request before it looks for the topic.
+    alter({}, TOPIC_SETTINGS)
+    topic = broker.topics.named(name)
+    if topic is None:
+        if not name:
+            raise AlterationRefusedError(ErrorCode.invalid_request, "topics have no settings in common")
+        problem = name_problem(name)
+        error = ErrorCode.unknown_topic_or_partition if problem is None else ErrorCode.invalid_topic_exception
+        raise AlterationRefusedError(error, problem or f"The topic '{name}' does not exist.")
+    configs = alter(topic.configs, TOPIC_SETTINGS)
+    try:
+        parse_settings(configs, TOPIC_SETTINGS, "topic")
+    except SettingError as error:
+        raise AlterationRefusedError(ErrorCode.invalid_config, str(error)) from error
+
+    topic_id = topic.topic_id
+
+    def carry_out() -> Outcome:
+        altered = broker.topics.with_id(topic_id)
+        if altered is None:
+            return ErrorCode.unknown_topic_or_partition, f"topic {name} was deleted"
+        logger.info("topic %s has its own settings %s", name, configs)
+        broker.topics.configure(altered, configs)
+        return DONE
+
+    records: list[MetadataRecord] = []
+    if configs != topic.configs:
+        records.append(TopicConfigured(topic_id=str(topic_id), configs=configs))
+    return Change(records, carry_out)
+
+
+def _decide_broker(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
+    _check_broker(broker, name)
+    source = ConfigSource.DYNAMIC_BROKER_CONFIG if name else ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    current = {key: text_of(value) or "" for key, value in broker.settings.layer(source).items()}
+    configs = alter(current, BROKER_SETTINGS)
+    fixed = [key for key in configs if key in BROKER_SETTINGS and not BROKER_SETTINGS[key].is_dynamic]
+    if fixed:
+        message = f"{', '.join(fixed)} cannot be changed while the broker runs: set it where the broker is started"
+        raise AlterationRefusedError(ErrorCode.invalid_request, message)
+    try:
+        parse_settings(configs, BROKER_SETTINGS, "broker")
+    except SettingError as error:
+        raise AlterationRefusedError(ErrorCode.invalid_request, str(error)) from error
+
+    def carry_out() -> Outcome:
+        logger.info("%s has settings of its own %s", f"broker {name}" if name else "every broker", configs)
+        broker.settings.configure(source, configs)
+        broker.topics.settings_changed()
+        return DONE
+
+    records: list[MetadataRecord] = []
+    if configs != current:
+        records.append(BrokerConfigured(broker_id=name and str(broker.node_id), configs=configs))
+    return Change(records, carry_out)
+
+
+def _check_broker(broker: Needs, name: str) -> None:
+    if name != ALL_BROKERS and not name.isdigit():
+        raise AlterationRefusedError(ErrorCode.invalid_request, f"a broker is named by its number, not {name}")
+    if name != ALL_BROKERS and int(name) != broker.node_id:
+        raise AlterationRefusedError(ErrorCode.invalid_request, f"the only broker is {broker.node_id}, not {name}")

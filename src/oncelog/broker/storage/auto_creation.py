@@ -1,0 +1,85 @@
+"""Making topics that a client asked for by name, and the coordinators' own topics when they are first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from oncelog.broker.slices import Turn
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, name_problem
+from oncelog.coordination import Parked
+
+if TYPE_CHECKING:
+    from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.storage.topics import Topics
+    from oncelog.environment import Clock
+
+PARTITIONS_MAX = 10_000
+"""One request makes no more, as in Kafka's controller."""
+PARTITION_COUNT_SETTINGS = {
+    CONSUMER_OFFSETS: "offsets.topic.num.partitions",
+    TRANSACTION_STATE: "transaction.state.log.num.partitions",
+}
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    clock: Clock
+    settings: Settings
+    topics: Topics
+
+
+def create_internal(broker: Needs, name: str) -> Parked[None]:
+    """Make the coordinator topic of this name if it is not there."""
+    return broker.topics.create(name, internal_partition_count(broker, name), _internal_configs(broker, name))
+
+
+def internal_partition_count(broker: Needs, name: str) -> int:
+    """How many partitions the topic has, or would get: what the settings say later does not change it, as in Kafka."""
+    topic = broker.topics.named(name)
+    return broker.settings.number(PARTITION_COUNT_SETTINGS[name]) if topic is None else len(topic.partitions)
+
+
+def _internal_configs(broker: Needs, name: str) -> dict[str, str]:
+    """What Kafka gives the coordinators' topics when it makes them."""
+    number = broker.settings.number
+    if name == CONSUMER_OFFSETS:
+        segment_bytes = number("offsets.topic.segment.bytes")
+        return {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(segment_bytes)}
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": str(number("transaction.state.log.min.isr")),
+        "segment.bytes": str(number("transaction.state.log.segment.bytes")),
+        "unclean.leader.election.enable": "false",
+    }
+
+
+async def create_missing(broker: Needs, names: Iterable[str]) -> None:
+    """Make those of the topics that are missing and may be made; the client asks again for what is too much at once."""
+    topics_max = max(PARTITIONS_MAX // broker.settings.number("num.partitions"), 1)
+    turn = Turn(broker.clock)
+    under_way: list[Parked[None]] = []
+    for name in names:
+        made = _create(broker, name)
+        if made is not None:
+            under_way.append(made)
+        if len(under_way) == topics_max:
+            break
+        if turn.is_over:
+            await turn.rest()
+    for made in under_way:
+        await made
+
+
+def _create(broker: Needs, name: str) -> Parked[None] | None:
+    if broker.topics.named(name) is not None:
+        return None
+    if name in INTERNAL_TOPICS:
+        return create_internal(broker, name)
+    if not broker.settings.value("auto.create.topics.enable"):
+        return None
+    if name_problem(name) is not None or broker.topics.collision(name) is not None:
+        return None
+    return broker.topics.create(name, broker.settings.number("num.partitions"), {})

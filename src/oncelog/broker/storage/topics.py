@@ -1,0 +1,305 @@
+"""The topics of this broker: what there is, making them, deleting them."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from oncelog.broker.config.configuration import Settings, topic_values
+from oncelog.broker.config.setting import Value, items_of
+from oncelog.broker.slices import Slices
+from oncelog.broker.storage.journal import Journal, TopicCreated, TopicDeleted
+from oncelog.broker.storage.partition import Partition
+from oncelog.coordination import Parked, start
+from oncelog.environment import Random
+from oncelog.log import LogConfig, PartitionLog
+from oncelog.records import Codec, Form
+
+logger = logging.getLogger("oncelog.broker")
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+
+NAME_LENGTH_MAX = 249
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+CODEC_OF_TYPE = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+    "producer": None,
+}
+"""The codecs under the names of compression.type."""
+
+OpenLog = Callable[["Topic", int, LogConfig], PartitionLog]
+
+
+@dataclass(slots=True)
+class Topic:
+    """What is asked of every batch is kept apart from the other settings."""
+
+    name: str
+    topic_id: UUID
+    configs: dict[str, str]
+    values: Mapping[str, Value]
+    partitions: list[Partition]
+    policies: list[str] = field(init=False)
+    form: Form = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.take(self.values)
+
+    def take(self, values: Mapping[str, Value]) -> None:
+        """Have these settings from now on."""
+        self.values = values
+        self.policies = items_of(str(values["cleanup.policy"]))
+        level = values.get(f"compression.{values['compression.type']}.level")
+        self.form = Form(
+            size_bytes_max=int(values["max.message.bytes"]),
+            codec=CODEC_OF_TYPE[str(values["compression.type"])],
+            level=None if level is None else int(level),
+            needs_keys="compact" in self.policies,
+        )
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+    def partition(self, index: int) -> Partition | None:
+        return self.partitions[index] if 0 <= index < len(self.partitions) else None
+
+
+def name_problem(name: str) -> str | None:
+    """Say why Kafka would not take this topic name, in its own words, which scripts look for; or None."""
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in (".", ".."):
+        return f"Topic name is invalid: '{name}' is not allowed"
+    if len(name) > NAME_LENGTH_MAX:
+        return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+    if not _NAME.fullmatch(name):
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' "
+            "and '-'"
+        )
+    return None
+
+
+def log_config(settings: Settings, topic: str, values: Mapping[str, Value]) -> LogConfig:
+    """The settings of a topic's logs, from those of the topic."""
+    values = dict(values)
+    if topic in INTERNAL_TOPICS or "delete" not in items_of(str(values["cleanup.policy"])):
+        # The coordinators need the last record of every key, however old it is.
+        values |= {"retention.ms": -1, "retention.bytes": -1}
+
+    def number(name: str) -> int:
+        value = values[name]
+        assert isinstance(value, int)
+        return value
+
+    return LogConfig(
+        segment_bytes=number("segment.bytes"),
+        segment_ms=number("segment.ms"),
+        segment_jitter_ms=number("segment.jitter.ms"),
+        segment_index_bytes=number("segment.index.bytes"),
+        index_interval_bytes=number("index.interval.bytes"),
+        max_message_bytes=number("max.message.bytes"),
+        flush_messages=number("flush.messages"),
+        flush_ms=number("flush.ms"),
+        retention_ms=number("retention.ms"),
+        retention_bytes=number("retention.bytes"),
+        file_delete_delay_ms=number("file.delete.delay.ms"),
+        message_timestamp_type=str(values["message.timestamp.type"]),
+        message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
+        message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        producer_id_expiration_ms=settings.number("producer.id.expiration.ms"),
+    )
+
+
+class Topics:
+    """Every topic by name and by id. A change is durable in the journal before anybody hears of it."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        slices: Slices,
+        random: Random,
+        leader_epoch: int,
+        settings: Settings,
+        open_log: OpenLog,
+        before_deletion: Callable[[Topic], Parked[None]],
+        after_deletion: Callable[[Topic], Parked[None]],
+        on_made: Callable[[Topic], None],
+    ) -> None:
+        self._journal = journal
+        self._slices = slices
+        self._random = random
+        self._leader_epoch = leader_epoch
+        self._settings = settings
+        self._open_log = open_log
+        self._before_deletion = before_deletion
+        self._after_deletion = after_deletion
+        self._on_made = on_made
+        self.version = 0
+        """How often a topic was made, deleted or given more partitions since the start."""
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[UUID, Topic] = {}
+        self._being_made: dict[str, Parked[None]] = {}
+        self._growing: dict[UUID, Parked[None]] = {}
+        self._being_deleted: dict[str, Parked[None]] = {}
+        self._names_in_use: dict[str, Parked[None]] = {}
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self._by_name.values())
+
+    def named(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def with_id(self, topic_id: UUID) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        found = self._by_name.get(topic)
+        return None if found is None else found.partition(index)
+
+    def partitions(self) -> Iterator[Partition]:
+        """Every partition; while topics and partitions come and go, those that are there when it is their turn."""
+        for topic in tuple(self._by_name.values()):
+            for partition in tuple(topic.partitions):
+                if self._by_id.get(topic.topic_id) is not topic:
+                    break
+                yield partition
+
+    def collision(self, name: str) -> str | None:
+        """A topic whose name differs only in dots and underscores: Kafka's metric names cannot tell the two apart."""
+        if "." not in name and "_" not in name:
+            return None
+        folded = name.replace(".", "_")
+        for other in (*self._by_name, *self._being_made):
+            if other != name and other.replace(".", "_") == folded:
+                return other
+        return None
+
+    def exists(self, name: str) -> bool:
+        return name in self._by_name or name in self._being_made
+
+    def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[None]:
+        """Make a topic unless it is there; release when it is. The caller has checked name, count and configs."""
+        if name in self._by_name:
+            return Parked.ready(None)
+        if name not in self._being_made:
+            made = self._being_made[name] = Parked()
+            start(self._create(name, partition_count, dict(configs), made))
+            return made
+        return self._being_made[name]
+
+    async def _create(self, name: str, partition_count: int, configs: dict[str, str], made: Parked[None]) -> None:
+        # The directories of the one before have its name until they are gone.
+        while (before := self._being_deleted.get(name) or self._names_in_use.get(name)) is not None:
+            await before
+        record = TopicCreated(
+            name=name, topic_id=str(self._random.uuid()), partition_count=partition_count, configs=configs
+        )
+        await self._journal.write([record])
+        await self._slices.run(self._make(record))
+        logger.info("topic %s is there, with %d partitions", name, partition_count)
+        self._on_made(self._by_name[name])
+        del self._being_made[name]
+        made.release(None)
+
+    def replay_created(self, record: TopicCreated) -> None:
+        """Open a topic's logs. Raises SettingError for a configuration that is not allowed."""
+        for _ in self._make(record):
+            pass
+
+    def _make(self, record: TopicCreated) -> Iterator[None]:
+        """Open a topic's logs, one each step; at the end it is there."""
+        configs = dict(record.configs)
+        topic = Topic(record.name, record.uuid, configs, topic_values(self._settings, configs), [])
+        yield from self._open(topic, 0, record.partition_count, topic.partitions)
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+        self.version += 1
+
+    def _open(self, topic: Topic, start: int, stop: int, opened: list[Partition]) -> Iterator[None]:
+        """Open the logs of these partitions, one each step."""
+        config = log_config(self._settings, topic.name, topic.values)
+        for index in range(start, stop):
+            opened.append(Partition(topic.name, index, self._leader_epoch, self._open_log(topic, index, config)))
+            yield
+
+    def grow(self, topic: Topic, partition_count: int) -> Parked[None]:
+        """Give a topic as many partitions; the journal says so already. It is not deleted before they are there."""
+        grown = self._growing[topic.topic_id] = Parked()
+        start(self._grow(topic, partition_count, grown))
+        return grown
+
+    async def _grow(self, topic: Topic, partition_count: int, grown: Parked[None]) -> None:
+        opened: list[Partition] = []
+        await self._slices.run(self._open(topic, len(topic.partitions), partition_count, opened))
+        # It may have been given other settings meanwhile.
+        config = log_config(self._settings, topic.name, topic.values)
+        for partition in opened:
+            partition.log.configure(config)
+        topic.partitions += opened
+        self.version += 1
+        logger.info("topic %s has %d partitions now", topic.name, partition_count)
+        del self._growing[topic.topic_id]
+        grown.release(None)
+
+    def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
+        """Give a topic other settings, which its open logs obey from now on; the journal says so already."""
+        topic.configs = dict(configs)
+        self._apply_settings(topic)
+
+    def settings_changed(self) -> None:
+        """The broker's settings are others now: let the open logs obey them."""
+        for topic in self:
+            self._apply_settings(topic)
+
+    def _apply_settings(self, topic: Topic) -> None:
+        topic.take(topic_values(self._settings, topic.configs))
+        config = log_config(self._settings, topic.name, topic.values)
+        for partition in topic.partitions:
+            partition.log.configure(config)
+
+    def is_being_deleted(self, name: str) -> bool:
+        return name in self._being_deleted
+
+    def delete(self, topic: Topic) -> Parked[None]:
+        """Delete a topic and its files; readers that wait for it are woken and find it gone."""
+        if topic.name in self._being_deleted:
+            return self._being_deleted[topic.name]
+        gone = self._being_deleted[topic.name] = Parked()
+        start(self._delete(topic, gone))
+        return gone
+
+    async def _delete(self, topic: Topic, gone: Parked[None]) -> None:
+        await self._before_deletion(topic)
+        await self._journal.write([TopicDeleted(name=topic.name)])
+        if topic.topic_id in self._growing:
+            await self._growing[topic.topic_id]
+        del self._by_name[topic.name]
+        del self._by_id[topic.topic_id]
+        self.version += 1
+        await self._slices.run(self._remove(topic))
+        # A topic is made under this name when nothing of this one can come back.
+        logger.info("topic %s is deleted", topic.name)
+        free = self._names_in_use[topic.name] = Parked()
+        del self._being_deleted[topic.name]
+        gone.release(None)
+        await self._after_deletion(topic)
+        del self._names_in_use[topic.name]
+        free.release(None)
+
+    def _remove(self, topic: Topic) -> Iterator[None]:
+        for partition in topic.partitions:
+            partition.log.delete()
+            partition.wake()
+            yield

@@ -1,0 +1,1 @@
+"""What is asked and changed without producing or consuming."""

@@ -1,0 +1,382 @@
+"""Topics, settings, producers and transactions: what operators ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from oncelog.client import requests
+from oncelog.client.errors import BrokerRefused, ConnectionLost, RetriesExhausted
+from oncelog.client.net.cluster import (
+    Cluster,
+    CoordinatorKind,
+    ask_any,
+    ask_coordinator,
+    refresh,
+)
+from oncelog.client.net.conversation import Conversation, Greet, Greeting, ask, ask_all
+from oncelog.client.net.leaders import ask_leaders, by_topic
+from oncelog.client.net.rights import refused
+from oncelog.client.requests import Request, milliseconds
+from oncelog.client.topic_values import TopicDescription
+from oncelog.client.values import (
+    Address,
+    BrokerVersions,
+    ClusterDescription,
+    ConfigChange,
+    ConfigEntry,
+    ConfigKind,
+    ConfigResource,
+    ConfigSource,
+    NewTopic,
+    ProducerState,
+    TopicPartition,
+    TransactionDescription,
+    TransactionListing,
+)
+from oncelog.wire import ErrorCode
+
+T = TypeVar("T")
+
+CREATE_WITH_DEFAULTS_VERSION = 4
+CONTROLLER_TIMEOUT_MS = 30_000
+
+
+def describe_topics(cluster: Cluster, topics: Iterable[str] | None) -> Conversation[list[TopicDescription]]:
+    """Some topics, or all. A topic that does not exist carries its error. Raises RetriesExhausted."""
+    return (yield from refresh(cluster, topics))
+
+
+def create_topics(cluster: Cluster, topics: Sequence[NewTopic]) -> Conversation[None]:
+    """Create topics and wait until their leaders are known. Raises BrokerRefused for the first that was refused."""
+    defaults = any(topic.partitions == -1 or topic.replication_factor == -1 for topic in topics)
+    fields = {"topics": [_new_topic(topic) for topic in topics], "timeout": milliseconds(CONTROLLER_TIMEOUT_MS)}
+    lowest = CREATE_WITH_DEFAULTS_VERSION if defaults else 0
+    request = Request(requests.CREATE_TOPICS, fields, version_min=lowest)
+    answer = yield from ask_controller(cluster, request, "topics")
+    for result in answer.topics:
+        if result.error_code is not ErrorCode.none:
+            message = getattr(result, "error_message", None)
+            raise refused(
+                request, result.error_code, f"creating topic {result.name}", topic=result.name, message=message
+            )
+    yield from _await_topics(cluster, {topic.name for topic in topics})
+
+
+def _new_topic(topic: NewTopic) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "num_partitions": topic.partitions,
+        "replication_factor": topic.replication_factor,
+        "assignments": (),
+        "configs": [{"name": name, "value": value} for name, value in topic.config.items()],
+    }
+
+
+def _await_topics(cluster: Cluster, names: set[str]) -> Conversation[None]:
+    retries = yield from cluster.retries()
+    while True:
+        described = yield from refresh(cluster, names, retries=retries)
+        if all(_is_ready(topic) for topic in described):
+            return
+        if not (yield from retries.pause()):
+            raise RetriesExhausted(f"no leader yet for {', '.join(sorted(names))}")
+
+
+def _is_ready(topic: TopicDescription) -> bool:
+    return topic.error is ErrorCode.none and all(partition.leader >= 0 for partition in topic.partitions)
+
+
+def delete_topics(cluster: Cluster, names: Sequence[str]) -> Conversation[None]:
+    """Delete topics. Raises BrokerRefused for the first that was refused."""
+    fields = {"topic_names": list(names), "timeout": milliseconds(CONTROLLER_TIMEOUT_MS)}
+    request = Request(requests.DELETE_TOPICS, fields)
+    answer = yield from ask_controller(cluster, request, "topics")
+    for result in answer.responses:
+        if result.error_code is not ErrorCode.none:
+            message = getattr(result, "error_message", None)
+            raise refused(
+                request, result.error_code, f"deleting topic {result.name}", topic=result.name, message=message
+            )
+    yield from refresh(cluster, names)
+
+
+def ask_controller(cluster: Cluster, request: Request, what: str) -> Conversation[Any]:
+    """Ask the controller, as Metadata names it, or any node where it names none."""
+    retries = yield from cluster.retries()
+    while True:
+        yield from refresh(cluster, (), retries=retries)
+        node = cluster.nodes.get(cluster.controller_id)
+        if node is None:
+            return (yield from ask_any(cluster, request, lambda _: ErrorCode.none, what, retries))
+        try:
+            answer = yield from ask(
+                Address(node.host, node.port), request, (yield from cluster.answer_timeout_ms(retries))
+            )
+        except ConnectionLost as lost:
+            # What was sent may have been carried out, and would be refused the second time.
+            if lost.sent or not (yield from retries.pause()):
+                raise
+            continue
+        errors = {result.error_code for result in _results(answer)}
+        if ErrorCode.not_controller not in errors:
+            return answer
+        if not (yield from retries.pause()):
+            raise BrokerRefused(ErrorCode.not_controller, what)
+
+
+def _results(answer: Any) -> Iterable[Any]:
+    """What an answer says of each thing that was asked for, under the name that it has there."""
+    results: Iterable[Any] = next(
+        getattr(answer, name) for name in ("topics", "responses", "results") if hasattr(answer, name)
+    )
+    return results
+
+
+def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> Conversation[None]:
+    """Give topics so many partitions, and wait until they have leaders. Raises BrokerRefused for the first refused."""
+    topics = [{"name": name, "count": count, "assignments": None} for name, count in counts.items()]
+    fields = {"topics": topics, "timeout": milliseconds(CONTROLLER_TIMEOUT_MS), "validate_only": False}
+    request = Request(requests.CREATE_PARTITIONS, fields)
+    answer = yield from ask_controller(cluster, request, "partitions")
+    for result in answer.results:
+        if result.error_code is not ErrorCode.none:
+            what = f"adding partitions to topic {result.name}"
+            raise refused(request, result.error_code, what, topic=result.name, message=result.error_message)
+    retries = yield from cluster.retries()
+    while True:
+        described = yield from refresh(cluster, counts, retries=retries)
+        if all(_is_ready(topic) and len(topic.partitions) >= counts[topic.name] for topic in described):
+            return
+        if not (yield from retries.pause()):
+            raise RetriesExhausted(f"no leader yet for {', '.join(sorted(counts))}")
+
+
+def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> Conversation[dict[TopicPartition, int]]:
+    """Delete what is before these offsets, -1 for everything; where each partition begins now.
+
+    Raises BrokerRefused or RetriesExhausted.
+    """
+
+    def request(group: Sequence[TopicPartition]) -> Request:
+        topics = [
+            {
+                "name": topic,
+                "partitions": [{"partition_index": item.partition, "offset": before[item]} for item in items],
+            }
+            for topic, items in by_topic(group).items()
+        ]
+        return Request(
+            requests.DELETE_RECORDS, {"topics": topics, "timeout": milliseconds(cluster.settings.request_timeout_ms)}
+        )
+
+    return (yield from ask_leaders(cluster, before, request, _low_watermarks, "deleting records"))
+
+
+def _low_watermarks(message: Any) -> Iterable[tuple[TopicPartition, ErrorCode, int]]:
+    for topic in message.topics:
+        for item in topic.partitions:
+            yield TopicPartition(str(topic.name), int(item.partition_index)), item.error_code, int(item.low_watermark)
+
+
+def broker_versions(cluster: Cluster) -> Conversation[list[BrokerVersions]]:
+    """What each node serves. Raises ConnectionLost for one that does not answer."""
+    yield from refresh(cluster, ())
+    found = []
+    for node in cluster.nodes.values():
+        greeted: Greeting = yield Greet(Address(node.host, node.port), cluster.settings.connect_timeout_ms)
+        found.append(BrokerVersions(node, dict(greeted.versions)))
+    return found
+
+
+def describe_cluster(cluster: Cluster) -> Conversation[ClusterDescription]:
+    yield from refresh(cluster, ())
+    return ClusterDescription(cluster.cluster_id, cluster.controller_id, tuple(cluster.nodes.values()))
+
+
+def describe_configs(
+    cluster: Cluster,
+    *,
+    topics: Sequence[str] = (),
+    broker: int | None = None,
+    every_broker: bool = False,
+    documentation: bool = False,
+) -> Conversation[dict[str, tuple[ConfigEntry, ...]]]:
+    """The settings of topics by name, of a broker by its number as text, and, under "", of every broker.
+
+    Raises BrokerRefused.
+    """
+    resources = [(ConfigKind.TOPIC, name) for name in topics]
+    if broker is not None:
+        resources.append((ConfigKind.BROKER, str(broker)))
+    if every_broker:
+        resources.append((ConfigKind.BROKER, ""))
+    fields: dict[str, Any] = {
+        "resources": [
+            {"resource_type": kind, "resource_name": name, "configuration_keys": None} for kind, name in resources
+        ]
+    }
+    if documentation:
+        fields["include_documentation"] = True
+    request = Request(requests.DESCRIBE_CONFIGS, fields)
+    answer = yield from _ask_about_settings(cluster, request, broker, "describing settings")
+    for result in answer.results:
+        if result.error_code is not ErrorCode.none:
+            name = result.resource_name
+            raise refused(request, result.error_code, f"settings of {name}", topic=name, message=result.error_message)
+    return {str(result.resource_name): tuple(map(_config_entry, result.configs)) for result in answer.results}
+
+
+def alter_configs(
+    cluster: Cluster, resource: ConfigResource, changes: Sequence[ConfigChange], *, validate_only: bool = False
+) -> Conversation[None]:
+    """Change some settings and leave the others. Raises BrokerRefused."""
+    configs = [
+        {"name": change.name, "config_operation": int(change.operation), "value": change.value} for change in changes
+    ]
+    fields = {
+        "resources": [{"resource_type": int(resource.kind), "resource_name": resource.name, "configs": configs}],
+        "validate_only": validate_only,
+    }
+    broker = int(resource.name) if resource.kind is ConfigKind.BROKER and resource.name else None
+    request = Request(requests.INCREMENTAL_ALTER_CONFIGS, fields)
+    answer = yield from _ask_about_settings(cluster, request, broker, "changing settings")
+    for result in answer.responses:
+        if result.error_code is not ErrorCode.none:
+            raise refused(
+                request,
+                result.error_code,
+                f"settings of {resource}",
+                topic=resource.name,
+                message=result.error_message,
+            )
+
+
+def _ask_about_settings(cluster: Cluster, request: Request, broker: int | None, what: str) -> Conversation[Any]:
+    """A broker speaks for itself alone; any of them speaks for what they have in common."""
+    if broker is None:
+        return (yield from ask_any(cluster, request, lambda _: ErrorCode.none, what))
+    yield from refresh(cluster, ())
+    node = cluster.nodes.get(broker)
+    if node is None:
+        raise BrokerRefused(ErrorCode.broker_not_available, f"broker {broker}")
+    return (yield from ask(Address(node.host, node.port), request))
+
+
+def _config_entry(entry: Any) -> ConfigEntry:
+    return ConfigEntry(
+        name=entry.name,
+        value=None if entry.is_sensitive else entry.value,
+        is_default=entry.config_source == ConfigSource.DEFAULT_CONFIG,
+        is_read_only=entry.read_only,
+        is_sensitive=entry.is_sensitive,
+        source=ConfigSource(entry.config_source),
+        documentation=getattr(entry, "documentation", None),
+    )
+
+
+def describe_producers(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> Conversation[dict[TopicPartition, tuple[ProducerState, ...]]]:
+    """What each partition's leader knows of the producers that write to it. Raises BrokerRefused, RetriesExhausted."""
+
+    def request(group: Sequence[TopicPartition]) -> Request:
+        topics = [
+            {"name": topic, "partition_indexes": [item.partition for item in items]}
+            for topic, items in by_topic(group).items()
+        ]
+        return Request(requests.DESCRIBE_PRODUCERS, {"topics": topics})
+
+    return (yield from ask_leaders(cluster, partitions, request, _producers, "describing the producers"))
+
+
+def _producers(message: Any) -> Iterable[tuple[TopicPartition, ErrorCode, tuple[ProducerState, ...]]]:
+    for topic in message.topics:
+        for item in topic.partitions:
+            states = tuple(_producer_state(state) for state in item.active_producers)
+            yield TopicPartition(str(topic.name), int(item.partition_index)), item.error_code, states
+
+
+def _producer_state(state: Any) -> ProducerState:
+    return ProducerState(
+        producer_id=int(state.producer_id),
+        producer_epoch=int(state.producer_epoch),
+        last_sequence=int(state.last_sequence),
+        last_timestamp_ms=int(state.last_timestamp),
+        coordinator_epoch=int(state.coordinator_epoch),
+        transaction_start_offset=int(state.current_txn_start_offset),
+    )
+
+
+def describe_transactions(
+    cluster: Cluster, transactional_ids: Sequence[str]
+) -> Conversation[dict[str, TransactionDescription]]:
+    """What the coordinators know of transactional ids. Raises BrokerRefused or RetriesExhausted."""
+    described: dict[str, TransactionDescription] = {}
+    for transactional_id in transactional_ids:
+        request = Request(requests.DESCRIBE_TRANSACTIONS, {"transactional_ids": [transactional_id]})
+        answer = yield from ask_coordinator(
+            cluster,
+            CoordinatorKind.TRANSACTION,
+            transactional_id,
+            request,
+            _described_error,
+            f"describing transactional id {transactional_id!r}",
+        )
+        described[transactional_id] = _transaction_description(answer.transaction_states[0])
+    return described
+
+
+def _described_error(message: Any) -> ErrorCode:
+    error: ErrorCode = message.transaction_states[0].error_code
+    return error
+
+
+def _transaction_description(state: Any) -> TransactionDescription:
+    return TransactionDescription(
+        transactional_id=str(state.transactional_id),
+        state=state.transaction_state,
+        producer_id=int(state.producer_id),
+        producer_epoch=int(state.producer_epoch),
+        timeout_ms=round(state.transaction_timeout.total_seconds() * 1000),
+        start_ms=int(state.transaction_start_time_ms),
+        partitions=frozenset(
+            TopicPartition(str(topic.topic), int(number)) for topic in state.topics for number in topic.partitions
+        ),
+    )
+
+
+def list_transactions(
+    cluster: Cluster, *, states: Sequence[str] = (), producer_ids: Sequence[int] = (), duration_ms: int = -1
+) -> Conversation[list[TransactionListing]]:
+    """The transactional ids that all nodes together coordinate, with filters where any are given.
+
+    `duration_ms` leaves out those that have not run that long. Raises BrokerRefused or RetriesExhausted.
+    """
+    yield from refresh(cluster, ())
+    fields = {"state_filters": list(states), "producer_id_filters": list(producer_ids), "duration_filter": duration_ms}
+    request = Request(requests.LIST_TRANSACTIONS, fields, version_min=1 if duration_ms >= 0 else 0)
+    return (yield from ask_every_node(cluster, request, _listed, "listing transactions"))
+
+
+def ask_every_node(
+    cluster: Cluster, request: Request, read: Callable[[Any], list[T]], what: str
+) -> Conversation[list[T]]:
+    """What all nodes together list, once all of them have loaded it. Raises BrokerRefused or ConnectionLost."""
+    retries = yield from cluster.retries()
+    while True:
+        addresses = [Address(node.host, node.port) for node in cluster.nodes.values()]
+        tickets = yield from ask_all((address, request) for address in addresses)
+        answers = [ticket.result() for ticket in tickets]
+        errors = {answer.error_code for answer in answers} - {ErrorCode.none}
+        if not errors:
+            return [listing for answer in answers for listing in read(answer)]
+        if errors != {ErrorCode.coordinator_load_in_progress} or not (yield from retries.pause()):
+            raise refused(request, errors.pop(), what)
+
+
+def _listed(message: Any) -> list[TransactionListing]:
+    return [
+        TransactionListing(str(item.transactional_id), int(item.producer_id), item.transaction_state)
+        for item in message.transaction_states
+    ]

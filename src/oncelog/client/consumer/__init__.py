@@ -1,0 +1,1 @@
+"""The consumer's logic: fetching, positions, committed offsets, lag."""

@@ -1,0 +1,354 @@
+"""Reading partitions as raw record batches, one request ahead of the caller.
+
+Each leader has one request on its way at a time, for every partition that is to be read there; the next one leaves as
+soon as an answer is in, before the caller has seen it. Two at once would not help: a broker answers a connection in
+order, so a request behind one that waits for new records would wait with it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from typing_extensions import Buffer
+
+from oncelog.client import requests
+from oncelog.client.errors import (
+    RETRIABLE,
+    STALE_METADATA,
+    ClientError,
+    ConnectionLost,
+    CorruptRecords,
+    OffsetOutOfRange,
+    RetriesExhausted,
+)
+from oncelog.client.net.cluster import Cluster
+from oncelog.client.net.conversation import Conversation, Lane, Now, Send, Ticket, Wait
+from oncelog.client.net.leader_search import LeaderSearch
+from oncelog.client.net.leaders import by_leader, by_topic
+from oncelog.client.net.retry import Backoff
+from oncelog.client.net.retry_policy import RetryPolicy
+from oncelog.client.net.rights import refused
+from oncelog.client.requests import Request, milliseconds
+from oncelog.client.values import Address, IsolationLevel, TopicPartition
+from oncelog.records import batches
+from oncelog.wire import ErrorCode, WireError
+
+CONSUMER_REPLICA_ID = -1
+NO_SESSION_EPOCH = -1
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """How much to ask for at once, and how long a broker may wait for it.
+
+    A broker answers when `min_bytes` are there or `max_wait_ms` are over, with at most about `partition_bytes` of each
+    partition and `max_bytes` in all; one batch may be larger.
+    """
+
+    isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED
+    min_bytes: int = 1
+    max_wait_ms: int = 500
+    max_bytes: int = 50 * MIB
+    partition_bytes: int = 4 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedBatches:
+    """What one answer has of one partition: chunks that hold whole record batches, and where the log stands.
+
+    The first batch may begin before the offset asked for, and control batches and the batches of aborted transactions
+    are among them. `aborted` names, sorted, the (producer id, first offset) of each aborted transaction.
+    """
+
+    partition: TopicPartition
+    chunks: tuple[Buffer, ...]
+    next_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[tuple[int, int], ...]
+
+
+class _Reading:
+    """How far one partition is read, and since when that fails."""
+
+    __slots__ = ("backoff", "cause", "end_offset", "failing_since_ms", "position")
+
+    def __init__(self, position: int, end_offset: int | None) -> None:
+        self.position = position
+        self.end_offset = end_offset
+        self.backoff = Backoff()
+        self.cause: ClientError | None = None
+        self.failing_since_ms = float("inf")
+
+    @property
+    def is_at_its_end(self) -> bool:
+        return self.end_offset is not None and self.position >= self.end_offset
+
+    def fail(self, cause: ClientError, policy: RetryPolicy) -> Conversation[None]:
+        self.cause = cause
+        self.failing_since_ms = min(self.failing_since_ms, (yield Now()))
+        yield from self.backoff.fail(policy)
+
+    def succeed(self) -> None:
+        self.cause = None
+        self.failing_since_ms = float("inf")
+        self.backoff.succeed()
+
+
+class Fetches:
+    """The partitions being read, the requests on their way, and the answers nobody has taken yet.
+
+    A partition that cannot be read, or whose leader is not found, is tried again while the others are read.
+    """
+
+    def __init__(self, cluster: Cluster, settings: FetchSettings, lane: Lane = Lane.FETCHES) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._lane = lane
+        self._search = LeaderSearch(cluster, create=False)
+        self._errors: deque[tuple[TopicPartition | None, ClientError]] = deque()
+        self._paused: set[TopicPartition] = set()
+        self._readings: dict[TopicPartition, _Reading] = {}
+        self._unanswered: dict[Address, tuple[Ticket, dict[TopicPartition, int]]] = {}
+        self._ready: deque[FetchedBatches] = deque()
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        return frozenset(self._readings)
+
+    def read(self, partition: TopicPartition, offset: int, end_offset: int | None = None) -> None:
+        """Read a partition from an offset; with `end_offset`, ask for nothing at or beyond it."""
+        self.stop(partition)
+        self._readings[partition] = _Reading(offset, end_offset)
+
+    def stop(self, partition: TopicPartition) -> None:
+        self._readings.pop(partition, None)
+        self._ready = deque(fetched for fetched in self._ready if fetched.partition != partition)
+        self._errors = deque((about, error) for about, error in self._errors if about != partition)
+
+    def pause(self, partition: TopicPartition) -> None:
+        """Ask for no more of a partition until `resume`; what is on its way is kept."""
+        self._paused.add(partition)
+
+    def resume(self, partition: TopicPartition) -> None:
+        self._paused.discard(partition)
+
+    def is_reading_at(self, partition: TopicPartition, offset: int, end_offset: int | None) -> bool:
+        """Whether the next answer, on its way or here already, goes on at `offset`."""
+        reading = self._readings.get(partition)
+        if reading is None:
+            return False
+        waiting = next((fetched for fetched in self._ready if fetched.partition == partition), None)
+        return waiting is None and reading.position == offset and reading.end_offset == end_offset
+
+    def next(
+        self, timeout_ms: float, *, until_woken: bool = False, beside: Iterable[Ticket] = ()
+    ) -> Conversation[list[FetchedBatches]]:
+        """What the next answer has, partitions without new records included; nothing if none comes in time.
+
+        With `until_woken`, nothing also when a wake-up came first, or one of the tickets `beside` is done. Raises
+        OffsetOutOfRange or BrokerRefused for one partition that cannot be read, and goes on with the others when it is called
+        again. Raises RetriesExhausted for one that no broker has answered about for as long as a call may take, where there
+        is nothing to return.
+        """
+        now_ms: float = yield Now()
+        until_ms = now_ms + timeout_ms
+        while not self._ready and not self._errors:
+            if not self._has_unread and not self._unanswered:
+                return []
+            yield from self._ask(now_ms)
+            tickets = (*(ticket for ticket, _ in self._unanswered.values()), *self._search.tickets, *beside)
+            wait_ms = max(0.0, min(until_ms, self._next_try_ms()) - now_ms)
+            done: list[Ticket] = yield Wait(tickets, wait_ms, until_woken)
+            yield from self._take_leaders()
+            yield from self._take_answers()
+            now_ms = yield Now()
+            if now_ms >= until_ms or (until_woken and (not done or any(ticket.is_done for ticket in beside))):
+                break
+        if self._errors:
+            raise self._errors.popleft()[1]
+        answers = list(self._ready)
+        self._ready.clear()
+        yield from self._ask(now_ms)
+        if not answers:
+            self._raise_exhausted(now_ms)
+        return answers
+
+    def next_of(self, partition: TopicPartition, time_ms: float) -> Conversation[FetchedBatches]:
+        """The next answer of a partition that is being read, without chunks where no new record came.
+
+        Raises what `next` raises; RetriesExhausted if no broker answers in `time_ms`.
+        """
+        retries = yield from self._cluster.retries(time_ms)
+        while left_ms := (yield from retries.left_ms()):
+            for fetched in (yield from self.next(left_ms)):
+                if fetched.partition == partition:
+                    return fetched
+        reading = self._readings.get(partition)
+        cause = None if reading is None else reading.cause
+        raise RetriesExhausted(f"fetching {partition}: {cause or 'no answer in time'}") from cause
+
+    @property
+    def _has_unread(self) -> bool:
+        return any(tp not in self._paused and not reading.is_at_its_end for tp, reading in self._readings.items())
+
+    def _wanted(self) -> list[TopicPartition]:
+        """What to ask for, now or later: read, not at its end, and not asked for already."""
+        asked = {partition for _, positions in self._unanswered.values() for partition in positions}
+        return [
+            partition
+            for partition, reading in self._readings.items()
+            if partition not in asked and partition not in self._paused and not reading.is_at_its_end
+        ]
+
+    def _ask(self, now_ms: float) -> Conversation[None]:
+        wanted = [partition for partition in self._wanted() if self._readings[partition].backoff.retry_at_ms <= now_ms]
+        yield from self._search.look((tp for tp in wanted if self._cluster.leader(tp) is None), now_ms)
+        for leader, group in by_leader(self._cluster, wanted).items():
+            if leader in self._unanswered:
+                continue
+            timeout_ms = self._cluster.settings.request_timeout_ms + self._settings.max_wait_ms
+            ticket: Ticket = yield Send(leader, self._request(group), timeout_ms, self._lane)
+            self._unanswered[leader] = ticket, {item: self._readings[item].position for item in group}
+
+    def _next_try_ms(self) -> float:
+        """When something is to be asked for that nobody is asked for now."""
+        next_ms = float("inf")
+        for partition in self._wanted():
+            leader = self._cluster.leader(partition)
+            retry_at_ms = self._readings[partition].backoff.retry_at_ms
+            if leader is None:
+                next_ms = min(next_ms, max(retry_at_ms, self._search.retry_at_ms(partition)))
+            elif leader not in self._unanswered:
+                next_ms = min(next_ms, retry_at_ms)
+        return next_ms
+
+    def _request(self, group: Iterable[TopicPartition]) -> Request:
+        settings = self._settings
+        fields = {
+            "replica_id": CONSUMER_REPLICA_ID,
+            "max_wait": milliseconds(settings.max_wait_ms),
+            "min_bytes": settings.min_bytes,
+            "max_bytes": settings.max_bytes,
+            "isolation_level": int(settings.isolation_level),
+            "session_id": 0,
+            "session_epoch": NO_SESSION_EPOCH,
+            "topics": [self._topic(topic, items) for topic, items in by_topic(group).items()],
+        }
+        return Request(requests.FETCH, fields)
+
+    def _topic(self, topic: str, items: Iterable[TopicPartition]) -> Mapping[str, Any]:
+        partitions = [
+            {
+                "partition": item.partition,
+                "fetch_offset": self._readings[item].position,
+                "partition_max_bytes": self._settings.partition_bytes,
+            }
+            for item in items
+        ]
+        return {"topic": topic, "partitions": partitions}
+
+    def _take_leaders(self) -> Conversation[None]:
+        policy = self._cluster.settings.retry
+        for partition, problem in (yield from self._search.take()).items():
+            if partition in self._readings:
+                self._errors.append((partition, problem))
+                yield from self._readings[partition].fail(problem, policy)
+        for partition, cause in self._search.causes.items():
+            if partition in self._readings:
+                yield from self._readings[partition].fail(cause, policy)
+        self._search.causes.clear()
+
+    def _take_answers(self) -> Conversation[None]:
+        """Take in every answer that is here."""
+        for leader, (ticket, positions) in list(self._unanswered.items()):
+            if not ticket.is_done:
+                continue
+            del self._unanswered[leader]
+            try:
+                message = ticket.result()
+            except ClientError as error:
+                yield from self._take_failure(positions, error)
+                continue
+            silent = dict(positions)
+            for topic in message.responses or ():
+                for item in topic.partitions or ():
+                    partition = TopicPartition(str(topic.topic), int(item.partition_index))
+                    silent.pop(partition, None)
+                    reading = self._readings.get(partition)
+                    # The caller may have gone elsewhere since.
+                    if reading is not None and reading.position == positions.get(partition):
+                        yield from self._take(ticket.request, partition, reading, item)
+            if silent:
+                yield from self._take_failure(silent, ConnectionLost(f"{leader} answered without them", sent=True))
+
+    def _take_failure(self, positions: Iterable[TopicPartition], error: ClientError) -> Conversation[None]:
+        if not isinstance(error, ConnectionLost):
+            self._errors.append((None, error))
+        for partition in positions:
+            self._cluster.forget_leader(partition)
+            if partition in self._readings:
+                yield from self._readings[partition].fail(error, self._cluster.settings.retry)
+
+    def _take(self, request: Request, partition: TopicPartition, reading: _Reading, item: Any) -> Conversation[None]:
+        error: ErrorCode = item.error_code
+        if error is ErrorCode.none:
+            try:
+                fetched = fetched_batches(partition, reading.position, item)
+            except (CorruptRecords, WireError) as problem:
+                broken = CorruptRecords(f"fetching {partition} from offset {reading.position}: {problem}")
+                self._errors.append((partition, broken))
+                yield from reading.fail(broken, self._cluster.settings.retry)
+                return
+            reading.succeed()
+            reading.position = fetched.next_offset
+            self._ready.append(fetched)
+        elif error is ErrorCode.offset_out_of_range:
+            self.stop(partition)
+            self._errors.append((partition, OffsetOutOfRange(error, f"offset {reading.position} of {partition}")))
+        else:
+            refusal = refused(request, error, f"fetching {partition}", topic=partition.topic)
+            if error not in RETRIABLE:
+                self._errors.append((partition, refusal))
+            elif error in STALE_METADATA:
+                self._cluster.forget_leader(partition)
+            yield from reading.fail(refusal, self._cluster.settings.retry)
+
+    def _raise_exhausted(self, now_ms: float) -> None:
+        """Say of one partition that nobody answers about it, again each time a call's length is over."""
+        for partition, reading in self._readings.items():
+            if now_ms - reading.failing_since_ms >= self._cluster.settings.call_timeout_ms:
+                reading.failing_since_ms = now_ms
+                raise RetriesExhausted(f"fetching {partition}: {reading.cause}") from reading.cause
+
+
+def fetched_batches(partition: TopicPartition, asked_offset: int, item: Any) -> FetchedBatches:
+    """Read one partition of a Fetch answer, without what is cut off at its end."""
+    data: bytes = item.records or b""
+    end = 0
+    next_offset = asked_offset
+    for position, header in batches(data):
+        end = position + header.size_bytes
+        next_offset = max(next_offset, header.next_offset)
+    if data and not end:
+        raise CorruptRecords(f"the first batch of {partition} from offset {asked_offset} came incomplete")
+    whole = data if end == len(data) else data[:end]
+    return FetchedBatches(
+        partition=partition,
+        chunks=(whole,) if whole else (),
+        next_offset=next_offset,
+        high_watermark=int(item.high_watermark),
+        last_stable_offset=int(item.last_stable_offset),
+        log_start_offset=int(getattr(item, "log_start_offset", -1)),
+        aborted=tuple(sorted(_aborted(item), key=lambda transaction: transaction[1])),
+    )
+
+
+def _aborted(item: Any) -> Iterable[tuple[int, int]]:
+    for transaction in item.aborted_transactions or ():
+        yield int(transaction.producer_id), int(transaction.first_offset)

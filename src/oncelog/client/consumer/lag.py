@@ -1,0 +1,57 @@
+"""How many records a reader has before it: offsets alone cannot tell, for the ends of transactions take some, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from oncelog.client.consumer.committed_batches import visible_batches
+from oncelog.client.consumer.fetching import FetchedBatches, Fetches, FetchSettings
+from oncelog.client.consumer.offsets import list_offsets
+from oncelog.client.errors import CorruptRecords
+from oncelog.client.net.cluster import Cluster
+from oncelog.client.net.conversation import Conversation, Lane
+from oncelog.client.values import OffsetSpec, TopicPartition
+from oncelog.records import decode_batch
+from oncelog.wire import WireError
+
+
+def count_records(
+    cluster: Cluster, settings: FetchSettings, positions: Mapping[TopicPartition, int]
+) -> Conversation[dict[TopicPartition, int]]:
+    """Count what a reader with these settings would still be given, up to the end as it is now, by reading it.
+
+    Only the headers of batches are looked at, except in the batch that a position is in the middle of.
+    Raises OffsetOutOfRange, BrokerRefused or RetriesExhausted.
+    """
+    counts = dict.fromkeys(positions, 0)
+    if not positions:
+        return counts
+    listed = yield from list_offsets(cluster, dict.fromkeys(positions, OffsetSpec.LATEST), settings.isolation_level)
+    ends = {partition: listed[partition].offset for partition in positions}
+    unread = {partition for partition, offset in positions.items() if offset < ends[partition]}
+    fetches = Fetches(cluster, replace(settings, max_wait_ms=0), Lane.PROMPT)
+    for partition in unread:
+        fetches.read(partition, positions[partition], ends[partition])
+    while unread:
+        for fetched in (yield from fetches.next(cluster.settings.call_timeout_ms)):
+            partition = fetched.partition
+            try:
+                counts[partition] += _count(fetched, positions[partition], ends[partition])
+            except WireError as error:
+                raise CorruptRecords(f"counting the records of {partition}: {error}") from error
+            if fetched.next_offset >= ends[partition]:
+                unread.discard(partition)
+    return counts
+
+
+def _count(fetched: FetchedBatches, from_offset: int, end_offset: int) -> int:
+    count = 0
+    for chunk, position, header in visible_batches(fetched):
+        if header.is_control or header.base_offset >= end_offset:
+            continue
+        if header.base_offset >= from_offset:
+            count += header.record_count
+        else:
+            count += sum(record.offset >= from_offset for record in decode_batch(chunk, position))
+    return count

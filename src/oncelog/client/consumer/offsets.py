@@ -1,0 +1,167 @@
+"""Offsets: of the log, and those that groups have committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from oncelog.client import requests
+from oncelog.client.net.cluster import Cluster, CoordinatorKind, ask_coordinator
+from oncelog.client.net.conversation import Conversation
+from oncelog.client.net.leaders import ask_leaders, by_topic
+from oncelog.client.net.retry import Retries
+from oncelog.client.requests import Request
+from oncelog.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from oncelog.wire import ErrorCode
+
+CONSUMER_REPLICA_ID = -1
+LIST_OFFSETS_MAX_TIMESTAMP_VERSION = 7
+LIST_OFFSETS_ISOLATION_VERSION = 2
+OFFSET_FETCH_STABLE_VERSION = 7
+OFFSET_COMMIT_INSTANCE_VERSION = 7
+
+
+def list_offsets(
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, int],
+    isolation_level: IsolationLevel,
+    arrived: Callable[[Mapping[TopicPartition, OffsetAndTimestamp]], None] | None = None,
+) -> Conversation[dict[TopicPartition, OffsetAndTimestamp]]:
+    """The first offset whose timestamp is at least the one wanted, or what an OffsetSpec says.
+
+    `arrived` gets what each leader says as soon as it does. Raises BrokerRefused or RetriesExhausted.
+    """
+    lowest = LIST_OFFSETS_MAX_TIMESTAMP_VERSION if any(spec < -2 for spec in wanted.values()) else 0
+    if isolation_level is IsolationLevel.READ_COMMITTED:
+        lowest = max(lowest, LIST_OFFSETS_ISOLATION_VERSION)
+
+    def request(partitions: Sequence[TopicPartition]) -> Request:
+        topics = [
+            {
+                "name": topic,
+                "partitions": [{"partition_index": item.partition, "timestamp": int(wanted[item])} for item in group],
+            }
+            for topic, group in by_topic(partitions).items()
+        ]
+        fields = {"replica_id": CONSUMER_REPLICA_ID, "isolation_level": int(isolation_level), "topics": topics}
+        return Request(requests.LIST_OFFSETS, fields, version_min=lowest)
+
+    return (yield from ask_leaders(cluster, wanted, request, _listed, "listing offsets", arrived))
+
+
+def _listed(message: Any) -> Iterable[tuple[TopicPartition, ErrorCode, OffsetAndTimestamp]]:
+    for topic in message.topics:
+        for item in topic.partitions:
+            found = OffsetAndTimestamp(int(item.offset), int(item.timestamp), int(getattr(item, "leader_epoch", -1)))
+            yield TopicPartition(str(topic.name), int(item.partition_index)), item.error_code, found
+
+
+def committed_offsets(
+    cluster: Cluster,
+    group: str,
+    partitions: Iterable[TopicPartition] | None,
+    require_stable: bool,
+    arrived: Callable[[Mapping[TopicPartition, OffsetAndMetadata | None]], None] | None = None,
+) -> Conversation[dict[TopicPartition, OffsetAndMetadata]]:
+    """What a group has committed, of some partitions or of all. A partition without an offset is not in the answer.
+
+    With `require_stable`, waits until no open transaction has an offset of the group pending. `arrived` gets, of every
+    answer, the partitions without an error: it does not wait for the others. Raises BrokerRefused or RetriesExhausted.
+    """
+
+    def error_of(message: Any) -> ErrorCode:
+        if arrived is not None and getattr(message, "error_code", ErrorCode.none) is ErrorCode.none:
+            arrived(_committed(message))
+        return _fetched_error(message)
+
+    topics = None
+    if partitions is not None:
+        topics = [
+            {"name": topic, "partition_indexes": [item.partition for item in items]}
+            for topic, items in by_topic(partitions).items()
+        ]
+    request = Request(
+        requests.OFFSET_FETCH,
+        {"group_id": group, "topics": topics, "require_stable": require_stable},
+        version_min=OFFSET_FETCH_STABLE_VERSION if require_stable else 2,
+    )
+    what = f"reading the offsets of group {group!r}"
+    message = yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, error_of, what)
+    return {partition: committed for partition, committed in _committed(message).items() if committed is not None}
+
+
+def _committed(message: Any) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    """The partitions without an error in an answer, and what is committed there, if anything is."""
+    return {
+        TopicPartition(str(topic.name), int(item.partition_index)): None
+        if item.committed_offset < 0
+        else OffsetAndMetadata(
+            int(item.committed_offset), item.metadata or "", int(getattr(item, "committed_leader_epoch", -1))
+        )
+        for topic in message.topics
+        for item in topic.partitions
+        if item.error_code is ErrorCode.none
+    }
+
+
+def commit_offsets(
+    cluster: Cluster,
+    sender: GroupMetadata,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    *,
+    version_min: int = 0,
+    retries: Retries | None = None,
+) -> Conversation[None]:
+    """Commit offsets outside any transaction. Raises BrokerRefused, RetriesExhausted."""
+    request = commit_request(sender, offsets, version_min=version_min)
+    group = sender.group_id
+    what = f"committing the offsets of group {group!r}"
+    yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, first_partition_error, what, retries)
+
+
+def commit_request(
+    sender: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, version_min: int = 0
+) -> Request:
+    if sender.group_instance_id is not None:
+        version_min = max(version_min, OFFSET_COMMIT_INSTANCE_VERSION)
+    return Request(
+        requests.OFFSET_COMMIT,
+        {
+            "group_id": sender.group_id,
+            "generation_id_or_member_epoch": sender.generation_id,
+            "member_id": sender.member_id,
+            "group_instance_id": sender.group_instance_id,
+            "topics": committed_topics(offsets),
+        },
+        version_min=version_min,
+    )
+
+
+def committed_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[dict[str, Any]]:
+    """The topics of an OffsetCommit or TxnOffsetCommit request."""
+    return [
+        {
+            "name": topic,
+            "partitions": [
+                {
+                    "partition_index": item.partition,
+                    "committed_offset": offsets[item].offset,
+                    "committed_leader_epoch": offsets[item].leader_epoch,
+                    "committed_metadata": offsets[item].metadata,
+                }
+                for item in items
+            ],
+        }
+        for topic, items in by_topic(offsets).items()
+    ]
+
+
+def first_partition_error(message: Any) -> ErrorCode:
+    """The first error among the partitions of an answer."""
+    errors = (item.error_code for topic in message.topics for item in topic.partitions)
+    return next((error for error in errors if error is not ErrorCode.none), ErrorCode.none)
+
+
+def _fetched_error(message: Any) -> ErrorCode:
+    whole: ErrorCode = getattr(message, "error_code", ErrorCode.none)
+    return whole if whole is not ErrorCode.none else first_partition_error(message)

@@ -1,0 +1,320 @@
+"""A consumer that is a member of a group, or commits offsets for one, without threads or tasks.
+
+What the group demands is carried out at the beginning of `poll`: everything that was handed out before counts as read then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from oncelog.client.consumer.core import ConsumerCore
+from oncelog.client.consumer.fetching import FetchSettings
+from oncelog.client.consumer.offset_reset import OffsetReset, reset_offsets
+from oncelog.client.consumer.offsets import commit_offsets, commit_request, committed_offsets
+from oncelog.client.errors import (
+    BrokerRefused,
+    ClientError,
+    CommitFailed,
+    IllegalState,
+    MemberFenced,
+    NoOffset,
+    RetriesExhausted,
+)
+from oncelog.client.groups.classic import ClassicMember
+from oncelog.client.groups.handover import Demand, DemandKind
+from oncelog.client.groups.membership import Membership
+from oncelog.client.groups.reconciling import ReconcilingMember
+from oncelog.client.groups.settings import Callbacks, GroupProtocol, GroupSettings
+from oncelog.client.net.beside import Beside
+from oncelog.client.net.cluster import Cluster, CoordinatorKind
+from oncelog.client.net.conversation import Call, Conversation, Send, Ticket
+from oncelog.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, TopicPartition
+from oncelog.wire import ErrorCode
+
+NOT_AS_THIS_MEMBER = frozenset(
+    {
+        ErrorCode.unknown_member_id,
+        ErrorCode.illegal_generation,
+        ErrorCode.rebalance_in_progress,
+        ErrorCode.stale_member_epoch,
+        ErrorCode.fenced_member_epoch,
+    }
+)
+LAST_COMMIT_TIMEOUT_MS = 5_000
+
+
+class GroupConsumer(ConsumerCore):
+    """Positions that a group remembers, and partitions that it hands out."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: FetchSettings,
+        group: GroupSettings,
+        *,
+        reset: OffsetReset,
+        include_control: bool,
+        auto_commit_interval_ms: float | None,
+        wake_poll: Callable[[], None],
+        wake_pump: Callable[[], None],
+        new_member_id: str,
+    ) -> None:
+        """`new_member_id` is one that nobody else has."""
+        super().__init__(cluster, settings, reset=reset, include_control=include_control)
+        self.member: Membership
+        if group.protocol is GroupProtocol.CLASSIC:
+            self.member = ClassicMember(cluster, group, wake_poll)
+        else:
+            self.member = ReconcilingMember(cluster, group, wake_poll, new_member_id)
+        self._group = group
+        self._auto_commit_interval_ms = auto_commit_interval_ms
+        self._wake_pump = wake_pump
+        self._callbacks = Callbacks()
+        self._is_subscribed = False
+        self._unplaced: set[TopicPartition] = set()
+        self._placing: dict[TopicPartition, frozenset[TopicPartition]] = {}
+        self._committed_ms: float | None = None
+        self._commit_in_passing: Ticket | None = None
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        return super().assignment | self._unplaced
+
+    def subscribe(self, topics: Iterable[str], callbacks: Callbacks) -> None:
+        """Read topics as a member of the group; the first `poll` joins it."""
+        wanted = frozenset(topics)
+        if not wanted:
+            raise ValueError("subscribe needs at least one topic: unsubscribe gives up all of them")
+        if self.assignment and not self._is_subscribed:
+            raise IllegalState("this consumer reads what it was assigned: another one can subscribe")
+        self._callbacks = callbacks
+        self._is_subscribed = True
+        self.member.follow(wanted)
+        self._wake_pump()
+
+    def unsubscribe(self) -> Conversation[None]:
+        """Give up everything and leave the group. Raises what the callbacks raise."""
+        try:
+            yield from self._give_up()
+        finally:
+            self._is_subscribed = False
+            self.member.follow(frozenset())
+            self._wake_pump()
+
+    def end(self) -> Conversation[None]:
+        """Give up everything, and have the pump leave the group and end. Raises what the callbacks raise."""
+        try:
+            yield from self._give_up()
+        finally:
+            self.member.stop()
+            self._wake_pump()
+
+    def assign(self, wanted: Mapping[TopicPartition, int]) -> Conversation[None]:
+        if self._is_subscribed:
+            raise IllegalState("the group decides what a subscriber reads: unsubscribe comes first")
+        yield from super().assign(wanted)
+
+    def metadata(self) -> GroupMetadata:
+        """Who commits. Raises CommitFailed for a subscriber that is no member."""
+        if not self._is_subscribed:
+            return GroupMetadata(self._group.group_id)
+        identity = self.member.identity
+        if identity is None:
+            raise CommitFailed(ErrorCode.unknown_member_id, f"this consumer is no member of {self._group.group_id!r}")
+        return identity
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_ms: float | None = None
+    ) -> Conversation[None]:
+        """Commit what was handed out, or these. Raises CommitFailed, MemberFenced, BrokerRefused or RetriesExhausted."""
+        chosen = self.positions() if offsets is None else offsets
+        retries = yield from self._cluster.retries(timeout_ms or self._cluster.settings.call_timeout_ms)
+        while chosen:
+            sender = self.metadata()
+            try:
+                yield from commit_offsets(
+                    self._cluster, sender, chosen, version_min=self._version_min(), retries=retries
+                )
+            except BrokerRefused as refused:
+                if refused.error is ErrorCode.fenced_instance_id:
+                    raise MemberFenced(refused.error, refused.message) from refused
+                if refused.error not in NOT_AS_THIS_MEMBER:
+                    raise
+                # The group may have gone on with us in it, and what we hold is still ours.
+                has_time = yield from retries.pause()
+                is_rebalancing = refused.error is ErrorCode.rebalance_in_progress
+                if not has_time or (not is_rebalancing and self.member.identity in (sender, None)):
+                    raise CommitFailed(refused.error, refused.message) from refused
+            else:
+                return
+
+    def committed(
+        self, partitions: Iterable[TopicPartition] | None
+    ) -> Conversation[dict[TopicPartition, OffsetAndMetadata]]:
+        """What the group has committed; a partition without an offset is left out.
+
+        Raises BrokerRefused or RetriesExhausted.
+        """
+        wanted = self.assignment if partitions is None else partitions
+        return (yield from committed_offsets(self._cluster, self._group.group_id, wanted, self._wants_stable()))
+
+    def seek_to_committed(self) -> Conversation[None]:
+        """Go back to what is committed, in every partition. Raises NoOffset, BrokerRefused or RetriesExhausted."""
+        for partition in self.assignment:
+            self._unplace(partition)
+        wanted = frozenset(self._unplaced)
+        bare: set[TopicPartition] = set()
+        self._placing |= dict.fromkeys(wanted, wanted)
+        yield from self._until_placed(wanted, self._find_committed(wanted, bare.update))
+        if remaining := frozenset(bare):
+            self._placing |= dict.fromkeys(remaining, remaining)
+            yield from self._until_placed(remaining, self._find_beginning(remaining))
+
+    def _prepare(self, now_ms: float) -> Conversation[None]:
+        if self._is_subscribed:
+            if self.member.polled(now_ms):
+                self._wake_pump()
+            while (demand := self.member.handover.take()) is not None:
+                yield from self._carry_out(demand)
+            self.member.check(now_ms)
+        if to_place := frozenset(self._unplaced - self._placing.keys()):
+            self._place_beside(to_place, self._find_committed(to_place, self._reset_beside))
+        yield from self._commit_when_due(now_ms)
+
+    def _has_prospects(self) -> bool:
+        return self._is_subscribed or super()._has_prospects()
+
+    def _wait_ms_max(self) -> float:
+        """Often enough to count as polling, and to commit in time."""
+        interval_ms = self._auto_commit_interval_ms or float("inf")
+        return min(self._group.max_poll_interval_ms / 2, interval_ms)
+
+    def _carry_out(self, demand: Demand) -> Conversation[None]:
+        """Tell the user. What they raise comes out of `poll`, and the demand is carried out all the same."""
+        told = None
+        match demand.kind:
+            case DemandKind.ASSIGN:
+                self._unplaced |= demand.partitions
+                told = self._callbacks.given(demand.partitions)
+            case DemandKind.REVOKE:
+                yield from self._commit_at_last()
+                told = self._callbacks.taken(demand.partitions)
+            case DemandKind.LOSE:
+                told = self._callbacks.lost(demand.partitions)
+        try:
+            if told is not None and demand.partitions:
+                yield Call(told)
+        finally:
+            if demand.kind is not DemandKind.ASSIGN:
+                self._drop(demand.partitions)
+            self.member.handover.carried_out(demand)
+            self._wake_pump()
+
+    def _give_up(self) -> Conversation[None]:
+        if not self._is_subscribed:
+            yield from self._commit_at_last()
+            return
+        self.member.handover.give_up()
+        while (demand := self.member.handover.take()) is not None:
+            yield from self._carry_out(demand)
+
+    def _drop(self, partitions: frozenset[TopicPartition]) -> None:
+        super()._drop(partitions)
+        self._unplaced -= partitions
+        for partition in partitions:
+            self._placing.pop(partition, None)
+
+    def _go(self, partition: TopicPartition, offset: int) -> None:
+        self._unplaced.discard(partition)
+        self._placing.pop(partition, None)
+        super()._go(partition, offset)
+
+    def _unplace(self, partition: TopicPartition) -> None:
+        is_paused = partition in self._paused
+        super()._drop(frozenset((partition,)))
+        self._unplaced.add(partition)
+        if is_paused:
+            self.pause((partition,))
+
+    def _place_beside(self, partitions: frozenset[TopicPartition], search: Conversation[None]) -> None:
+        """Look for where to begin while others are read. What fails is tried again by a later poll."""
+        for partition in partitions:
+            self._placing[partition] = partitions
+        self._searches.append(Beside(self._until_placed(partitions, search)))
+
+    def _until_placed(self, partitions: frozenset[TopicPartition], search: Conversation[None]) -> Conversation[None]:
+        try:
+            yield from search
+        except ClientError:
+            if any(found_by is partitions for found_by in self._placing.values()):
+                raise  # otherwise they were given up meanwhile, and it is others' to begin there
+        finally:
+            self._placing = {tp: found_by for tp, found_by in self._placing.items() if found_by is not partitions}
+
+    def _find_committed(
+        self, partitions: frozenset[TopicPartition], without: Callable[[frozenset[TopicPartition]], None]
+    ) -> Conversation[None]:
+        """Begin at what is committed, and have `without` see to those where nothing is, or raise."""
+
+        def take(answered: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
+            self._begin_at({tp: committed.offset for tp, committed in answered.items() if committed}, partitions)
+            bare = frozenset(tp for tp in answered if self._placing.get(tp) is partitions)
+            if bare and self._reset is None:
+                raise NoOffset(f"group {self._group.group_id!r} has no offset of {', '.join(map(str, sorted(bare)))}")
+            if bare:
+                without(bare)
+
+        yield from committed_offsets(
+            self._cluster, self._group.group_id, partitions, self._wants_stable(), arrived=take
+        )
+
+    def _reset_beside(self, partitions: frozenset[TopicPartition]) -> None:
+        self._place_beside(partitions, self._find_beginning(partitions))
+
+    def _find_beginning(self, partitions: frozenset[TopicPartition]) -> Conversation[None]:
+        def place(found: Mapping[TopicPartition, int]) -> None:
+            self._begin_at(found, partitions)
+
+        if self._reset is not None:
+            yield from reset_offsets(self._cluster, partitions, self._reset, self._settings.isolation_level, place)
+
+    def _begin_at(self, found: Mapping[TopicPartition, int], found_by: frozenset[TopicPartition]) -> None:
+        """Begin there, unless the partition came anew meanwhile: others may have committed before it did."""
+        for partition, offset in found.items():
+            if self._placing.get(partition) is found_by:
+                self._go(partition, offset)
+
+    def _wants_stable(self) -> bool:
+        """Offsets of a transaction that is not over may not be passed over by who reads committed data (KIP-447)."""
+        return self._settings.isolation_level is IsolationLevel.READ_COMMITTED
+
+    def _version_min(self) -> int:
+        return self.member.commit_version_min if self._is_subscribed else 0
+
+    def _commit_when_due(self, now_ms: float) -> Conversation[None]:
+        """Commit without waiting for the answer. What comes of it shows: a later commit says more, and a rebalance waits."""
+        interval_ms = self._auto_commit_interval_ms
+        if interval_ms is None:
+            return
+        if self._committed_ms is None:
+            self._committed_ms = now_ms
+        is_on_its_way = self._commit_in_passing is not None and not self._commit_in_passing.is_done
+        if is_on_its_way or now_ms - self._committed_ms < interval_ms:
+            return
+        coordinator = self._cluster.known_coordinator(CoordinatorKind.GROUP, self._group.group_id)
+        if self._is_subscribed and (coordinator is None or self.member.identity is None):
+            return
+        self._committed_ms = now_ms
+        if coordinator is None:
+            yield from self._commit_at_last()
+        elif self._positions:
+            request = commit_request(self.metadata(), self.positions(), version_min=self._version_min())
+            self._commit_in_passing = yield Send(coordinator, request)
+
+    def _commit_at_last(self) -> Conversation[None]:
+        """The automatic commit before partitions are given up. Where it fails, they are read once more from the last one."""
+        if self._auto_commit_interval_ms is not None:
+            try:
+                yield from self.commit(None, LAST_COMMIT_TIMEOUT_MS)
+            except (BrokerRefused, RetriesExhausted):
+                return

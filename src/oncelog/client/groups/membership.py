@@ -1,0 +1,205 @@
+"""What a member of a group is to the code that reads, whichever protocol it speaks with the coordinator.
+
+Two conversations share it: `pump` runs in the background for as long as the consumer lives and speaks with the coordinator,
+so that heartbeats go on while the user computes; and `poll` carries out, on the user's thread, what the pump demands. A
+face runs both, and sees to it that their code never runs at the same moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from oncelog.client.errors import (
+    RETRIABLE,
+    STALE_COORDINATOR,
+    BrokerRefused,
+    ClientError,
+    ConnectionLost,
+    IllegalState,
+    RetriesExhausted,
+)
+from oncelog.client.groups.handover import Handover
+from oncelog.client.groups.settings import GroupSettings
+from oncelog.client.net.cluster import Cluster, CoordinatorKind, refresh
+from oncelog.client.net.conversation import Conversation, Lane, Now, Send, Sleep, Ticket, Wait
+from oncelog.client.requests import Request
+from oncelog.client.values import GroupMetadata
+from oncelog.wire import ErrorCode
+
+COORDINATOR_SEARCH_MS = 1_000
+LEAVE_TIMEOUT_MS = 5_000
+NEW_TOPIC_INTERVAL_MS = 1_000
+NO_GENERATION = -1
+
+
+class Membership(Protocol):
+    """A member of a group. Everything but `pump` is called by the code that reads."""
+
+    handover: Handover
+    commit_version_min: int
+
+    @property
+    def identity(self) -> GroupMetadata | None:
+        """Who commits for the group; None while this consumer is no member, or is not told yet that it lost everything."""
+        ...
+
+    def follow(self, topics: frozenset[str]) -> None:
+        """Read these topics as a member; without any, leave the group."""
+        ...
+
+    def polled(self, now_ms: float) -> bool:
+        """The user is there; say whether `pump` is to be woken."""
+        ...
+
+    def check(self, now_ms: float) -> None:
+        """Raises what ended the membership, or has kept it from coming about for too long."""
+        ...
+
+    def stop(self) -> None:
+        """Leave the group and have `pump` end."""
+        ...
+
+    def pump(self) -> Conversation[None]:
+        """Be a member, until `stop` was called."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """Why nothing came of the last tries, and since when."""
+
+    since_ms: float
+    cause: ClientError
+
+
+class MemberBase:
+    """What both protocols have in common: when to leave, whom to ask, and what the user must hear of."""
+
+    def __init__(self, cluster: Cluster, settings: GroupSettings, changed: Callable[[], None]) -> None:
+        """`changed` is called when `poll` has something to look at."""
+        self.handover = Handover()
+        self._cluster = cluster
+        self._settings = settings
+        self._changed = changed
+        self._topics: frozenset[str] = frozenset()
+        self._is_stopping = False
+        self._is_to_leave = False
+        self._polled_ms: float | None = None
+        self._overdue = False
+        self._failure: ClientError | None = None
+        self._has_ended = False
+        self._trouble: _Trouble | None = None
+        self._failures = 0
+        self._refreshed_ms = float("-inf")
+
+    def follow(self, topics: frozenset[str]) -> None:
+        self._topics = topics
+        # Who comes back at once leaves all the same: what the group gave for the old topics is void.
+        self._is_to_leave = self._is_to_leave or not topics
+        self._refreshed_ms = float("-inf")
+
+    def polled(self, now_ms: float) -> bool:
+        was_waiting = self._polled_ms is None or self._overdue
+        self._polled_ms = now_ms
+        self._overdue = False
+        return was_waiting
+
+    def check(self, now_ms: float) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._is_stopping:
+            raise IllegalState("this consumer was closed")
+        assert not self._has_ended, "the member's conversation ended early"
+        trouble = self._trouble
+        if trouble is not None and now_ms - trouble.since_ms > self._cluster.settings.call_timeout_ms:
+            raise RetriesExhausted(f"joining group {self._settings.group_id!r}: {trouble.cause}") from trouble.cause
+
+    def stop(self) -> None:
+        self._is_stopping = True
+
+    @property
+    def _is_wanted(self) -> bool:
+        """Whether there is a reason to be a member: topics, and somebody who polls."""
+        is_excused = self._is_stopping or self._is_to_leave or self._overdue
+        return bool(self._topics) and self._polled_ms is not None and not is_excused
+
+    def _note_absence(self, now_ms: float) -> None:
+        """Who does not poll for too long reads nothing: others shall have the partitions (KIP-62)."""
+        assert self._polled_ms is not None, "the first poll starts the membership"
+        if now_ms - self._polled_ms > self._settings.max_poll_interval_ms:
+            self._overdue = True
+
+    def _ask(self, request: Request, timeout_ms: float | None = None) -> Conversation[Any | None]:
+        """The coordinator's answer; None when there is none, or when being a member is not wanted any more."""
+        ticket = yield from self._send(request, Lane.REBALANCES, timeout_ms)
+        while ticket is not None and not ticket.is_done and self._is_wanted:
+            yield Wait((ticket,), None, until_woken=True)
+        if ticket is None or not ticket.is_done:
+            return None
+        return (yield from self._answer(ticket))
+
+    def _send(self, request: Request, lane: Lane, timeout_ms: float | None = None) -> Conversation[Ticket | None]:
+        """A request on its way to the coordinator; None when that is not found."""
+        retries = yield from self._cluster.retries(COORDINATOR_SEARCH_MS)
+        try:
+            address = yield from self._cluster.coordinator(CoordinatorKind.GROUP, self._settings.group_id, retries)
+        except RetriesExhausted as error:
+            yield from self._have_trouble(error)
+            return None
+        ticket: Ticket = yield Send(address, request, timeout_ms, lane)
+        return ticket
+
+    def _answer(self, ticket: Ticket) -> Conversation[Any | None]:
+        """The answer of a ticket that is done, unless the connection failed or the coordinator is elsewhere."""
+        try:
+            message = ticket.result()
+        except ConnectionLost as lost:
+            self._forget_coordinator()
+            yield from self._have_trouble(lost)
+            return None
+        error: ErrorCode = message.error_code
+        if error in RETRIABLE:
+            if error in STALE_COORDINATOR:
+                self._forget_coordinator()
+            yield from self._have_trouble(BrokerRefused(error, ticket.request.api.name))
+            return None
+        self._trouble = None
+        self._failures = 0
+        return message
+
+    def _forget_coordinator(self) -> None:
+        self._cluster.forget_coordinator(CoordinatorKind.GROUP, self._settings.group_id)
+
+    def _have_trouble(self, cause: ClientError) -> Conversation[None]:
+        now_ms: float = yield Now()
+        since_ms = now_ms if self._trouble is None else self._trouble.since_ms
+        self._trouble = _Trouble(since_ms, cause)
+        self._changed()
+        self._failures += 1
+        yield Sleep(*self._cluster.settings.retry.pause_range_ms(self._failures))
+
+    def _fail(self, error: ClientError) -> None:
+        """Nothing will come of this membership any more; the next poll says why."""
+        self._failure = error
+        self.handover.lose()
+        self._changed()
+
+    def _refresh_when_due(self, now_ms: float, topics: frozenset[str]) -> Conversation[bool]:
+        """Learn of new topics and partitions now and then; say whether anything was asked."""
+        is_new = topics - self._cluster.topics.keys()
+        interval_ms = NEW_TOPIC_INTERVAL_MS if is_new else self._settings.metadata_max_age_ms
+        if now_ms - self._refreshed_ms < interval_ms:
+            return False
+        self._refreshed_ms = now_ms
+        try:
+            yield from refresh(self._cluster, topics)
+        except RetriesExhausted as error:
+            yield from self._have_trouble(error)
+        return True
+
+    def _counts(self, topics: frozenset[str]) -> dict[str, int]:
+        """The number of partitions of each topic; none of one that is not there."""
+        known = self._cluster.topics
+        return {topic: len(known[topic].partitions) if topic in known else 0 for topic in sorted(topics)}

@@ -1,0 +1,208 @@
+"""A member of a group of the consumer protocol (KIP-848): the broker works out the assignment, and heartbeats carry it.
+
+Each heartbeat says what has changed on our side, each answer what has on the broker's. The member moves from what it holds to
+what it was given, one step at a time: it gives up first, takes then, and says so with the next heartbeat. Nobody else gets
+a partition before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+from uuid import UUID
+
+from oncelog.client import requests
+from oncelog.client.errors import ClientError, MemberFenced
+from oncelog.client.groups.membership import LEAVE_TIMEOUT_MS, NEW_TOPIC_INTERVAL_MS, MemberBase
+from oncelog.client.groups.settings import GroupSettings
+from oncelog.client.net.cluster import Cluster
+from oncelog.client.net.conversation import Conversation, Lane, Now, Ticket, Wait
+from oncelog.client.net.leaders import by_topic
+from oncelog.client.net.rights import refused
+from oncelog.client.requests import Request, milliseconds
+from oncelog.client.values import GroupMetadata, TopicPartition
+from oncelog.wire import ErrorCode
+
+JOINING_EPOCH = 0
+LEAVING_EPOCH = -1
+STATIC_LEAVING_EPOCH = -2
+FIRST_INTERVAL_MS = 500.0
+EXPELLED = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch})
+TAKEN_OVER = frozenset({ErrorCode.fenced_instance_id, ErrorCode.unreleased_instance_id})
+
+
+class ReconcilingMember(MemberBase):
+    """See Membership."""
+
+    commit_version_min = 9
+
+    def __init__(
+        self, cluster: Cluster, settings: GroupSettings, changed: Callable[[], None], new_member_id: str
+    ) -> None:
+        """The member id is the client's to choose, and the same for as long as the consumer lives (KIP-1082)."""
+        super().__init__(cluster, settings, changed)
+        self._member_id = new_member_id
+        self._epoch = JOINING_EPOCH
+        self._given: dict[UUID, frozenset[int]] | None = None
+        self._reported: frozenset[TopicPartition] = frozenset()
+        self._reported_topics: frozenset[str] | None = None
+        self._ids: dict[str, UUID] = {}
+        self._heartbeat: Ticket | None = None
+        self._heartbeat_ms = float("-inf")
+        self._interval_ms = FIRST_INTERVAL_MS
+
+    @property
+    def identity(self) -> GroupMetadata | None:
+        if self._epoch == JOINING_EPOCH:
+            return None
+        return GroupMetadata(self._settings.group_id, self._epoch, self._member_id, self._settings.group_instance_id)
+
+    def pump(self) -> Conversation[None]:
+        try:
+            while not self._is_stopping:
+                if self._is_wanted:
+                    yield from self._turn()
+                else:
+                    yield from self._leave()
+                    self._is_to_leave = False
+                    if not self._is_wanted:
+                        yield Wait((), None, until_woken=True)
+            yield from self._leave()
+        except ClientError as error:
+            self._fail(error)
+        finally:
+            self._has_ended = True
+            self._changed()
+
+    def _turn(self) -> Conversation[None]:
+        """Send what is to be said, wait for what is to be heard, and take it in."""
+        now_ms: float = yield Now()
+        self._note_absence(now_ms)
+        if self._epoch == JOINING_EPOCH and not self.handover.is_settled:
+            yield Wait((), self._interval_ms, until_woken=True)
+            return
+        yield from self._reconcile(now_ms)
+        if self._heartbeat is None and (now_ms >= self._heartbeat_ms or self._has_news()):
+            self._heartbeat_ms = now_ms + self._interval_ms
+            self._heartbeat = yield from self._send(self._next_heartbeat(), Lane.PROMPT)
+            if self._heartbeat is None:
+                self._begin_again()
+            return
+        if self._heartbeat is None:
+            yield Wait((), max(0.0, self._heartbeat_ms - now_ms), until_woken=True)
+            return
+        yield Wait((self._heartbeat,), None, until_woken=True)
+        if self._heartbeat.is_done:
+            heartbeat, self._heartbeat = self._heartbeat, None
+            answer = yield from self._answer(heartbeat)
+            if answer is None:
+                self._begin_again()
+            else:
+                self._take(answer)
+
+    def _begin_again(self) -> None:
+        """Nobody knows what of the last heartbeat arrived: the next one comes soon, and says everything."""
+        self._reported_topics = None
+        self._heartbeat_ms = float("-inf")
+
+    def _has_news(self) -> bool:
+        is_settled = self.handover.is_settled and self.handover.held != self._reported
+        return is_settled or self._topics != self._reported_topics
+
+    def _next_heartbeat(self) -> Request:
+        """What the coordinator does not know yet; everything, in the first one and after a failure."""
+        fields: dict[str, Any] = {}
+        if self._reported_topics is None:
+            fields = {
+                "rebalance_timeout": milliseconds(self._settings.max_poll_interval_ms),
+                "server_assignor": self._settings.group_remote_assignor,
+            }
+        if self._reported_topics != self._topics:
+            fields["subscribed_topic_names"] = sorted(self._topics)
+        if self._reported_topics is None or (self.handover.is_settled and self.handover.held != self._reported):
+            self._reported = self.handover.held
+            fields["topic_partitions"] = self._by_id(self._reported)
+        self._reported_topics = self._topics
+        return self._request(self._epoch, **fields)
+
+    def _take(self, answer: Any) -> None:
+        what = f"being a member of group {self._settings.group_id!r}"
+        error: ErrorCode = answer.error_code
+        if error in TAKEN_OVER:
+            raise MemberFenced(error, what)
+        if error in EXPELLED:
+            self._forget_epoch()
+            return
+        if error is not ErrorCode.none:
+            raise refused(self._request(self._epoch), error, what, message=answer.error_message)
+        self._epoch = int(answer.member_epoch)
+        self._interval_ms = answer.heartbeat_interval.total_seconds() * 1000
+        if answer.assignment is not None:
+            self._given = {
+                topic.topic_id: frozenset(map(int, topic.partitions)) for topic in answer.assignment.topic_partitions
+            }
+
+    def _reconcile(self, now_ms: float) -> Conversation[None]:
+        """Have the user give up and take what the difference is, unless they are about something else."""
+        if self._given is None or not self.handover.is_settled:
+            return
+        if not self._given.keys() <= set(self._ids.values()):
+            yield from self._learn_names(now_ms)
+        names = {topic_id: name for name, topic_id in self._ids.items()}
+        target = frozenset(
+            TopicPartition(names[topic_id], number)
+            for topic_id, numbers in self._given.items()
+            if topic_id in names
+            for number in numbers
+        )
+        held = self.handover.held
+        if target != held:
+            self.handover.revoke(held - target)
+            self.handover.assign(target - held)
+            self._changed()
+
+    def _learn_names(self, now_ms: float) -> Conversation[None]:
+        """Topics are known by their ids here. One without a name is new, or gone: the broker will say more."""
+        if now_ms - self._refreshed_ms >= NEW_TOPIC_INTERVAL_MS:
+            self._refreshed_ms = float("-inf")
+            yield from self._refresh_when_due(now_ms, self._topics)
+        self._ids |= {
+            name: topic.topic_id for name, topic in self._cluster.topics.items() if topic.topic_id is not None
+        }
+
+    def _by_id(self, partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+        return [
+            {"topic_id": self._ids[topic], "partitions": [item.partition for item in items]}
+            for topic, items in by_topic(partitions).items()
+        ]
+
+    def _forget_epoch(self) -> None:
+        self._epoch = JOINING_EPOCH
+        self._given = None
+        self._reported = frozenset()
+        self._reported_topics = None
+        self._heartbeat = None
+        self._heartbeat_ms = float("-inf")
+        self.handover.lose()
+        self._changed()
+
+    def _leave(self) -> Conversation[None]:
+        """Have the others go on without us. What a static member had is kept for its return."""
+        was_member = self._epoch != JOINING_EPOCH or self._heartbeat is not None
+        is_static = self._settings.group_instance_id is not None
+        self._forget_epoch()
+        if not was_member:
+            return
+        request = self._request(STATIC_LEAVING_EPOCH if is_static else LEAVING_EPOCH)
+        ticket = yield from self._send(request, Lane.PROMPT, LEAVE_TIMEOUT_MS)
+        while ticket is not None and not ticket.is_done:
+            yield Wait((ticket,))
+
+    def _request(self, epoch: int, **fields: Any) -> Request:
+        common = {
+            "group_id": self._settings.group_id,
+            "member_id": self._member_id,
+            "member_epoch": epoch,
+            "instance_id": self._settings.group_instance_id,
+        }
+        return Request(requests.CONSUMER_GROUP_HEARTBEAT, common | fields)

@@ -1,0 +1,257 @@
+"""What the client knows of the cluster: its nodes, who leads partitions, who coordinates groups and transactions.
+
+It also holds the two ways of asking that everything else is built from: ask any node, ask a coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import IntEnum
+from typing import Any
+
+from oncelog.client import requests
+from oncelog.client.errors import (
+    RETRIABLE,
+    STALE_COORDINATOR,
+    BrokerRefused,
+    ClientError,
+    ConnectionLost,
+    RetriesExhausted,
+)
+from oncelog.client.net.conversation import Conversation, Greet, Greeting, ask
+from oncelog.client.net.retry import Retries
+from oncelog.client.net.rights import TOPIC_REQUEST, refused
+from oncelog.client.net.settings import ClientSettings
+from oncelog.client.requests import Request
+from oncelog.client.topic_values import PartitionDescription, TopicDescription
+from oncelog.client.values import Address, Node, TopicPartition, TransactionVersion
+from oncelog.wire import ErrorCode
+
+TRANSACTION_FEATURE = "transaction.version"
+ErrorOf = Callable[[Any], ErrorCode]
+
+
+class CoordinatorKind(IntEnum):
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Cluster:
+    """The client's picture of the cluster. It is corrected by asking again, never by guessing."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self.cluster_id: str | None = None
+        self.controller_id = -1
+        self.nodes: dict[int, Node] = {}
+        self.topics: dict[str, TopicDescription] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+        self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
+
+    def retries(self, time_ms: float | None = None) -> Conversation[Retries]:
+        """For how long a call tries again: `call_timeout_ms`, unless it has a time of its own."""
+        return (
+            yield from Retries.within(
+                self.settings.call_timeout_ms if time_ms is None else time_ms, self.settings.retry
+            )
+        )
+
+    def answer_timeout_ms(self, retries: Retries) -> Conversation[float]:
+        """How long the next answer is waited for: never beyond the end of the call."""
+        return min((yield from retries.left_ms()), self.settings.request_timeout_ms)
+
+    def addresses(self) -> Iterator[Address]:
+        """Where to ask something that any node can answer: the nodes known, then the bootstrap servers."""
+        known = [Address(node.host, node.port) for node in self.nodes.values()]
+        yield from known
+        yield from (address for address in self.settings.bootstrap if address not in known)
+
+    def leader(self, partition: TopicPartition) -> Address | None:
+        node = self.nodes.get(self._leaders.get(partition, -1))
+        return None if node is None else Address(node.host, node.port)
+
+    def forget_leader(self, partition: TopicPartition) -> None:
+        self._leaders.pop(partition, None)
+
+    def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
+        self._coordinators.pop((kind, key), None)
+
+    def coordinator(self, kind: CoordinatorKind, key: str, retries: Retries) -> Conversation[Address]:
+        """Find a coordinator, unless it is known already. Raises BrokerRefused or RetriesExhausted."""
+        known = self._coordinators.get((kind, key))
+        if known is not None:
+            return known
+        request = Request(requests.FIND_COORDINATOR, {"key": key, "key_type": int(kind)}, version_min=1)
+        what = f"finding the coordinator of {key!r}"
+        answer = yield from ask_any(self, request, lambda message: message.error_code, what, retries)
+        self._coordinators[kind, key] = found = Address(answer.host, answer.port)
+        return found
+
+    def known_coordinator(self, kind: CoordinatorKind, key: str) -> Address | None:
+        return self._coordinators.get((kind, key))
+
+    def learn(self, message: Any, asked_for_all: bool) -> list[TopicDescription]:
+        """Take in a Metadata answer; return the topics it is about."""
+        self.cluster_id = getattr(message, "cluster_id", None)
+        self.controller_id = message.controller_id
+        self.nodes = {int(b.node_id): Node(int(b.node_id), b.host, int(b.port), b.rack) for b in message.brokers}
+        if asked_for_all:
+            self.topics.clear()
+            self._leaders.clear()
+        learned = [_topic_description(topic) for topic in message.topics]
+        for topic in learned:
+            self._learn_topic(topic)
+        return learned
+
+    def _learn_topic(self, topic: TopicDescription) -> None:
+        if topic.error is ErrorCode.none:
+            self.topics[topic.name] = topic
+        else:
+            self.topics.pop(topic.name, None)
+        for partition in topic.partitions:
+            self._leaders[TopicPartition(topic.name, partition.partition)] = partition.leader
+
+
+def ask_any(
+    cluster: Cluster, request: Request, error_of: ErrorOf, what: str, retries: Retries | None = None
+) -> Conversation[Any]:
+    """Ask node after node until one answers without a retriable error. Raises BrokerRefused or RetriesExhausted."""
+    if retries is None:
+        retries = yield from cluster.retries()
+    cause: ClientError | None = None
+    while True:
+        for address in list(cluster.addresses()):
+            left_ms = yield from retries.left_ms()
+            if not left_ms and cause is not None:
+                break
+            try:
+                answer = yield from ask(address, request, min(left_ms, cluster.settings.request_timeout_ms))
+            except ConnectionLost as lost:
+                if not isinstance(cause, BrokerRefused) or (yield from retries.left_ms()):
+                    cause = lost
+                continue
+            error = error_of(answer)
+            if error is ErrorCode.none:
+                return answer
+            cause = refused(request, error, what)
+            if error not in RETRIABLE:
+                raise cause
+            break
+        if not (yield from retries.pause()):
+            raise RetriesExhausted(f"{what}: {cause}") from cause
+
+
+def ask_coordinator(
+    cluster: Cluster,
+    kind: CoordinatorKind,
+    key: str,
+    request: Request,
+    error_of: ErrorOf,
+    what: str,
+    retries: Retries | None = None,
+) -> Conversation[Any]:
+    """Ask a coordinator until it answers without a retriable error. Raises BrokerRefused, RetriesExhausted.
+
+    For requests that may be carried out twice.
+    """
+    if retries is None:
+        retries = yield from cluster.retries()
+    cause: ClientError | None = None
+    while True:
+        address = yield from cluster.coordinator(kind, key, retries)
+        try:
+            answer = yield from ask(address, request, (yield from cluster.answer_timeout_ms(retries)))
+        except ConnectionLost as lost:
+            # The last answer of a call may be cut short by its end: what was answered before says more.
+            if not isinstance(cause, BrokerRefused) or (yield from retries.left_ms()):
+                cause = lost
+            cluster.forget_coordinator(kind, key)
+        else:
+            error = error_of(answer)
+            if error is ErrorCode.none:
+                return answer
+            cause = refused(request, error, what)
+            if error not in RETRIABLE:
+                raise cause
+            if error in STALE_COORDINATOR:
+                cluster.forget_coordinator(kind, key)
+        if not (yield from retries.pause()):
+            raise RetriesExhausted(f"{what}: {cause}") from cause
+
+
+def refresh(
+    cluster: Cluster, topics: Iterable[str] | None, *, create: bool = False, retries: Retries | None = None
+) -> Conversation[list[TopicDescription]]:
+    """Ask for the metadata of some topics, or of all. A topic's own error is in its description."""
+    names = None if topics is None else sorted(set(topics))
+    request = Request(
+        requests.METADATA,
+        {"topics": None if names is None else [{"name": name} for name in names], "allow_auto_topic_creation": create},
+    )
+    answer = yield from ask_any(cluster, request, lambda _: ErrorCode.none, "asking for metadata", retries)
+    return cluster.learn(answer, asked_for_all=names is None)
+
+
+def will_have_no_leader(topic: TopicDescription, partition: TopicPartition, *, create: bool) -> BrokerRefused | None:
+    """Why a partition will never have a leader, if that is so. With `create` its topic is expected to come."""
+    if topic.error is not ErrorCode.none:
+        may_come = RETRIABLE if create else RETRIABLE - {ErrorCode.unknown_topic_or_partition}
+        if topic.error in may_come:
+            return None
+        return refused(TOPIC_REQUEST, topic.error, f"topic {topic.name}", topic=topic.name)
+    if partition.partition not in {item.partition for item in topic.partitions}:
+        return no_such_partition(partition, len(topic.partitions))
+    return None
+
+
+def no_such_partition(partition: TopicPartition, count: int) -> BrokerRefused:
+    what = f"partition {partition.partition} of topic {partition.topic}, which has {count}"
+    return BrokerRefused(ErrorCode.unknown_topic_or_partition, what)
+
+
+def greeting(cluster: Cluster) -> Conversation[Greeting]:
+    """What a node says of itself. Raises RetriesExhausted."""
+    retries = yield from cluster.retries()
+    cause: ConnectionLost | None = None
+    while True:
+        for address in list(cluster.addresses()):
+            left_ms = yield from retries.left_ms()
+            if cause is not None and not left_ms:
+                break
+            try:
+                greeted: Greeting = yield Greet(address, min(left_ms, cluster.settings.connect_timeout_ms))
+            except ConnectionLost as error:
+                cause = error
+            else:
+                return greeted
+        if not (yield from retries.pause()):
+            raise RetriesExhausted(str(cause)) from cause
+
+
+def transaction_version(cluster: Cluster) -> Conversation[TransactionVersion]:
+    """TV2 only where the cluster has finalized transaction.version 2: a broker offers TV2's requests before that."""
+    greeted = yield from greeting(cluster)
+    level = greeted.features.get(TRANSACTION_FEATURE, 0)
+    return TransactionVersion.TV2 if level >= TransactionVersion.TV2 else TransactionVersion.TV1
+
+
+def _topic_description(topic: Any) -> TopicDescription:
+    partitions = sorted((_partition_description(item) for item in topic.partitions), key=lambda item: item.partition)
+    return TopicDescription(
+        name=str(topic.name),
+        topic_id=getattr(topic, "topic_id", None),
+        is_internal=topic.is_internal,
+        partitions=tuple(partitions),
+        error=topic.error_code,
+    )
+
+
+def _partition_description(item: Any) -> PartitionDescription:
+    return PartitionDescription(
+        partition=int(item.partition_index),
+        leader=int(item.leader_id),
+        leader_epoch=int(getattr(item, "leader_epoch", -1)),
+        replicas=tuple(map(int, item.replica_nodes)),
+        in_sync_replicas=tuple(map(int, item.isr_nodes)),
+        error=item.error_code,
+    )

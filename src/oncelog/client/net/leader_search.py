@@ -1,0 +1,104 @@
+"""Finding the leaders of partitions while everything else goes on.
+
+There is one Metadata request at a time, for every topic that is looked for and has not failed a moment ago. A node that
+does not answer is followed by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from oncelog.client import requests
+from oncelog.client.errors import ClientError
+from oncelog.client.net.cluster import Cluster, will_have_no_leader
+from oncelog.client.net.conversation import Conversation, Send, Ticket
+from oncelog.client.net.retry import Backoff
+from oncelog.client.net.rights import TOPIC_REQUEST, refused
+from oncelog.client.requests import Request
+from oncelog.client.topic_values import TopicDescription
+from oncelog.client.values import TopicPartition
+from oncelog.wire import ErrorCode
+
+
+class LeaderSearch:
+    """Asks, and says of each partition why it has no leader yet, or never will."""
+
+    def __init__(self, cluster: Cluster, *, create: bool) -> None:
+        """With `create` a topic that is not there is expected to come."""
+        self._cluster = cluster
+        self._create = create
+        self._ticket: Ticket | None = None
+        self._partitions: frozenset[TopicPartition] = frozenset()
+        self._nodes_tried = 0
+        self._backoffs: dict[str, Backoff] = {}
+        self.causes: dict[TopicPartition, ClientError] = {}
+        """Why a leader is not known yet, where the last answer said so."""
+
+    @property
+    def tickets(self) -> tuple[Ticket, ...]:
+        """What to wait for."""
+        return () if self._ticket is None else (self._ticket,)
+
+    def look(self, partitions: Iterable[TopicPartition], now_ms: float) -> Conversation[None]:
+        """Ask for partitions without a leader, unless an answer is awaited."""
+        if self._ticket is not None:
+            return
+        due = frozenset(tp for tp in partitions if self._backoff(tp.topic).retry_at_ms <= now_ms)
+        if not due:
+            return
+        fields = {
+            "topics": [{"name": name} for name in sorted({tp.topic for tp in due})],
+            "allow_auto_topic_creation": self._create,
+        }
+        addresses = list(self._cluster.addresses())
+        address = addresses[self._nodes_tried % len(addresses)]
+        self._partitions = due
+        self._ticket = yield Send(address, Request(requests.METADATA, fields))
+
+    def retry_at_ms(self, partition: TopicPartition) -> float:
+        """When the partition is asked for again: never, while an answer is awaited that will be waited for anyway."""
+        return float("inf") if self._ticket is not None else self._backoff(partition.topic).retry_at_ms
+
+    def take(self) -> Conversation[dict[TopicPartition, ClientError]]:
+        """Take in the answer, if it is there; return the partitions that will not have a leader, and why."""
+        if self._ticket is None or not self._ticket.is_done:
+            return {}
+        ticket, self._ticket = self._ticket, None
+        try:
+            message = ticket.result()
+        except ClientError as error:
+            self._nodes_tried += 1
+            for topic in sorted({tp.topic for tp in self._partitions}):
+                yield from self._backoff(topic).fail(self._cluster.settings.retry)
+            self.causes |= dict.fromkeys(self._partitions, error)
+            return {}
+        return (yield from self._learn(message))
+
+    def _learn(self, message: Any) -> Conversation[dict[TopicPartition, ClientError]]:
+        described = {topic.name: topic for topic in self._cluster.learn(message, asked_for_all=False)}
+        never: dict[TopicPartition, ClientError] = {}
+        waiting: set[str] = set()
+        for partition in self._partitions:
+            self.causes.pop(partition, None)
+            topic = described.get(partition.topic)
+            problem = None if topic is None else will_have_no_leader(topic, partition, create=self._create)
+            if problem is not None:
+                never[partition] = problem
+            elif self._cluster.leader(partition) is None:
+                self.causes[partition] = _no_leader(topic, partition)
+                waiting.add(partition.topic)
+        for name in sorted({tp.topic for tp in self._partitions}):
+            if name in waiting:
+                yield from self._backoff(name).fail(self._cluster.settings.retry)
+            else:
+                self._backoffs.pop(name, None)
+        return never
+
+    def _backoff(self, topic: str) -> Backoff:
+        return self._backoffs.setdefault(topic, Backoff())
+
+
+def _no_leader(topic: TopicDescription | None, partition: TopicPartition) -> ClientError:
+    error = ErrorCode.leader_not_available if topic is None or topic.error is ErrorCode.none else topic.error
+    return refused(TOPIC_REQUEST, error, f"finding the leader of {partition}", topic=partition.topic)

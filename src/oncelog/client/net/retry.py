@@ -1,0 +1,65 @@
+"""When something is tried again, and for how long: the one policy of the client.
+
+The pause doubles with every failure up to a maximum and is drawn from 20 % around it, so that clients that failed together
+do not come back together (KIP-580). Whatever is tried again has a deadline.
+"""
+
+from __future__ import annotations
+
+from oncelog.client.net.conversation import Conversation, Draw, Now, Sleep
+from oncelog.client.net.retry_policy import RetryPolicy
+
+BUSY = RetryPolicy(backoff_ms=2, backoff_max_ms=20, growth=1.2)
+"""For CONCURRENT_TRANSACTIONS: the markers of the transaction before are on their way, which takes milliseconds:
+to be twice as late as needed would show."""
+
+
+class Backoff:
+    """The failures of one thing in a row, and when it may be tried again, while everything else goes on."""
+
+    __slots__ = ("failures", "retry_at_ms")
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.retry_at_ms = float("-inf")
+
+    def fail(self, policy: RetryPolicy) -> Conversation[None]:
+        self.failures += 1
+        pause_ms: float = yield Draw(*policy.pause_range_ms(self.failures))
+        now_ms: float = yield Now()
+        self.retry_at_ms = now_ms + pause_ms
+
+    def succeed(self) -> None:
+        self.failures = 0
+        self.retry_at_ms = float("-inf")
+
+
+class Retries:
+    """Until when one call is tried again, and how often it has failed."""
+
+    __slots__ = ("_deadline_ms", "_failures", "_policy")
+
+    def __init__(self, deadline_ms: float, policy: RetryPolicy) -> None:
+        self._deadline_ms = deadline_ms
+        self._policy = policy
+        self._failures = 0
+
+    @classmethod
+    def within(cls, time_ms: float, policy: RetryPolicy) -> Conversation[Retries]:
+        now_ms: float = yield Now()
+        return cls(now_ms + time_ms, policy)
+
+    def left_ms(self) -> Conversation[float]:
+        """The time that is left; 0 when it is over."""
+        now_ms: float = yield Now()
+        return max(0.0, self._deadline_ms - now_ms)
+
+    def pause(self, policy: RetryPolicy | None = None) -> Conversation[bool]:
+        """Wait before the next try, never beyond the deadline. False, at once, when the time is over."""
+        left_ms = yield from self.left_ms()
+        if not left_ms:
+            return False
+        self._failures += 1
+        low_ms, high_ms = (policy or self._policy).pause_range_ms(self._failures)
+        yield Sleep(min(low_ms, left_ms), min(high_ms, left_ms))
+        return True

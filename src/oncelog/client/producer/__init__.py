@@ -1,0 +1,1 @@
+"""The producer's logic: batches, lanes to the leaders, sequences, transactions."""

@@ -1,0 +1,401 @@
+"""The ordinary producer without threads or tasks: batches records, sends them, keeps the state of its transactions.
+
+Two conversations run side by side: `pump` sends for as long as the producer lives, and each call of the user is one of
+its own. A face runs both, wakes the pump when there is something for it, and sees to it that their code never runs at
+the same moment. Only the pump touches what is on its way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from oncelog.client.errors import (
+    RETRIABLE,
+    ClientError,
+    DeliveryFailed,
+    IllegalState,
+    OutcomeUnknown,
+    ProducerFenced,
+    RetriesExhausted,
+    TransactionError,
+    TransactionFailed,
+    failed_by,
+)
+from oncelog.client.net.cluster import Cluster, no_such_partition, refresh
+from oncelog.client.net.conversation import Call, Conversation, Draw, Now, Wait
+from oncelog.client.net.rights import TOPIC_REQUEST, refused
+from oncelog.client.producer.accumulating import OnDelivery, OpenBatch, size_bytes
+from oncelog.client.producer.producing import NO_PRODUCER, ProduceFlow
+from oncelog.client.producer.settings import ProducerSettings
+from oncelog.client.producer.state import TRANSITIONS, ProducerState
+from oncelog.client.producer.transaction import TransactionSession, idempotent_identity
+from oncelog.client.values import GroupMetadata, OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
+from oncelog.records import HEADER_BYTES, Record
+from oncelog.wire import ErrorCode
+
+
+class ProducerCore:
+    """What a producer has not sent yet, and how its transaction stands. `changed` is called when either has moved on."""
+
+    def __init__(self, cluster: Cluster, settings: ProducerSettings, changed: Callable[[], None]) -> None:
+        self.settings = settings
+        self.state = ProducerState.UNINITIALIZED
+        self.error: ClientError | None = None
+        self._cluster = cluster
+        self._changed = changed
+        self._open: dict[TopicPartition, OpenBatch] = {}
+        self._full: deque[OpenBatch] = deque()
+        self._open_bytes = 0
+        self._flow: ProduceFlow | None = None
+        self._added: set[TopicPartition] = set()
+        self._has_offsets = False
+        self._is_in_a_hurry = False
+        self.is_closed = False
+        self._drop_because: ClientError | None = None
+        self._keyless_turns: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
+        self._untold: list[OpenBatch] = []
+        self._callback_error: Exception | None = None
+        self._session: TransactionSession | None = None
+        if settings.transactional_id is not None:
+            self._session = TransactionSession(cluster, settings.transactional_id, settings.transaction_timeout_ms)
+
+    @property
+    def has_room(self) -> bool:
+        waiting_bytes = self._flow.waiting_bytes if self._flow is not None else 0
+        return self._open_bytes + waiting_bytes <= self.settings.buffer_bytes_max
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether every record was written or given up, and who wanted to know was told."""
+        is_sent = not self._open and not self._full and (self._flow is None or self._flow.is_idle)
+        return is_sent and not self._untold
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether nothing waits to be given up, or to be written."""
+        is_quiet = self._flow is None or self._flow.is_quiet
+        return self._drop_because is None and self.is_flushed and is_quiet
+
+    def knows(self, topic: str, partition: int | None) -> bool:
+        """Whether a record for this partition, or for any, can be appended. Raises ValueError for one below 0."""
+        self._require_not_closed()
+        if partition is not None and partition < 0:
+            raise ValueError(f"partition is {partition}: the first one is 0")
+        return topic in self._cluster.topics and (partition is None or partition < self._count(topic))
+
+    def learn_topic(self, topic: str, partition: int | None) -> Conversation[None]:
+        """Find out how many partitions a topic has; it is created where the cluster does that by itself.
+
+        Raises BrokerRefused or RetriesExhausted.
+        """
+        retries = yield from self._cluster.retries()
+        while True:
+            described = yield from refresh(self._cluster, {topic}, create=True, retries=retries)
+            error = described[0].error if described else ErrorCode.unknown_topic_or_partition
+            if error is ErrorCode.none:
+                break
+            refusal = refused(TOPIC_REQUEST, error, f"topic {topic}", topic=topic)
+            if error not in RETRIABLE:
+                raise refusal
+            if not (yield from retries.pause()):
+                raise RetriesExhausted(str(refusal)) from refusal
+        drawn: float = yield Draw(0, self._count(topic))
+        self._keyless_turns.setdefault(topic, int(drawn))
+        if partition is not None and partition >= self._count(topic):
+            raise no_such_partition(TopicPartition(topic, partition), self._count(topic))
+
+    def append(
+        self,
+        topic: str,
+        partition: int | None,
+        record: Record,
+        now_ms: float,
+        on_delivery: OnDelivery | None = None,
+    ) -> tuple[OpenBatch, int]:
+        """Put a record of a known topic where it belongs; return its batch and its place in it.
+
+        Raises TransactionFailed, ProducerFenced or OutcomeUnknown when the transaction takes no more records, and ValueError
+        when the partitioner chose a partition that is not there.
+        """
+        self._require_not_closed()
+        self._require_open()
+        chosen = TopicPartition(topic, self._partition(topic, record) if partition is None else partition)
+        added_bytes = size_bytes(record)
+        batch = self._open.get(chosen)
+        if batch is not None and batch.size_bytes + added_bytes > self.settings.batch_bytes:
+            self._close(batch)
+            batch = None
+        if batch is None:
+            batch = self._open[chosen] = OpenBatch(chosen, now_ms)
+        self._open_bytes += added_bytes
+        place = batch.append(record, added_bytes)
+        if on_delivery is not None:
+            if not batch.callbacks:
+                self._untold.append(batch)
+            batch.callbacks.append((place, on_delivery))
+        return batch, place
+
+    def is_news(self, batch: OpenBatch) -> bool:
+        """Whether the pump should be woken for the record that was just appended to `batch`."""
+        return len(batch.records) == 1
+
+    def hurry(self) -> None:
+        """Have what is there sent without waiting for more."""
+        self._is_in_a_hurry = True
+
+    def require_transaction(self) -> None:
+        """Raises IllegalState where there is no transaction to end, and what ended the producer."""
+        self._transactional()
+        self._raise_if_dead()
+        if self.state not in (ProducerState.IN_TRANSACTION, ProducerState.ABORTABLE_ERROR):
+            raise IllegalState(f"no transaction is open: the producer is {self.state.value}")
+
+    def stop(self) -> None:
+        """Have `pump` end when it has nothing left to send."""
+        self.is_closed = True
+        self.hurry()
+
+    def drop(self) -> None:
+        """Have what is not written yet given up."""
+        self._drop_because = TransactionFailed("the transaction was aborted")
+
+    def take_failure(self) -> Exception | None:
+        """What went wrong, also in the user's callbacks, and is told once.
+
+        A transaction keeps its own failure until it is aborted.
+        """
+        error, self._callback_error = self.error or self._callback_error, None
+        if self._session is None:
+            self.error = None
+        return error
+
+    def pump(self) -> Conversation[None]:
+        """Send, until `stop` was called and nothing is left."""
+        while not (self.is_closed and self.is_flushed):
+            if self._drop_because is not None:
+                self._give_up(self._drop_because)
+                self._drop_because = None
+                yield from self._tell()
+                self._changed()
+            elif self._session is not None and self._flow is not None and self._flow.error and not self._flow.is_quiet:
+                yield from self._flow.settle()
+                self._changed()
+            elif self.is_flushed:
+                self._is_in_a_hurry = False
+                yield Wait((), None, until_woken=True)
+            else:
+                try:
+                    yield from self._send()
+                except ClientError as error:
+                    self._fail(error)
+                yield from self._tell()
+                self._changed()
+
+    def init(self) -> Conversation[None]:
+        """Take the transactional id. Raises BrokerRefused or RetriesExhausted."""
+        session = self._transactional()
+        if self.state is not ProducerState.UNINITIALIZED:
+            raise IllegalState("init_transactions is called once")
+        identity = yield from session.init()
+        self._flow = self._new_flow(identity)
+        self._become(ProducerState.READY)
+
+    def begin(self) -> None:
+        """Begin a transaction. Raises what ended the producer."""
+        session = self._transactional()
+        self._raise_if_dead()
+        if self.state is not ProducerState.READY:
+            raise IllegalState(f"no transaction begins while the producer is {self.state.value}")
+        if self._flow is None or self._flow.error is not None or self._flow.identity != session.identity:
+            self._flow = self._new_flow(session.identity)
+        self._flow.begin_transaction()
+        self._added.clear()
+        self._has_offsets = False
+        self.error = None
+        self._become(ProducerState.IN_TRANSACTION)
+
+    def commit_offsets(
+        self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> Conversation[None]:
+        """Raises TransactionFailed, ProducerFenced or BrokerRefused."""
+        session = self._transactional()
+        self._require_open()
+        self._has_offsets = True
+        try:
+            yield from session.commit_offsets(group, offsets)
+        except ClientError as error:
+            self._fail(error)
+            raise (self.error or error) from error.__cause__
+
+    def commit(self) -> Conversation[None]:
+        """Commit. Everything must be flushed. Raises TransactionFailed, ProducerFenced or OutcomeUnknown."""
+        self._transactional()
+        self._require_open()
+        self._require_flushed()
+        self._become(ProducerState.COMMITTING_TRANSACTION)
+        yield from self._end(commit=True)
+
+    def abort(self) -> Conversation[None]:
+        """Abort. What was not written must have been dropped. Raises ProducerFenced or OutcomeUnknown."""
+        self.require_transaction()
+        self._require_flushed()
+        self._become(ProducerState.ABORTING_TRANSACTION)
+        yield from self._end(commit=False)
+
+    def _end(self, *, commit: bool) -> Conversation[None]:
+        session = self._transactional()
+        try:
+            # Nothing was added, so there is nothing to end: the coordinator would take it for a retry of the last end.
+            if self._added or self._has_offsets:
+                yield from session.end(commit)
+            if not commit:
+                yield from session.bump()
+        except ClientError as error:
+            self._fail(error)
+            raise (self.error or error) from error.__cause__
+        self.error = None
+        self._become(ProducerState.READY)
+
+    def _send(self) -> Conversation[None]:
+        flow = yield from self._sending_flow()
+        now_ms: float = yield Now()
+        linger_ms = self._close_ripe(now_ms)
+        while self._full:
+            batch = self._full.popleft()
+            self._open_bytes -= batch.size_bytes - HEADER_BYTES
+            batch.outgoing = flow.enqueue(
+                batch.partition,
+                batch.encode(self.settings.compression),
+                now_ms,
+                batch.divide(self.settings.compression),
+            )
+        yield from self._add_new_partitions(flow)
+        yield from flow.step(linger_ms, until_woken=True)
+        self.error = self.error or flow.take_refusal()
+
+    def _tell(self) -> Conversation[None]:
+        """Call back for every record whose fate is known. What the user's code raises is told by the next flush."""
+        for batch in [batch for batch in self._untold if batch.is_done]:
+            for place, on_delivery in batch.callbacks:
+                try:
+                    yield Call(partial(on_delivery, *batch.outcome(place)))
+                except Exception as error:  # noqa: BLE001 - the user's code must not end the sending
+                    self._callback_error = error
+            self._untold.remove(batch)
+
+    def _sending_flow(self) -> Conversation[ProduceFlow]:
+        if self._session is None and (self._flow is None or self._flow.error is not None):
+            identity = NO_PRODUCER
+            if self.settings.is_idempotent:
+                identity = yield from idempotent_identity(self._cluster)
+            self._flow = self._new_flow(identity)
+        assert self._flow is not None
+        return self._flow
+
+    def _add_new_partitions(self, flow: ProduceFlow) -> Conversation[None]:
+        if self._session is None:
+            return
+        new = flow.waiting_partitions - self._added
+        self._added |= new
+        if new and self._session.version is TransactionVersion.TV1:
+            yield from self._session.add_partitions(new)
+
+    def _close_ripe(self, now_ms: float) -> float | None:
+        """Close every batch that has waited long enough; return how long the next one may still wait."""
+        for batch in list(self._open.values()):
+            if self._is_in_a_hurry or now_ms - batch.first_ms >= self.settings.linger_ms:
+                self._close(batch)
+        left_ms = [batch.first_ms + self.settings.linger_ms - now_ms for batch in self._open.values()]
+        return min(left_ms, default=None)
+
+    def _close(self, batch: OpenBatch) -> None:
+        del self._open[batch.partition]
+        self._full.append(batch)
+        topic = batch.partition.topic
+        self._keyless_turns[topic] = self._keyless_turns.get(topic, 0) + 1
+
+    def _partition(self, topic: str, record: Record) -> int:
+        count = self._count(topic)
+        chosen = self.settings.partitioner(topic, record.key, record.value, count)
+        if chosen is None:
+            return self._keyless_turns.get(topic, 0) % count
+        if not 0 <= chosen < count:
+            raise ValueError(f"the partitioner chose partition {chosen} of the {count} of topic {topic}")
+        return chosen
+
+    def _count(self, topic: str) -> int:
+        """The number of partitions as it was last heard: a topic may be gone meanwhile."""
+        described = self._cluster.topics.get(topic)
+        if described is not None:
+            self._counts[topic] = len(described.partitions)
+        return self._counts[topic]
+
+    def _new_flow(self, identity: ProducerIdentity) -> ProduceFlow:
+        return ProduceFlow(
+            self._cluster,
+            identity,
+            transactional_id=self.settings.transactional_id,
+            transaction_version=TransactionVersion.TV1 if self._session is None else self._session.version,
+            delivery_timeout_ms=self.settings.delivery_timeout_ms,
+            create_topics=True,
+            acks=self.settings.acks,
+        )
+
+    def _fail(self, error: ClientError) -> None:
+        self._drop_because = error
+        if self._session is not None and not isinstance(error, TransactionError):
+            error = failed_by(error)
+        if self._session is not None and self.state is not ProducerState.FATAL_ERROR:
+            is_final = isinstance(error, ProducerFenced | OutcomeUnknown)
+            is_final = is_final or self.state is ProducerState.ABORTING_TRANSACTION
+            if is_final or self.error is None:
+                self.error = error
+            self._become(ProducerState.FATAL_ERROR if is_final else ProducerState.ABORTABLE_ERROR)
+        elif self.error is None:
+            self.error = error
+        self._changed()
+
+    def _give_up(self, error: ClientError) -> None:
+        is_alone = self._session is None and not isinstance(error, DeliveryFailed)
+        for batch in (*self._full, *self._open.values()):
+            batch.error = DeliveryFailed(f"{batch.partition}: {error}") if is_alone else error
+        self._full.clear()
+        self._open.clear()
+        self._open_bytes = 0
+        if self._flow is not None:
+            self._flow.fail(error)
+
+    def _transactional(self) -> TransactionSession:
+        self._require_not_closed()
+        if self._session is None:
+            raise IllegalState("this producer was made without a transactional_id")
+        return self._session
+
+    def _require_open(self) -> None:
+        if self._session is None:
+            return
+        self._raise_if_dead()
+        if self.state is ProducerState.ABORTABLE_ERROR:
+            raise TransactionFailed(f"the transaction has failed: {self.error}") from self.error
+        if self.state is not ProducerState.IN_TRANSACTION:
+            raise IllegalState(f"no transaction is open: the producer is {self.state.value}")
+
+    def _require_not_closed(self) -> None:
+        if self.is_closed:
+            raise IllegalState("this producer was closed")
+
+    def _require_flushed(self) -> None:
+        if not self.is_flushed:
+            raise IllegalState("a record was sent while its transaction was being ended")
+
+    def _raise_if_dead(self) -> None:
+        if self.state is ProducerState.FATAL_ERROR:
+            assert self.error is not None
+            raise self.error
+
+    def _become(self, state: ProducerState) -> None:
+        assert state in TRANSITIONS[self.state], f"{self.state.value} does not become {state.value}"
+        self.state = state

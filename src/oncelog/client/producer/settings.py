@@ -1,0 +1,56 @@
+"""How a producer batches and sends, as a user says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from oncelog.client.producer.partitioners import Partitioner, find_partitioner, murmur2
+from oncelog.client.producer.produce_requests import ALL_REPLICAS
+from oncelog.records import Codec
+
+ACKS: Mapping[str | int, int] = {"all": ALL_REPLICAS, -1: ALL_REPLICAS, 1: 1, "1": 1, 0: 0, "0": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """How records are batched and sent; `producer_settings` makes them from what a user gives."""
+
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 60_000
+    linger_ms: float = 5
+    batch_bytes: int = 128 * 1024
+    buffer_bytes_max: int = 32 * 1024 * 1024
+    compression: Codec = Codec.NONE
+    delivery_timeout_ms: float = 120_000
+    partitioner: Partitioner = murmur2
+    acks: int = ALL_REPLICAS
+    is_idempotent: bool = True
+
+
+def producer_settings(
+    *, acks: str | int, enable_idempotence: bool | None, compression: str, partitioner: str | Partitioner, **others: Any
+) -> ProducerSettings:
+    """Settings as a user gives them.
+
+    Raises ValueError for a value that is none, and where the acknowledgements are too few for what is asked.
+    """
+    if acks not in ACKS:
+        raise ValueError(f"acks is {acks!r}: all, 1 or 0 is allowed")
+    codecs = {codec.name.lower(): codec for codec in Codec}
+    if compression not in codecs:
+        raise ValueError(f"compression is {compression!r}: {', '.join(codecs)} is allowed")
+    count = ACKS[acks]
+    is_transactional = others.get("transactional_id") is not None
+    if is_transactional and (count != ALL_REPLICAS or enable_idempotence is False):
+        raise ValueError("transactions need acks 'all' and idempotence")
+    if enable_idempotence and count != ALL_REPLICAS:
+        raise ValueError("idempotence needs acks 'all'")
+    return ProducerSettings(
+        acks=count,
+        is_idempotent=count == ALL_REPLICAS if enable_idempotence is None else enable_idempotence,
+        compression=codecs[compression],
+        partitioner=find_partitioner(partitioner),
+        **others,
+    )

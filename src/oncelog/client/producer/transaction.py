@@ -1,0 +1,350 @@
+"""What a producer asks its transaction coordinator, and what each answer means for the transaction.
+
+A producer id and epoch are the right to write. The coordinator hands them out (InitProducerId), is told what belongs to
+the transaction, and ends it (EndTxn). TV2 answers EndTxn with the epoch of the next transaction; TV1 does not, so there
+`bump` asks for one: without it a batch of an aborted transaction, delayed or repeated, could pass for one of the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, NoReturn
+
+from oncelog.client import requests
+from oncelog.client.consumer.offsets import committed_topics, first_partition_error
+from oncelog.client.errors import (
+    RETRIABLE,
+    STALE_COORDINATOR,
+    AuthenticationFailed,
+    BrokerRefused,
+    ClientError,
+    ConnectionLost,
+    IllegalState,
+    OutcomeUnknown,
+    ProducerFenced,
+    RetriesExhausted,
+    TransactionFailed,
+)
+from oncelog.client.net.cluster import Cluster, CoordinatorKind, ErrorOf, ask_any, transaction_version
+from oncelog.client.net.conversation import Conversation, ask, was_sent
+from oncelog.client.net.leaders import by_topic
+from oncelog.client.net.retry import BUSY
+from oncelog.client.net.rights import missing_right
+from oncelog.client.requests import Api, Request, milliseconds
+from oncelog.client.values import GroupMetadata, OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
+from oncelog.wire import ErrorCode
+
+NO_IDENTITY = ProducerIdentity(-1, -1)
+BUMP_VERSION = 3
+MEMBER_VERSION = 3
+NEW_TOPIC_TIMEOUT_MS = 5_000
+
+FENCED = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced})
+LOST_OWNERSHIP = frozenset({ErrorCode.invalid_producer_id_mapping})
+ABORTABLE = frozenset(
+    {
+        ErrorCode.invalid_txn_state,
+        ErrorCode.transaction_abortable,
+        ErrorCode.operation_not_attempted,
+        ErrorCode.unknown_producer_id,
+        ErrorCode.illegal_generation,
+        ErrorCode.unknown_member_id,
+        ErrorCode.fenced_instance_id,
+        ErrorCode.group_id_not_found,
+        ErrorCode.stale_member_epoch,
+    }
+)
+
+
+class SessionState(Enum):
+    """What a session may still do. FENCED and UNKNOWN are final: only a new session may take the id again."""
+
+    NEW = "new"
+    READY = "ready"
+    FENCED = "fenced"
+    UNKNOWN = "unknown"
+
+
+TRANSITIONS: Mapping[SessionState, frozenset[SessionState]] = {
+    SessionState.NEW: frozenset({SessionState.NEW, SessionState.READY}),
+    SessionState.READY: frozenset({SessionState.READY, SessionState.FENCED, SessionState.UNKNOWN}),
+    SessionState.FENCED: frozenset(),
+    SessionState.UNKNOWN: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """How asking a coordinator ended.
+
+    `error` is None when no definite answer came in time. `doubtful` says that the request may have been carried out
+    more often than it was answered. `right` is the one that is missing, where the error is about rights.
+    """
+
+    error: ErrorCode | None
+    message: Any
+    doubtful: bool
+    cause: ClientError | None
+    right: str | None = None
+
+
+class TransactionSession:
+    """One transactional id, for as long as this client owns it."""
+
+    def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int) -> None:
+        """The coordinator aborts a transaction that is open for longer than `timeout_ms`."""
+        self.transactional_id = transactional_id
+        self.timeout_ms = timeout_ms
+        self.identity = NO_IDENTITY
+        self.version = TransactionVersion.TV1
+        self.state = SessionState.NEW
+        self._cluster = cluster
+
+    def init(self) -> Conversation[ProducerIdentity]:
+        """Take the transactional id: fences whoever had it, and ends the transaction they left open.
+
+        Once only. Returns when no transaction of the id is open. Raises BrokerRefused or RetriesExhausted.
+        """
+        if self.state is not SessionState.NEW:
+            raise IllegalState(f"transactional id {self.transactional_id!r} was taken already: that is done once")
+        self.version = yield from transaction_version(self._cluster)
+        yield from self._init_producer_id(NO_IDENTITY)
+        return self.identity
+
+    def bump(self) -> Conversation[ProducerIdentity]:
+        """An epoch of its own for the next transaction. On TV2 the end of the last one has brought it.
+
+        Raises ProducerFenced, BrokerRefused or RetriesExhausted.
+        """
+        self._require_ready()
+        if self.version is TransactionVersion.TV1:
+            yield from self._init_producer_id(self.identity)
+        return self.identity
+
+    def add_partitions(self, partitions: Iterable[TopicPartition]) -> Conversation[None]:
+        """Make partitions part of the transaction. Raises TransactionFailed, ProducerFenced, BrokerRefused."""
+        self._require_ready()
+        fields = {
+            "v3_and_below_transactional_id": self.transactional_id,
+            "v3_and_below_producer_id": self.identity.producer_id,
+            "v3_and_below_producer_epoch": self.identity.epoch,
+            "v3_and_below_topics": [
+                {"name": topic, "partitions": [item.partition for item in items]}
+                for topic, items in by_topic(partitions).items()
+            ],
+        }
+        reply = yield from self._ask_owner(Request(requests.ADD_PARTITIONS_TO_TXN, fields), _added_error)
+        self._accept(reply, "adding partitions to the transaction")
+
+    def commit_offsets(
+        self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> Conversation[None]:
+        """Make a group's offsets part of the transaction. Raises TransactionFailed, ProducerFenced, BrokerRefused.
+
+        Who names a generation is refused when the group has gone on without them (KIP-447).
+        """
+        self._require_ready()
+        sender = GroupMetadata(group) if isinstance(group, str) else group
+        owner = {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.identity.producer_id,
+            "producer_epoch": self.identity.epoch,
+            "group_id": sender.group_id,
+        }
+        what = f"committing the offsets of group {sender.group_id!r} in the transaction"
+        if self.version is TransactionVersion.TV1:
+            reply = yield from self._ask_owner(Request(requests.ADD_OFFSETS_TO_TXN, owner), _error_code)
+            self._accept(reply, what)
+        fields = owner | {
+            "generation_id": sender.generation_id,
+            "member_id": sender.member_id,
+            "group_instance_id": sender.group_instance_id,
+            "topics": committed_topics(offsets),
+        }
+        request = self._versioned(requests.TXN_OFFSET_COMMIT, fields, tv1_max=4, tv2_min=5)
+        if sender.member_id:
+            request = replace(request, version_min=max(request.version_min, MEMBER_VERSION))
+        reply = yield from self._ask(CoordinatorKind.GROUP, sender.group_id, request, first_partition_error)
+        self._accept(reply, what)
+
+    def end(self, commit: bool) -> Conversation[ProducerIdentity]:
+        """Commit or abort, and return the identity for the next transaction.
+
+        Raises TransactionFailed when the transaction is known not to be committed, ProducerFenced when another producer
+        has taken the id, and OutcomeUnknown when no definite answer came.
+        """
+        self._require_ready()
+        fields = {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.identity.producer_id,
+            "producer_epoch": self.identity.epoch,
+            "committed": commit,
+        }
+        request = self._versioned(requests.END_TXN, fields, tv1_max=4, tv2_min=5)
+        reply = yield from self._ask_owner(request, _error_code)
+        if reply.error is ErrorCode.none:
+            if self.version is TransactionVersion.TV2:
+                self.identity = ProducerIdentity(int(reply.message.producer_id), int(reply.message.producer_epoch))
+        elif commit:
+            self._refuse_commit(reply)
+        else:
+            self._refuse_abort(reply)
+        return self.identity
+
+    def _init_producer_id(self, current: ProducerIdentity) -> Conversation[None]:
+        fields = {
+            "transactional_id": self.transactional_id,
+            "transaction_timeout": milliseconds(self.timeout_ms),
+            "producer_id": current.producer_id,
+            "producer_epoch": current.epoch,
+        }
+        lowest = 0 if current is NO_IDENTITY else BUMP_VERSION
+        request = Request(requests.INIT_PRODUCER_ID, fields, version_min=lowest)
+        reply = yield from self._ask_owner(request, _error_code)
+        what = f"taking transactional id {self.transactional_id!r}"
+        if reply.error is None:
+            raise RetriesExhausted(f"{what}: {reply.cause}") from reply.cause
+        if reply.error in FENCED or reply.error in LOST_OWNERSHIP:
+            self._fence(what, reply.error)
+        if reply.error is not ErrorCode.none:
+            raise BrokerRefused(reply.error, what, reply.right)
+        if reply.message.producer_id < 0 or reply.message.producer_epoch < 0:
+            raise ClientError(f"{what}: the broker gave out producer id {reply.message.producer_id}, which is none")
+        self.identity = ProducerIdentity(int(reply.message.producer_id), int(reply.message.producer_epoch))
+        self._become(SessionState.READY)
+
+    def _accept(self, reply: _Reply, what: str) -> None:
+        """Raise what an answer inside a transaction means, unless it means success."""
+        if reply.error is None:
+            raise TransactionFailed(f"{what}: {reply.cause}") from reply.cause
+        if reply.error in LOST_OWNERSHIP:
+            self._fence(what, reply.error)
+        if reply.error in FENCED:
+            if self.version is TransactionVersion.TV1:
+                self._fence(what, reply.error)
+            # On TV2 a transaction that timed out answers the same; the answer to its abort tells the two apart.
+            raise TransactionFailed(what, reply.error)
+        if reply.error in ABORTABLE:
+            raise TransactionFailed(what, reply.error)
+        if reply.error is not ErrorCode.none:
+            raise BrokerRefused(reply.error, what, reply.right)
+
+    def _refuse_commit(self, reply: _Reply) -> NoReturn:
+        what = f"committing the transaction of {self.transactional_id!r}"
+        if reply.doubtful:
+            self._become(SessionState.UNKNOWN)
+            last = reply.cause if reply.error is None else BrokerRefused(reply.error, "the last answer")
+            raise OutcomeUnknown(f"{what}: {last}") from last
+        if reply.error is None:
+            raise TransactionFailed(f"{what}: {reply.cause}") from reply.cause
+        if reply.error in FENCED or reply.error in LOST_OWNERSHIP:
+            self._fence(what, reply.error)
+        if reply.error in ABORTABLE:
+            raise TransactionFailed(what, reply.error)
+        raise BrokerRefused(reply.error, what, reply.right)
+
+    def _refuse_abort(self, reply: _Reply) -> None:
+        what = f"aborting the transaction of {self.transactional_id!r}"
+        if reply.error is None:
+            self._become(SessionState.UNKNOWN)
+            raise OutcomeUnknown(f"{what}: {reply.cause}") from reply.cause
+        if reply.error is ErrorCode.invalid_txn_state and self.version is TransactionVersion.TV1:
+            return  # nothing was added to the transaction, so there is none to abort
+        if reply.error in FENCED or reply.error in LOST_OWNERSHIP or reply.error is ErrorCode.invalid_txn_state:
+            self._fence(what, reply.error)
+        raise BrokerRefused(reply.error, what, reply.right)
+
+    def _versioned(self, api: Api, fields: Mapping[str, Any], *, tv1_max: int, tv2_min: int) -> Request:
+        if self.version is TransactionVersion.TV2:
+            return Request(api, fields, version_min=tv2_min)
+        return Request(api, fields, version_max=tv1_max)
+
+    def _ask_owner(self, request: Request, error_of: ErrorOf) -> Conversation[_Reply]:
+        return (yield from self._ask(CoordinatorKind.TRANSACTION, self.transactional_id, request, error_of))
+
+    def _ask(self, kind: CoordinatorKind, key: str, request: Request, error_of: ErrorOf) -> Conversation[_Reply]:
+        """Ask a coordinator until its answer is definite or the time is over."""
+        call_timeout_ms = self._cluster.settings.call_timeout_ms
+        retries = yield from self._cluster.retries(call_timeout_ms)
+        new_topic_retries = yield from self._cluster.retries(min(call_timeout_ms, NEW_TOPIC_TIMEOUT_MS))
+        doubtful = False
+        cause: ClientError
+        while True:
+            policy = self._cluster.settings.retry
+            try:
+                address = yield from self._cluster.coordinator(kind, key, retries)
+                message = yield from ask(address, request, (yield from self._cluster.answer_timeout_ms(retries)))
+            except (ConnectionLost, RetriesExhausted) as error:
+                cause = error
+                doubtful = doubtful or was_sent(error)
+                self._cluster.forget_coordinator(kind, key)
+            except BrokerRefused as refused:
+                return _Reply(refused.error, None, doubtful, refused, refused.right)
+            except AuthenticationFailed as refused:
+                if doubtful:
+                    return _Reply(None, None, doubtful, refused)
+                raise
+            else:
+                code = error_of(message)
+                if code not in RETRIABLE and code is not ErrorCode.unknown_server_error:
+                    return _Reply(code, message, doubtful, None, missing_right(request, code))
+                cause = BrokerRefused(code, request.api.name)
+                doubtful = doubtful or code is ErrorCode.unknown_server_error
+                if code in STALE_COORDINATOR:
+                    self._cluster.forget_coordinator(kind, key)
+                elif code is ErrorCode.unknown_topic_or_partition:
+                    if not (yield from new_topic_retries.pause()):
+                        return _Reply(code, message, doubtful, cause)
+                    continue
+                elif code is ErrorCode.concurrent_transactions:
+                    policy = BUSY
+            if not (yield from retries.pause(policy)):
+                return _Reply(None, None, doubtful, cause)
+
+    def _fence(self, what: str, error: ErrorCode) -> NoReturn:
+        self._become(SessionState.FENCED)
+        raise ProducerFenced(what, error)
+
+    def _become(self, state: SessionState) -> None:
+        assert state in TRANSITIONS[self.state], f"{self.state.value} does not become {state.value}"
+        self.state = state
+
+    def _require_ready(self) -> None:
+        if self.state is SessionState.FENCED:
+            raise ProducerFenced(f"transactional id {self.transactional_id!r}")
+        if self.state is SessionState.UNKNOWN:
+            raise OutcomeUnknown(f"how the last transaction of {self.transactional_id!r} ended is not known")
+        if self.state is not SessionState.READY:
+            raise IllegalState(f"transactional id {self.transactional_id!r} is to be taken first")
+
+
+def idempotent_identity(cluster: Cluster) -> Conversation[ProducerIdentity]:
+    """A producer id for a producer without transactions. Raises BrokerRefused or RetriesExhausted."""
+    fields = {
+        "transactional_id": None,
+        "transaction_timeout": milliseconds(0),
+        "producer_id": NO_IDENTITY.producer_id,
+        "producer_epoch": NO_IDENTITY.epoch,
+    }
+    request = Request(requests.INIT_PRODUCER_ID, fields)
+    answer = yield from ask_any(cluster, request, lambda message: message.error_code, "asking for a producer id")
+    if answer.producer_id < 0 or answer.producer_epoch < 0:
+        raise ClientError(f"the broker gave out producer id {answer.producer_id} with epoch {answer.producer_epoch}")
+    return ProducerIdentity(int(answer.producer_id), int(answer.producer_epoch))
+
+
+def _error_code(message: Any) -> ErrorCode:
+    error: ErrorCode = message.error_code
+    return error
+
+
+def _added_error(message: Any) -> ErrorCode:
+    """The error that kept the others from being tried, if there is one."""
+    errors = {
+        item.partition_error_code
+        for topic in message.results_by_topic_v3_and_below
+        for item in topic.results_by_partition
+    } - {ErrorCode.none}
+    return next(iter(errors - {ErrorCode.operation_not_attempted} or errors), ErrorCode.none)

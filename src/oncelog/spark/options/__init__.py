@@ -1,0 +1,1 @@
+"""The options of source and sink: one table, and what their values mean."""

@@ -1,0 +1,57 @@
+"""The process that Spark forks its Python workers from, with what is slow to import there already.
+
+Set as `spark.python.daemon.module`. A worker then begins at once, where it would have loaded compiled code first: the
+first micro-batch does not wait for that, nor the first after a worker has died. Nothing may be imported here that starts
+a thread, because a fork leaves threads behind; pyarrow does.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import sys
+from pathlib import Path
+
+from oncelog.spark.session.python_worker import unheard
+
+TASKS = "pyspark.worker"
+"""What runs tasks. The workers that only plan need nothing of this."""
+
+ARCHIVES = ("python", "lib")
+"""Where an installed PySpark keeps itself once more, and py4j, as archives of source."""
+
+
+def prefer_installed() -> None:
+    """Take PySpark's archives off the path where they are those of the PySpark that is installed.
+
+    Spark puts them first. From there every module is compiled anew in every process.
+    """
+    archives = [entry for entry in sys.path if entry.endswith(".zip") and Path(entry).parts[-3:-1] == ARCHIVES]
+    before = sys.path[:]
+    sys.path[:] = [entry for entry in before if entry not in archives]
+    installed, py4j = importlib.util.find_spec("pyspark"), importlib.util.find_spec("py4j")
+    home = Path(installed.origin).parent if installed and installed.origin else None
+    if py4j is None or any(Path(entry).parents[2] != home for entry in archives):
+        sys.path[:] = before
+        return
+    for entry in archives:
+        sys.path_importer_cache.pop(entry, None)
+
+
+def prepare(worker: str) -> None:
+    if worker == TASKS:
+        import oncelog.client.transports.blocking.batch_sender
+        import oncelog.client.transports.blocking.client
+        import oncelog.client.transports.blocking.fetcher
+        import oncelog.records.kernels  # noqa: F401
+    # A collection would otherwise look at all of it, and copy its pages into every worker.
+    gc.freeze()
+
+
+if __name__ == "__main__":
+    prefer_installed()
+    import pyspark.daemon
+
+    prepare(sys.argv[1] if len(sys.argv) > 1 else TASKS)
+    pyspark.daemon.worker = unheard(pyspark.daemon.worker)
+    pyspark.daemon.manager()

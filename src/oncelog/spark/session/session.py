@@ -1,0 +1,110 @@
+"""A Spark session for exactly-once pipelines."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from oncelog.spark import private
+from oncelog.spark.plan import is_local
+from oncelog.spark.session.class_archive import class_archive, start_from
+from oncelog.spark.session.connect import refuse_connect, refuse_remote
+from oncelog.spark.session.java import Java, cache_directory, find_java, use_java
+from oncelog.spark.session.spark_home import use_installed_pyspark
+
+SETTINGS = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Record batches are built from Arrow batches: fewer and larger ones are cheaper to hand to Python.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
+    # What Spark does not show of options in plans and logs: Spark's own default, and those of Kafka's that hold a key.
+    "spark.redaction.regex": r"(?i)secret|password|token|access[.]?key|sasl[.]jaas|ssl[.]key|keystore[.]key|[.]pem$",
+}
+
+LOCAL_SETTINGS = {
+    "spark.ui.enabled": "false",
+    # On other machines a Python without oncelog has to start before it can say so.
+    "spark.python.daemon.module": "oncelog.spark.session.daemon",
+}
+
+DIRECTORY_BYTES_MAX = 36
+"""How long the name of the directory for temporary files may be, so that a socket's name below it is short enough: 103
+bytes at most, on the strictest system, of which 24 are for our directory and 42 for Spark's socket."""
+
+
+def build_session(
+    *,
+    app_name: str = "oncelog",
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    java: Java | None = None,
+) -> SparkSession:
+    """Start a session, or return the one that runs, with the Java that `find_java` finds unless one is given.
+
+    `master` and `settings` are Spark's own; without a master Spark decides. Raises JavaNotFoundError, or
+    SparkConnectError where Spark Connect is asked for.
+    """
+    refuse_remote(os.environ, settings or {})
+    if SparkSession.getActiveSession() is None:
+        chosen = java or find_java()
+        use_java(chosen)
+        home = use_installed_pyspark(cache_directory(os.environ)) if is_local(master) else None
+        if home is not None:
+            start_from(class_archive(home, chosen))
+    builder = SparkSession.builder.appName(app_name)
+    if master is not None:
+        builder = builder.master(master)
+    for name, value in {**own_settings(master), **(settings or {})}.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    refuse_connect(session)
+    return session
+
+
+def own_settings(master: str | None) -> dict[str, str]:
+    """What a session is started with unless the user says otherwise. What helps on one machine is for that alone."""
+    return {**_local_settings(master), **socket_settings(master), **SETTINGS}
+
+
+def _local_settings(master: str | None) -> dict[str, str]:
+    """On one machine Spark's default of 200 shuffle partitions would make 200 tasks of a small micro-batch."""
+    if master is None or not is_local(master):
+        return {}
+    return {"spark.sql.shuffle.partitions": str(_cores(master)), **LOCAL_SETTINGS}
+
+
+def _cores(master: str) -> int:
+    asked = master.removeprefix("local").strip("[]").split(",")[0]
+    if asked.isdigit():
+        return int(asked)
+    return (os.cpu_count() or 1) if asked == "*" else 1
+
+
+def socket_settings(master: str | None) -> dict[str, str]:
+    """Let the JVM and Python talk over Unix sockets where both are on this machine.
+
+    Over TCP every task waits 40 ms for nothing: Spark sends what is to be done and then the rows, in two writes, and the
+    kernel keeps the second until the first is acknowledged, which it puts off. Spark asks for no password on a Unix
+    socket, so they are in a directory that nobody else may enter; on other machines there is none.
+    """
+    # Read once, when Spark's context is made. One that is there already has settled it.
+    if private.has_context() or not is_local(master) or not hasattr(socket, "AF_UNIX"):
+        return {}
+    if len(os.fsencode(tempfile.gettempdir())) > DIRECTORY_BYTES_MAX:
+        return {}
+    directory = tempfile.mkdtemp(prefix="oncelog-spark-")
+    atexit.register(_remove, Path(directory), os.getpid())
+    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": directory}
+
+
+def _remove(directory: Path, owner: int) -> None:
+    """At the end of the process that made it; a fork of it leaves it alone."""
+    if os.getpid() == owner:
+        shutil.rmtree(directory, ignore_errors=True)

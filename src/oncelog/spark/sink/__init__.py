@@ -1,0 +1,1 @@
+"""The exactly-once sink: the fence, the encoding, the delivery, the transaction."""

@@ -1,0 +1,183 @@
+"""The sink for foreachBatch: a micro-batch, whichever number of tasks wrote it, is one Kafka transaction."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import NoReturn
+
+from pyspark.sql import DataFrame
+
+from oncelog.client import Client, ClientError, OffsetAndMetadata, TopicPartition
+from oncelog.spark.batch_input import CARRIER_PARTITION, BatchInput, InputClusters, batch_input, input_clusters
+from oncelog.spark.java_errors import without_stack_traces
+from oncelog.spark.metrics import BatchReport, RecentReports, SinkMetrics
+from oncelog.spark.plan import Expectation
+from oncelog.spark.query import QueryError, RunningQuery, refuse, running_query
+from oncelog.spark.session.connect import SparkConnectError, refuse_connect
+from oncelog.spark.sink import fence
+from oncelog.spark.sink.fence import FenceRecord, Move, Progress
+from oncelog.spark.sink.settings import SinkSettings
+from oncelog.spark.sink.writer import Writer, look_first, open_client, skipped_report
+
+
+class _Run:
+    """One run of a query: the transactional id taken, and then, only then, what was committed read.
+
+    The order is the proof. A driver that still lived could commit after a read that came first; once the id is taken it
+    cannot, and whatever it had committed is to be seen.
+    """
+
+    def __init__(
+        self, settings: SinkSettings, query: RunningQuery, clusters: InputClusters, read: BatchInput, writer: Writer
+    ) -> None:
+        self.query = query
+        self.clusters = clusters
+        self.writer = writer
+        self.progress = fence.progress_from(writer.committed(read.committed(settings.topic)))
+        self._settings = settings
+
+    def close(self) -> None:
+        self.writer.close()
+
+    def record(self, batch_id: int, read: BatchInput) -> FenceRecord:
+        """The fence record of a micro-batch that is computed, but not written yet."""
+        return FenceRecord(
+            query_id=self.query.query_id,
+            batch_id=batch_id,
+            offsets_digest=read.end_digest,
+            sequence=self.progress.next_sequence,
+            watermark_ms=None if self.query.is_stateless else self.query.advance_watermark(),
+        )
+
+    def entries(self, record: FenceRecord, read: BatchInput) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The offsets to commit in the transaction, each with the fence record."""
+        if read.end:
+            return fence.fence_metadata(record, read.end, unclear=read.unclear)
+        assert self._settings.topic is not None, "a run without a carrier is refused"
+        return fence.fence_metadata(record, {}, carrier=TopicPartition(self._settings.topic, CARRIER_PARTITION))
+
+    def tell_input_clusters(self, record: FenceRecord, read: BatchInput) -> None:
+        """Commit the offsets on the input's own clusters too, after the fact: lag is shown there, nothing depends on it."""
+        for servers, end in read.foreign_end.items():
+            try:
+                security = self.clusters.security[servers]
+                with Client(servers, client_id=self._settings.client_id, security=security) as client:
+                    client.commit_offsets(self._settings.group_id, fence.fence_metadata(record, end))
+            except ClientError:
+                continue
+
+
+class ExactlyOnceSink:
+    """What `exactly_once` returns: give it to `foreachBatch`. One object for one query.
+
+    `last_batch`, `report` and `metrics` say how it goes.
+    """
+
+    def __init__(self, settings: SinkSettings) -> None:
+        self._settings = settings
+        self._run: _Run | None = None
+        self._reports = RecentReports()
+        self.last_batch: BatchReport | None = None
+        self.metrics = SinkMetrics()
+
+    @property
+    def description(self) -> str:
+        """Which output this is, and who writes it."""
+        output = "the column topic" if self._settings.topic is None else self._settings.topic
+        return f"oncelog[{output}] of {self._settings.transactional_id}"
+
+    def report(self, batch_id: int) -> BatchReport | None:
+        """How a micro-batch went, if it is one of the last hundred of this sink. Any thread may ask."""
+        return self._reports.of(batch_id)
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        """Write one micro-batch, or skip it if the log has it already.
+
+        Raises QueryError, FenceError, CheckpointError or HangingTransaction where exactly once cannot be had; ProducerFenced,
+        OutcomeUnknown or AttemptsExhausted where the transaction did not go through; JavaError where Spark failed. Each
+        ends the query.
+        """
+        started_ms = time.monotonic() * 1000
+        try:
+            report = self._write(rows, batch_id, started_ms)
+        except BaseException as error:
+            # What this driver knows may be out of date now. Another run begins with taking the id and reading the log.
+            self.close()
+            short = without_stack_traces(error)
+            if short is error:
+                raise
+            raise short from None
+        self._reports.add(report)
+        self.last_batch = report
+        self.metrics = self.metrics.plus(report)
+
+    def close(self) -> None:
+        """Close the connections. The next micro-batch, of a query that was started again, opens new ones."""
+        if self._run is not None:
+            self._run.close()
+            self._run = None
+
+    def __reduce__(self) -> NoReturn:
+        """Spark Connect would send it to another process; nobody else has a reason to. Raises SparkConnectError."""
+        raise SparkConnectError
+
+    def _write(self, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
+        refuse_connect(rows.sparkSession)
+        query = running_query(rows)
+        if self._run is not None and self._run.query.run_id != query.run_id:
+            self.close()
+        if self._run is None:
+            refuse(query)
+            clusters = input_clusters(self._settings.bootstrap_servers, self._settings.security, query.sources())
+            read = self._input(query, clusters, batch_id)
+            with open_client(self._settings) as client:
+                look_first(client, self._settings, _batch(query, read, batch_id), read.committed(self._settings.topic))
+            self._run = _Run(self._settings, query, clusters, read, Writer(self._settings))
+        else:
+            read = self._input(self._run.query, self._run.clusters, batch_id)
+        return self._write_in(self._run, rows, batch_id, read, started_ms)
+
+    def _input(self, query: RunningQuery, clusters: InputClusters, batch_id: int) -> BatchInput:
+        read = batch_input(clusters, query.offsets(batch_id), query.starts() if batch_id == 0 else [])
+        if not read.end and self._settings.topic is None:
+            raise QueryError("the input has no topics of the output's cluster: name the output with topic=...")
+        return read
+
+    def _write_in(self, run: _Run, rows: DataFrame, batch_id: int, read: BatchInput, started_ms: float) -> BatchReport:
+        batch = _batch(run.query, read, batch_id)
+        if fence.decide(run.progress, batch, trust_checkpoint=self._settings.trust_checkpoint) is Move.SKIP:
+            _skip(rows, run, batch_id)
+            return skipped_report(batch_id, time.monotonic() * 1000 - started_ms, run.writer.identity)
+        record: FenceRecord | None = None
+
+        def entries(_: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+            nonlocal record
+            record = run.record(batch_id, read)
+            return run.entries(record, read)
+
+        expected = Expectation(read.offset_count, is_proportional=run.query.is_stateless)
+        report = run.writer.write(rows, batch_id, expected, entries, lambda: run.query.is_active)
+        assert record is not None, "what was written has a fence record"
+        run.progress = Progress(record, read.end, read.unclear)
+        run.tell_input_clusters(record, read)
+        return replace(report, input_offsets=read.offset_count)
+
+
+def _batch(query: RunningQuery, read: BatchInput, batch_id: int) -> fence.Batch:
+    return fence.Batch(query.query_id, batch_id, read.end_digest, read.start_digest, read.start)
+
+
+def _skip(rows: DataFrame, run: _Run, batch_id: int) -> None:
+    """Leave a micro-batch that is committed as it is.
+
+    Its state is in the checkpoint, for all of it was computed before the transaction ended. It is kept: computed again, by
+    a function that reads a clock or asks a service, it could differ from what was published. Where it cannot be kept the
+    micro-batch is computed once more, or a stateful query could never go on.
+    """
+    newest = run.progress.newest
+    assert newest is not None, "what is skipped was committed"
+    if newest.watermark_ms is not None and run.query.has_state_of(batch_id):
+        run.query.keep_state(newest.watermark_ms)
+    else:
+        rows.write.format("noop").mode("append").save()

@@ -1,0 +1,115 @@
+"""What a user says about a sink."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oncelog.client.net.settings import parse_addresses
+from oncelog.client.security import PLAINTEXT, Security
+from oncelog.records import BATCH_BYTES_MAX, Codec
+from oncelog.spark.plan import Mode, parse_mode
+from oncelog.spark.sink.unwritable import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSettings:
+    """Where a micro-batch goes, and how. `topic` is None where a column names it.
+
+    `request_bytes_max` is None where only the topic says how large a record may be.
+    """
+
+    topic: str | None
+    transactional_id: str
+    group_id: str
+    bootstrap_servers: str
+    mode: Mode
+    attempts: int
+    transaction_timeout_ms: int
+    call_timeout_ms: int
+    request_timeout_ms: int
+    delivery_timeout_ms: int
+    codec: Codec
+    batch_bytes_max: int
+    request_bytes_max: int | None
+    client_id: str
+    trust_checkpoint: bool
+    unwritable: Policy
+    dead_letter_topic: str | None
+    security: Security
+
+
+def sink_settings(
+    *,
+    topic: str | None,
+    transactional_id: str | None,
+    bootstrap_servers: str | None,
+    group_id: str | None = None,
+    mode: str = "auto",
+    attempts: int = 3,
+    transaction_timeout_ms: int = 60_000,
+    call_timeout_ms: int = 60_000,
+    request_timeout_ms: int = 30_000,
+    delivery_timeout_ms: int = 120_000,
+    compression: str = "none",
+    batch_bytes_max: int = BATCH_BYTES_MAX,
+    request_bytes_max: int | None = None,
+    client_id: str = "oncelog-spark",
+    trust_checkpoint: bool = False,
+    unwritable: str = "fail",
+    dead_letter_topic: str | None = None,
+    security: Security = PLAINTEXT,
+) -> SinkSettings:
+    """Check what the user said. Raises ValueError."""
+    if not transactional_id:
+        raise ValueError("a sink has a transactional_id: one per pipeline, and the same after every restart")
+    if topic is not None and not topic:
+        raise ValueError("topic is a name, or None where a column `topic` names it")
+    if not bootstrap_servers:
+        raise ValueError("bootstrap_servers (kafka.bootstrap.servers) is needed: host:port, or several with commas")
+    parse_addresses(bootstrap_servers)
+    numbers = (
+        attempts,
+        transaction_timeout_ms,
+        call_timeout_ms,
+        request_timeout_ms,
+        delivery_timeout_ms,
+        batch_bytes_max,
+    )
+    if min(*numbers, 1 if request_bytes_max is None else request_bytes_max) < 1:
+        raise ValueError("attempts, sizes and times are greater than 0")
+    codecs = {codec.name.lower(): codec for codec in Codec}
+    if compression not in codecs:
+        raise ValueError(f"compression (kafka.compression.type) is one of {', '.join(codecs)}, not {compression!r}")
+    return SinkSettings(
+        topic=topic,
+        transactional_id=transactional_id,
+        group_id=group_id or transactional_id,
+        bootstrap_servers=bootstrap_servers,
+        mode=parse_mode(mode),
+        attempts=attempts,
+        transaction_timeout_ms=transaction_timeout_ms,
+        call_timeout_ms=call_timeout_ms,
+        request_timeout_ms=request_timeout_ms,
+        delivery_timeout_ms=delivery_timeout_ms,
+        codec=codecs[compression],
+        batch_bytes_max=batch_bytes_max,
+        request_bytes_max=request_bytes_max,
+        client_id=client_id,
+        trust_checkpoint=trust_checkpoint,
+        unwritable=_policy(unwritable, dead_letter_topic),
+        dead_letter_topic=dead_letter_topic,
+        security=security,
+    )
+
+
+def _policy(text: str, dead_letter_topic: str | None) -> Policy:
+    try:
+        policy = Policy(text)
+    except ValueError:
+        names = ", ".join(policy.value for policy in Policy)
+        raise ValueError(f"unwritable is one of {names}, not {text!r}") from None
+    if (policy is Policy.DEAD_LETTER) is not bool(dead_letter_topic):
+        raise ValueError(
+            'unwritable="dead-letter" needs dead_letter_topic (deadLetterTopic), and nothing else does: give both or neither'
+        )
+    return policy

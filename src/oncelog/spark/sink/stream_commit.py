@@ -1,0 +1,130 @@
+"""Committing a micro-batch of writeStream.format("oncelog") in a process that sees neither query nor Spark.
+
+Which query it is and what the micro-batch reads is in the checkpoint, in the same files as for foreachBatch. So is the fence
+record: a query may go from one to the other with its checkpoint, its transactional id and its group.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from oncelog.client import Client, TopicPartition
+from oncelog.spark.batch_input import CARRIER_PARTITION, BatchInput, InputClusters, batch_input
+from oncelog.spark.checkpoint import BatchOffsets, CheckpointError, CheckpointFiles, LocalFiles, batch_offsets
+from oncelog.spark.metrics import BatchReport
+from oncelog.spark.offsets import from_json, is_offsets
+from oncelog.spark.options.table import OptionError
+from oncelog.spark.query import QueryError
+from oncelog.spark.sink import fence
+from oncelog.spark.sink.delivery import DriverPump
+from oncelog.spark.sink.encoded_task import EncodedTask, StagedDelivery
+from oncelog.spark.sink.fence import FenceRecord, Move
+from oncelog.spark.sink.settings import SinkSettings, sink_settings
+from oncelog.spark.sink.writer import Writer, look_first, open_client, skipped_report
+
+QUERY_METADATA = "metadata"
+TRANSACTIONAL_ID_PREFIX = "oncelog-query-"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """What a user says about a stream's sink. Without a transactional id the query's id is used for one."""
+
+    arguments: Mapping[str, Any]
+    checkpoint: str
+    staging_location: str | None
+
+    def sink(self, query_id: str) -> SinkSettings:
+        known = {"topic": None, "bootstrap_servers": None, **self.arguments}
+        return sink_settings(**{"transactional_id": f"{TRANSACTIONAL_ID_PREFIX}{query_id}", **known})
+
+
+def stream_settings(arguments: Mapping[str, Any]) -> StreamSettings:
+    """Check what is known before the query is. Raises OptionError or ValueError."""
+    rest = dict(arguments)
+    location = rest.pop("checkpoint_location", None)
+    settings = StreamSettings(rest, _local_path(location), rest.pop("staging_location", None))
+    settings.sink("any")
+    return settings
+
+
+def _local_path(location: str | None) -> str:
+    if not location:
+        raise OptionError(
+            "option checkpointLocation is needed on this query: a sink of this kind cannot see one that is set for the "
+            "session with spark.sql.streaming.checkpointLocation"
+        )
+    parts = urlsplit(location)
+    if parts.scheme not in ("", "file"):
+        raise OptionError(
+            f"option checkpointLocation: a sink of this kind reads the checkpoint as files, and not from {parts.scheme}:. "
+            "Use writeStream.foreachBatch(oncelog.spark.exactly_once(...)), which reads it wherever Spark can"
+        )
+    return parts.path
+
+
+def commit_micro_batch(settings: StreamSettings, tasks: Sequence[EncodedTask], batch_id: int) -> BatchReport:
+    """Write a micro-batch whose tasks have encoded it, or leave it if the log has it already.
+
+    Raises CheckpointError, QueryError or FenceError where exactly once cannot be had, RowError for rows that cannot be
+    written, StagingError where encoded rows are gone, and what `Transactions.commit` raises.
+    """
+    started_ms = time.monotonic() * 1000
+    files = LocalFiles(settings.checkpoint)
+    query_id = _query_id(files, settings.checkpoint)
+    _check_tasks(tasks, query_id, batch_id, settings.checkpoint)
+    sink = settings.sink(query_id)
+    pump = DriverPump()
+    delivery = StagedDelivery(tasks, pump)
+    with open_client(sink) as client:
+        read = _input(client, batch_offsets(files, batch_id))
+        if not read.end and sink.topic is None:
+            raise QueryError("the input has no topics of the output's cluster: name the output with option topic")
+        batch = fence.Batch(query_id, batch_id, read.end_digest, read.start_digest, read.start)
+        look_first(client, sink, batch, read.committed(sink.topic))
+    writer = Writer(sink)
+    try:
+        progress = fence.progress_from(writer.committed(read.committed(sink.topic)))
+        if fence.decide(progress, batch, trust_checkpoint=sink.trust_checkpoint) is Move.SKIP:
+            return skipped_report(batch_id, time.monotonic() * 1000 - started_ms, writer.identity)
+        record = FenceRecord(query_id, batch_id, read.end_digest, progress.next_sequence)
+        carrier = None if read.end or sink.topic is None else TopicPartition(sink.topic, CARRIER_PARTITION)
+        entries = fence.fence_metadata(record, read.end, unclear=read.unclear, carrier=carrier)
+        return writer.send(delivery, delivery.partitions, batch_id, entries, lambda: True, started_ms)
+    finally:
+        pump.close()
+        writer.close()
+
+
+def _query_id(files: CheckpointFiles, checkpoint: str) -> str:
+    text = files.read(QUERY_METADATA)
+    if text is None:
+        raise CheckpointError(
+            f"there is no checkpoint in {checkpoint} on the driver's machine. If it is on HDFS or in an object store, use "
+            "writeStream.foreachBatch(oncelog.spark.exactly_once(...)), which reads it wherever Spark can"
+        )
+    return str(json.loads(text)["id"])
+
+
+def _check_tasks(tasks: Sequence[EncodedTask], query_id: str, batch_id: int, checkpoint: str) -> None:
+    """What the tasks know from Spark has to be what the checkpoint says, or it is the checkpoint of another query."""
+    for task in tasks:
+        worked_for = task.micro_batch
+        if worked_for is None or (worked_for.query_id, worked_for.batch_id) != (query_id, batch_id):
+            raise CheckpointError(
+                f"the checkpoint in {checkpoint} on the driver's machine is of another query than the one that runs"
+            )
+
+
+def _input(client: Client, offsets: BatchOffsets) -> BatchInput:
+    """What a micro-batch reads. Sources count as the output's cluster's where it has all of their partitions."""
+    lines = [from_json(line) if line is not None and is_offsets(line) else {} for line in offsets.end]
+    described = client.metadata({partition.topic for line in lines for partition in line})
+    known = {TopicPartition(name, item.partition) for name, topic in described.items() for item in topic.partitions}
+    own = frozenset(place for place, line in enumerate(lines) if line and line.keys() <= known)
+    return batch_input(InputClusters(len(lines), own, {}), offsets, [])

@@ -1,0 +1,144 @@
+"""One micro-batch, one transaction: its records and what is committed with them together, or nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from oncelog.client import (
+    BrokerRefused,
+    ClientError,
+    OffsetAndMetadata,
+    OutcomeUnknown,
+    ProducerFenced,
+    ProducerIdentity,
+    TopicPartition,
+    TransactionFailed,
+)
+from oncelog.client.transports.blocking.shared_producer import SharedProducer
+from oncelog.spark.sink.delivery import Delivery, DeliveryChanged, DeliveryFailed, Producing
+from oncelog.spark.sink.refusals import with_advice
+from oncelog.spark.sink.settings import SinkSettings
+from oncelog.spark.sink.tally import difference
+
+
+class AttemptsExhausted(Exception):
+    """Every transaction of a micro-batch had to be aborted. Nothing of it is in the log; the last cause is attached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """How a micro-batch was committed."""
+
+    attempts: int
+    transaction_ms: float
+    identity: ProducerIdentity
+
+
+def open_producer(settings: SinkSettings) -> SharedProducer:
+    return SharedProducer(
+        settings.bootstrap_servers,
+        settings.transactional_id,
+        timeout_ms=settings.transaction_timeout_ms,
+        client_id=settings.client_id,
+        request_timeout_ms=settings.request_timeout_ms,
+        call_timeout_ms=settings.call_timeout_ms,
+        security=settings.security,
+    )
+
+
+class Transactions:
+    """The transactions of one transactional id, as long as this driver owns it."""
+
+    def __init__(self, settings: SinkSettings) -> None:
+        """Take the transactional id: whoever had it is fenced, and their open transaction ended, when this returns."""
+        self._settings = settings
+        self._producer = open_producer(settings)
+        try:
+            self._producer.init()
+        except BaseException:
+            self._producer.close()
+            raise
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        return self._producer.identity
+
+    def close(self) -> None:
+        self._producer.close()
+
+    def commit(
+        self,
+        delivery: Delivery,
+        partitions: tuple[TopicPartition, ...],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        is_wanted: Callable[[], bool],
+    ) -> Committed:
+        """Send a micro-batch and commit it with the offsets; after a failure abort and try again, a few times.
+
+        Raises ProducerFenced when another driver has taken over, OutcomeUnknown when nobody knows whether the
+        transaction was committed: neither may be answered with another attempt. Raises BrokerRefused for what another
+        attempt would not change, DeliveryChanged when the micro-batch has to be encoded anew, AttemptsExhausted when no
+        attempt worked. `is_wanted` says whether the query still runs.
+
+        Nothing to send and nothing to commit is no transaction: a coordinator refuses to end an empty one.
+        """
+        if not delivery.counts and not offsets:
+            return Committed(0, 0.0, self._producer.identity)
+        for attempt in range(1, self._settings.attempts + 1):
+            started_ms = time.monotonic() * 1000
+            identity = self._producer.bump()
+            try:
+                self._attempt(delivery, partitions, offsets, identity)
+            except BrokerRefused as refused:
+                # Left open, it would keep what others write to these topics from read_committed readers.
+                with suppress(ClientError):
+                    self._producer.end(commit=False)
+                raise with_advice(refused) from None
+            except (DeliveryFailed, TransactionFailed) as error:
+                # On TV2 the answer to this tells a timeout from a takeover: after a takeover it raises ProducerFenced.
+                self._producer.end(commit=False)
+                if isinstance(error, DeliveryChanged) or not is_wanted():
+                    raise
+                if attempt == self._settings.attempts:
+                    raise AttemptsExhausted(
+                        f"{attempt} transactions were aborted; the last one because {error}"
+                    ) from error
+            except (ProducerFenced, OutcomeUnknown):
+                raise
+            except Exception:
+                with suppress(ClientError):
+                    self._producer.end(commit=False)
+                raise
+            else:
+                return Committed(attempt, time.monotonic() * 1000 - started_ms, identity)
+        raise AssertionError("attempts is greater than 0")
+
+    def _attempt(
+        self,
+        delivery: Delivery,
+        partitions: tuple[TopicPartition, ...],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        identity: ProducerIdentity,
+    ) -> None:
+        producing = Producing(
+            self._settings.bootstrap_servers,
+            self._settings.transactional_id,
+            self._settings.client_id,
+            self._settings.request_timeout_ms,
+            self._settings.delivery_timeout_ms,
+            identity,
+            self._producer.transaction_version,
+            self._settings.security,
+        )
+        encoded = delivery.counts
+        if encoded:
+            self._producer.add_partitions([partitions[target] for target in encoded])
+            problem = difference(encoded, delivery.send(producing))
+            if problem is not None:
+                raise DeliveryChanged(problem)
+        if offsets:
+            self._producer.commit_offsets(self._settings.group_id, offsets)
+        self._producer.end(commit=True)

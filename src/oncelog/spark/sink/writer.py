@@ -1,0 +1,184 @@
+"""Writing micro-batches: encode the rows, send them, commit them with the offsets of the input."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame
+
+from oncelog.client import BrokerRefused, Client, OffsetAndMetadata, ProducerIdentity, TopicPartition
+from oncelog.spark.metrics import BatchReport
+from oncelog.spark.plan import Expectation
+from oncelog.spark.shipping import refuse_executors
+from oncelog.spark.sink import fence
+from oncelog.spark.sink.delivery import SPARK_ERRORS, Delivery, DeliveryChanged
+from oncelog.spark.sink.hanging import SettledPartitions, stable_offsets
+from oncelog.spark.sink.output import Output
+from oncelog.spark.sink.refusals import of_taking
+from oncelog.spark.sink.settings import SinkSettings
+from oncelog.spark.sink.transaction import Committed, Transactions
+from oncelog.spark.wait_log import WaitLog
+
+
+def open_client(settings: SinkSettings) -> Client:
+    """A client of the output's cluster."""
+    return Client(
+        settings.bootstrap_servers,
+        client_id=settings.client_id,
+        request_timeout_ms=settings.request_timeout_ms,
+        call_timeout_ms=settings.call_timeout_ms,
+        security=settings.security,
+    )
+
+
+def look_first(
+    client: Client, settings: SinkSettings, batch: fence.Batch, partitions: Iterable[TopicPartition]
+) -> None:
+    """Raise FenceError before the transactional id is taken, and with it whoever writes under it now is fenced.
+
+    An open transaction may be about to commit what is missing. So a refusal is looked at again when none is open.
+    `partitions` are those whose offsets the micro-batch commits. Raises what `stable_offsets` raises.
+    """
+
+    def decide(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        fence.decide(fence.progress_from(committed), batch, trust_checkpoint=settings.trust_checkpoint)
+
+    with _told(settings, f"the offsets of group {settings.group_id!r}"):
+        try:
+            decide(client.committed_offsets(settings.group_id, require_stable=False))
+        except fence.FenceError:
+            decide(stable_offsets(client, settings.group_id, partitions))
+
+
+class Writer:
+    """Owns the transactional id from the moment it is made; what the group had committed is read after that, never before."""
+
+    def __init__(self, settings: SinkSettings) -> None:
+        """Fences whoever wrote under this transactional id, and ends the transaction they left open."""
+        self._settings = settings
+        self.client = open_client(settings)
+        try:
+            with _told(settings, f"transactional id {settings.transactional_id!r}"):
+                self._transactions = Transactions(settings)
+        except BrokerRefused as refused:
+            advice = of_taking(refused, settings, self.client)
+            self.client.close()
+            raise advice from None
+        except BaseException:
+            self.client.close()
+            raise
+        self._output = Output(settings, self.client)
+        self._settled = SettledPartitions(self.client, settings.transactional_id, self.identity.producer_id)
+
+    def close(self) -> None:
+        self._output.close()
+        self._transactions.close()
+        self.client.close()
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        """What the last transaction was written with, or else what the next one will be."""
+        return self._transactions.identity
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed, once nothing is pending; `partitions` are those whose offsets are to be committed.
+
+        Raises what `stable_offsets` raises, and HangingTransaction where the output has an end missing.
+        """
+        named = (self._settings.topic, self._settings.dead_letter_topic)
+        self._settled.check(self.partitions_of(topic for topic in named if topic is not None))
+        return stable_offsets(self.client, self._settings.group_id, partitions)
+
+    def partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """The partitions of topics; of one that does not exist there are none."""
+        described = self.client.metadata(topics)
+        return [TopicPartition(name, item.partition) for name, topic in described.items() for item in topic.partitions]
+
+    def write(
+        self,
+        rows: DataFrame,
+        batch_id: int,
+        expected: Expectation,
+        entries: Callable[[list[TopicPartition]], Mapping[TopicPartition, OffsetAndMetadata]],
+        is_wanted: Callable[[], bool],
+    ) -> BatchReport:
+        """Write a micro-batch, or a batch DataFrame, in one transaction.
+
+        `entries` is asked, once the rows are computed, what to commit with the partitions that have some of them.
+
+        Raises what `Transactions.commit` and `Output.encode` raise, and QueryError where executors lack oncelog. When it
+        returns, the micro-batch is committed.
+        """
+        started_ms = time.monotonic() * 1000
+        for _ in range(self._settings.attempts):
+            try:
+                delivery, partitions = self._output.encode(rows, batch_id, expected)
+            except SPARK_ERRORS as error:
+                refuse_executors(error)
+                raise
+            written = [partitions[target] for target in delivery.counts]
+            try:
+                return self.send(delivery, partitions, batch_id, entries(written), is_wanted, started_ms)
+            except DeliveryChanged as changed:
+                problem = changed
+            finally:
+                delivery.close()
+        raise problem
+
+    def send(
+        self,
+        delivery: Delivery,
+        partitions: tuple[TopicPartition, ...],
+        batch_id: int,
+        entries: Mapping[TopicPartition, OffsetAndMetadata],
+        is_wanted: Callable[[], bool],
+        started_ms: float,
+    ) -> BatchReport:
+        """Send what is encoded in one transaction. Raises HangingTransaction, and what `Transactions.commit` raises."""
+        self._settled.check(partitions[target] for target in delivery.counts)
+        committed = self._transactions.commit(delivery, partitions, entries, is_wanted)
+        return _report(batch_id, delivery, committed, started_ms)
+
+
+@contextmanager
+def _told(settings: SinkSettings, what: str) -> Iterator[None]:
+    """Say in the log that a coordinator does not answer."""
+    limit = f"; giving up after {settings.call_timeout_ms / 1000:.0f} s"
+    with WaitLog(f"no answer from {settings.bootstrap_servers} about {what}", limit) as wait:
+        wait.begin()
+        yield
+
+
+def skipped_report(batch_id: int, total_ms: float, identity: ProducerIdentity) -> BatchReport:
+    """The report of what was committed before."""
+    return BatchReport(
+        batch_id=batch_id,
+        is_skipped=True,
+        records=0,
+        size_bytes=0,
+        partitions=0,
+        mode=None,
+        attempts=0,
+        transaction_ms=0.0,
+        total_ms=total_ms,
+        identity=identity,
+    )
+
+
+def _report(batch_id: int, delivery: Delivery, committed: Committed, started_ms: float) -> BatchReport:
+    counts = delivery.counts.values()
+    return BatchReport(
+        batch_id=batch_id,
+        is_skipped=False,
+        records=sum(count.records for count in counts),
+        size_bytes=sum(count.size_bytes for count in counts),
+        partitions=len(counts),
+        mode=delivery.mode,
+        attempts=committed.attempts,
+        transaction_ms=committed.transaction_ms,
+        total_ms=time.monotonic() * 1000 - started_ms,
+        identity=committed.identity,
+        unwritable=delivery.unwritable,
+    )

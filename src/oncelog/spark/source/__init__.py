@@ -1,0 +1,1 @@
+"""The streaming and the batch source."""

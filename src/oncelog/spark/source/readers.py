@@ -1,0 +1,242 @@
+"""The two ways to read topics with Spark, with an end and without."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+
+from oncelog.spark.offsets import Offsets, OffsetTree, from_tree, to_tree
+from oncelog.spark.older_pyspark import (
+    HAS_READ_LIMITS,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from oncelog.spark.options.source_options import SourceOptions
+from oncelog.spark.options.table import OptionError
+from oncelog.spark.session.python_worker import settled, told_in_one_sentence
+from oncelog.spark.shipping import Shipped
+from oncelog.spark.source import planning
+from oncelog.spark.source.cluster import SourceCluster
+from oncelog.spark.source.errors import SAID, DataLossError
+from oncelog.spark.source.planning import OffsetRange
+from oncelog.spark.source.reading import read_range, read_settings
+
+logger = logging.getLogger("oncelog.spark")
+
+
+class RangePartition(InputPartition):
+    """One task's share of a read."""
+
+    def __init__(self, range: OffsetRange) -> None:
+        super().__init__(range)
+
+    @property
+    def range(self) -> OffsetRange:
+        return OffsetRange(*self.value)
+
+
+class BatchReader(Shipped, DataSourceReader):
+    """A read with an end."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._settings = read_settings(options)
+
+    @told_in_one_sentence(*SAID)
+    def partitions(self) -> Sequence[InputPartition]:
+        cluster = SourceCluster(self._options)
+        try:
+            ranges = self._ranges(cluster)
+        finally:
+            cluster.close()
+        return _tasks(ranges, self._options)
+
+    def _ranges(self, cluster: SourceCluster) -> list[OffsetRange]:
+        start = cluster.resolve(self._options.starting, missing_is_latest=self._options.missing_timestamp_is_latest)
+        end = cluster.resolve(self._options.ending, missing_is_latest=True)
+        return [OffsetRange(partition, start[partition], end[partition]) for partition in sorted(end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(partition, self._settings)
+
+
+class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A read that goes on. One of them lives in the driver for as long as the query runs; copies read in the tasks."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        """Raises OptionError where this release of PySpark cannot keep to an option."""
+        if not HAS_READ_LIMITS and (options.limits.offsets_max or options.limits.offsets_min):
+            raise OptionError(
+                "maxOffsetsPerTrigger and minOffsetsPerTrigger need PySpark 4.2 or newer: an older one does not tell a source "
+                "where a micro-batch starts"
+            )
+        self._options = options
+        self._settings = read_settings(options)
+        self._cluster = SourceCluster(options)
+        self._bound: Offsets | None = None
+        self._latest: Offsets | None = None
+        self._start_to_record: Offsets | None = None
+        self._last_advance_ms = time.monotonic() * 1000
+
+    @told_in_one_sentence(*SAID)
+    def initialOffset(self) -> OffsetTree:
+        """Where a query without a checkpoint starts.
+
+        Spark does not keep this answer and asks again when the query restarts before its first micro-batch is done. An
+        answer that depends on when it is given, such as `latest`, would then skip records. So the first micro-batch of
+        such a query reads nothing: it only puts the start into the checkpoint.
+        """
+        starting, missing_is_latest = self._options.starting, self._options.missing_timestamp_is_latest
+        start = self._cluster.resolve(starting, missing_is_latest=missing_is_latest)
+        # The same option can mean a later offset when it is asked for again.
+        if starting.has_latest or (starting.is_by_time and missing_is_latest):
+            self._start_to_record = start
+        return to_tree(start)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limits = self._options.limits
+        if limits.offsets_max is not None:
+            return ReadMaxRows(limits.offsets_max)
+        if limits.offsets_min is not None:
+            return ReadMinRows(limits.offsets_min)
+        return ReadAllAvailable()
+
+    @told_in_one_sentence(*SAID)
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._bound = self._cluster.latest(self._cluster.partitions_there())
+
+    @told_in_one_sentence(*SAID)
+    def latestOffset(self, start: Mapping[str, Any] | None = None, limit: ReadLimit | None = None) -> OffsetTree:
+        if start is None or limit is None:
+            return self._latest_without_start()
+        if self._start_to_record is not None:
+            self._start_to_record = None
+            return to_tree(from_tree(start))
+        begin = from_tree(start)
+        latest = self._cluster.ends(begin)
+        self._latest = latest
+        if self._bound is not None:
+            latest = planning.capped(latest, self._bound)
+        begin = self._with_new_partitions(begin, latest)
+        self._check_no_loss(begin, latest)
+        end = self._admitted(begin, latest, limit)
+        if end != begin:
+            self._last_advance_ms = time.monotonic() * 1000
+        return to_tree(end)
+
+    def _latest_without_start(self) -> OffsetTree:
+        """For PySpark before 4.2. What was lost since the start is found where the tasks are planned."""
+        recorded, self._start_to_record = self._start_to_record, None
+        return to_tree(recorded or self._cluster.latest(self._cluster.partitions()))
+
+    def reportLatestOffset(self) -> OffsetTree | None:
+        return None if self._latest is None else to_tree(self._latest)
+
+    @told_in_one_sentence(*SAID)
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        if self._start_to_record is not None:
+            self._start_to_record = None
+            return []
+        last = from_tree(end)
+        begin = self._with_new_partitions(from_tree(start), last)
+        self._check_no_loss(begin, last)
+        return _tasks([OffsetRange(item, begin[item], last[item]) for item in sorted(last)], self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(partition, self._settings)
+
+    def stop(self) -> None:
+        self._cluster.close()
+
+    def _with_new_partitions(self, begin: Offsets, latest: Offsets) -> Offsets:
+        """Partitions that were added since are read from their beginning."""
+        new = [partition for partition in latest if partition not in begin]
+        return {**begin, **self._cluster.earliest(new)}
+
+    def _admitted(self, begin: Offsets, latest: Offsets, limit: ReadLimit) -> Offsets:
+        if isinstance(limit, ReadAllAvailable):
+            return latest
+        limits = self._options.limits
+        is_few = limits.offsets_min is not None and planning.available(begin, latest) < limits.offsets_min
+        if is_few and self._bound is None:
+            waited_ms = time.monotonic() * 1000 - self._last_advance_ms
+            if waited_ms < limits.delay_ms_max:
+                return begin
+        if isinstance(limit, ReadMaxRows):
+            return planning.limited(begin, latest, limit.max_rows)
+        return latest
+
+    def _check_no_loss(self, begin: Offsets, latest: Offsets) -> None:
+        for topic in sorted(self._cluster.made_anew):
+            self._lose(
+                f"topic {topic} was deleted and made anew while it was read", "goes on at the offset that comes next"
+            )
+        self._cluster.made_anew.clear()
+        for partition, offset in begin.items():
+            if partition not in latest:
+                self._lose(f"{partition} is gone", "goes on without it")
+            elif latest[partition] < offset:
+                self._lose(
+                    f"{partition} is to be read from offset {offset}, but ends at {latest[partition]}: records were "
+                    "deleted, or the topic was made anew",
+                    "goes on from its end",
+                )
+
+    def _lose(self, what: str, otherwise: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(f"{what}; failOnDataLoss=false {otherwise}")
+        logger.warning("oncelog: %s; the query %s", what, otherwise)
+
+
+class RefusedReader(DataSourceStreamReader):
+    """Stands for a stream whose options are wrong.
+
+    Spark would hide an error that is raised where it makes a reader behind one of its own, so the first question to the
+    reader raises it.
+    """
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    @told_in_one_sentence(OptionError)
+    def initialOffset(self) -> NoReturn:
+        raise OptionError(self._why)
+
+    @told_in_one_sentence(OptionError)
+    def latestOffset(self, start: Mapping[str, Any] | None = None, limit: ReadLimit | None = None) -> NoReturn:
+        raise OptionError(self._why)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadAllAvailable()
+
+    @told_in_one_sentence(OptionError)
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> NoReturn:
+        raise OptionError(self._why)
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        raise OptionError(self._why)
+
+
+def _tasks(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[InputPartition]:
+    divided = planning.divided(ranges, options.min_partitions, options.max_records_per_partition)
+    return [RangePartition(part) for part in divided]
+
+
+def _read(partition: InputPartition, settings: Any) -> Iterator[pa.RecordBatch]:
+    """Spark stands in a partition of its own where a read has none."""
+    if not isinstance(partition, RangePartition):
+        return iter(())
+    return settled(_told(read_range(partition.range, settings)), "read")
+
+
+def _told(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with told_in_one_sentence(*SAID):
+        yield from rows

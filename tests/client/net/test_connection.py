@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from oncelog.client import requests
+from oncelog.client.errors import ConnectionLost, UnsupportedVersion
+from oncelog.client.net.connection import Connection
+from oncelog.client.net.conversation import Ticket
+from oncelog.client.requests import METADATA, Request, milliseconds
+from oncelog.client.values import Address
+from oncelog.wire import ErrorCode, WireError, encode, message_class, message_module
+
+ADDRESS = Address("broker", 9092)
+FIND = Request(requests.FIND_COORDINATOR, {"key": "group", "key_type": 0})
+
+
+def greeting_frame(
+    version: int, error: ErrorCode = ErrorCode.none, correlation_id: int = 1, **ranges: tuple[int, int]
+) -> bytes:
+    module = message_module(18, version, "response")
+    keys = {"find_coordinator": 10, "end_txn": 26, "metadata": 3}
+    items = tuple(
+        module.ApiVersion(api_key=keys[name], min_version=low, max_version=high) for name, (low, high) in ranges.items()
+    )
+    more = {} if version == 0 else {"throttle_time": milliseconds(0)}
+    answer = module.ApiVersionsResponse(error_code=error, api_keys=items, **more)
+    return answer_frame(18, version, correlation_id, answer)
+
+
+def answer_frame(api_key: int, version: int, correlation_id: int, answer: object) -> bytes:
+    header = message_class(api_key, version, "response").__header_schema__
+    return b"".join(bytes(chunk) for chunk in encode(header(correlation_id=correlation_id), answer))
+
+
+def greeted(**ranges: tuple[int, int]) -> Connection:
+    connection = Connection(ADDRESS, "tests")
+    connection.hello()
+    assert connection.greeted(greeting_frame(3, **ranges))
+    return connection
+
+
+def found(version: int, correlation_id: int, host: str = "other") -> bytes:
+    answer = message_class(10, version, "response")(
+        throttle_time=milliseconds(0), error_code=ErrorCode.none, error_message=None, node_id=1, host=host, port=9
+    )
+    return answer_frame(10, version, correlation_id, answer)
+
+
+def correlation_of(frame: list) -> int:
+    return struct.unpack_from(">i", frame[0], 8)[0]
+
+
+def test_greeting_of_an_old_broker_is_said_again_in_its_version():
+    """ApiVersions: a broker that does not know the version answers in v0 with error 35."""
+    connection = Connection(ADDRESS, "tests")
+    connection.hello()
+    assert not connection.greeted(greeting_frame(0, ErrorCode.unsupported_version))
+    connection.hello()
+    assert connection.greeted(greeting_frame(0, correlation_id=2, find_coordinator=(0, 1)))
+    assert connection.greeting is not None
+    assert connection.greeting.features == {}
+
+
+def test_greeting_that_answers_something_else_is_none():
+    connection = Connection(ADDRESS, "tests")
+    connection.hello()
+    with pytest.raises(WireError, match="answered request 7 instead of 1"):
+        connection.greeted(greeting_frame(3, correlation_id=7))
+
+
+def test_array_that_has_more_items_than_its_frame_is_none():
+    """The codec would make room for as many before it saw the first."""
+    connection = greeted(find_coordinator=(0, 3), metadata=(0, 12))
+    ticket = Ticket(ADDRESS, Request(METADATA, {"topics": None}))
+    correlation_id = correlation_of(connection.send(ticket))
+    many_brokers = b"\xff\xff\xff\xff\x0f"
+    with pytest.raises(WireError, match="brokers has 4294967294 items, and the frame ends before"):
+        connection.receive(struct.pack(">ixi", correlation_id, 0) + many_brokers + bytes(20))
+
+
+def test_request_goes_out_in_the_newest_version_both_sides_speak():
+    connection = greeted(find_coordinator=(0, 2))
+    ticket = Ticket(ADDRESS, FIND)
+    connection.send(ticket)
+    assert ticket.version == 2
+
+
+def test_request_that_the_broker_is_too_old_for_is_not_sent():
+    connection = greeted(end_txn=(0, 4))
+    with pytest.raises(UnsupportedVersion, match="EndTxn version 5 to 5"):
+        connection.send(Ticket(ADDRESS, Request(requests.END_TXN, {}, version_min=5)))
+    assert not connection.in_flight
+
+
+def test_answers_are_matched_in_the_order_of_the_requests():
+    connection = greeted(find_coordinator=(0, 3))
+    tickets = [Ticket(ADDRESS, FIND) for _ in range(3)]
+    ids = [correlation_of(connection.send(ticket)) for ticket in tickets]
+    for number, (ticket, correlation_id) in enumerate(zip(tickets, ids, strict=True)):
+        assert connection.receive(found(3, correlation_id, f"host-{number}")) is ticket
+        assert ticket.result().host == f"host-{number}"
+
+
+def test_answer_to_another_request_is_malformed():
+    connection = greeted(find_coordinator=(0, 3))
+    ticket = Ticket(ADDRESS, FIND)
+    correlation_id = correlation_of(connection.send(ticket))
+    with pytest.raises(WireError):
+        connection.receive(found(3, correlation_id + 1))
+    assert not ticket.is_done
+
+
+def test_answer_to_no_request_is_malformed():
+    with pytest.raises(WireError):
+        greeted(find_coordinator=(0, 3)).receive(found(3, 7))
+
+
+def test_lost_connection_fails_every_request_on_its_way():
+    connection = greeted(find_coordinator=(0, 3))
+    tickets = [Ticket(ADDRESS, FIND) for _ in range(2)]
+    for ticket in tickets:
+        connection.send(ticket)
+    connection.lose("cut")
+    for ticket in tickets:
+        with pytest.raises(ConnectionLost) as raised:
+            ticket.result()
+        assert raised.value.sent

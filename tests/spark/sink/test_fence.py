@@ -1,0 +1,170 @@
+"""Whether a micro-batch is run, skipped, or neither is safe."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.client.values import OffsetAndMetadata, TopicPartition
+from oncelog.spark.sink.fence import (
+    METADATA_CHARACTERS_MAX,
+    Batch,
+    FenceError,
+    FenceRecord,
+    Move,
+    Progress,
+    Role,
+    decide,
+    fence_metadata,
+    parse_metadata,
+    progress_from,
+    to_metadata,
+)
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+def batch(batch_id, *, query="q", end="end", start="start", offsets=None):
+    return Batch(query, batch_id, end, start, offsets)
+
+
+def fence(query, batch_id, end, sequence=7):
+    return FenceRecord(query, batch_id, end, sequence)
+
+
+def progress(newest=None, offsets=None, unclear=()):
+    return Progress(newest, offsets or {}, frozenset(unclear))
+
+
+@given(
+    st.builds(
+        FenceRecord,
+        st.text(max_size=40),
+        st.integers(0, 2**62),
+        st.text(max_size=64),
+        st.integers(0, 2**62),
+        st.none() | st.integers(0, 2**62),
+    ),
+    st.sampled_from(Role),
+)
+def test_record_survives_the_metadata_of_an_offset(record, role):
+    assert parse_metadata(to_metadata(record, role)) == (record, role)
+    longest = FenceRecord("x" * 36, 2**62, "f" * 64, 2**62, 2**62)
+    assert len(to_metadata(longest, role)) <= METADATA_CHARACTERS_MAX
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    ["", "x", "3", "null", "{}", '{"query":"q"}', '{"batch":"x","query":"q","end":"","oncelog":2}', '{"oncelog":2}'],
+)
+def test_metadata_of_others_is_not_a_record(metadata):
+    assert parse_metadata(metadata) is None
+
+
+def test_record_of_another_version_stops():
+    """It may say that the micro-batch was committed; to take it for nothing would write it twice."""
+    with pytest.raises(FenceError, match="version 1"):
+        parse_metadata('{"oncelog":1,"query":"q","batch":4,"end":"x"}')
+
+
+def test_every_partition_carries_the_record():
+    record = fence("q", 4, "end")
+    committed = fence_metadata(record, {A0: 7, A1: 9}, unclear={A1})
+    metadata = {A0: to_metadata(record, Role.INPUT), A1: to_metadata(record, Role.LOWEST)}
+    assert committed == {A0: OffsetAndMetadata(7, metadata[A0]), A1: OffsetAndMetadata(9, metadata[A1])}
+    assert progress_from(committed) == Progress(record, {A0: 7}, frozenset({A1}))
+    assert progress_from({A0: OffsetAndMetadata(7, "somebody else's")}) == Progress()
+
+
+def test_partition_that_only_carries_the_record_is_no_input():
+    record = fence("q", 4, "end")
+    committed = fence_metadata(record, {}, carrier=B0)
+    assert committed == {B0: OffsetAndMetadata(4, to_metadata(record, Role.CARRIER))}
+    assert progress_from(committed) == Progress(record)
+
+
+def test_only_offsets_with_the_newest_record_count():
+    """An older record is of a partition that is not read any more; a batch id says nothing about another query's."""
+    older, newest = fence("old", 90, "x", sequence=11), fence("q", 4, "end", sequence=12)
+    committed = {**fence_metadata(older, {A0: 7, B0: 3}), **fence_metadata(newest, {A0: 9})}
+    assert progress_from(committed) == Progress(newest, {A0: 9})
+    assert progress_from(committed).next_sequence == 13
+
+
+def test_first_batch_of_a_new_query_runs():
+    assert decide(progress(), batch(0)) is Move.RUN
+
+
+def test_next_batch_runs():
+    assert decide(progress(fence("q", 4, "old")), batch(5)) is Move.RUN
+
+
+def test_batch_that_was_committed_is_skipped():
+    assert decide(progress(fence("q", 4, "end")), batch(4)) is Move.SKIP
+
+
+def test_batch_that_was_committed_with_other_offsets_stops():
+    with pytest.raises(FenceError, match="other end offsets"):
+        decide(progress(fence("q", 4, "other")), batch(4))
+
+
+def test_batch_before_the_last_one_stops():
+    """Spark repeats its last micro-batch only: an earlier one comes from an old copy of the checkpoint."""
+    with pytest.raises(FenceError, match="old copy"):
+        decide(progress(fence("q", 4, "end")), batch(2))
+
+
+def test_gap_between_committed_batches_stops():
+    with pytest.raises(FenceError, match="asked for"):
+        decide(progress(fence("q", 4, "end")), batch(6))
+
+
+def test_lost_record_of_a_running_query_stops_unless_the_user_vouches():
+    with pytest.raises(FenceError, match="expired"):
+        decide(progress(), batch(3))
+    assert decide(progress(), batch(3), trust_checkpoint=True) is Move.RUN
+
+
+def test_batch_ids_of_a_new_checkpoint_are_not_taken_for_old_ones():
+    """A batch id alone would skip everything up to the old query's last micro-batch."""
+    foreign = fence("other", 50, "there")
+    with pytest.raises(FenceError, match="other"):
+        decide(progress(foreign, {A0: 9}), batch(0, offsets={A0: 0}))
+    assert decide(progress(foreign, {A0: 9}), batch(0, offsets={A0: 9})) is Move.RUN
+    assert decide(progress(foreign), batch(0, start="there")) is Move.RUN
+    assert decide(progress(foreign, {A0: 9}), batch(0), trust_checkpoint=True) is Move.RUN
+
+
+def test_partitions_that_are_new_may_start_anywhere():
+    foreign = fence("other", 50, "there")
+    assert decide(progress(foreign, {A0: 9}), batch(0, offsets={A0: 9, A1: 0})) is Move.RUN
+
+
+def test_partition_that_two_sources_had_read_up_to_different_offsets_stops():
+    foreign = fence("other", 50, "there")
+    with pytest.raises(FenceError):
+        decide(progress(foreign, {A0: 9}, {A1}), batch(0, offsets={A0: 9, A1: 5}))
+    assert decide(progress(foreign, {A0: 9}, {A1}), batch(0, start="there", offsets={A0: 9, A1: 5})) is Move.RUN
+
+
+def test_query_that_reads_other_partitions_than_the_one_before_stops():
+    foreign = fence("other", 50, "there")
+    with pytest.raises(FenceError):
+        decide(progress(foreign, {A0: 9}), batch(0, offsets={A1: 9}))
+
+
+def test_query_that_another_took_over_from_goes_on_only_where_that_one_stopped():
+    newest = fence("other", 3, "there")
+    with pytest.raises(FenceError, match="another query"):
+        decide(progress(newest, {A0: 20}), batch(5, offsets={A0: 9}))
+    assert decide(progress(newest, {A0: 20}), batch(5, offsets={A0: 20})) is Move.RUN
+
+
+@given(st.integers(0, 30), st.integers(0, 30))
+def test_a_committed_batch_never_runs_again(committed_id, batch_id):
+    try:
+        move = decide(progress(fence("q", committed_id, "end")), batch(batch_id))
+    except FenceError:
+        return
+    assert batch_id == (committed_id if move is Move.SKIP else committed_id + 1)

@@ -1,0 +1,52 @@
+"""A sink whose cluster does not answer: a line in the log soon, and an end in time."""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+import pytest
+
+from oncelog.client import RetriesExhausted
+from oncelog.spark import wait_log
+from oncelog.spark.sink import fence
+from oncelog.spark.sink.settings import sink_settings
+from oncelog.spark.sink.writer import Writer, look_first, open_client
+
+LIMIT_MS = 700
+
+
+@pytest.fixture
+def settings(monkeypatch):
+    """Those of a sink at an address that takes every connection and never answers."""
+    monkeypatch.setattr(wait_log, "FIRST_MS", 100)
+    monkeypatch.setattr(wait_log, "INTERVAL_MS", 100)
+    monkeypatch.setattr(wait_log, "LOOK_MS", 20)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(100)
+        yield sink_settings(
+            topic="out",
+            transactional_id="pipeline",
+            bootstrap_servers=f"127.0.0.1:{listener.getsockname()[1]}",
+            call_timeout_ms=LIMIT_MS,
+        )
+
+
+def take(settings):
+    Writer(settings)
+
+
+def look(settings):
+    with open_client(settings) as client:
+        look_first(client, settings, fence.Batch("query", 0, "end", "start", None), [])
+
+
+@pytest.mark.parametrize(
+    ("ask", "about"), [(take, "transactional id 'pipeline'"), (look, "the offsets of group 'pipeline'")]
+)
+def test_a_coordinator_that_does_not_answer_is_said_while_it_is_waited_for(caplog, settings, ask, about):
+    with caplog.at_level(logging.WARNING), pytest.raises(RetriesExhausted):
+        ask(settings)
+    assert f"no answer from {settings.bootstrap_servers} about {about} for" in caplog.messages[0]
+    assert "giving up after 1 s" in caplog.messages[0]

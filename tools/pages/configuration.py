@@ -1,0 +1,135 @@
+"""The documentation page of the settings, written from the one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oncelog.broker.config.setting import Effect, Setting, text_of
+from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+
+_INTRODUCTION = """\
+# Settings
+
+The broker's settings have Kafka's names, types and defaults, but for the few that [differ](#defaults-that-differ). They come from
+
+1. what was changed while the broker ran (`oncelog configs alter`, `kafka-configs`): for this broker first, then for every one,
+2. the command line: `oncelog serve --set NAME=VALUE`, and `--listen` and `--data-dir` for listeners and log.dirs,
+3. a file: `oncelog serve --config server.properties`, in the syntax of Java's properties as Kafka reads it,
+4. the default.
+
+What a topic has of its own (`--config` when it is made, or changed later) is stronger than all of these. A change is durable once
+it is answered, and open logs obey it from then on. "dynamic" marks what a running broker takes; the others are refused.
+
+In a file, a name that is not known is left out with a warning that names the nearest one; a name that Kafka has and oncelog has
+not is left out with a line that says so, except for access control and quotas, without which the broker does not start. A wrong
+value is an error with the setting, the value and what is allowed.
+
+## Broker
+
+| setting | type | default | dynamic | per topic | what it does |
+|---|---|---|---|---|---|
+"""
+
+_STORED = """
+## Accepted for log compaction
+
+Stored and shown, as Kafka Streams and Connect need it. Nothing is compacted yet: a topic with `cleanup.policy=compact` keeps every
+record.
+
+| setting | type | default | dynamic | per topic |
+|---|---|---|---|---|
+"""
+
+_INERT = """
+## Accepted, and without meaning here
+
+A file that sets one of these is told so in one line.
+
+| setting | type | default | per topic | why |
+|---|---|---|---|---|
+"""
+
+_TOPICS = """
+## Topics
+
+Without a value of its own a topic has that of the broker's setting.
+
+| setting | type | default | broker's setting |
+|---|---|---|---|
+"""
+
+_DIFFERENT = """
+## Defaults that differ
+
+| setting | Kafka | oncelog | because |
+|---|---|---|---|
+"""
+
+DIFFERENT_DEFAULTS: dict[str, tuple[str | None, str]] = {
+    "node.id": (None, "one node needs no number of its own"),
+    "log.dir": ("/tmp/kafka-logs", "without a directory the log is temporary"),
+    "queued.max.request.bytes": ("-1", "no client may use up the memory; answers count, too"),
+    "socket.send.buffer.bytes": ("102400", "the operating system fits it to the connection"),
+    "socket.receive.buffer.bytes": ("102400", "the operating system fits it to the connection"),
+    "socket.listen.backlog.size": ("50", "many clients may come at once"),
+    "group.initial.rebalance.delay.ms": ("3000", "a test does not wait for members that never come"),
+    "offsets.topic.replication.factor": ("3", "one node has room for one replica"),
+    "transaction.state.log.replication.factor": ("3", "one node has room for one replica"),
+    "transaction.state.log.min.isr": ("2", "one node has room for one replica"),
+    "share.coordinator.state.topic.replication.factor": ("3", "one node has room for one replica"),
+    "share.coordinator.state.topic.min.isr": ("2", "one node has room for one replica"),
+}
+"""Settings whose default is not Kafka's: Kafka's, and why."""
+
+
+def page() -> str:
+    """The whole page, in Markdown."""
+    by_effect = {
+        effect: [setting for setting in BROKER_SETTINGS.values() if setting.effect is effect] for effect in Effect
+    }
+    return "".join(
+        (
+            _INTRODUCTION,
+            _rows(
+                (*_described(setting), _yes(setting.is_dynamic), _code(setting.topic_name), setting.help)
+                for setting in by_effect[Effect.FULL]
+            ),
+            _STORED,
+            _rows(
+                (*_described(setting), _yes(setting.is_dynamic), _code(setting.topic_name))
+                for setting in by_effect[Effect.STORED]
+            ),
+            _INERT,
+            _rows(
+                (*_described(setting), _code(setting.topic_name), setting.help) for setting in by_effect[Effect.NONE]
+            ),
+            _TOPICS,
+            _rows((*_described(setting), _broker_name(setting)) for setting in TOPIC_SETTINGS.values()),
+            _DIFFERENT,
+            _rows(
+                (_code(name), _code(default), _code(text_of(BROKER_SETTINGS[name].default)), why)
+                for name, (default, why) in DIFFERENT_DEFAULTS.items()
+            ),
+        )
+    )
+
+
+def _rows(rows: Iterable[tuple[str, ...]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _described(setting: Setting) -> tuple[str, str, str]:
+    return _code(setting.name), setting.kind, _code(text_of(setting.default))
+
+
+def _broker_name(setting: Setting) -> str:
+    name = next((one.name for one in BROKER_SETTINGS.values() if one.topic_name == setting.name), None)
+    return _code(name) if name is not None else f"none: {setting.help[0].lower()}{setting.help[1:]}"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else ""
+
+
+def _code(text: str | None) -> str:
+    return f"`{text}`" if text else ""
