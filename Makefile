@@ -45,11 +45,11 @@ test: $(STAMP)
 
 conformance: $(STAMP)
 	$(BIN)/python -m pytest --quiet --numprocesses 2 --dist loadfile --no-loadscope-reorder -k "not apache" -r fE \
-		-p tests.support.conformance_table tests/conformance
+		-p harness.conformance_table tests/conformance
 
 # Each of the older releases has an environment of its own.
 PYSPARKS := 4.0.5 4.1.4 4.2.1
-COMPATIBILITY := tests/spark/test_compatibility.py tests/spark/test_exchange.py
+COMPATIBILITY := tests/spark/test_compatibility.py tests/spark/sink/test_exchange.py
 
 .cache/pyspark-%/.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m venv .cache/pyspark-$*

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support import jars, requirements
+from harness import jars, requirements
 
 
 class Artifact(NamedTuple):

@@ -16,12 +16,12 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.measure import Measure, Side, at_most, at_most_times_peer
-from bench.members import Members
 from bench.nodes import KAFKA
 from bench.program import Program, main
 from bench.start import seconds_to_first_answer
 from bench.usage import cpu_seconds, resident_bytes
-from tests.support.wire import Connection, frame
+from harness.members import Members
+from harness.wire import Connection, frame
 
 MEMBERS, PARTITIONS = 50, 100
 HEARTBEAT_MS = 200

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from tests.support import jars, requirements
+from harness import jars, requirements
 
 JVM_SETTINGS = ("-Xmx512m", "-Dlog4j2.level=ERROR")
 TIMEOUT_SECONDS = 300

@@ -11,10 +11,10 @@ from types import MappingProxyType
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.measure import Side
-from tests.support import jars, requirements
-from tests.support.kafka import KafkaNode
-from tests.support.oncelog_process import OncelogNode
-from tests.support.processes import BrokerProcess
+from harness import jars, requirements
+from harness.kafka import KafkaNode
+from harness.oncelog_process import OncelogNode
+from harness.processes import BrokerProcess
 
 KAFKA = "Apache Kafka 4.3.1"
 PARTITIONS = 4

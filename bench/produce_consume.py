@@ -13,7 +13,7 @@ from bench.measure import Measure, Side, at_least_times_peer, at_most
 from bench.nodes import KAFKA, Topics
 from bench.program import Program, main
 from bench.usage import cpu_seconds
-from tests.support.processes import BrokerProcess
+from harness.processes import BrokerProcess
 
 RECORDS_PER_SECOND = "records/s"
 CPU_PER_GB = "CPU s/GB"

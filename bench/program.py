@@ -21,7 +21,7 @@ from rich.console import Console
 from bench.measure import Measure, Side, Table
 from bench.nodes import Topics, new_node
 from bench.report import as_json, as_table
-from tests.support.processes import BrokerProcess
+from harness.processes import BrokerProcess
 
 WIDTH = 120
 """How wide a table may be where there is no terminal."""

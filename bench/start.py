@@ -14,7 +14,7 @@ from bench.measure import Measure, Side, at_most
 from bench.nodes import KAFKA, new_node, require
 from bench.program import Program, main
 from bench.usage import cpu_seconds, resident_bytes
-from tests.support.processes import BrokerProcess
+from harness.processes import BrokerProcess
 
 START = "process start to first ApiVersions answer"
 START_CPU = "CPU until then"

@@ -10,6 +10,7 @@ from enum import Enum
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from harness.wire import Connection
 from oncelog.client import ProducerIdentity, TransactionVersion
 from oncelog.client.requests import milliseconds
 from oncelog.spark import ExactlyOnceSink, build_session, exactly_once
@@ -18,7 +19,6 @@ from oncelog.spark.sink.delivery import Producing
 from oncelog.spark.sink.output import Output
 from oncelog.spark.sink.settings import sink_settings
 from oncelog.spark.sink.writer import open_client
-from tests.support.wire import Connection
 
 RESULT = "RESULT "
 

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.support.kafka import FIRST_LOOK_AT_RETENTION, KafkaNode
-from tests.support.oncelog_process import OncelogNode
-from tests.support.processes import BrokerProcess
-from tests.support.requirements import NOT_RUN
-from tests.support.secured_kafka import SecuredKafka
+from harness.kafka import FIRST_LOOK_AT_RETENTION, KafkaNode
+from harness.oncelog_process import OncelogNode
+from harness.processes import BrokerProcess
+from harness.requirements import NOT_RUN
+from harness.secured_kafka import SecuredKafka
 
 # How long an example takes says something about how busy the machine is, and nothing about the code.
 settings.register_profile("oncelog", deadline=None)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import requirements
+from harness import requirements
 
 ROOT = Path(__file__).parents[1]
 README, SPARK = "README.md", "docs/spark.md"

@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from harness.consumer_group_requests import HEARTBEAT, REBALANCE_MS, assigned, beat_fields, join_fields
+from harness.transaction_in_memory import TOPIC, make_topic
 from oncelog.broker.config.setting import SettingError
 from tests.broker.test_group_flow import GroupBroker
-from tests.support.consumer_group_requests import HEARTBEAT, REBALANCE_MS, assigned, beat_fields, join_fields
-from tests.support.transaction_in_memory import TOPIC, make_topic
 
 NONE, UNKNOWN_MEMBER_ID = ErrorCode.none, ErrorCode.unknown_member_id
 GROUP = "readers"

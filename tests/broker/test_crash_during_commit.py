@@ -7,9 +7,9 @@ from enum import Enum
 
 import pytest
 
-from tests.support.broker_in_memory import BrokerInMemory, SteppedDisk
-from tests.support.manual_clock import ManualClock
-from tests.support.transaction_in_memory import (
+from harness.broker_in_memory import BrokerInMemory, SteppedDisk
+from harness.manual_clock import ManualClock
+from harness.transaction_in_memory import (
     MINUTE,
     NONE,
     TV1,

@@ -18,11 +18,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from bench.members import Members
-from tests.support.consumer_group_requests import HEARTBEAT, beat_fields, commit_fields, join_fields
-from tests.support.waiting import until
-from tests.support.watched_node import Watched, WatchedNode
-from tests.support.wire import Connection, frame
+from harness.consumer_group_requests import HEARTBEAT, beat_fields, commit_fields, join_fields
+from harness.members import Members
+from harness.waiting import until
+from harness.watched_node import Watched, WatchedNode
+from harness.wire import Connection, frame
 
 LIMIT_MS = 20
 LARGE_LIMIT_MS = 60

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from oncelog.records import batches, decode_batch
-from tests.support.broker_in_memory import BrokerInMemory, SteppedDisk
-from tests.support.manual_clock import ManualClock
-from tests.support.transaction_in_memory import (
+from harness.broker_in_memory import BrokerInMemory, SteppedDisk
+from harness.manual_clock import ManualClock
+from harness.transaction_in_memory import (
     MINUTE,
     TV1,
     TV2,
@@ -20,6 +19,7 @@ from tests.support.transaction_in_memory import (
     make_topic,
     visible,
 )
+from oncelog.records import batches, decode_batch
 
 NAME = "transaction.version"
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from harness.broker_in_memory import BrokerInMemory, Reply, SteppedDisk
+from harness.manual_clock import ManualClock
+from harness.transaction_in_memory import MINUTE, TOPIC, TV1, TV2, ProducerInMemory, Protocol, make_topic
 from oncelog.records import Record, batches, build_batch
-from tests.support.broker_in_memory import BrokerInMemory, Reply, SteppedDisk
-from tests.support.manual_clock import ManualClock
-from tests.support.transaction_in_memory import MINUTE, TOPIC, TV1, TV2, ProducerInMemory, Protocol, make_topic
 
 COMMITTED, UNCOMMITTED = 1, 0
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.broker_in_memory import BrokerInMemory, Reply, SteppedDisk
-from tests.support.group_requests import (
+from harness.broker_in_memory import BrokerInMemory, Reply, SteppedDisk
+from harness.group_requests import (
     HEARTBEAT,
     JOIN,
     LEAVE,
@@ -20,8 +20,8 @@ from tests.support.group_requests import (
     subscription,
     sync_fields,
 )
-from tests.support.manual_clock import ManualClock
-from tests.support.transaction_in_memory import make_topic
+from harness.manual_clock import ManualClock
+from harness.transaction_in_memory import make_topic
 
 NONE = ErrorCode.none
 REBALANCE, UNKNOWN_MEMBER_ID = ErrorCode.rebalance_in_progress, ErrorCode.unknown_member_id

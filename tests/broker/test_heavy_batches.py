@@ -14,12 +14,12 @@ import pytest
 from confluent_kafka.admin import NewTopic
 from kio.schema.errors import ErrorCode
 
+from harness.watched_node import WatchedNode
+from harness.wire import Connection
 from oncelog.records import Codec, Record, build_batch
 from oncelog.records.batch import read_header, seal
 from oncelog.records.varint import varint
 from tests.broker.test_event_loop import create, nobody_is_blocked
-from tests.support.watched_node import WatchedNode
-from tests.support.wire import Connection
 
 MIB = 1024 * 1024
 RECORDS = 900_000

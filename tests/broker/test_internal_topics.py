@@ -7,16 +7,13 @@ from datetime import timedelta
 
 import pytest
 from kio.schema.errors import ErrorCode
-from tests.broker.test_altering import BROKER, DELETE, SET, TOPIC, alter
+from tests.broker.storage.test_altering import BROKER, DELETE, SET, TOPIC, alter
 
-from oncelog.broker.config.setting import Setting
-from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
-from oncelog.records import Record, batches, build_batch, decode_batch
-from tests.support.broker_in_memory import BrokerInMemory, SteppedDisk
-from tests.support.consumer_group_requests import join_fields as beat_join_fields
-from tests.support.group_requests import SESSION_MS, SYNC, commit_fields, join_fields, sync_fields
-from tests.support.manual_clock import ManualClock
-from tests.support.transaction_in_memory import (
+from harness.broker_in_memory import BrokerInMemory, SteppedDisk
+from harness.consumer_group_requests import join_fields as beat_join_fields
+from harness.group_requests import SESSION_MS, SYNC, commit_fields, join_fields, sync_fields
+from harness.manual_clock import ManualClock
+from harness.transaction_in_memory import (
     GROUP,
     MINUTE,
     TV1,
@@ -26,7 +23,10 @@ from tests.support.transaction_in_memory import (
     make_topic,
     visible,
 )
-from tests.support.transaction_in_memory import TOPIC as LEDGER
+from harness.transaction_in_memory import TOPIC as LEDGER
+from oncelog.broker.config.setting import Setting
+from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+from oncelog.records import Record, batches, build_batch, decode_batch
 
 NONE = ErrorCode.none
 UNKNOWN = ErrorCode.unknown_server_error

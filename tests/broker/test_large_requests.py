@@ -11,11 +11,11 @@ import pytest
 from confluent_kafka.admin import NewTopic
 from kio.schema.errors import ErrorCode
 
+from harness.waiting import until
+from harness.watched_node import WatchedNode
+from harness.wire import Connection, frame, parse
 from oncelog.wire.lengths import ITEMS_MAX
 from tests.broker.test_event_loop import LARGE_LIMIT_MS, LIMIT_MS, create, nobody_is_blocked
-from tests.support.waiting import until
-from tests.support.watched_node import WatchedNode
-from tests.support.wire import Connection, frame, parse
 
 COUNT = 20_000
 PARTITIONS = 100

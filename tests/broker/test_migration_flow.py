@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
+from harness.consumer_group_requests import assigned
+from harness.group_requests import REBALANCE_MS, subscription
+from harness.group_requests import SESSION_MS as CLASSIC_SESSION_MS
+from harness.transaction_in_memory import TOPIC
 from tests.broker.test_consumer_group_flow import GROUP, INTERVAL_MS, SESSION_MS, ConsumerBroker
-from tests.support.consumer_group_requests import assigned
-from tests.support.group_requests import REBALANCE_MS, subscription
-from tests.support.group_requests import SESSION_MS as CLASSIC_SESSION_MS
-from tests.support.transaction_in_memory import TOPIC
 
 NONE, REBALANCE, UNKNOWN_MEMBER_ID = ErrorCode.none, ErrorCode.rebalance_in_progress, ErrorCode.unknown_member_id
 NOT_FOUND, INCONSISTENT = ErrorCode.group_id_not_found, ErrorCode.inconsistent_group_protocol

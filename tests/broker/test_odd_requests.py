@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from tests.broker.test_altering import APPEND, SET, TOPIC, alter
+from tests.broker.storage.test_altering import APPEND, SET, TOPIC, alter
 
+from harness.broker_in_memory import BrokerInMemory, SteppedDisk
+from harness.manual_clock import ManualClock
+from harness.transaction_in_memory import GROUP, MINUTE, TV1, TV2, ProducerInMemory, make_topic
+from harness.transaction_in_memory import TOPIC as LEDGER
 from oncelog.broker.config.setting import TEXT_BYTES_MAX
 from oncelog.coordination import Parked
 from oncelog.wire import WireError
 from tests.chaos.fuzzed_frames import RandomFrames
-from tests.support.broker_in_memory import BrokerInMemory, SteppedDisk
-from tests.support.manual_clock import ManualClock
-from tests.support.transaction_in_memory import GROUP, MINUTE, TV1, TV2, ProducerInMemory, make_topic
-from tests.support.transaction_in_memory import TOPIC as LEDGER
 
 FEW_PARTITIONS = {"offsets_topic_num_partitions": "2", "transaction_state_log_num_partitions": "2"}
 INTERNAL = ("__transaction_state", "__consumer_offsets")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from harness.batches import resealed, with_body
+from harness.broker_in_memory import BrokerInMemory, SteppedDisk
+from harness.manual_clock import ManualClock
+from harness.transaction_in_memory import MINUTE, TOPIC, make_topic, visible
 from oncelog.records import Codec, Record, build_batch
-from tests.support.batches import resealed, with_body
-from tests.support.broker_in_memory import BrokerInMemory, SteppedDisk
-from tests.support.manual_clock import ManualClock
-from tests.support.transaction_in_memory import MINUTE, TOPIC, make_topic, visible
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from enum import Enum
 
 import pytest
 
-from tests.support.broker_in_memory import BrokerInMemory, Reply, SteppedDisk
-from tests.support.manual_clock import ManualClock
-from tests.support.transaction_in_memory import MINUTE, NONE, TOPIC, TV1, TV2, ProducerInMemory, make_topic, visible
+from harness.broker_in_memory import BrokerInMemory, Reply, SteppedDisk
+from harness.manual_clock import ManualClock
+from harness.transaction_in_memory import MINUTE, NONE, TOPIC, TV1, TV2, ProducerInMemory, make_topic, visible
 
 SEED = int(os.environ.get("ONCELOG_SEED", "1"))
 RUNS = int(os.environ.get("ONCELOG_ROUNDS", "40"))

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from harness.broker_in_memory import BrokerInMemory, SteppedDisk
+from harness.manual_clock import ManualClock
 from oncelog.environment import DiskError
 from oncelog.records import Record, build_batch
-from tests.support.broker_in_memory import BrokerInMemory, SteppedDisk
-from tests.support.manual_clock import ManualClock
 
 A, B, C = "/a", "/b", "/c"
 MINUTE = timedelta(minutes=1)

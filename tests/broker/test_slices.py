@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+from harness.broker_in_memory import DIRECTORY, BrokerInMemory, Reply, SteppedDisk
+from harness.manual_clock import ManualClock
 from oncelog.broker.slices import SLICE_MS, Slices
 from oncelog.wire import ErrorCode
-from tests.support.broker_in_memory import DIRECTORY, BrokerInMemory, Reply, SteppedDisk
-from tests.support.manual_clock import ManualClock
 
 WAIT = timedelta(seconds=10)
 

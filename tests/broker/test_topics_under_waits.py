@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from oncelog.records import Record, build_batch
-from tests.support.broker_in_memory import BrokerInMemory, Reply, SteppedDisk
-from tests.support.manual_clock import ManualClock
-from tests.support.transaction_in_memory import (
+from harness.broker_in_memory import BrokerInMemory, Reply, SteppedDisk
+from harness.manual_clock import ManualClock
+from harness.transaction_in_memory import (
     GROUP,
     MINUTE,
     TOPIC,
@@ -25,6 +24,7 @@ from tests.support.transaction_in_memory import (
     make_topic,
     visible,
 )
+from oncelog.records import Record, build_batch
 
 NONE = ErrorCode.none
 TRANSACTION_IS_TIMED_OUT_MS = 120_000

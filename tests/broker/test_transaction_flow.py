@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.broker_in_memory import BrokerInMemory, Reply, SteppedDisk
-from tests.support.manual_clock import ManualClock
-from tests.support.transaction_in_memory import (
+from harness.broker_in_memory import BrokerInMemory, Reply, SteppedDisk
+from harness.manual_clock import ManualClock
+from harness.transaction_in_memory import (
     MINUTE,
     TOPIC,
     TV1,

@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from harness.batches import resealed
 from oncelog.broker.apis import APIS
 from oncelog.records import HEADER_BYTES, Codec, Record, build_batch, stamp_producer
 from oncelog.records.compression import compress
 from oncelog.wire import encode, message_class
-from tests.support.batches import resealed
 
 TOPICS = tuple(f"fuzz-{number}" for number in range(4))
 INTERNAL = ("__transaction_state", "__consumer_offsets")

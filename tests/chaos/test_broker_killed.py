@@ -17,12 +17,12 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from harness.conformance.clients import Confluent
+from harness.processes import BrokerProcess
+from harness.shared_producer import Cluster, until
 from oncelog.client import OffsetAndMetadata, Producer
 from oncelog.client import TopicPartition as OwnTopicPartition
 from tests.chaos.load import LoadProducer, Outcome, Worker
-from tests.conformance.clients import Confluent
-from tests.support.processes import BrokerProcess
-from tests.support.shared_producer import Cluster, until
 
 SEED = int(os.environ.get("ONCELOG_SEED", "1"))
 ROUNDS = int(os.environ.get("ONCELOG_ROUNDS", "30"))

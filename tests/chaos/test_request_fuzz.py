@@ -17,10 +17,10 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
+from harness.oncelog_process import OncelogNode
+from harness.wire import Connection
 from oncelog.records import Record, build_batch
 from tests.chaos.fuzzed_frames import INTERNAL, NAMES, RandomFrames
-from tests.support.oncelog_process import OncelogNode
-from tests.support.wire import Connection
 
 SEED = int(os.environ.get("ONCELOG_SEED", "1"))
 REQUESTS = int(os.environ.get("ONCELOG_REQUESTS", "2400"))

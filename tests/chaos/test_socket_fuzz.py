@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.processes import BrokerProcess
+from harness.shared_producer import Cluster
+from harness.wire import Connection
 from oncelog.client import OffsetAndMetadata, Producer, TopicPartition
 from tests.chaos.fuzzed_frames import TOPICS, RandomFrames
-from tests.support.processes import BrokerProcess
-from tests.support.shared_producer import Cluster
-from tests.support.wire import Connection
 
 SEED = int(os.environ.get("ONCELOG_SEED", "1"))
 STEPS = int(os.environ.get("ONCELOG_STEPS", "1500"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from harness.processes import free_port
 from oncelog.cli import brokers
 from oncelog.cli.application import COMMANDS
-from tests.support.processes import free_port
 
 NEEDS_A_BROKER = [
     ["topics", "list"],

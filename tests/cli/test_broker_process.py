@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from harness.processes import free_port
 from oncelog.cli.broker_process import BrokerProcess, ProcessError
 from oncelog.client import Client
-from tests.support.processes import free_port
 
 
 @pytest.fixture

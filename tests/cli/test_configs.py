@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.names import unique
+from harness.names import unique
 
 
 @pytest.fixture

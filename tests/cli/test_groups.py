@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 import confluent_kafka
 import pytest
 
+from harness.conformance.group_client import GroupClient
+from harness.conformance.subscribers import HEARTBEAT_MS, SESSION_MS
+from harness.names import unique
+from harness.waiting import until
 from oncelog.client import Client, NewTopic, OffsetAndMetadata, TopicPartition
-from tests.conformance.group_client import GroupClient
-from tests.conformance.subscribers import HEARTBEAT_MS, SESSION_MS
-from tests.support.names import unique
-from tests.support.waiting import until
 
 RECORDS = 5
 FIRST_MS, STEP_MS = 1_700_000_000_000, 60_000

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
+from harness.names import unique
 from oncelog.client import Producer
-from tests.support.names import unique
 
 
 @pytest.fixture

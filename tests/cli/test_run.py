@@ -9,11 +9,11 @@ from textwrap import dedent
 
 import pytest
 
+from harness import requirements
+from harness.names import unique
+from harness.terminal import Terminal
 from oncelog.cli.run import parse_interval_ms
 from tests.spark import topics
-from tests.support import requirements
-from tests.support.names import unique
-from tests.support.terminal import Terminal
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from harness.names import unique
+from harness.secured_kafka import CLIENT_ID, CLIENT_SECRET, AclOperation, Grant, Listener, ResourceType
+from harness.token_endpoint import token_endpoint
+from harness.ways_in import SECRETS, WAYS, way_in
 from oncelog.cli.exits import ExitStatus
-from tests.support.names import unique
-from tests.support.secured_kafka import CLIENT_ID, CLIENT_SECRET, AclOperation, Grant, Listener, ResourceType
-from tests.support.token_endpoint import token_endpoint
-from tests.support.ways_in import SECRETS, WAYS, way_in
 
 pytestmark = pytest.mark.jvm
 WRONG = "jabberwocky-3c3c"

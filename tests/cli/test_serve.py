@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
+from harness.processes import free_port
 from oncelog.client import Client, NewTopic
-from tests.support.processes import free_port
 
 
 def ready_address(process) -> str:

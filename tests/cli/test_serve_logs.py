@@ -8,10 +8,10 @@ import socket
 
 import pytest
 
+from harness.transaction_in_memory import MINUTE
+from harness.wire import Connection
 from oncelog.client import Client, NewTopic
 from tests.cli.test_serve import ready_address
-from tests.support.transaction_in_memory import MINUTE
-from tests.support.wire import Connection
 
 SECRET = "what nobody else may read"
 

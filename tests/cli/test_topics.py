@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.names import unique
+from harness.names import unique
 
 
 def test_created_topic_is_listed_and_described(here):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from harness.names import unique
 from oncelog.client import Producer
-from tests.support.names import unique
 
 
 @pytest.fixture

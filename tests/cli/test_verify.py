@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from harness.names import unique
 from oncelog.client import Producer
-from tests.support.names import unique
 
 
 @pytest.fixture

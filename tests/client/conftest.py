@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from harness.names import unique
 from oncelog.client import Client, NewTopic
 from tests.client.faces import faces
 from tests.client.subscribing import PARTITIONS
-from tests.support.names import unique
 
 
 @pytest.fixture(params=["blocking", "asyncio"])

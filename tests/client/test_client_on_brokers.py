@@ -7,6 +7,9 @@ from datetime import timedelta
 
 import pytest
 
+from harness.processes import free_port
+from harness.waiting import until
+from harness.wire import Connection
 from oncelog.client import (
     AsyncClient,
     BrokerRefused,
@@ -27,9 +30,6 @@ from oncelog.client import (
     TransactionVersion,
 )
 from oncelog.wire import ErrorCode
-from tests.support.processes import free_port
-from tests.support.waiting import until
-from tests.support.wire import Connection
 
 
 @pytest.fixture

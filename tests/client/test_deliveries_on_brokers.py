@@ -8,6 +8,8 @@ import time
 import confluent_kafka
 import pytest
 
+from harness.names import unique
+from harness.processes import free_port
 from oncelog.client import (
     AsyncProducer,
     BrokerRefused,
@@ -20,8 +22,6 @@ from oncelog.client import (
     RetriesExhausted,
     TopicPartition,
 )
-from tests.support.names import unique
-from tests.support.processes import free_port
 
 PARTITIONS = 8
 KEYS = [b"key-%d" % number for number in range(50)] + [b"", b"\x00\xff", "\u00fc".encode()]

@@ -8,6 +8,8 @@ from random import Random
 
 import pytest
 
+from harness.names import unique
+from harness.rewriting_proxy import RewritingProxy
 from oncelog.client import (
     BrokerRefused,
     Client,
@@ -22,8 +24,6 @@ from oncelog.client import (
     TopicPartition,
     TransactionFailed,
 )
-from tests.support.names import unique
-from tests.support.rewriting_proxy import RewritingProxy
 
 PARTITIONS = 3
 KINDS = {

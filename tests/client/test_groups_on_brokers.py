@@ -7,6 +7,9 @@ from datetime import timedelta
 
 import pytest
 
+from harness.group_requests import LEAVE, leave_fields
+from harness.waiting import until
+from harness.wire import Connection
 from oncelog.client import (
     Client,
     CommitFailed,
@@ -21,9 +24,6 @@ from oncelog.client import (
     TransactionFailed,
 )
 from tests.client.subscribing import PARTITIONS, QUICK, Told, partitions, poll_until, write
-from tests.support.group_requests import LEAVE, leave_fields
-from tests.support.waiting import until
-from tests.support.wire import Connection
 
 
 def test_subscriber_goes_on_where_the_group_committed(log, face, topic, group):

@@ -13,6 +13,9 @@ from dataclasses import replace
 
 import pytest
 
+from harness.hostile_broker import LENGTH, HostileBroker
+from harness.names import unique
+from harness.rewriting_proxy import RewritingProxy
 from oncelog.client import (
     Client,
     ClientError,
@@ -28,9 +31,6 @@ from oncelog.records import Record, build_batch
 from oncelog.testing import broker
 from oncelog.testing.proxy import ApiKey
 from tests.client.faces import faces
-from tests.support.hostile_broker import LENGTH, HostileBroker
-from tests.support.names import unique
-from tests.support.rewriting_proxy import RewritingProxy
 
 TOPIC = "t"
 CALL_MS, REQUEST_MS = 500, 150

@@ -6,6 +6,8 @@ import threading
 
 import pytest
 
+from harness.names import unique
+from harness.waiting import until
 from oncelog.client import (
     Client,
     Consumer,
@@ -19,8 +21,6 @@ from oncelog.client import (
 )
 from oncelog.client.producer import transaction
 from oncelog.testing.proxy import ApiKey, Point, Proxy, Then
-from tests.support.names import unique
-from tests.support.waiting import until
 
 
 @pytest.fixture

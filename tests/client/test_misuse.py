@@ -8,6 +8,7 @@ import textwrap
 
 import pytest
 
+from harness.names import unique
 from oncelog.client import (
     BatchSender,
     ClientError,
@@ -23,7 +24,6 @@ from oncelog.client import (
 from oncelog.testing import broker
 from oncelog.testing.proxy import ApiKey, Proxy, Then
 from tests.client.faces import faces
-from tests.support.names import unique
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,18 @@ from dataclasses import replace
 
 import pytest
 
+from harness.names import unique
+from harness.secured_kafka import (
+    CLIENT_ID,
+    CLIENT_SECRET,
+    USER,
+    Grant,
+    Listener,
+)
+from harness.secured_kafka import AclOperation as Operation
+from harness.secured_kafka import ResourceType as Kind
+from harness.token_endpoint import token_endpoint
+from harness.ways_in import BY_PASSWORD, SECRETS, WAYS, way_in
 from oncelog.client import (
     AuthenticationFailed,
     BrokerRefused,
@@ -19,18 +31,6 @@ from oncelog.client import (
     read_security,
 )
 from oncelog.testing.proxy import ApiKey, Point, Proxy, Then
-from tests.support.names import unique
-from tests.support.secured_kafka import (
-    CLIENT_ID,
-    CLIENT_SECRET,
-    USER,
-    Grant,
-    Listener,
-)
-from tests.support.secured_kafka import AclOperation as Operation
-from tests.support.secured_kafka import ResourceType as Kind
-from tests.support.token_endpoint import token_endpoint
-from tests.support.ways_in import BY_PASSWORD, SECRETS, WAYS, way_in
 
 pytestmark = pytest.mark.jvm
 WRONG = "jabberwocky-3c3c"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.secured_kafka import PASSWORD, Listener
 from oncelog.broker.config.properties import parse_properties
 from oncelog.client.security import read_security
 from oncelog.client.security.names import SUPPORTED
-from tests.support.secured_kafka import PASSWORD, Listener
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text()

@@ -10,14 +10,14 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
 
-from tests.conformance.clients import Aiokafka, ClientUnderTest, Confluent, KafkaPython
-from tests.conformance.group_client import GroupClient
-from tests.conformance.spoken_clients import FranzGo, Java, Kafkajs, SpokenClient
-from tests.conformance.subscribers import ConfluentConsumer, ConfluentCooperative, Subscribe
-from tests.support.kafka_tools import KafkaTools, ToolProcess
-from tests.support.processes import BrokerProcess
-from tests.support.shared_producer import Cluster, until
-from tests.support.wire import Connection
+from harness.conformance.clients import Aiokafka, ClientUnderTest, Confluent, KafkaPython
+from harness.conformance.group_client import GroupClient
+from harness.conformance.spoken_clients import FranzGo, Java, Kafkajs, SpokenClient
+from harness.conformance.subscribers import ConfluentConsumer, ConfluentCooperative, Subscribe
+from harness.kafka_tools import KafkaTools, ToolProcess
+from harness.processes import BrokerProcess
+from harness.shared_producer import Cluster, until
+from harness.wire import Connection
 
 LOADING = (ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress)
 KINDS: dict[str, Callable[[], ClientUnderTest]] = {

@@ -28,15 +28,15 @@ from confluent_kafka.admin import (
 from kafka.admin import ConfigResource as PythonResource
 from kafka.admin import ConfigResourceType, KafkaAdminClient
 
+from harness.kafka import FIRST_LOOK_AT_RETENTION
+from harness.processes import BrokerProcess
+from harness.transaction_in_memory import MINUTE
+from harness.waiting import TIMEOUT_SECONDS, until
+from harness.wire import Connection
 from oncelog import client
 from oncelog.broker.config.kafka_setting_names import NOT_HERE, NOT_HERE_PREFIXES
 from oncelog.broker.config.setting import text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
-from tests.support.kafka import FIRST_LOOK_AT_RETENTION
-from tests.support.processes import BrokerProcess
-from tests.support.transaction_in_memory import MINUTE
-from tests.support.waiting import TIMEOUT_SECONDS, until
-from tests.support.wire import Connection
 from tools.pages.configuration import DIFFERENT_DEFAULTS
 from tools.pages.kafka_apis import KAFKA_APIS
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.shared_producer import until
+from harness.shared_producer import until
 
 END = "the end"
 

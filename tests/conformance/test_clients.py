@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.clients import (
+from harness.conformance.clients import (
     CODECS,
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -16,8 +16,8 @@ from tests.conformance.clients import (
     FencedError,
     TransactionalProducer,
 )
-from tests.support.processes import BrokerProcess
-from tests.support.shared_producer import until
+from harness.processes import BrokerProcess
+from harness.shared_producer import until
 
 END = "the end"
 BOTH = (READ_COMMITTED, READ_UNCOMMITTED)

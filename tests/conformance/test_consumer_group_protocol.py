@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.conformance.consumer_member import ConsumerMember, settle
-from tests.support.consumer_group_requests import assigned
-from tests.support.processes import BrokerProcess
-from tests.support.shared_producer import until
-from tests.support.wire import Connection
+from harness.conformance.consumer_member import ConsumerMember, settle
+from harness.consumer_group_requests import assigned
+from harness.processes import BrokerProcess
+from harness.shared_producer import until
+from harness.wire import Connection
 
 NONE, INVALID = ErrorCode.none, ErrorCode.invalid_request
 UNKNOWN_MEMBER_ID, FENCED_EPOCH = ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch

@@ -15,11 +15,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
 
-from tests.conformance.consumer_member import ConsumerMember
-from tests.support.consumer_group_requests import assigned
-from tests.support.processes import BrokerProcess
-from tests.support.shared_producer import until
-from tests.support.wire import Connection
+from harness.conformance.consumer_member import ConsumerMember
+from harness.consumer_group_requests import assigned
+from harness.processes import BrokerProcess
+from harness.shared_producer import until
+from harness.wire import Connection
 
 pytestmark = pytest.mark.jvm
 

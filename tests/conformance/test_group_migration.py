@@ -9,14 +9,14 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.conformance.consumer_member import ConsumerMember
-from tests.conformance.group_client import GroupClient
-from tests.conformance.subscribers import ConfluentConsumer, ConfluentSubscriber, Subscriber
-from tests.support.consumer_group_requests import assigned
-from tests.support.group_requests import subscription
-from tests.support.processes import BrokerProcess
-from tests.support.shared_producer import until
-from tests.support.wire import Connection
+from harness.conformance.consumer_member import ConsumerMember
+from harness.conformance.group_client import GroupClient
+from harness.conformance.subscribers import ConfluentConsumer, ConfluentSubscriber, Subscriber
+from harness.consumer_group_requests import assigned
+from harness.group_requests import subscription
+from harness.processes import BrokerProcess
+from harness.shared_producer import until
+from harness.wire import Connection
 
 NONE, REBALANCE = ErrorCode.none, ErrorCode.rebalance_in_progress
 UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION = ErrorCode.unknown_member_id, ErrorCode.illegal_generation

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.conformance.group_client import GroupClient, stable
-from tests.support.group_requests import JOIN, commit_fields, join_fields, subscription
-from tests.support.shared_producer import until
+from harness.conformance.group_client import GroupClient, stable
+from harness.group_requests import JOIN, commit_fields, join_fields, subscription
+from harness.shared_producer import until
 
 NONE = ErrorCode.none
 UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION = ErrorCode.unknown_member_id, ErrorCode.illegal_generation

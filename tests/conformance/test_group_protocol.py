@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.conformance.group_client import settle, stable
-from tests.support.group_requests import subscription
-from tests.support.waiting import until
+from harness.conformance.group_client import settle, stable
+from harness.group_requests import subscription
+from harness.waiting import until
 
 NONE = ErrorCode.none
 UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION = ErrorCode.unknown_member_id, ErrorCode.illegal_generation

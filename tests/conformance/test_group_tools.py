@@ -8,10 +8,10 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.conformance.subscribers import ConfluentConsumer, ConfluentSubscriber, Got
-from tests.support.kafka_tools import Ended
-from tests.support.processes import BrokerProcess
-from tests.support.shared_producer import until
+from harness.conformance.subscribers import ConfluentConsumer, ConfluentSubscriber, Got
+from harness.kafka_tools import Ended
+from harness.processes import BrokerProcess
+from harness.shared_producer import until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.client("Kafka's tools")]
 

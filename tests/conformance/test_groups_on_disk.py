@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.conformance.group_client import GroupClient, settle, stable
-from tests.support.dump_log import dump
-from tests.support.processes import BrokerProcess
-from tests.support.wire import Connection
+from harness.conformance.group_client import GroupClient, settle, stable
+from harness.dump_log import dump
+from harness.processes import BrokerProcess
+from harness.wire import Connection
 
 GROUP = "readers"
 

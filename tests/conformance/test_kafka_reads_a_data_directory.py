@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from harness.dump_log import dump
+from harness.oncelog_process import OncelogNode
 from oncelog.client import Client, NewTopic, OffsetAndMetadata, Producer, TopicPartition
-from tests.support.dump_log import dump
-from tests.support.oncelog_process import OncelogNode
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 

@@ -18,10 +18,10 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from harness import java_programs
+from harness.waiting import until
 from oncelog.testing.proxy import ApiKey, Frame, Point, Proxy, Then
 from tests.conftest import NodeMaker
-from tests.support import java_programs
-from tests.support.waiting import until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.chaos, pytest.mark.client("Kafka Streams")]
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from harness.kafka_tools import Ended, KafkaTools, ToolProcess
+from harness.processes import BrokerProcess
+from harness.waiting import until
 from tests.conftest import NodeMaker
-from tests.support.kafka_tools import Ended, KafkaTools, ToolProcess
-from tests.support.processes import BrokerProcess
-from tests.support.waiting import until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.client("Kafka's tools")]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.support.processes import BrokerProcess
+from harness.processes import BrokerProcess
 
 
 @pytest.mark.jvm

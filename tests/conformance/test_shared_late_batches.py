@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.shared_producer import (
+from harness.shared_producer import (
     NONE,
     TV1,
     TV1_OLD,
@@ -19,7 +19,7 @@ from tests.support.shared_producer import (
     differing,
     produced,
 )
-from tests.support.wire import batch, frame
+from harness.wire import batch, frame
 
 EPOCH, GAP = ErrorCode.invalid_producer_epoch, ErrorCode.out_of_order_sequence_number
 OLD_AND_NEW = pytest.mark.parametrize("protocol", [TV1, TV2], ids=lambda protocol: protocol.name)

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Consumer
 from kio.schema.errors import ErrorCode
 
-from tests.support.oncelog_process import OncelogNode
-from tests.support.processes import BrokerProcess
-from tests.support.shared_producer import (
+from harness.oncelog_process import OncelogNode
+from harness.processes import BrokerProcess
+from harness.shared_producer import (
     NONE,
     TV1,
     TV2,

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.shared_producer import (
+from harness.shared_producer import (
     NONE,
     TV1,
     TV2,
@@ -20,7 +20,7 @@ from tests.support.shared_producer import (
     differing,
     until,
 )
-from tests.support.wire import Connection
+from harness.wire import Connection
 
 EPOCH, FENCED = ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced
 BAD_STATE, BUSY = ErrorCode.invalid_txn_state, ErrorCode.concurrent_transactions

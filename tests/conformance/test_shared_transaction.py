@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.shared_producer import (
+from harness.shared_producer import (
     MIX,
     MIX_V4,
     MIX_V5,
@@ -26,7 +26,7 @@ from tests.support.shared_producer import (
     differing,
     produced,
 )
-from tests.support.wire import Connection
+from harness.wire import Connection
 
 PARTITIONS, BATCHES = 16, 3
 WHOLE = [(TV1, 1), (TV1, 4), (TV1, 16), (TV1_OLD, 16), (TV2, 1), (TV2, 4), (TV2, 16), (TV2_BY_ID, 4)]

@@ -11,9 +11,9 @@ from functools import partial
 import confluent_kafka
 import pytest
 
-from tests.conformance.subscribers import HEARTBEAT_MS, ConfluentConsumer, Got, Subscribe, Subscriber
-from tests.support.processes import BrokerProcess
-from tests.support.shared_producer import until
+from harness.conformance.subscribers import HEARTBEAT_MS, ConfluentConsumer, Got, Subscribe, Subscriber
+from harness.processes import BrokerProcess
+from harness.shared_producer import until
 
 PARTITIONS = 6
 

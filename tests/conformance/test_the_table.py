@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.conformance_table import CLIENT_AND_SCENARIO, Table
+from harness.conformance_table import CLIENT_AND_SCENARIO, Table
 
 
 def report(client: str, scenario: str, outcome: str, when: str = "call", reason: object = None) -> pytest.TestReport:

@@ -8,10 +8,10 @@ from datetime import timedelta
 
 import pytest
 
+from harness.conformance.clients import ClientUnderTest
+from harness.wire import Connection
 from oncelog.client import Client, NewTopic
-from tests.conformance.clients import ClientUnderTest
 from tests.conftest import NodeMaker
-from tests.support.wire import Connection
 
 TRANSACTIONS = 3
 SAFE_DOWNGRADE = 2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from harness.manual_clock import ManualClock
 from oncelog.coordination import Parked, Task, begin, sleep, start
-from tests.support.manual_clock import ManualClock
 
 
 async def value_of(parked: Parked[str], steps: list[str]) -> str:

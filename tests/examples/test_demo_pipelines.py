@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from harness import requirements
 from oncelog.cli.demo.flights import AirlineTotals, departure, flights
-from tests.support import requirements
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
+from harness.group_requests import REBALANCE_MS, SESSION_MS, subscription
 from oncelog.coordination import Parked
 from oncelog.groups import (
     ConsumerLimits,
@@ -27,7 +28,6 @@ from oncelog.groups.consumer import ConsumerGroup, HeartbeatAnswer, HeartbeatReq
 from oncelog.records import Record
 from oncelog.wire import ErrorCode
 from tests.groups.group_in_memory import GROUP, START
-from tests.support.group_requests import REBALANCE_MS, SESSION_MS, subscription
 
 
 @dataclass

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import count
 from uuid import UUID
 
+from harness.group_requests import REBALANCE_MS, SESSION_MS, subscription
 from oncelog.coordination import Parked
 from oncelog.groups import (
     GroupCoordinator,
@@ -24,7 +25,6 @@ from oncelog.groups import (
 )
 from oncelog.records import Record
 from oncelog.wire import ErrorCode
-from tests.support.group_requests import REBALANCE_MS, SESSION_MS, subscription
 
 GROUP = "my-group"
 START = Moment(1_700_000_000_000, 5_000.0)

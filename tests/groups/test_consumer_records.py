@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.dump_log import dump
+from harness.group_requests import subscription
 from oncelog.groups import decode, encode
 from oncelog.groups.consumer import (
     ClassicFacts,
@@ -30,8 +32,6 @@ from oncelog.groups.consumer import (
 )
 from oncelog.records import Record, build_batch
 from oncelog.wire import WireError
-from tests.support.dump_log import dump
-from tests.support.group_requests import subscription
 
 TOPIC, OTHER = UUID(int=0x0A), UUID(int=0x0B)
 TOPIC_BYTES = "0000000000000000000000000000000a"

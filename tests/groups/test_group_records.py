@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.dump_log import dump
+from harness.group_requests import subscription
 from oncelog.groups import GroupMetadata, GroupMetadataRecord, StoredMember, decode, encode
 from oncelog.records import Record, build_batch
 from oncelog.wire import WireError
-from tests.support.dump_log import dump
-from tests.support.group_requests import subscription
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 POSITIVE = st.integers(0, 2**31 - 1)

@@ -2,10 +2,10 @@
 
 import pytest
 
+from harness.group_requests import SESSION_MS, subscription
 from oncelog.groups import Leaving
 from oncelog.wire import ErrorCode
 from tests.groups.group_in_memory import GroupInMemory
-from tests.support.group_requests import SESSION_MS, subscription
 
 NONE = ErrorCode.none
 OTHER = (("range", subscription("u")),)

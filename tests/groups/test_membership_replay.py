@@ -6,13 +6,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from harness.group_requests import subscription
 from oncelog.coordination import Parked
 from oncelog.groups import JoinAnswer, Leaving, SyncAnswer
 from oncelog.groups.classic import ClassicGroup
 from oncelog.groups.classic.state import EMPTY, PREPARING_REBALANCE, STABLE
 from oncelog.wire import ErrorCode
 from tests.groups.group_in_memory import GROUP, GroupInMemory
-from tests.support.group_requests import subscription
 
 INSTANCES = st.sampled_from((None, None, "i", "j"))
 PROTOCOLS = st.sampled_from(

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness import jars, requirements
 from oncelog.groups import CommittedOffset, OffsetRecord, decode, encode
 from oncelog.records import Record, build_batch
 from oncelog.wire import WireError
-from tests.support import jars, requirements
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -2,11 +2,11 @@
 
 import pytest
 
+from harness.group_requests import REBALANCE_MS, SESSION_MS
 from oncelog.groups import Leaving
 from oncelog.groups.classic.state import TRANSITIONS, ClassicState, is_legal
 from oncelog.wire import ErrorCode
 from tests.groups.group_in_memory import GROUP, GroupInMemory
-from tests.support.group_requests import REBALANCE_MS, SESSION_MS
 
 NONE = ErrorCode.none
 REBALANCE = ErrorCode.rebalance_in_progress

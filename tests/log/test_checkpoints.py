@@ -4,6 +4,7 @@ from uuid import UUID
 
 import pytest
 
+from harness.memory_disk import MemoryDisk
 from oncelog.environment import DirectoryInUseError, DiskError
 from oncelog.log import read_topic_id, uuid_of, write_topic_id
 from oncelog.log.checkpoints import (
@@ -17,7 +18,6 @@ from oncelog.log.checkpoints import (
 from oncelog.log.data_directory import DataDirectory
 from oncelog.log.leader_epochs import LeaderEpochs
 from oncelog.log.names import offset_of, partition_of
-from tests.support.memory_disk import MemoryDisk
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.log_on_memory_disk import LogOnMemoryDisk
 from oncelog.environment import Syncable
 from oncelog.log import AbortedTransaction, Appended, LogConfig, SyncPoint
 from oncelog.records import ControlType, batches, read_control
-from tests.support.log_on_memory_disk import LogOnMemoryDisk
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=200, segment_index_bytes=200)
 

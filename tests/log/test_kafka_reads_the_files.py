@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from harness import jars, requirements
+from harness.manual_clock import ManualClock
 from oncelog.log import LogConfig, PartitionLog
 from oncelog.records import Codec, ControlType, Record, build_batch, check_batch
 from oncelog.server.disk import RealDisk
-from tests.support import jars, requirements
-from tests.support.manual_clock import ManualClock
 
 pytestmark = pytest.mark.jvm
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from harness.log_on_memory_disk import LogOnMemoryDisk
 from oncelog.log import AbortedTransaction, Appended
 from oncelog.records import ControlType, check_batch
-from tests.support.log_on_memory_disk import LogOnMemoryDisk
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from itertools import count
 
 import pytest
 
+from harness.memory_disk import MemoryDisk
 from oncelog.environment import DirectoryInUseError, DiskError
 from oncelog.log import LogDirectories
 from oncelog.log.checkpoints import NodeIdentity, read_identity, write_identity
 from oncelog.log.data_directory import DataDirectory
-from tests.support.memory_disk import MemoryDisk
 
 HOME_FILE = "home"
 A, B, C = "/a", "/b", "/c"

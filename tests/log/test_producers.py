@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from harness.log_on_memory_disk import LogOnMemoryDisk
+from harness.manual_clock import START_MS
 from oncelog.log import ActiveProducer, Appended, Origin, Refused
 from oncelog.records import SEQUENCE_MAX, ControlType
 from oncelog.wire import ErrorCode
-from tests.support.log_on_memory_disk import LogOnMemoryDisk
-from tests.support.manual_clock import START_MS
 
 P = (7, 0)
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.log_on_memory_disk import DIRECTORY, LogOnMemoryDisk
+from harness.manual_clock import START_MS
 from oncelog.environment import DiskError
 from oncelog.log import LogConfig, TimestampOffset
 from oncelog.records import ControlType, batches, decode_batch
-from tests.support.log_on_memory_disk import DIRECTORY, LogOnMemoryDisk
-from tests.support.manual_clock import START_MS
 
 SMALL = LogConfig(segment_bytes=4000, index_interval_bytes=300)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from harness.log_on_memory_disk import DIRECTORY, LogOnMemoryDisk
+from harness.manual_clock import START_MS
 from oncelog.environment import DiskError
 from oncelog.log import LogConfig, PartitionLog, Refused
 from oncelog.log.segment import WRITE_BACK_BYTES
 from oncelog.records import ControlType
 from oncelog.wire import ErrorCode
-from tests.support.log_on_memory_disk import DIRECTORY, LogOnMemoryDisk
-from tests.support.manual_clock import START_MS
 
 HOUR_MS = 3_600_000
 

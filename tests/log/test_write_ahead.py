@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.memory_disk import MemoryDisk
 from oncelog.environment import DiskError
 from oncelog.log import Entry, Tail, WriteAheadLog, replay
 from oncelog.log.write_ahead import BEGINNING_BYTES, files_in, read_entries
-from tests.support.memory_disk import MemoryDisk
 
 DIRECTORY = "/data"
 TOPIC, OTHER = UUID(int=7), UUID(int=8)

@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "apis.md"
 
 
 def test_page_is_fresh() -> None:
-    assert PAGE.read_text() == page(), "write docs/apis.md again from tools.pages.apis.page()"
+    assert PAGE.read_text() == page(), "write it again: python -m tools.pages"
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)

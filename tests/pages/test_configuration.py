@@ -9,7 +9,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 
 def test_page_is_fresh() -> None:
-    assert PAGE.read_text() == page(), "write docs/configuration.md again from tools.pages.configuration.page()"
+    assert PAGE.read_text() == page(), "write it again: python -m tools.pages"
 
 
 def test_every_default_that_is_said_to_differ_is_of_a_setting() -> None:

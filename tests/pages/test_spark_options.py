@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from harness import jars, requirements
 from oncelog.spark.options.sink_option_rows import SINK_ROWS
 from oncelog.spark.options.source_option_rows import SOURCE_ROWS
 from oncelog.spark.options.table import Scope, Treatment, find
-from tests.support import jars, requirements
 from tools.pages.spark_options import page
 
 ROWS = (*SOURCE_ROWS, *SINK_ROWS)
@@ -84,7 +84,7 @@ public class ListSettings {
 
 
 def test_page_is_fresh() -> None:
-    assert PAGE.read_text() == page(), "write docs/spark-options.md again from tools.pages.spark_options.page()"
+    assert PAGE.read_text() == page(), "write it again: python -m tools.pages"
 
 
 @pytest.mark.parametrize("name", SPARKS)

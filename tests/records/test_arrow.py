@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.batches import resealed, with_body
 from oncelog.records import (
     HEADER_BYTES,
     Codec,
@@ -26,7 +27,6 @@ from oncelog.records import (
 )
 from oncelog.records.aborted import AbortedFilter
 from oncelog.records.arrow import arrow_to_batches, batches_to_arrow, record_schema
-from tests.support.batches import resealed, with_body
 
 BYTES = st.none() | st.binary(max_size=200)
 HEADERS = st.lists(st.tuples(st.text(max_size=20), BYTES), max_size=3).map(tuple)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder  # type: ignore[import-untyped]
 
+from harness.batches import resealed, with_body
 from oncelog.records import (
     HEADER_BYTES,
     Codec,
@@ -29,7 +30,6 @@ from oncelog.records import (
     stamped,
 )
 from oncelog.wire import ErrorCode, WireError
-from tests.support.batches import resealed, with_body
 
 I64 = st.integers(-(2**63), 2**63 - 1)
 BYTES = st.none() | st.binary(max_size=300)

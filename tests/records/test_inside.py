@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.batches import resealed, with_body
 from oncelog.records import Codec, Record, build_batch, check_batch, decode_batch
 from oncelog.records.compression import compress
 from oncelog.records.errors import InvalidRecordError
 from oncelog.records.inside import OFFSETS_PERIOD, check_records
 from oncelog.records.record import decode_records, encode_records
 from oncelog.records.varint import varint
-from tests.support.batches import resealed, with_body
 
 PLAIN = Record(b"k", b"v", timestamp_ms=0)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from harness import requirements
+from harness.jars import classpath
 from oncelog.records import Codec, ControlType, Record, build_batch, control_batch, stamped
-from tests.support import requirements
-from tests.support.jars import classpath
 
 RECORDS = [
     Record(b"key", b"plain", (("trace", b"id"), ("empty", None)), 1_700_000_000_000),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.batches import with_body
 from oncelog.records import (
     Codec,
     Effort,
@@ -22,7 +23,6 @@ from oncelog.records import (
     read_header,
 )
 from oncelog.records.errors import RecordTooLargeError
-from tests.support.batches import with_body
 
 MIB = 1024 * 1024
 

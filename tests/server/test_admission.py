@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from harness.wire import Connection
 from oncelog.testing import broker
-from tests.support.wire import Connection
 
 
 def asks(connection: Connection) -> bool:

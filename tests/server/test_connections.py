@@ -11,8 +11,8 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
+from harness.wire import Connection, batch, frame, parse, request_payload
 from oncelog.testing import broker
-from tests.support.wire import Connection, batch, frame, parse, request_payload
 
 REQUEST_BYTES_MAX = 200_000
 MANY = 300

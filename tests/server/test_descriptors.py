@@ -12,11 +12,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
 
+from harness.oncelog_process import OncelogNode
+from harness.shared_producer import Cluster
+from harness.waiting import until
+from harness.wire import Connection, batch
 from oncelog.testing import broker
-from tests.support.oncelog_process import OncelogNode
-from tests.support.shared_producer import Cluster
-from tests.support.waiting import until
-from tests.support.wire import Connection, batch
 
 LIMIT = 200
 MANY = 300

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.memory_disk import MemoryDisk
 from oncelog.environment import DirectoryInUseError, Disk, DiskError, File
 from oncelog.server.disk import RealDisk
 from oncelog.server.files import VECTOR_CHUNKS_MAX
-from tests.support.memory_disk import MemoryDisk
 
 
 def on_this_thread(callback):

@@ -10,15 +10,15 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
+from harness.oncelog_process import OncelogNode
+from harness.shared_producer import Cluster
+from harness.wire import Connection, batch
 from oncelog.client import ClientError, Producer
 from oncelog.environment import DiskError
 from oncelog.server import disk as real_disk
 from oncelog.server.main import EXIT_FAILED
 from oncelog.testing import broker
 from oncelog.transactions import TransactionCoordinator
-from tests.support.oncelog_process import OncelogNode
-from tests.support.shared_producer import Cluster
-from tests.support.wire import Connection, batch
 
 VALUE_BYTES = 1000
 FILE_BYTES_MAX = 64 * 1024

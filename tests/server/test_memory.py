@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.oncelog_process import OncelogNode
-from tests.support.waiting import until
-from tests.support.wire import Connection, batch, frame, parse
+from harness.oncelog_process import OncelogNode
+from harness.waiting import until
+from harness.wire import Connection, batch, frame, parse
 
 MIB = 1024 * 1024
 BUDGET_BYTES = 16 * MIB

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.oncelog_process import OncelogNode
+from harness.shared_producer import Cluster
 from oncelog.client import Client, ClientError, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from oncelog.environment import DiskError
 from oncelog.server import disk as real_disk
 from oncelog.server.main import EXIT_FAILED
 from oncelog.testing import broker
-from tests.support.oncelog_process import OncelogNode
-from tests.support.shared_producer import Cluster
 
 TOPIC, PARTITIONS = "orders", 4
 

@@ -9,13 +9,13 @@ import subprocess
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from harness.oncelog_process import OncelogNode
+from harness.processes import free_port
+from harness.shared_producer import Cluster
+from harness.wire import Connection
 from oncelog.environment import DirectoryInUseError
 from oncelog.server.main import EXIT_FAILED
 from oncelog.testing import broker
-from tests.support.oncelog_process import OncelogNode
-from tests.support.processes import free_port
-from tests.support.shared_producer import Cluster
-from tests.support.wire import Connection
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
 
+from harness.consumer_group_requests import HEARTBEAT
+from harness.consumer_group_requests import join_fields as consumer_fields
+from harness.group_requests import join_fields
+from harness.oncelog_process import OncelogNode
+from harness.wire import Connection
 from oncelog.broker.config.setting import Effect, Setting
 from oncelog.broker.config.settings import BROKER_SETTINGS
 from oncelog.client import Producer
-from tests.support.consumer_group_requests import HEARTBEAT
-from tests.support.consumer_group_requests import join_fields as consumer_fields
-from tests.support.group_requests import join_fields
-from tests.support.oncelog_process import OncelogNode
-from tests.support.wire import Connection
 
 UNITS = (".ms", ".minutes", ".hours", ".seconds")
 NO_TIMERS = ("group.consumer.", "log.message.timestamp.")

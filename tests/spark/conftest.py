@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from harness import requirements
 from oncelog.spark import build_session
-from tests.support import requirements
 
 
 @pytest.fixture(scope="session")

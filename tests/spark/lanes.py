@@ -16,14 +16,14 @@ from pathlib import Path
 import psutil
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from harness.kafka import KafkaNode
+from harness.names import unique
+from harness.processes import BrokerProcess
 from oncelog.client import Client
 from oncelog.client.values import TransactionVersion
 from oncelog.testing.proxy import Proxy
 from tests.spark import topics
 from tests.spark.strikes import STEPS, Event, Fate, OlderCluster, Step, strike
-from tests.support.kafka import KafkaNode
-from tests.support.names import unique
-from tests.support.processes import BrokerProcess
 
 OFFSETS_MAX = 20
 WORKER_COMMAND = ["-m", "oncelog.spark.session.daemon", "pyspark.worker"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness.names import unique
 from oncelog.spark import exactly_once
 from tests.spark import topics
-from tests.support.names import unique
 
 COUNT = 1200
 LIMIT = "500"

@@ -16,13 +16,13 @@ from functools import partial
 
 import pytest
 
+from harness.names import unique
 from oncelog.client.values import TransactionVersion
 from oncelog.testing.proxy import Proxy
 from tests.spark import topics
 from tests.spark.batch_driver import FORMAT
 from tests.spark.lanes import Driver, after_the_markers
 from tests.spark.strikes import STEPS, Event, Fate, Step, strike
-from tests.support.names import unique
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.chaos]
 

@@ -6,12 +6,12 @@ import shutil
 
 import pytest
 
+from harness.names import unique
 from oncelog.client import Client, TopicPartition
 from oncelog.spark import committed_offsets
 from oncelog.spark.sink.fence import parse_metadata
 from tests.spark import topics
 from tests.spark.pipelines import COUNT, Pipeline
-from tests.support.names import unique
 
 pytestmark = [pytest.mark.spark, pytest.mark.drawn(3)]
 

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.oncelog_process import OncelogNode
+from harness.processes import BrokerProcess
 from oncelog.client.values import TransactionVersion
 from tests.spark import topics
 from tests.spark.lanes import Driver, Kind, Lane
 from tests.spark.strikes import ROUNDS, STEPS, Event, Step
-from tests.support.oncelog_process import OncelogNode
-from tests.support.processes import BrokerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.chaos]
 

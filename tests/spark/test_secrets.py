@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
+from harness.names import unique
+from harness.secured_kafka import KEY_PASSWORD, PASSWORD, SASL, USER, Grant, Listener
+from harness.secured_kafka import AclOperation as Operation
+from harness.secured_kafka import ResourceType as Kind
 from tests.spark import topics
-from tests.support.names import unique
-from tests.support.secured_kafka import KEY_PASSWORD, PASSWORD, SASL, USER, Grant, Listener
-from tests.support.secured_kafka import AclOperation as Operation
-from tests.support.secured_kafka import ResourceType as Kind
 
 pytestmark = [pytest.mark.spark, pytest.mark.jvm]
 WRONG = "jabberwocky-3c3c"

@@ -6,14 +6,14 @@ import time
 
 import pytest
 
+from harness.names import unique
+from harness.secured_kafka import CLIENT_ID, CLIENT_SECRET, USER, Grant, Listener
+from harness.secured_kafka import AclOperation as Operation
+from harness.secured_kafka import ResourceType as Kind
+from harness.token_endpoint import token_endpoint
+from harness.ways_in import SECRETS, WAYS, way_in
 from oncelog.spark import committed_offsets, exactly_once, run_stateless, write_exactly_once
 from tests.spark import topics
-from tests.support.names import unique
-from tests.support.secured_kafka import CLIENT_ID, CLIENT_SECRET, USER, Grant, Listener
-from tests.support.secured_kafka import AclOperation as Operation
-from tests.support.secured_kafka import ResourceType as Kind
-from tests.support.token_endpoint import token_endpoint
-from tests.support.ways_in import SECRETS, WAYS, way_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.jvm, pytest.mark.drawn(3)]
 RECORDS = topics.keyed_records(20)

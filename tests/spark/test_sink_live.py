@@ -6,13 +6,13 @@ import shutil
 
 import pytest
 
+from harness.names import unique
 from oncelog.client import Client, TopicPartition
 from oncelog.spark import committed_offsets, exactly_once
 from oncelog.spark.plan import Mode
 from oncelog.spark.sink.fence import progress_from
 from tests.spark import topics
 from tests.spark.pipelines import COUNT, Pipeline
-from tests.support.names import unique
 
 pytestmark = pytest.mark.spark
 

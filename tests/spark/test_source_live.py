@@ -7,6 +7,7 @@ import json
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from harness.names import unique
 from oncelog.client.values import TopicPartition
 from oncelog.spark import lag
 from oncelog.spark.offsets import from_tree
@@ -14,7 +15,6 @@ from oncelog.spark.options.source_options import parse_options
 from oncelog.spark.source.errors import DataLossError
 from oncelog.spark.source.readers import StreamReader
 from tests.spark import topics
-from tests.support.names import unique
 
 pytestmark = pytest.mark.spark
 

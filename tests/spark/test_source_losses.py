@@ -7,6 +7,8 @@ import json
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from harness.names import unique
+from harness.waiting import until
 from oncelog.client import Client, Fetcher, NewTopic, Producer, TopicPartition
 from oncelog.records import batches
 from oncelog.spark.options.source_options import parse_options
@@ -15,8 +17,6 @@ from oncelog.spark.source.errors import DataLossError
 from oncelog.spark.source.planning import OffsetRange
 from oncelog.spark.source.readers import BatchReader, StreamReader
 from oncelog.spark.source.reading import read_range, read_settings
-from tests.support.names import unique
-from tests.support.waiting import until
 
 COUNT = 20
 START = 7

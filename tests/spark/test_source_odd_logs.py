@@ -10,6 +10,8 @@ import pytest
 from confluent_kafka import Producer as Confluent
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from harness.names import unique
+from harness.waiting import until
 from oncelog.client import Client, NewTopic, Producer, TopicPartition
 from oncelog.spark.options.source_options import parse_options
 from oncelog.spark.options.table import OptionError
@@ -18,8 +20,6 @@ from oncelog.spark.source.planning import OffsetRange
 from oncelog.spark.source.readers import BatchReader, StreamReader
 from oncelog.spark.source.reading import read_range, read_settings
 from tests.spark import topics
-from tests.support.names import unique
-from tests.support.waiting import until
 
 SPARKS_DEFAULT = {"kafka.isolation.level": "read_uncommitted"}
 

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness import requirements
+from harness.names import unique
+from harness.processes import free_port
 from oncelog.client.values import TopicPartition
 from oncelog.spark import wait_log
 from oncelog.spark.options.source_options import parse_options
@@ -20,9 +23,6 @@ from oncelog.spark.source.planning import OffsetRange
 from oncelog.spark.source.readers import BatchReader, StreamReader
 from oncelog.spark.source.reading import read_range, read_settings
 from tests.spark import topics
-from tests.support import requirements
-from tests.support.names import unique
-from tests.support.processes import free_port
 
 LIMIT_MS = 700
 SECONDS_MAX = 20

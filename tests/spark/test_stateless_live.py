@@ -7,13 +7,13 @@ import threading
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from harness.names import unique
+from harness.waiting import until
 from oncelog.client import BrokerRefused, Client
 from oncelog.spark import DataLossError, FunctionError, NeedsCheckpoint, OptionError, run_stateless
 from oncelog.testing.proxy import ApiKey, Proxy, Then
 from oncelog.wire import ErrorCode
 from tests.spark import topics
-from tests.support.names import unique
-from tests.support.waiting import until
 
 pytestmark = pytest.mark.spark
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.names import unique
-from tests.support.waiting import until
+from harness.names import unique
+from harness.waiting import until
 
 
 def create(bootstrap: str, name: str, partitions: int = 4, config: dict[str, str] | None = None) -> str:

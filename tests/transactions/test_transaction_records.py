@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness import jars, requirements
 from oncelog.records import Record, build_batch
 from oncelog.transactions import TransactionMetadata, TransactionRecord, TransactionStatus, decode, encode
 from oncelog.transactions.records import CLASSIC_VERSION, FLEXIBLE_VERSION
 from oncelog.wire import WireError
-from tests.support import jars, requirements
 
 LOGGED = [status for status in TransactionStatus if status.label not in ("Dead", "PrepareEpochFence")]
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness import java_programs
 from oncelog.broker.config.properties import parse_properties, read_configuration
 from oncelog.broker.config.setting import SettingError
-from tests.support import java_programs
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from oncelog.log import Appended, Origin
-from oncelog.records import Record, build_batch, read_header
-from tests.support.broker_in_memory import BrokerInMemory, SteppedDisk
-from tests.support.manual_clock import ManualClock
-from tests.support.transaction_in_memory import (
+from harness.broker_in_memory import BrokerInMemory, SteppedDisk
+from harness.manual_clock import ManualClock
+from harness.transaction_in_memory import (
     TOPIC,
     TV1,
     TV2,
@@ -19,6 +17,8 @@ from tests.support.transaction_in_memory import (
     make_topic,
     visible,
 )
+from oncelog.log import Appended, Origin
+from oncelog.records import Record, build_batch, read_header
 
 NONE = ErrorCode.none
 STRANGER = 4711

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.broker_in_memory import BrokerInMemory, SteppedDisk
+from harness.manual_clock import ManualClock
+from harness.transaction_in_memory import MINUTE, TV2, ProducerInMemory, committed_offset, make_topic, visible
 from oncelog import groups, transactions
 from oncelog.log import Appended
 from oncelog.records import ControlType, Record, batches, build_batch, decode_batch
 from oncelog.wire import ErrorCode, WireError
-from tests.support.broker_in_memory import BrokerInMemory, SteppedDisk
-from tests.support.manual_clock import ManualClock
-from tests.support.transaction_in_memory import MINUTE, TV2, ProducerInMemory, committed_offset, make_topic, visible
 
 TOPICS = ("__transaction_state", "__consumer_offsets")
 FEW_PARTITIONS = {"offsets_topic_num_partitions": "1", "transaction_state_log_num_partitions": "1"}

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from harness.broker_in_memory import BrokerInMemory, SteppedDisk
+from harness.manual_clock import ManualClock
 from oncelog.records import Codec, read_header
 from tests.broker.test_administration import create, write
-from tests.support.broker_in_memory import BrokerInMemory, SteppedDisk
-from tests.support.manual_clock import ManualClock
 
 NONE = ErrorCode.none
 TOPIC, BROKER = 2, 4

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.memory_disk import MemoryDisk
 from oncelog.broker.storage.journal import (
     FILE_NAME,
     BrokerConfigured,
@@ -22,7 +23,6 @@ from oncelog.broker.storage.journal import (
     encode_line,
 )
 from oncelog.environment import DiskError
-from tests.support.memory_disk import MemoryDisk
 
 PATH = f"/data/{FILE_NAME}"
 NAMES = st.text(min_size=1)

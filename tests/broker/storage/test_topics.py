@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from harness.broker_in_memory import DIRECTORY, BrokerInMemory, SteppedDisk
+from harness.manual_clock import ManualClock
+from harness.transaction_in_memory import MINUTE, TOPIC, TV1, ProducerInMemory, make_topic
 from oncelog.records import Record, build_batch
-from tests.support.broker_in_memory import DIRECTORY, BrokerInMemory, SteppedDisk
-from tests.support.manual_clock import ManualClock
-from tests.support.transaction_in_memory import MINUTE, TOPIC, TV1, ProducerInMemory, make_topic
 
 NONE = ErrorCode.none
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from harness import requirements
 from oncelog.cli.demo import command
 from oncelog.cli.demo.flights import flights
 from oncelog.cli.demo.kills import AT_LEAST_ONCE_KILLS, EXACTLY_ONCE_KILLS, Victim
 from oncelog.cli.exits import ExitStatus
-from tests.support import requirements
 
 FLIGHTS = 2000
 

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from harness.acls import AUTHORIZER, deny_write
+from harness.names import unique
+from harness.waiting import until
 from oncelog.client import AsyncClient, Client, NewTopic
-from tests.support.acls import AUTHORIZER, deny_write
-from tests.support.names import unique
-from tests.support.waiting import until
 
 
 def test_where_everybody_may_write_no_topic_is_named(log):

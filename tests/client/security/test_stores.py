@@ -8,10 +8,10 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from harness.certificates import Authority, pkcs12_file
+from harness.requirements import found_program
 from oncelog.client.security.stores import identity_pem, trusted_pem
 from oncelog.client.security.values import Certificate, Secret, Store, StoreKind
-from tests.support.certificates import Authority, pkcs12_file
-from tests.support.requirements import found_program
 
 PASSWORD = "march-hare-8e21"
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness import requirements
 from tests.spark.cluster.standalone import StandaloneCluster
-from tests.support import requirements
 
 WORKERS = 2
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from tests.support import requirements, waiting
-from tests.support.processes import free_port
+from harness import requirements, waiting
+from harness.processes import free_port
 
 SEED = int(os.environ.get("ONCELOG_SEED", "1"))
 """It chooses a part of what is run here, and which."""

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.processes import BrokerProcess
 from oncelog.client.values import TransactionVersion
 from tests.spark import topics
 from tests.spark.cluster.standalone import IS_WHOLE, OWN_ONCELOG, SEED, SMALL, StandaloneCluster
 from tests.spark.lanes import Driver, Kind, Lane
 from tests.spark.strikes import Event, Step
-from tests.support.processes import BrokerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.chaos]
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import oncelog
+from harness.names import unique
 from tests.spark import topics
 from tests.spark.cluster import submitted
 from tests.spark.cluster.standalone import HOME, IS_WHOLE, SEED, SMALL, StandaloneCluster, spark_environment
-from tests.support.names import unique
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200), pytest.mark.drawn(2)]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import jars, requirements
 from oncelog.records import Codec
 from oncelog.spark import exactly_once
 from oncelog.spark.options.sink_option_rows import SINK_ROWS
@@ -17,7 +18,6 @@ from oncelog.spark.sink.batch_write import TRANSACTION_TIMEOUT_MS, write_setting
 from oncelog.spark.sink.settings import sink_settings
 from oncelog.spark.sink.stream_commit import stream_settings
 from oncelog.spark.sink.unwritable import Policy
-from tests.support import jars, requirements
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 

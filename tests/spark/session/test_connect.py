@@ -12,14 +12,14 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from harness import requirements
+from harness.names import unique
+from harness.processes import free_port
 from oncelog.client import BrokerRefused, Client
 from oncelog.spark.session.connect import SENTENCE, SparkConnectError, refuse_remote
 from oncelog.spark.session.session import build_session
 from oncelog.spark.sink.exactly_once import exactly_once
 from tests.spark import topics
-from tests.support import requirements
-from tests.support.names import unique
-from tests.support.processes import free_port
 
 HOME = Path(pyspark.__file__).parent
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"

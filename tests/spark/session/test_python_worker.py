@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
+from harness import requirements
+from harness.names import unique
 from oncelog.spark.session.python_worker import ABANDONED, unheard
 from tests.spark import topics
-from tests.support import requirements
-from tests.support.names import unique
 
 PROGRAM = """
 import gc

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from oncelog.spark.session.session import session
+from oncelog.spark.session import session
 
 DIRECTORY = "spark.python.unix.domain.socket.dir"
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from harness.acls import AUTHORIZER, deny_write
+from harness.names import unique
+from harness.shared_producer import GROUP, TV2, Cluster
+from harness.shared_producer import Driver as Died
+from harness.waiting import until
 from oncelog.client import BrokerRefused, Client, TopicPartition
 from oncelog.spark import QueryError, RowError, write_exactly_once
 from oncelog.spark.plan import Mode
 from tests.spark import topics
-from tests.support.acls import AUTHORIZER, deny_write
-from tests.support.names import unique
-from tests.support.shared_producer import GROUP, TV2, Cluster
-from tests.support.shared_producer import Driver as Died
-from tests.support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.drawn(3)]
 

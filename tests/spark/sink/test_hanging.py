@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import pytest
 
+from harness.kafka import KafkaNode
+from harness.names import unique
+from harness.shared_producer import TV1, Cluster, Driver
 from oncelog.client import Client, IsolationLevel, TopicPartition
 from oncelog.spark import HangingTransaction, write_exactly_once
 from oncelog.spark.sink.hanging import stable_offsets
 from oncelog.spark.sink.settings import sink_settings
 from oncelog.spark.sink.writer import Writer
-from tests.support.kafka import KafkaNode
-from tests.support.names import unique
-from tests.support.shared_producer import TV1, Cluster, Driver
 
 CALL_TIMEOUT_MS = 2_000
 

@@ -7,11 +7,11 @@ import threading
 import pytest
 from pyspark.sql.streaming import StreamingQueryListener
 
+from harness.names import unique
 from oncelog.client.values import TopicPartition
 from oncelog.spark import lag, source_metrics
 from oncelog.spark.source.progress import source_description
 from tests.spark import topics
-from tests.support.names import unique
 
 RATE = {"description": "RateStreamV2[...]", "endOffset": "17", "latestOffset": "18"}
 

@@ -26,15 +26,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from harness import requirements
+from harness.kafka import KafkaNode
+from harness.oncelog_process import OncelogNode
+from harness.processes import BrokerProcess
 from oncelog.client import Client
 from oncelog.spark import build_session, committed_offsets, exactly_once
 from tests.spark import topics
 from tests.spark.sweep.kinds import FEWER, KINDS, NEXT, RECORDS, A, B, Kind, Readers
 from tests.spark.sweep.recorder import Point, Recorder, copy
-from tests.support import requirements
-from tests.support.kafka import KafkaNode
-from tests.support.oncelog_process import OncelogNode
-from tests.support.processes import BrokerProcess
 
 SOURCE = Path(__file__).parent / "java" / "WatchedFileSystem.java"
 TARGET = "out"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.processes import BrokerProcess
+from harness.processes import BrokerProcess
 
 
 @dataclass(frozen=True)

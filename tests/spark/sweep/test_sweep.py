@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import requirements
+from harness import requirements
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.chaos]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.certificates import pkcs12_file
-from tests.support.secured_kafka import (
+from harness.certificates import pkcs12_file
+from harness.secured_kafka import (
     CLIENT_ID,
     CLIENT_SECRET,
     KEY_PASSWORD,

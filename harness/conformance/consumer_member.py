@@ -8,10 +8,10 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from tests.support.consumer_group_requests import DESCRIBE, HEARTBEAT, assigned, beat_fields, commit_fields, join_fields
-from tests.support.processes import BrokerProcess
-from tests.support.shared_producer import until
-from tests.support.wire import Connection
+from harness.consumer_group_requests import DESCRIBE, HEARTBEAT, assigned, beat_fields, commit_fields, join_fields
+from harness.processes import BrokerProcess
+from harness.shared_producer import until
+from harness.wire import Connection
 
 NONE = ErrorCode.none
 Assigned = dict[UUID, list[int]]

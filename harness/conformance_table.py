@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from tests.support.requirements import NOT_RUN
+from harness.requirements import NOT_RUN
 
 CLIENT_AND_SCENARIO = "client and scenario"
 NO_CLIENT = "requests as such"

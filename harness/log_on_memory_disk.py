@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from harness.manual_clock import ManualClock
+from harness.memory_disk import MemoryDisk
 from oncelog.environment import DiskError, Syncable
 from oncelog.log import Appended, LogConfig, Origin, PartitionLog, Refused, SyncPoint
 from oncelog.records import ControlType, Record, build_batch, check_batch
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_disk import MemoryDisk
 
 DIRECTORY = "/data/orders-0"
 

@@ -6,7 +6,7 @@ import base64
 import subprocess
 from dataclasses import dataclass
 
-from tests.support import java_programs
+from harness import java_programs
 
 TOOLS = {
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",

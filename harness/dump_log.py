@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.support import jars, requirements
+from harness import jars, requirements
 
 
 def dump(files: Iterable[Path], *options: str) -> str:

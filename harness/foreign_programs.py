@@ -11,9 +11,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support import jars, requirements
+from harness import jars, requirements
 
-PROGRAMS = Path(__file__).parents[1] / "conformance"
+PROGRAMS = Path(__file__).parent / "conformance"
 FETCH_TIMEOUT_SECONDS, BUILD_TIMEOUT_SECONDS = 120, 300
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from tests.support.group_requests import (
+from harness.group_requests import (
     HEARTBEAT,
     JOIN,
     LEAVE,
@@ -17,9 +17,9 @@ from tests.support.group_requests import (
     leave_fields,
     sync_fields,
 )
-from tests.support.processes import BrokerProcess
-from tests.support.shared_producer import until
-from tests.support.wire import Connection
+from harness.processes import BrokerProcess
+from harness.shared_producer import until
+from harness.wire import Connection
 
 NONE = ErrorCode.none
 REBALANCE, MEMBER_ID_REQUIRED = ErrorCode.rebalance_in_progress, ErrorCode.member_id_required

@@ -7,8 +7,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.oncelog_process import OncelogNode
-from tests.support.wire import Connection
+from harness.oncelog_process import OncelogNode
+from harness.wire import Connection
 
 PROGRAM = Path(__file__).parent / "watched_program.py"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.support.processes import BrokerProcess
+from harness.processes import BrokerProcess
 
 
 class OncelogNode(BrokerProcess):

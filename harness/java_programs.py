@@ -1,4 +1,4 @@
-"""The tests' own Java programs (tests/conformance/java), compiled together once and kept for as long as they are the same."""
+"""The tests' own Java programs (harness/conformance/java), compiled together once and kept for as long as they are the same."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.support import jars, requirements
+from harness import jars, requirements
 
-SOURCES = Path(__file__).parents[1] / "conformance" / "java"
+SOURCES = Path(__file__).parent / "conformance" / "java"
 
 
 def classes() -> Path:

@@ -25,13 +25,13 @@ from kafka import errors as kafka_errors
 from kafka.consumer.group import KafkaConsumer
 from kafka.structs import OffsetAndMetadata
 
-from tests.conformance.administrators import (
+from harness.conformance.administrators import (
     Administrator,
     AiokafkaAdministrator,
     ConfluentAdministrator,
     KafkaPythonAdministrator,
 )
-from tests.conformance.subscribers import AiokafkaSubscriber, ConfluentSubscriber, KafkaPythonSubscriber, Subscriber
+from harness.conformance.subscribers import AiokafkaSubscriber, ConfluentSubscriber, KafkaPythonSubscriber, Subscriber
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import ClassVar
 
-from tests.conformance.clients import READ_UNCOMMITTED, Confluent, FencedError, Seen
-from tests.conformance.subscribers import HEARTBEAT_MS, SESSION_MS, Got
-from tests.support import foreign_programs, java_programs
+from harness import foreign_programs, java_programs
+from harness.conformance.clients import READ_UNCOMMITTED, Confluent, FencedError, Seen
+from harness.conformance.subscribers import HEARTBEAT_MS, SESSION_MS, Got
 
 ANSWER_TIMEOUT_SECONDS = 60
 FENCED = frozenset(

@@ -8,8 +8,8 @@ import tempfile
 from hashlib import sha256
 from pathlib import Path
 
-from tests.support import jars, requirements
-from tests.support.processes import BrokerProcess, free_port
+from harness import jars, requirements
+from harness.processes import BrokerProcess, free_port
 
 HEAP = ("-Xmx512m", "-Xms256m")
 QUIET = "-Xlog:cds=off,cds+dynamic=off"

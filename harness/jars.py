@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.support import requirements
+from harness import requirements
 
 KAFKA_VERSION = "4.3.1"
 ARTIFACTS = ("kafka_2.13", "kafka-tools", "kafka-streams")

@@ -18,8 +18,8 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 from kio.schema.errors import ErrorCode
 
-from tests.support.processes import BrokerProcess
-from tests.support.wire import Connection, batch
+from harness.processes import BrokerProcess
+from harness.wire import Connection, batch
 
 GROUP, TRANSACTION = 0, 1
 LATEST = -1

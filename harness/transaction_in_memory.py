@@ -8,8 +8,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from harness.broker_in_memory import BrokerInMemory, Reply
 from oncelog.records import Record, batches, build_batch, decode_batch
-from tests.support.broker_in_memory import BrokerInMemory, Reply
 
 TOPIC = "ledger"
 GROUP = "tellers"

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
+from harness.manual_clock import ManualClock
+from harness.memory_disk import MemoryDisk
+from harness.wire import parse, request_payload
 from oncelog.broker import Broker, Environment
 from oncelog.coordination import Parked, Task
 from oncelog.environment import DiskError, Syncable
-from tests.support.manual_clock import ManualClock
-from tests.support.memory_disk import MemoryDisk
-from tests.support.wire import parse, request_payload
 
 DIRECTORY = "/data"
 T = TypeVar("T")

@@ -22,10 +22,10 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.admin import AclBindingFilter as Filter
 
+from harness.certificates import Authority, Issued
+from harness.kafka import CLUSTER_ID, KafkaNode
+from harness.processes import free_port
 from oncelog.client import Client, NewTopic
-from tests.support.certificates import Authority, Issued
-from tests.support.kafka import CLUSTER_ID, KafkaNode
-from tests.support.processes import free_port
 
 USER, PASSWORD = "alice", "wonderland-9f3b"
 CLIENT_ID, CLIENT_SECRET = "alice", "looking-glass-77c1"
