@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 from kio.schema.errors import ErrorCode
-from tests.broker.storage.test_altering import BROKER, DELETE, SET, TOPIC, alter
 
 from harness.broker_in_memory import BrokerInMemory, SteppedDisk
 from harness.consumer_group_requests import join_fields as beat_join_fields
@@ -27,6 +26,7 @@ from harness.transaction_in_memory import TOPIC as LEDGER
 from oncelog.broker.config.setting import Setting
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from oncelog.records import Record, batches, build_batch, decode_batch
+from tests.broker.storage.test_altering import BROKER, DELETE, SET, TOPIC, alter
 
 NONE = ErrorCode.none
 UNKNOWN = ErrorCode.unknown_server_error

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from tests.broker.storage.test_altering import APPEND, SET, TOPIC, alter
 
 from harness.broker_in_memory import BrokerInMemory, SteppedDisk
 from harness.manual_clock import ManualClock
@@ -16,6 +15,7 @@ from harness.transaction_in_memory import TOPIC as LEDGER
 from oncelog.broker.config.setting import TEXT_BYTES_MAX
 from oncelog.coordination import Parked
 from oncelog.wire import WireError
+from tests.broker.storage.test_altering import APPEND, SET, TOPIC, alter
 from tests.chaos.fuzzed_frames import RandomFrames
 
 FEW_PARTITIONS = {"offsets_topic_num_partitions": "2", "transaction_state_log_num_partitions": "2"}
