@@ -10,7 +10,7 @@ from uuid import UUID
 from harness.manual_clock import ManualClock
 from harness.memory_disk import MemoryDisk
 from harness.wire import parse, request_payload
-from oncelog.broker import Broker, Environment
+from oncelog.broker import BrokerCore, Environment
 from oncelog.coordination import Parked, Task
 from oncelog.environment import DiskError, Syncable
 
@@ -141,7 +141,7 @@ class BrokerInMemory:
     def restart(self) -> None:
         self.clock.forget_timers()
         environment = Environment(self.clock, self.disk, WorkersAtOnce(), self.random)
-        self.core = Broker(environment, self.directories, self._settings, self.failures.append)
+        self.core = BrokerCore(environment, self.directories, self._settings, self.failures.append)
         self.core.serve_at("memory", 9092)
 
     def send(self, api: str, version: int, **fields: Any) -> Reply:

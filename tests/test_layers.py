@@ -6,6 +6,7 @@ The contracts themselves are in .importlinter and run with `make check`.
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,13 @@ def test_nothing_below_the_server_and_the_transports_opens_a_file(file: Path) ->
     calls = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
     opened = [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id in ("open", "print")]
     assert opened == [], f"{file} opens a file or prints, at lines {opened}"
+
+
+def test_no_class_name_stands_for_two_things() -> None:
+    """Needs is the exception: every module names what it needs under that name."""
+    homes: dict[str, list[str]] = defaultdict(list)
+    for file in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef) and node.name != "Needs":
+                homes[node.name].append(f"{file.relative_to(SOURCE)}:{node.lineno}")
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from oncelog.broker import handlers
-from oncelog.broker.apis import APIS, Api
+from oncelog.broker.apis import APIS, ServedApi
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_every_api_has_a_handler(api: Api) -> None:
+def test_every_api_has_a_handler(api: ServedApi) -> None:
     assert callable(api.handle)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oncelog.broker import Broker
+from oncelog.broker import BrokerCore
 from oncelog.broker.apis import APIS
 from oncelog.broker.handlers import (
     add_offsets_to_txn,
@@ -54,7 +54,7 @@ from oncelog.broker.handlers import (
 )
 from oncelog.broker.request import Request
 
-HANDLERS: tuple[Callable[[Broker, Request], Any], ...] = (
+HANDLERS: tuple[Callable[[BrokerCore, Request], Any], ...] = (
     add_offsets_to_txn.handle,
     add_partitions_to_txn.handle,
     alter_configs.handle,

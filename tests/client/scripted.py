@@ -23,12 +23,12 @@ from oncelog.client.net.conversation import (
     WallClock,
 )
 from oncelog.client.net.settings import ClientSettings
-from oncelog.client.requests import Request
+from oncelog.client.requests import ApiRequest
 from oncelog.client.values import Address
 
 HERE = Address("scripted", 9092)
 SETTINGS = ClientSettings((HERE,), call_timeout_ms=1000, request_timeout_ms=100)
-Answer = Callable[[Request], Any]
+Answer = Callable[[ApiRequest], Any]
 
 
 def lost(*, sent: bool = True) -> ConnectionLost:
@@ -44,7 +44,7 @@ class ScriptedTransport:
 
     def __init__(self, answer: Answer, *, features: dict[str, int] | None = None, seed: int = 0) -> None:
         self.now_ms = 0.0
-        self.requests: list[Request] = []
+        self.requests: list[ApiRequest] = []
         self._answer = answer
         self._features = {"transaction.version": 2} if features is None else features
         self._on_their_way: deque[tuple[Ticket, Any]] = deque()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.groups import GroupMetadata, GroupMetadataRecord, Leaving, OffsetToCommit
+from oncelog.groups import GroupMetadataRecord, GroupMetadataValue, Leaving, OffsetToCommit
 from oncelog.groups.coordinator import RETENTION_MS
 from oncelog.groups.member_facts import ANYONE, MemberFacts
 from oncelog.wire import ErrorCode
@@ -60,7 +60,7 @@ def test_time_since_when_a_group_is_empty_outlives_the_broker() -> None:
 def test_offsets_of_a_group_from_before_that_time_was_recorded_are_kept_from_their_commit() -> None:
     group = GroupInMemory()
     commit(group, OTHER)
-    group.write(GroupMetadataRecord(GROUP, GroupMetadata("consumer", 3), group.now.wall_ms))
+    group.write(GroupMetadataRecord(GROUP, GroupMetadataValue("consumer", 3), group.now.wall_ms))
     group.restart()
     expire(group, RETENTION_MS)
     assert offsets(group) == set()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from harness.dump_log import dump
 from harness.group_requests import subscription
-from oncelog.groups import GroupMetadata, GroupMetadataRecord, StoredMember, decode, encode
+from oncelog.groups import GroupMetadataRecord, GroupMetadataValue, StoredMember, decode, encode
 from oncelog.records import Record, build_batch
 from oncelog.wire import WireError
 
@@ -25,19 +25,19 @@ MEMBERS = st.builds(
     StoredMember, NAMES, MAYBE, NAMES, NAMES, POSITIVE, POSITIVE, st.binary(max_size=50), st.binary(max_size=50)
 )
 METADATA = st.builds(
-    GroupMetadata, NAMES, INT32, MAYBE, MAYBE, st.integers(-1, 2**62), st.lists(MEMBERS, max_size=4).map(tuple)
+    GroupMetadataValue, NAMES, INT32, MAYBE, MAYBE, st.integers(-1, 2**62), st.lists(MEMBERS, max_size=4).map(tuple)
 )
 MEMBER = StoredMember("m", "i", "c", "/h", 60_000, 10_000, b"\x01\x02", b"\x03")
-STABLE = GroupMetadata("consumer", 7, "range", "m", 1000, (MEMBER,))
+STABLE = GroupMetadataValue("consumer", 7, "range", "m", 1000, (MEMBER,))
 KEY = bytes.fromhex("0002 0001 67")
 
 
-def record_of(metadata: GroupMetadata | None) -> GroupMetadataRecord:
+def record_of(metadata: GroupMetadataValue | None) -> GroupMetadataRecord:
     return GroupMetadataRecord("g", metadata, 1000)
 
 
 @given(NAMES, METADATA)
-def test_metadata_is_read_back(group: str, metadata: GroupMetadata) -> None:
+def test_metadata_is_read_back(group: str, metadata: GroupMetadataValue) -> None:
     record = GroupMetadataRecord(group, metadata, 5)
     assert decode(encode(record)) == record
 
@@ -53,7 +53,7 @@ def test_version_3_is_written_field_by_field() -> None:
 
 
 def test_group_that_is_empty_has_neither_protocol_nor_leader() -> None:
-    record = encode(record_of(GroupMetadata("", 0, None, None, -1)))
+    record = encode(record_of(GroupMetadataValue("", 0, None, None, -1)))
     assert record.value == bytes.fromhex("0003 0000 00000000 ffff ffff ffffffffffffffff 00000000")
 
 
@@ -87,7 +87,7 @@ BEFORE_TIMEOUTS = replace(BEFORE_TIMES, members=(replace(MEMBER, instance_id=Non
     ],
     ids=["v0", "v1", "v2", "v3", "v4"],
 )
-def test_every_version_is_read(value: str, expected: GroupMetadata) -> None:
+def test_every_version_is_read(value: str, expected: GroupMetadataValue) -> None:
     """Before v1 the session timeout was the rebalance timeout; before v2 nobody knows since when a group is empty."""
     assert decode(Record(KEY, bytes.fromhex(value), timestamp_ms=1000)) == record_of(expected)
 
@@ -125,7 +125,7 @@ def test_kafkas_dump_log_reads_what_is_written(tmp_path: Path) -> None:
     """It shows the consumers' own bytes too, so these have to be such."""
     assignment = bytes.fromhex("0000 00000001 0001 74 00000001 00000002 ffffffff")
     member = replace(MEMBER, subscription=subscription("t"), assignment=assignment)
-    written = [STABLE, GroupMetadata("consumer", 8, None, None, 2000), None]
+    written = [STABLE, GroupMetadataValue("consumer", 8, None, None, 2000), None]
     written[0] = replace(STABLE, members=(member,))
     records = [encode(record_of(metadata)) for metadata in written]
     segment = tmp_path / f"{0:020}.log"

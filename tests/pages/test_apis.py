@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.broker.apis import APIS, Api
+from oncelog.broker.apis import APIS, ServedApi
 from oncelog.wire import message_class
 from tools.pages.apis import page
 from tools.pages.kafka_apis import KAFKA_APIS
@@ -17,7 +17,7 @@ def test_page_is_fresh() -> None:
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
-def test_every_version_in_the_table_has_its_messages(api: Api) -> None:
+def test_every_version_in_the_table_has_its_messages(api: ServedApi) -> None:
     for version in range(api.minimum, api.maximum + 1):
         for kind in ("request", "response"):
             assert message_class(api.key, version, kind).__name__ == api.name + kind.capitalize()

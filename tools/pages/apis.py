@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.broker.apis import APIS, Api
+from oncelog.broker.apis import APIS, ServedApi
 from tools.pages.kafka_apis import KAFKA_APIS, KafkaApi
 
 _INTRODUCTION = """\
@@ -22,7 +22,7 @@ def page() -> str:
     return _INTRODUCTION + "".join(_row(theirs, APIS.get(theirs.key)) for theirs in KAFKA_APIS)
 
 
-def _row(theirs: KafkaApi, ours: Api | None) -> str:
+def _row(theirs: KafkaApi, ours: ServedApi | None) -> str:
     versions = f"{ours.minimum}-{ours.maximum}" if ours is not None else ""
     reason = theirs.reason if ours is None else ""
     return f"| {theirs.key} | {theirs.name} | {theirs.minimum}-{theirs.maximum} | {versions} | {reason} |\n"

@@ -17,8 +17,8 @@ from uuid import UUID
 from typing_extensions import Buffer
 
 from oncelog.broker import request_log
-from oncelog.broker.apis import APIS, Api
-from oncelog.broker.config.configuration import ConfigSource, Settings
+from oncelog.broker.apis import APIS, ServedApi
+from oncelog.broker.config.configuration import Settings, SettingSource
 from oncelog.broker.config.consumer_group_limits import consumer_limits
 from oncelog.broker.config.setting import SettingError, text_of
 from oncelog.broker.coordinators import hanging
@@ -36,7 +36,7 @@ from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.broker.fetch_sessions import FetchSessions
 from oncelog.broker.handlers import api_versions
 from oncelog.broker.housekeeping import Housekeeping
-from oncelog.broker.request import Connection, Request
+from oncelog.broker.request import Peer, Request
 from oncelog.broker.slices import Slices, beside
 from oncelog.broker.storage.auto_creation import internal_partition_count
 from oncelog.broker.storage.changes import Changes
@@ -105,7 +105,7 @@ class StartReport:
     hanging_transactions: int
 
 
-class Broker:
+class BrokerCore:
     """One node. `on_failure` hears of a disk that fails, or of a bug: the broker answers nothing any more; stop it then."""
 
     def __init__(
@@ -150,8 +150,8 @@ class Broker:
         self._recovery_points = directories.recovery_points()
         self._log_start_offsets = directories.log_start_offsets()
         self.changes = Changes(self._journal)
-        self.settings.configure(ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, state.broker_configs.get("", {}))
-        self.settings.configure(ConfigSource.DYNAMIC_BROKER_CONFIG, state.broker_configs.get(str(self.node_id), {}))
+        self.settings.configure(SettingSource.DYNAMIC_DEFAULT_BROKER_CONFIG, state.broker_configs.get("", {}))
+        self.settings.configure(SettingSource.DYNAMIC_BROKER_CONFIG, state.broker_configs.get(str(self.node_id), {}))
         self.leader_epoch = state.last_leader_epoch + 1
         self._journal.append_now(BrokerStarted(leader_epoch=self.leader_epoch))
         self.features |= state.features
@@ -296,7 +296,7 @@ class Broker:
         self.host = host
         self.port = port
 
-    def receive(self, connection: Connection, frame: memoryview) -> Answer | Parked[Answer]:
+    def receive(self, connection: Peer, frame: memoryview) -> Answer | Parked[Answer]:
         """Take one request, without its length, and give its answer, with its length; later if the request has to wait.
 
         The answer is None for a request that has none. A request that waits is a task, which whoever sent it may end.
@@ -321,7 +321,7 @@ class Broker:
         return self._handle(api, request, header.correlation_id)
 
     async def _receive_large(
-        self, api: Api, request: Request, correlation_id: int, decode: Callable[[], Any]
+        self, api: ServedApi, request: Request, correlation_id: int, decode: Callable[[], Any]
     ) -> Answer:
         """Read a request of many items, and write its answer, beside those that are served meanwhile."""
         body = await beside(self.workers, decode, is_long=False)
@@ -334,11 +334,11 @@ class Broker:
             answer = await answer
         return await self._encoded_beside(api, request, correlation_id, answer)
 
-    async def _encoded_beside(self, api: Api, request: Request, correlation_id: int, body: Any) -> Answer:
+    async def _encoded_beside(self, api: ServedApi, request: Request, correlation_id: int, body: Any) -> Answer:
         encode = partial(self._encoded, api, request, correlation_id, body)
         return await beside(self.workers, encode, is_long=False)
 
-    def _handle(self, api: Api, request: Request, correlation_id: int) -> Answer | Parked[Answer]:
+    def _handle(self, api: ServedApi, request: Request, correlation_id: int) -> Answer | Parked[Answer]:
         try:
             answer = api.handle(self, request)
             if isinstance(answer, CoroutineType):
@@ -353,7 +353,7 @@ class Broker:
             raise
         return self._encoded(api, request, correlation_id, answer)
 
-    async def _answered(self, api: Api, request: Request, correlation_id: int, handling: Task[Any]) -> Answer:
+    async def _answered(self, api: ServedApi, request: Request, correlation_id: int, handling: Task[Any]) -> Answer:
         try:
             body = await handling
         finally:
@@ -362,7 +362,7 @@ class Broker:
             return self._encoded(api, request, correlation_id, body)
         return await self._encoded_beside(api, request, correlation_id, body)
 
-    def _encoded(self, api: Api, request: Request, correlation_id: int, body: Any) -> Answer:
+    def _encoded(self, api: ServedApi, request: Request, correlation_id: int, body: Any) -> Answer:
         if request_log.is_logged():
             request_log.log_answer(api.name, request, body, self.clock.monotonic_ms() - request.arrived_ms)
         try:

@@ -11,7 +11,7 @@ from oncelog.wire import construct, message_class, message_module
 NO_THROTTLE = timedelta(0)
 
 
-class Connection(Protocol):
+class Peer(Protocol):
     """What the broker knows of the connection that a request came on."""
 
     @property
@@ -26,7 +26,7 @@ class Request:
     version: int
     client_id: str | None
     body: Any
-    connection: Connection
+    connection: Peer
     arrived_ms: float
     """On the clock that never goes back."""
 

@@ -29,7 +29,7 @@ EPILOGUE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CommandEntry:
     """A command: where it is, and what the overview says of it. A group has commands of its own."""
 
     module: str
@@ -38,21 +38,23 @@ class Entry:
 
 
 COMMANDS = {
-    "serve": Entry("oncelog.cli.serve", "Run a broker until it is told to stop."),
-    "topics": Entry("oncelog.cli.topics", "Create, list, describe, change and delete topics.", is_group=True),
-    "configs": Entry("oncelog.cli.configs", "Show and change the settings of topics and brokers.", is_group=True),
-    "cluster": Entry("oncelog.cli.cluster", "Show the brokers and the features of a cluster.", is_group=True),
-    "broker-api-versions": Entry("oncelog.cli.broker_api_versions", "Show which APIs each broker serves."),
-    "produce": Entry("oncelog.cli.produce", "Write lines to a topic."),
-    "consume": Entry("oncelog.cli.consume", "Print the records of a topic."),
-    "groups": Entry("oncelog.cli.groups", "Show, reset and delete consumer groups.", is_group=True),
-    "transactions": Entry(
+    "serve": CommandEntry("oncelog.cli.serve", "Run a broker until it is told to stop."),
+    "topics": CommandEntry("oncelog.cli.topics", "Create, list, describe, change and delete topics.", is_group=True),
+    "configs": CommandEntry(
+        "oncelog.cli.configs", "Show and change the settings of topics and brokers.", is_group=True
+    ),
+    "cluster": CommandEntry("oncelog.cli.cluster", "Show the brokers and the features of a cluster.", is_group=True),
+    "broker-api-versions": CommandEntry("oncelog.cli.broker_api_versions", "Show which APIs each broker serves."),
+    "produce": CommandEntry("oncelog.cli.produce", "Write lines to a topic."),
+    "consume": CommandEntry("oncelog.cli.consume", "Print the records of a topic."),
+    "groups": CommandEntry("oncelog.cli.groups", "Show, reset and delete consumer groups.", is_group=True),
+    "transactions": CommandEntry(
         "oncelog.cli.transactions", "Show which transactions are open, and what they hold back.", is_group=True
     ),
-    "run": Entry("oncelog.cli.run", "Run a function as an exactly-once pipeline from topic to topic."),
-    "prepare": Entry("oncelog.cli.prepare", "Let Spark sessions on this machine start sooner."),
-    "verify": Entry("oncelog.cli.verify", "Compare two topics: lost, duplicated, out of order."),
-    "demo": Entry("oncelog.cli.demo.command", "Kill a pipeline again and again, and count what comes out."),
+    "run": CommandEntry("oncelog.cli.run", "Run a function as an exactly-once pipeline from topic to topic."),
+    "prepare": CommandEntry("oncelog.cli.prepare", "Let Spark sessions on this machine start sooner."),
+    "verify": CommandEntry("oncelog.cli.verify", "Compare two topics: lost, duplicated, out of order."),
+    "demo": CommandEntry("oncelog.cli.demo.command", "Kill a pipeline again and again, and count what comes out."),
 }
 
 
@@ -106,7 +108,7 @@ def application(chosen: str) -> typer.Typer:
     return app
 
 
-def _command(entry: Entry) -> Callable[..., None]:
+def _command(entry: CommandEntry) -> Callable[..., None]:
     command: Callable[..., None] = import_module(entry.module).command
     return command
 

@@ -29,7 +29,7 @@ STATE_COLUMNS = ("group", "type", "coordinator", "assignor", "state", "members")
 STATE_DETAILS = ("epoch", "assignment_epoch")
 
 
-class State(StrEnum):
+class GroupStateName(StrEnum):
     """Where a group is, as Kafka names it."""
 
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -55,7 +55,9 @@ Groups = Annotated[list[str], typer.Argument(metavar="GROUP…", help="The group
 
 @app.command("list")
 def list_groups(
-    state: Annotated[list[State] | None, typer.Option("--state", help="Only this state; may be given again.")] = None,
+    state: Annotated[
+        list[GroupStateName] | None, typer.Option("--state", help="Only this state; may be given again.")
+    ] = None,
     of_type: Annotated[list[Type] | None, typer.Option("--type", help="Only this type; may be given again.")] = None,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,

@@ -18,7 +18,7 @@ from oncelog.client import Client, IsolationLevel, OffsetSpec, TopicPartition, T
 app = typer.Typer()
 
 
-class State(StrEnum):
+class TransactionStateName(StrEnum):
     """Where a transaction is, as Kafka names it."""
 
     EMPTY = "Empty"
@@ -31,13 +31,17 @@ class State(StrEnum):
     DEAD = "Dead"
 
 
-OPEN_STATES = frozenset({State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT})
+OPEN_STATES = frozenset(
+    {TransactionStateName.ONGOING, TransactionStateName.PREPARE_COMMIT, TransactionStateName.PREPARE_ABORT}
+)
 """Those in which readers wait. The start of a transaction is told in others too: it is then the last one's."""
 
 
 @app.command("list")
 def list_transactions(
-    state: Annotated[list[State] | None, typer.Option("--state", help="Only this state; may be given again.")] = None,
+    state: Annotated[
+        list[TransactionStateName] | None, typer.Option("--state", help="Only this state; may be given again.")
+    ] = None,
     open_for_seconds: Annotated[
         float | None, typer.Option("--open-for", metavar="SECONDS", min=0, help="Only those open for at least so long.")
     ] = None,

@@ -65,7 +65,7 @@ CONSUMER_GROUP_DESCRIBE = Api(69, "ConsumerGroupDescribe", 0, 1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """One request. `fields` holds plain values: dicts for nested messages, sequences for arrays."""
 
     api: Api

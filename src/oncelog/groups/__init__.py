@@ -1,15 +1,15 @@
 """Groups: their members, the offsets they committed, decisions about both, and what their log holds."""
 
 from oncelog.groups.classic import (
+    ClassicGroupDescription,
+    ClassicMembership,
     Due,
-    GroupDescription,
-    GroupMetadata,
     GroupMetadataRecord,
+    GroupMetadataValue,
     JoinAnswer,
     JoinRequest,
     LeaveAnswer,
     Leaving,
-    Membership,
     MembershipDecision,
     MembershipLimits,
     StoredMember,
@@ -21,7 +21,7 @@ from oncelog.groups.coordinator import (
     CommitDecision,
     FetchedOffset,
     GroupCoordinator,
-    GroupListing,
+    ListedGroup,
     OffsetDeletion,
     OffsetToCommit,
 )
@@ -31,28 +31,30 @@ from oncelog.groups.moment import Moment
 from oncelog.groups.offset_records import CommittedOffset, OffsetRecord
 from oncelog.groups.offsets import StoredOffset, TopicPartition
 from oncelog.groups.records import GroupRecord, decode, encode
-from oncelog.groups.topics import Topic, Topics
+from oncelog.groups.topics import KnownTopic, KnownTopics
 
 __all__ = [
     "ANYONE",
+    "ClassicGroupDescription",
+    "ClassicMembership",
     "CommitDecision",
     "CommittedOffset",
     "ConsumerLimits",
     "Due",
     "FetchedOffset",
     "GroupCoordinator",
-    "GroupDescription",
-    "GroupListing",
-    "GroupMetadata",
     "GroupMetadataRecord",
+    "GroupMetadataValue",
     "GroupRecord",
     "JoinAnswer",
     "JoinRequest",
+    "KnownTopic",
+    "KnownTopics",
     "LeaveAnswer",
     "Leaving",
+    "ListedGroup",
     "MemberFacts",
     "MembersDecision",
-    "Membership",
     "MembershipDecision",
     "MembershipLimits",
     "MigrationPolicy",
@@ -64,9 +66,7 @@ __all__ = [
     "StoredOffset",
     "SyncAnswer",
     "SyncRequest",
-    "Topic",
     "TopicPartition",
-    "Topics",
     "decode",
     "encode",
 ]

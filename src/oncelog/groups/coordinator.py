@@ -17,8 +17,8 @@ from oncelog.coordination import Decision
 from oncelog.coordination.placement import partition_for
 from oncelog.groups.classic import (
     NO_SUCH_GROUP,
-    GroupDescription,
-    Membership,
+    ClassicGroupDescription,
+    ClassicMembership,
     MembershipLimits,
     describe,
 )
@@ -28,7 +28,7 @@ from oncelog.groups.members import Group, Members
 from oncelog.groups.offset_records import NO_EXPIRY, NO_LEADER_EPOCH, NO_OFFSET, CommittedOffset, OffsetRecord
 from oncelog.groups.offsets import Offsets, StoredOffset, TopicPartition
 from oncelog.groups.records import GroupRecord
-from oncelog.groups.topics import NO_TOPICS, Topics
+from oncelog.groups.topics import NO_TOPICS, KnownTopics
 from oncelog.wire import ErrorCode
 
 PARTITION_COUNT = 50
@@ -73,7 +73,7 @@ class OffsetDeletion:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupListing:
+class ListedGroup:
     """A group as ListGroups names it; the protocol type is empty for one that never had members."""
 
     group: str
@@ -101,7 +101,7 @@ class GroupCoordinator:
         retention_ms: int = RETENTION_MS,
         limits: MembershipLimits | None = None,
         consumer_limits: ConsumerLimits | None = None,
-        topics: Topics = NO_TOPICS,
+        topics: KnownTopics = NO_TOPICS,
     ) -> None:
         self.partition_count = partition_count
         self.metadata_max_units = metadata_max_units
@@ -110,7 +110,7 @@ class GroupCoordinator:
         self.members = Members(limits, consumer_limits or ConsumerLimits(), topics)
 
     @property
-    def membership(self) -> Membership:
+    def membership(self) -> ClassicMembership:
         """The members of groups of the classic protocol."""
         return self.members.classic
 
@@ -240,17 +240,17 @@ class GroupCoordinator:
 
     # What there is
 
-    def describe(self, group: str) -> GroupDescription:
+    def describe(self, group: str) -> ClassicGroupDescription:
         """A group that is not there is Dead."""
         found = self.membership.find(group)
         return NO_SUCH_GROUP if found is None else describe(found)
 
-    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> tuple[GroupListing, ...]:
+    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> tuple[ListedGroup, ...]:
         """Those in one of the states and of one of the types, which are written in any case; none given means any."""
         wanted_states = {state.strip().lower() for state in states}
         wanted_types = {kind.strip().lower() for kind in types}
         return tuple(
-            GroupListing(group.name, group.protocol_type or "", group.state.value, group.type.value)
+            ListedGroup(group.name, group.protocol_type or "", group.state.value, group.type.value)
             for group in self.members.groups()
             if (not wanted_states or group.state.value.lower() in wanted_states)
             and (not wanted_types or group.type.value in wanted_types)

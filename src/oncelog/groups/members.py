@@ -13,13 +13,13 @@ from uuid import UUID
 from oncelog.coordination import Decision, Parked
 from oncelog.groups.classic import (
     ClassicGroup,
+    ClassicMembership,
     Due,
     GroupMetadataRecord,
     JoinAnswer,
     JoinRequest,
     LeaveAnswer,
     Leaving,
-    Membership,
     MembershipLimits,
     SyncAnswer,
     SyncRequest,
@@ -27,18 +27,18 @@ from oncelog.groups.classic import (
 from oncelog.groups.consumer_limits import ConsumerLimits, MigrationPolicy
 from oncelog.groups.moment import Moment
 from oncelog.groups.records import GroupRecord
-from oncelog.groups.topics import Topics
+from oncelog.groups.topics import KnownTopics
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.groups.consumer import (
         ConsumerGroup,
         ConsumerGroupDescription,
+        ConsumerGroupMember,
         ConsumerMembership,
         ConsumerRecord,
         HeartbeatAnswer,
         HeartbeatRequest,
-        Member,
     )
 
 Group: TypeAlias = "ClassicGroup | ConsumerGroup"
@@ -53,8 +53,8 @@ class Members:
 
     __slots__ = ("_consumer_limits", "_consumers", "_topics", "classic")
 
-    def __init__(self, limits: MembershipLimits | None, consumer_limits: ConsumerLimits, topics: Topics) -> None:
-        self.classic = Membership(limits)
+    def __init__(self, limits: MembershipLimits | None, consumer_limits: ConsumerLimits, topics: KnownTopics) -> None:
+        self.classic = ClassicMembership(limits)
         self._consumer_limits = consumer_limits
         self._topics = topics
         self._consumers: ConsumerMembership | None = None
@@ -171,13 +171,15 @@ class Members:
         decision = self._remove(group, [member], now)
         return Decision(decision.records, (*decision.answer, Due(reply, answer)))
 
-    def _remove(self, group: ConsumerGroup, leaving: list[Member], now: Moment) -> MembersDecision:
+    def _remove(self, group: ConsumerGroup, leaving: list[ConsumerGroupMember], now: Moment) -> MembersDecision:
         """Take members out. If only members of the classic protocol stay, the group follows that."""
         if not leaving:
             return Decision((), ())
         return self._downgrade(group, leaving, now) or Decision(self.consumers.remove(group, leaving, now), ())
 
-    def _downgrade(self, group: ConsumerGroup, leaving: list[Member], now: Moment) -> MembersDecision | None:
+    def _downgrade(
+        self, group: ConsumerGroup, leaving: list[ConsumerGroupMember], now: Moment
+    ) -> MembersDecision | None:
         staying = len(group.members) - len(leaving)
         if not self._consumer_limits.migration.allows_downgrade or not 0 < staying <= self.classic.size_max:
             return None
@@ -194,7 +196,7 @@ class Members:
     def join(
         self, request: JoinRequest, reply: Parked[JoinAnswer], now: Moment, new_uuid: Callable[[], UUID]
     ) -> MembersDecision:
-        """JoinGroup. Errors: those of Membership.join and ConsumerMembership.classic_join."""
+        """JoinGroup. Errors: those of ClassicMembership.join and ConsumerMembership.classic_join."""
         group = self.consumer_group(request.group)
         if group is None or self.classic.join_problem(request) is not _NONE:
             return self.classic.join(request, reply, now, new_uuid)
@@ -270,7 +272,7 @@ class Members:
         return self.classic.not_written(name, decision, error, now)
 
 
-def _leaving(group: ConsumerGroup, leaving: Leaving) -> Member | ErrorCode:
+def _leaving(group: ConsumerGroup, leaving: Leaving) -> ConsumerGroupMember | ErrorCode:
     if leaving.instance_id is None:
         return group.members.get(leaving.member_id) or ErrorCode.unknown_member_id
     member = group.static_member(leaving.instance_id)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from oncelog.groups.classic import ClassicGroup, GroupMetadata, StoredMember
+from oncelog.groups.classic import ClassicGroup, GroupMetadataValue, StoredMember
 from oncelog.groups.consumer import ConsumerGroup
 from oncelog.groups.consumer.embedded import assignment_of, by_id, read_assignment, read_subscription
 from oncelog.groups.consumer.group import NEVER_MS
-from oncelog.groups.consumer.member import ClassicFacts, Member, Progress, Subscription
+from oncelog.groups.consumer.member import ClassicFacts, ConsumerGroupMember, Progress, Subscription
 from oncelog.groups.consumer.records import (
     ConsumerRecord,
     CurrentAssignmentRecord,
@@ -22,10 +22,10 @@ from oncelog.groups.consumer.records import (
 )
 from oncelog.groups.consumer.state import STABLE
 from oncelog.groups.consumer.topics import metadata_hash
-from oncelog.groups.topics import Topics
+from oncelog.groups.topics import KnownTopics
 
 
-def upgraded(group: ClassicGroup, topics: Topics, now_ms: int) -> tuple[ConsumerRecord, ...] | None:
+def upgraded(group: ClassicGroup, topics: KnownTopics, now_ms: int) -> tuple[ConsumerRecord, ...] | None:
     """A classic group as a consumer group, or None if what its members say is not known here."""
     if not group.uses_consumer_protocol or group.protocol is None:
         return None
@@ -61,7 +61,9 @@ def upgraded(group: ClassicGroup, topics: Topics, now_ms: int) -> tuple[Consumer
     )
 
 
-def downgraded(group: ConsumerGroup, leaving: Collection[str], topics: Topics, now_ms: int) -> GroupMetadata | None:
+def downgraded(
+    group: ConsumerGroup, leaving: Collection[str], topics: KnownTopics, now_ms: int
+) -> GroupMetadataValue | None:
     """The members that stay as a classic group; None if one of them follows the consumer protocol, or nobody stays."""
     staying = [member for member in group.members.values() if member.member_id not in leaving]
     known = [member.subscription.classic for member in staying]
@@ -72,10 +74,10 @@ def downgraded(group: ConsumerGroup, leaving: Collection[str], topics: Topics, n
     if not common:
         return None
     members = tuple(_stored(member, classic, common[0], topics) for member, classic in zip(staying, facts, strict=True))
-    return GroupMetadata("consumer", group.epoch, common[0], members[0].member_id, now_ms, members)
+    return GroupMetadataValue("consumer", group.epoch, common[0], members[0].member_id, now_ms, members)
 
 
-def _stored(member: Member, classic: ClassicFacts, protocol: str, topics: Topics) -> StoredMember:
+def _stored(member: ConsumerGroupMember, classic: ClassicFacts, protocol: str, topics: KnownTopics) -> StoredMember:
     metadata = dict(classic.protocols)[protocol]
     subscription = read_subscription(metadata)
     version = 0 if subscription is None else subscription.version

@@ -7,7 +7,7 @@ from typing import Protocol
 from uuid import UUID
 
 
-class Topic(Protocol):
+class KnownTopic(Protocol):
     @property
     def name(self) -> str: ...
     @property
@@ -16,14 +16,14 @@ class Topic(Protocol):
     def partitions(self) -> Sequence[object]: ...
 
 
-class Topics(Protocol):
+class KnownTopics(Protocol):
     """Every topic. `version` is another after a topic was made, deleted or given more partitions."""
 
     @property
     def version(self) -> int: ...
-    def named(self, name: str) -> Topic | None: ...
-    def with_id(self, topic_id: UUID) -> Topic | None: ...
-    def __iter__(self) -> Iterator[Topic]: ...
+    def named(self, name: str) -> KnownTopic | None: ...
+    def with_id(self, topic_id: UUID) -> KnownTopic | None: ...
+    def __iter__(self) -> Iterator[KnownTopic]: ...
 
 
 class _NoTopics:
@@ -35,8 +35,8 @@ class _NoTopics:
     def with_id(self, topic_id: UUID) -> None:
         return None
 
-    def __iter__(self) -> Iterator[Topic]:
+    def __iter__(self) -> Iterator[KnownTopic]:
         return iter(())
 
 
-NO_TOPICS: Topics = _NoTopics()
+NO_TOPICS: KnownTopics = _NoTopics()

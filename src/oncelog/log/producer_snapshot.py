@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from struct import Struct
 
-from oncelog.log.producers import BatchEntry, Producer
+from oncelog.log.producers import BatchEntry, ProducerStateEntry
 from oncelog.records import NO_SEQUENCE, sequence_before
 from oncelog.records.checksum import crc32c
 
@@ -30,13 +30,13 @@ class DamagedSnapshotError(Exception):
     """The bytes are not a snapshot that was written whole."""
 
 
-def encode_snapshot(producers: Iterable[Producer]) -> bytes:
+def encode_snapshot(producers: Iterable[ProducerStateEntry]) -> bytes:
     entries = [_encode(producer) for producer in producers]
     body = b"".join((_COUNT.pack(len(entries)), *entries))
     return _HEADER.pack(VERSION, crc32c(body)) + body
 
 
-def decode_snapshot(data: bytes) -> list[Producer]:
+def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
     """Raises DamagedSnapshotError."""
     if len(data) < _HEADER.size + _COUNT.size:
         raise DamagedSnapshotError(f"{len(data)} bytes are no snapshot")
@@ -52,7 +52,7 @@ def decode_snapshot(data: bytes) -> list[Producer]:
     return [_decode(fields) for fields in _ENTRY.iter_unpack(body[_COUNT.size :])]
 
 
-def _encode(producer: Producer) -> bytes:
+def _encode(producer: ProducerStateEntry) -> bytes:
     last = producer.batches[-1] if producer.batches else None
     first_offset = producer.transaction_first_offset
     return _ENTRY.pack(
@@ -67,9 +67,9 @@ def _encode(producer: Producer) -> bytes:
     )
 
 
-def _decode(fields: tuple[int, ...]) -> Producer:
+def _decode(fields: tuple[int, ...]) -> ProducerStateEntry:
     producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp_ms, coordinator_epoch, first_offset = fields
-    producer = Producer(producer_id, epoch)
+    producer = ProducerStateEntry(producer_id, epoch)
     producer.last_timestamp_ms = timestamp_ms
     producer.coordinator_epoch = coordinator_epoch
     producer.transaction_first_offset = None if first_offset < 0 else first_offset

@@ -31,7 +31,7 @@ class BatchEntry(NamedTuple):
     timestamp_ms: int
 
 
-class Producer:
+class ProducerStateEntry:
     """One producer id. `transaction_first_offset` is that of its open transaction."""
 
     __slots__ = (
@@ -79,13 +79,13 @@ class Producers:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._by_id: dict[int, Producer] = {}
+        self._by_id: dict[int, ProducerStateEntry] = {}
         # Producer id to first offset. New transactions begin at the end of the log, so the oldest comes first.
         self._open: dict[int, int] = {}
         # Transactions whose marker is not below the high watermark yet, in the order of the markers.
         self._undecided: deque[_Completed] = deque()
 
-    def __iter__(self) -> Iterator[Producer]:
+    def __iter__(self) -> Iterator[ProducerStateEntry]:
         return iter(self._by_id.values())
 
     def __len__(self) -> int:
@@ -157,7 +157,7 @@ class Producers:
         producer_id = header.producer_id
         producer = self._by_id.get(producer_id)
         if producer is None:
-            producer = self._by_id[producer_id] = Producer(producer_id, header.producer_epoch)
+            producer = self._by_id[producer_id] = ProducerStateEntry(producer_id, header.producer_epoch)
         elif producer.epoch != header.producer_epoch:
             producer.take_epoch(header.producer_epoch)
         delta = header.last_offset_delta
@@ -181,7 +181,7 @@ class Producers:
         """Note a marker that is in the log at `offset`; return the transaction with records here that it aborted."""
         producer = self._by_id.get(producer_id)
         if producer is None:
-            producer = self._by_id[producer_id] = Producer(producer_id, producer_epoch)
+            producer = self._by_id[producer_id] = ProducerStateEntry(producer_id, producer_epoch)
         producer.take_epoch(producer_epoch)
         producer.coordinator_epoch = coordinator_epoch
         producer.last_timestamp_ms = timestamp_ms
@@ -220,7 +220,7 @@ class Producers:
             del self._by_id[producer_id]
         return len(expired)
 
-    def load(self, producers: Iterable[Producer]) -> None:
+    def load(self, producers: Iterable[ProducerStateEntry]) -> None:
         """Take the state of a snapshot."""
         self._by_id = {producer.producer_id: producer for producer in producers}
         firsts = ((one.transaction_first_offset, one.producer_id) for one in self)
@@ -252,7 +252,9 @@ class Producers:
         """The open transactions, the oldest first."""
         return tuple(found for producer_id in self._open if (found := self.open_transaction(producer_id)) is not None)
 
-    def _is_in_sequence(self, producer: Producer, header: BatchHeader, first_sequence_must_be_zero: bool) -> bool:
+    def _is_in_sequence(
+        self, producer: ProducerStateEntry, header: BatchHeader, first_sequence_must_be_zero: bool
+    ) -> bool:
         first_sequence = header.base_sequence
         if first_sequence_must_be_zero and first_sequence != 0 and not producer.batches:
             return False
@@ -269,7 +271,7 @@ class Producers:
             f"{self._name}: the transaction of producer {header.producer_id} does not contain this partition",
         )
 
-    def _refused_epoch(self, producer: Producer, epoch: int) -> Refused:
+    def _refused_epoch(self, producer: ProducerStateEntry, epoch: int) -> Refused:
         return Refused(
             ErrorCode.invalid_producer_epoch,
             f"{self._name}: epoch {epoch} of producer {producer.producer_id} is not the current one, {producer.epoch}",

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from oncelog.environment import Disk, File
 from oncelog.log.names import DELETED, SNAPSHOT, offset_name, offset_of
 from oncelog.log.producer_snapshot import DamagedSnapshotError, decode_snapshot, encode_snapshot
-from oncelog.log.producers import Producer
+from oncelog.log.producers import ProducerStateEntry
 
 # Between two segment boundaries: the newest, and the one before it until the newest is durable.
 BETWEEN_SEGMENTS_KEPT = 2
@@ -27,7 +27,7 @@ class Snapshots:
         """0 if there is none: a log begins with no producers."""
         return self._offsets[-1] if self._offsets else 0
 
-    def newest(self, offset_max: int) -> tuple[int, list[Producer]] | None:
+    def newest(self, offset_max: int) -> tuple[int, list[ProducerStateEntry]] | None:
         """The newest whole snapshot not beyond `offset_max`. Removes those that are damaged on the way to it."""
         for offset in reversed(self._offsets):
             if offset > offset_max:
@@ -38,7 +38,7 @@ class Snapshots:
                 self._remove(offset)
         return None
 
-    def write(self, offset: int, producers: Iterable[Producer], segment_bases: Collection[int]) -> File:
+    def write(self, offset: int, producers: Iterable[ProducerStateEntry], segment_bases: Collection[int]) -> File:
         """Write a snapshot, and remove old ones that no segment begins with. The caller makes the file durable."""
         file = self._disk.open(self._path(offset), create=True)
         if file.size_bytes:

@@ -13,7 +13,7 @@ from typing import Any, cast
 from typing_extensions import Buffer
 
 from oncelog.coordination import Parked, Task
-from oncelog.server.memory import Memory
+from oncelog.server.memory import MemoryBudget
 from oncelog.wire import WireError
 
 logger = logging.getLogger("oncelog.connections")
@@ -71,7 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         handler: Handler,
         request_bytes_max: int,
         buffer: bytearray,
-        memory: Memory,
+        memory: MemoryBudget,
         on_open: Callable[[Connection], None],
         on_close: Callable[[Connection], None],
         on_bug: Callable[[BaseException], None],

@@ -33,7 +33,7 @@ class _Held:
         return self.request_bytes + self.answer_bytes
 
 
-class Memory:
+class MemoryBudget:
     """A budget for large requests and for answers that their clients do not take.
 
     A request that does not fit is not read further until there is room; the one that has been there longest always goes on,

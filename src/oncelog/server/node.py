@@ -13,7 +13,7 @@ from itertools import combinations
 from types import TracebackType
 from typing import Self
 
-from oncelog.broker import Broker as BrokerCore
+from oncelog.broker import BrokerCore as BrokerCore
 from oncelog.broker import Environment, Settings, StartReport, advertised_endpoint, listening_endpoint, log_directories
 from oncelog.environment import DiskError
 from oncelog.server.admission import Admission
@@ -22,7 +22,7 @@ from oncelog.server.connection import RECEIVE_BYTES, Connection
 from oncelog.server.descriptors import descriptor_budget
 from oncelog.server.disk import RealDisk
 from oncelog.server.idle import IdleConnections
-from oncelog.server.memory import Memory
+from oncelog.server.memory import MemoryBudget
 from oncelog.server.workers import WorkerThreads
 
 logger = logging.getLogger("oncelog.broker")
@@ -107,7 +107,7 @@ class Broker:
             self._discard()
             raise
         self._core.serve_at(*self._advertised())
-        self._memory = Memory(loop, self._core.settings.number("queued.max.request.bytes"))
+        self._memory = MemoryBudget(loop, self._core.settings.number("queued.max.request.bytes"))
         self._admission = Admission(loop, listener, self._core.settings, budget.connections, self._connections_maker())
         report = self._core.start_report
         logger.info(

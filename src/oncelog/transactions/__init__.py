@@ -1,11 +1,11 @@
 """The transaction coordinator: states, decisions, replay, and what its log holds."""
 
 from oncelog.transactions.answers import (
+    DescribedTransaction,
     EndTransactionAnswer,
     InitProducerIdAnswer,
+    ListedTransaction,
     MarkersToSend,
-    TransactionDescription,
-    TransactionListing,
 )
 from oncelog.transactions.coordinator import TransactionCoordinator
 from oncelog.transactions.records import TransactionRecord, decode, encode, record_version
@@ -23,13 +23,13 @@ __all__ = [
     "DECIDED",
     "ONGOING",
     "TRANSITIONS",
+    "DescribedTransaction",
     "EndTransactionAnswer",
     "InitProducerIdAnswer",
+    "ListedTransaction",
     "MarkersToSend",
     "TopicPartition",
     "TransactionCoordinator",
-    "TransactionDescription",
-    "TransactionListing",
     "TransactionMetadata",
     "TransactionRecord",
     "TransactionStatus",

@@ -48,13 +48,13 @@ class EndTransactionAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionDescription:
+class DescribedTransaction:
     error: ErrorCode
     metadata: TransactionMetadata | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionListing:
+class ListedTransaction:
     """`unknown_states` holds the state filters that name no state."""
 
     error: ErrorCode

@@ -16,11 +16,11 @@ from oncelog.coordination import Decision
 from oncelog.coordination.placement import partition_for
 from oncelog.transactions import transitions
 from oncelog.transactions.answers import (
+    DescribedTransaction,
     EndTransactionAnswer,
     InitProducerIdAnswer,
+    ListedTransaction,
     MarkersToSend,
-    TransactionDescription,
-    TransactionListing,
     markers_of,
 )
 from oncelog.transactions.listing import listing
@@ -390,14 +390,14 @@ class TransactionCoordinator:
 
     # What operators ask
 
-    def describe(self, transactional_id: str) -> TransactionDescription:
+    def describe(self, transactional_id: str) -> DescribedTransaction:
         """Errors: invalid_request, transactional_id_not_found."""
         if not transactional_id:
-            return TransactionDescription(ErrorCode.invalid_request)
+            return DescribedTransaction(ErrorCode.invalid_request)
         metadata = self._entries.get(transactional_id)
         if metadata is None:
-            return TransactionDescription(ErrorCode.transactional_id_not_found)
-        return TransactionDescription(_NONE, metadata)
+            return DescribedTransaction(ErrorCode.transactional_id_not_found)
+        return DescribedTransaction(_NONE, metadata)
 
     def list_transactions(
         self,
@@ -407,7 +407,7 @@ class TransactionCoordinator:
         producer_ids: Collection[int] = (),
         longer_than_ms: int = -1,
         id_pattern: str | None = None,
-    ) -> TransactionListing:
+    ) -> ListedTransaction:
         """The ids that pass every filter given; see `listing`. Errors: invalid_regular_expression."""
         return listing(
             self._entries.values(),

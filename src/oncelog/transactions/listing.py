@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from oncelog.transactions.answers import TransactionListing
+from oncelog.transactions.answers import ListedTransaction
 from oncelog.transactions.state import TransactionMetadata, TransactionStatus
 from oncelog.wire import ErrorCode
 
@@ -18,7 +18,7 @@ def listing(
     producer_ids: Collection[int],
     longer_than_ms: int,
     id_pattern: str | None,
-) -> TransactionListing:
+) -> ListedTransaction:
     """Keep what passes every filter. Empty collections, -1 and no pattern let everything pass.
 
     `states` are names as DescribeTransactions answers them; `id_pattern` must match an id as a whole.
@@ -26,7 +26,7 @@ def listing(
     try:
         pattern = re.compile(id_pattern) if id_pattern else None
     except re.error:
-        return TransactionListing(ErrorCode.invalid_regular_expression)
+        return ListedTransaction(ErrorCode.invalid_regular_expression)
     named = {state: TransactionStatus.from_label(state) for state in states}
     wanted = set(named.values())
     found = tuple(
@@ -38,4 +38,4 @@ def listing(
         and (pattern is None or pattern.fullmatch(metadata.transactional_id))
     )
     unknown = tuple(state for state, status in named.items() if status is None)
-    return TransactionListing(ErrorCode.none, unknown, found)
+    return ListedTransaction(ErrorCode.none, unknown, found)

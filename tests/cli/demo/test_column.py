@@ -11,7 +11,7 @@ import pytest
 from oncelog.cli.broker_process import BrokerProcess, ProcessError
 from oncelog.cli.demo import processes
 from oncelog.cli.demo.column import UNPLANNED_ENDS_MAX, Runs, Stage
-from oncelog.cli.demo.kills import Kill, Moment, Victim
+from oncelog.cli.demo.kills import Kill, Victim, WireMoment
 from oncelog.cli.demo.plan import DEPARTURES, Guarantee
 from oncelog.cli.demo.processes import DriverProcess, Drivers, free_port
 from oncelog.testing.proxy import ApiKey, Point, Proxy
@@ -19,9 +19,9 @@ from oncelog.testing.proxy import ApiKey, Point, Proxy
 WRITES_TEN = """
 import sys
 from confluent_kafka import Producer
-from oncelog.cli.demo.plan import DEPARTURES, Task
+from oncelog.cli.demo.plan import DEPARTURES, DemoRun
 
-task = Task.from_line(sys.stdin.readline())
+task = DemoRun.from_line(sys.stdin.readline())
 producer = Producer({"bootstrap.servers": task.bootstrap_servers})
 for number in range(10):
     producer.produce(DEPARTURES.topic(task.guarantee), str(number))
@@ -31,16 +31,16 @@ task.finished.touch()
 
 WRITES_NOTHING = """
 import sys
-from oncelog.cli.demo.plan import Task
+from oncelog.cli.demo.plan import DemoRun
 
-Task.from_line(sys.stdin.readline()).finished.touch()
+DemoRun.from_line(sys.stdin.readline()).finished.touch()
 """
 
 FAILS = """
 import sys
-from oncelog.cli.demo.plan import Task
+from oncelog.cli.demo.plan import DemoRun
 
-task = Task.from_line(sys.stdin.readline())
+task = DemoRun.from_line(sys.stdin.readline())
 sys.exit("no more disk")
 """
 
@@ -54,7 +54,7 @@ if not failed_before.exists():
 producer =""",
 )
 
-SECOND_WRITE = Moment(ApiKey.PRODUCE, Point.ANSWER, 2)
+SECOND_WRITE = WireMoment(ApiKey.PRODUCE, Point.ANSWER, 2)
 KILL = Kill(Victim.DRIVER, DEPARTURES, "two records had been produced", SECOND_WRITE)
 
 

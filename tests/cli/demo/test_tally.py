@@ -10,14 +10,14 @@ from oncelog.cli.broker_process import ProcessError
 from oncelog.cli.demo.flights import FLIGHTS, AirlineTotals, delay_class, departure, flights
 from oncelog.cli.demo.loading import input_log
 from oncelog.cli.demo.plan import AIRLINES, DEPARTURES
-from oncelog.cli.demo.tally import Due, Output, Tally, expected, tally
+from oncelog.cli.demo.tally import ExpectedPlace, OutputRecord, Tally, expected, tally
 
 COUNT = 400
-DUE = {(b"a", b"1"): Due(0, 0), (b"a", b"2"): Due(0, 1), (b"b", b"3"): Due(1, 2)}
+DUE = {(b"a", b"1"): ExpectedPlace(0, 0), (b"a", b"2"): ExpectedPlace(0, 1), (b"b", b"3"): ExpectedPlace(1, 2)}
 
 
-def outputs(*records: tuple[bytes, bytes]) -> list[Output]:
-    return [Output(("t", 0, offset), key, value) for offset, (key, value) in enumerate(records)]
+def outputs(*records: tuple[bytes, bytes]) -> list[OutputRecord]:
+    return [OutputRecord(("t", 0, offset), key, value) for offset, (key, value) in enumerate(records)]
 
 
 @pytest.mark.parametrize(

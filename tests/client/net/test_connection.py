@@ -6,14 +6,14 @@ import pytest
 
 from oncelog.client import requests
 from oncelog.client.errors import ConnectionLost, UnsupportedVersion
-from oncelog.client.net.connection import Connection
+from oncelog.client.net.connection import BrokerConnection
 from oncelog.client.net.conversation import Ticket
-from oncelog.client.requests import METADATA, Request, milliseconds
+from oncelog.client.requests import METADATA, ApiRequest, milliseconds
 from oncelog.client.values import Address
 from oncelog.wire import ErrorCode, WireError, encode, message_class, message_module
 
 ADDRESS = Address("broker", 9092)
-FIND = Request(requests.FIND_COORDINATOR, {"key": "group", "key_type": 0})
+FIND = ApiRequest(requests.FIND_COORDINATOR, {"key": "group", "key_type": 0})
 
 
 def greeting_frame(
@@ -34,8 +34,8 @@ def answer_frame(api_key: int, version: int, correlation_id: int, answer: object
     return b"".join(bytes(chunk) for chunk in encode(header(correlation_id=correlation_id), answer))
 
 
-def greeted(**ranges: tuple[int, int]) -> Connection:
-    connection = Connection(ADDRESS, "tests")
+def greeted(**ranges: tuple[int, int]) -> BrokerConnection:
+    connection = BrokerConnection(ADDRESS, "tests")
     connection.hello()
     assert connection.greeted(greeting_frame(3, **ranges))
     return connection
@@ -54,7 +54,7 @@ def correlation_of(frame: list) -> int:
 
 def test_greeting_of_an_old_broker_is_said_again_in_its_version():
     """ApiVersions: a broker that does not know the version answers in v0 with error 35."""
-    connection = Connection(ADDRESS, "tests")
+    connection = BrokerConnection(ADDRESS, "tests")
     connection.hello()
     assert not connection.greeted(greeting_frame(0, ErrorCode.unsupported_version))
     connection.hello()
@@ -64,7 +64,7 @@ def test_greeting_of_an_old_broker_is_said_again_in_its_version():
 
 
 def test_greeting_that_answers_something_else_is_none():
-    connection = Connection(ADDRESS, "tests")
+    connection = BrokerConnection(ADDRESS, "tests")
     connection.hello()
     with pytest.raises(WireError, match="answered request 7 instead of 1"):
         connection.greeted(greeting_frame(3, correlation_id=7))
@@ -73,7 +73,7 @@ def test_greeting_that_answers_something_else_is_none():
 def test_array_that_has_more_items_than_its_frame_is_none():
     """The codec would make room for as many before it saw the first."""
     connection = greeted(find_coordinator=(0, 3), metadata=(0, 12))
-    ticket = Ticket(ADDRESS, Request(METADATA, {"topics": None}))
+    ticket = Ticket(ADDRESS, ApiRequest(METADATA, {"topics": None}))
     correlation_id = correlation_of(connection.send(ticket))
     many_brokers = b"\xff\xff\xff\xff\x0f"
     with pytest.raises(WireError, match="brokers has 4294967294 items, and the frame ends before"):
@@ -90,7 +90,7 @@ def test_request_goes_out_in_the_newest_version_both_sides_speak():
 def test_request_that_the_broker_is_too_old_for_is_not_sent():
     connection = greeted(end_txn=(0, 4))
     with pytest.raises(UnsupportedVersion, match="EndTxn version 5 to 5"):
-        connection.send(Ticket(ADDRESS, Request(requests.END_TXN, {}, version_min=5)))
+        connection.send(Ticket(ADDRESS, ApiRequest(requests.END_TXN, {}, version_min=5)))
     assert not connection.in_flight
 
 

@@ -11,9 +11,9 @@ from oncelog.spark.sink.fence import (
     METADATA_CHARACTERS_MAX,
     Batch,
     FenceError,
+    FenceProgress,
     FenceRecord,
     Move,
-    Progress,
     Role,
     decide,
     fence_metadata,
@@ -34,7 +34,7 @@ def fence(query, batch_id, end, sequence=7):
 
 
 def progress(newest=None, offsets=None, unclear=()):
-    return Progress(newest, offsets or {}, frozenset(unclear))
+    return FenceProgress(newest, offsets or {}, frozenset(unclear))
 
 
 @given(
@@ -73,22 +73,22 @@ def test_every_partition_carries_the_record():
     committed = fence_metadata(record, {A0: 7, A1: 9}, unclear={A1})
     metadata = {A0: to_metadata(record, Role.INPUT), A1: to_metadata(record, Role.LOWEST)}
     assert committed == {A0: OffsetAndMetadata(7, metadata[A0]), A1: OffsetAndMetadata(9, metadata[A1])}
-    assert progress_from(committed) == Progress(record, {A0: 7}, frozenset({A1}))
-    assert progress_from({A0: OffsetAndMetadata(7, "somebody else's")}) == Progress()
+    assert progress_from(committed) == FenceProgress(record, {A0: 7}, frozenset({A1}))
+    assert progress_from({A0: OffsetAndMetadata(7, "somebody else's")}) == FenceProgress()
 
 
 def test_partition_that_only_carries_the_record_is_no_input():
     record = fence("q", 4, "end")
     committed = fence_metadata(record, {}, carrier=B0)
     assert committed == {B0: OffsetAndMetadata(4, to_metadata(record, Role.CARRIER))}
-    assert progress_from(committed) == Progress(record)
+    assert progress_from(committed) == FenceProgress(record)
 
 
 def test_only_offsets_with_the_newest_record_count():
     """An older record is of a partition that is not read any more; a batch id says nothing about another query's."""
     older, newest = fence("old", 90, "x", sequence=11), fence("q", 4, "end", sequence=12)
     committed = {**fence_metadata(older, {A0: 7, B0: 3}), **fence_metadata(newest, {A0: 9})}
-    assert progress_from(committed) == Progress(newest, {A0: 9})
+    assert progress_from(committed) == FenceProgress(newest, {A0: 9})
     assert progress_from(committed).next_sequence == 13
 
 

@@ -24,7 +24,7 @@ UNITS_OF_ONE_SETTING: tuple[tuple[tuple[str, int], ...], ...] = (
 _UNITS = {name: units for units in UNITS_OF_ONE_SETTING for name, _ in units}
 
 
-class ConfigSource(IntEnum):
+class SettingSource(IntEnum):
     """Where a value comes from, the strongest first, in Kafka's numbers."""
 
     DYNAMIC_TOPIC_CONFIG = 1
@@ -40,7 +40,7 @@ class Synonym:
 
     name: str
     value: Value
-    source: ConfigSource
+    source: SettingSource
 
 
 def parse_settings(values: Mapping[str, str], table: Mapping[str, Setting], what: str) -> dict[str, Value]:
@@ -70,11 +70,11 @@ class Settings:
         broker_id = self.given.get("broker.id", -1)
         if broker_id != -1 and self.given.setdefault("node.id", broker_id) != broker_id:
             raise SettingError(f"broker.id={broker_id} is not allowed beside node.id={self.given['node.id']}")
-        self._layers: dict[ConfigSource, dict[str, Value]] = {
-            ConfigSource.DYNAMIC_BROKER_CONFIG: {},
-            ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: {},
-            ConfigSource.STATIC_BROKER_CONFIG: self.given,
-            ConfigSource.DEFAULT_CONFIG: {
+        self._layers: dict[SettingSource, dict[str, Value]] = {
+            SettingSource.DYNAMIC_BROKER_CONFIG: {},
+            SettingSource.DYNAMIC_DEFAULT_BROKER_CONFIG: {},
+            SettingSource.STATIC_BROKER_CONFIG: self.given,
+            SettingSource.DEFAULT_CONFIG: {
                 name: setting.default for name, setting in BROKER_SETTINGS.items() if setting.default is not None
             },
         }
@@ -102,12 +102,12 @@ class Settings:
         self.given["node.id"] = node_id
         self._merge()
 
-    def configure(self, source: ConfigSource, values: Mapping[str, str]) -> None:
+    def configure(self, source: SettingSource, values: Mapping[str, str]) -> None:
         """Replace what was changed at run time, for this broker or for every one. Raises SettingError."""
         self._layers[source] = parse_settings(values, BROKER_SETTINGS, "broker")
         self._merge()
 
-    def layer(self, source: ConfigSource) -> Mapping[str, Value]:
+    def layer(self, source: SettingSource) -> Mapping[str, Value]:
         """The values that this one source gives."""
         return self._layers[source]
 
@@ -167,5 +167,5 @@ def topic_sources(settings: Settings, own: Mapping[str, Value], name: str) -> li
     broker_name = BROKER_NAME_OF_TOPIC_SETTING.get(name)
     found = [] if broker_name is None else settings.sources(broker_name)
     if name in own:
-        found.insert(0, Synonym(name, own[name], ConfigSource.DYNAMIC_TOPIC_CONFIG))
+        found.insert(0, Synonym(name, own[name], SettingSource.DYNAMIC_TOPIC_CONFIG))
     return found

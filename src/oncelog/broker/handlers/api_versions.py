@@ -16,7 +16,7 @@ from oncelog.wire import ErrorCode, construct, message_class, message_module
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oncelog.broker.apis import Api
+    from oncelog.broker.apis import ServedApi
 
 API_KEY = 18
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -28,7 +28,7 @@ PRODUCE_KEY = 0
 class Needs(Protocol):
     """What this API needs of the broker."""
 
-    apis: Mapping[int, Api]
+    apis: Mapping[int, ServedApi]
     features: dict[str, int]
     features_epoch: int
     highest_features: dict[str, int]

@@ -10,7 +10,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.config.configuration import ConfigSource, parse_settings, topic_sources, topic_values
+from oncelog.broker.config.configuration import SettingSource, parse_settings, topic_sources, topic_values
 from oncelog.broker.config.setting import SettingError, text_of
 from oncelog.broker.config.settings import TOPIC_SETTINGS
 from oncelog.broker.request import Request
@@ -162,7 +162,7 @@ def _described(broker: Needs, request: Request, configs: dict[str, str]) -> tupl
                 name=name,
                 value=text_of(value),
                 read_only=False,
-                config_source=sources[0].source if sources else ConfigSource.DEFAULT_CONFIG,
+                config_source=sources[0].source if sources else SettingSource.DEFAULT_CONFIG,
                 is_sensitive=False,
             )
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.config.configuration import ConfigSource, Synonym, parse_settings, topic_sources
+from oncelog.broker.config.configuration import SettingSource, Synonym, parse_settings, topic_sources
 from oncelog.broker.config.setting import Kind, Setting, Value, text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from oncelog.broker.request import Request
@@ -84,7 +84,7 @@ def _broker_configs(broker: Needs, request: Request, resource: Any) -> tuple[Any
 
 def _common_configs(broker: Needs, request: Request, resource: Any) -> tuple[Any, ...]:
     """Those that were changed for every broker, and nothing else."""
-    source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    source = SettingSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return tuple(
         _entry(request, BROKER_SETTINGS[name], value, [Synonym(name, value, source)])
         for name, value in broker.settings.layer(source).items()
@@ -109,7 +109,7 @@ def _entry(request: Request, setting: Setting, value: Value | None, sources: lis
         name=setting.name,
         value=_shown(setting, value),
         read_only=not setting.is_dynamic,
-        config_source=sources[0].source if sources else ConfigSource.DEFAULT_CONFIG,
+        config_source=sources[0].source if sources else SettingSource.DEFAULT_CONFIG,
         is_sensitive=setting.is_sensitive,
         synonyms=synonyms,
         config_type=NUMBER_OF_KIND[setting.kind],

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
-from oncelog.broker.config.configuration import ConfigSource, parse_settings
+from oncelog.broker.config.configuration import SettingSource, parse_settings
 from oncelog.broker.config.setting import Setting, SettingError, items_of, text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from oncelog.broker.slices import Turn
@@ -208,7 +208,7 @@ def _decide_topic(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
 
 def _decide_broker(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
     _check_broker(broker, name)
-    source = ConfigSource.DYNAMIC_BROKER_CONFIG if name else ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    source = SettingSource.DYNAMIC_BROKER_CONFIG if name else SettingSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     current = {key: text_of(value) or "" for key, value in broker.settings.layer(source).items()}
     configs = alter(current, BROKER_SETTINGS)
     fixed = [key for key in configs if key in BROKER_SETTINGS and not BROKER_SETTINGS[key].is_dynamic]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oncelog.cli.broker_process import BrokerProcess, ProcessError
-from oncelog.cli.demo.kills import Kill, Moment, Victim, kills
-from oncelog.cli.demo.plan import PIPELINES, Guarantee, Pipeline, Task
+from oncelog.cli.demo.kills import Kill, Victim, WireMoment, kills
+from oncelog.cli.demo.plan import PIPELINES, DemoPipeline, DemoRun, Guarantee
 from oncelog.cli.demo.processes import DriverProcess, Drivers
 from oncelog.cli.demo.reading import ConcurrentReader, read_all
 from oncelog.cli.demo.tally import Expectations, Place, Tally, batch_ends, tally
@@ -79,7 +79,7 @@ class Executioner:
     def _wait_for_the_moment(self) -> None:
         self._at(self._kill.moment, Then.CUT, self._strike)
 
-    def _at(self, moment: Moment, then: Then, call: Callable[[], object]) -> None:
+    def _at(self, moment: WireMoment, then: Then, call: Callable[[], object]) -> None:
         add = self._stage.proxy.at_answer if moment.point is Point.ANSWER else self._stage.proxy.at_request
         add(moment.api_key, nth=moment.nth, then=then, call=call)
 
@@ -126,7 +126,7 @@ class Runs:
         self._stage = stage
         self._guarantee = guarantee
         self._say = say
-        self._task = Task(
+        self._task = DemoRun(
             bootstrap_servers=stage.proxy.bootstrap_servers,
             guarantee=guarantee,
             checkpoints=stage.directory / "checkpoints",
@@ -190,7 +190,7 @@ class Runs:
 
 
 def _count(
-    stage: Stage, guarantee: Guarantee, pipeline: Pipeline, expectations: Expectations, seen: Iterable[Place]
+    stage: Stage, guarantee: Guarantee, pipeline: DemoPipeline, expectations: Expectations, seen: Iterable[Place]
 ) -> Tally:
     topic = pipeline.topic(guarantee)
     due = expectations.of(pipeline, batch_ends(stage.directory / "checkpoints" / topic))

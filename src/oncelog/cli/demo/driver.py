@@ -20,7 +20,7 @@ from pyarrow import RecordBatch
 from pyspark.sql import DataFrame, SparkSession
 
 from oncelog.cli.demo.plain_writes import at_least_once
-from oncelog.cli.demo.plan import INPUT_TOPIC, PARTITIONS, PIPELINES, Guarantee, Pipeline, Task
+from oncelog.cli.demo.plan import INPUT_TOPIC, PARTITIONS, PIPELINES, DemoPipeline, DemoRun, Guarantee
 from oncelog.spark import build_session, exactly_once
 from oncelog.spark.session.class_archive import QUICK
 
@@ -43,13 +43,13 @@ def main() -> None:
     functions = [load_function(chosen.examples, pipeline) for pipeline in PIPELINES]
     rehearse(spark, functions[0], chosen.bootstrap_server)
     for line in sys.stdin:
-        task = Task.from_line(line)
+        task = DemoRun.from_line(line)
         for pipeline, function in zip(PIPELINES, functions, strict=True):
             run_pipeline(spark, task, pipeline, function)
         task.finished.touch()
 
 
-def load_function(examples: Path, pipeline: Pipeline) -> Function:
+def load_function(examples: Path, pipeline: DemoPipeline) -> Function:
     function: Function = run_path(str(examples / pipeline.file))[pipeline.function]
     return function
 
@@ -72,7 +72,7 @@ def as_they_are(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
     return batches
 
 
-def run_pipeline(spark: SparkSession, task: Task, pipeline: Pipeline, function: Function) -> None:
+def run_pipeline(spark: SparkSession, task: DemoRun, pipeline: DemoPipeline, function: Function) -> None:
     flights = (
         spark.readStream.format("oncelog")
         .option("kafka.bootstrap.servers", task.bootstrap_servers)
@@ -94,7 +94,7 @@ def run_pipeline(spark: SparkSession, task: Task, pipeline: Pipeline, function: 
     query.awaitTermination()
 
 
-def sink(task: Task, topic: str, checkpoint: Path) -> Sink:
+def sink(task: DemoRun, topic: str, checkpoint: Path) -> Sink:
     if task.guarantee is Guarantee.EXACTLY_ONCE:
         return exactly_once(topic=topic, transactional_id=topic, bootstrap_servers=task.bootstrap_servers)
     return at_least_once(topic, task.bootstrap_servers, checkpoint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from oncelog.cli.demo.plan import AIRLINES, DEPARTURES, Guarantee, Pipeline
+from oncelog.cli.demo.plan import AIRLINES, DEPARTURES, DemoPipeline, Guarantee
 from oncelog.testing.proxy import ApiKey, Point
 
 
@@ -15,7 +15,7 @@ class Victim(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class WireMoment:
     """A place on the wire: the nth request of one API, or the nth answer to one."""
 
     api_key: ApiKey
@@ -31,10 +31,10 @@ class Kill:
     """
 
     victim: Victim
-    pipeline: Pipeline
+    pipeline: DemoPipeline
     what: str
-    moment: Moment
-    after: Moment | None = None
+    moment: WireMoment
+    after: WireMoment | None = None
 
 
 def kills(guarantee: Guarantee) -> tuple[Kill, ...]:
@@ -47,20 +47,20 @@ EXACTLY_ONCE_KILLS = (
         Victim.DRIVER,
         DEPARTURES,
         "some records had been produced",
-        Moment(ApiKey.PRODUCE, Point.ANSWER, 2),
-        after=Moment(ApiKey.END_TXN, Point.ANSWER, 1),
+        WireMoment(ApiKey.PRODUCE, Point.ANSWER, 2),
+        after=WireMoment(ApiKey.END_TXN, Point.ANSWER, 1),
     ),
-    Kill(Victim.DRIVER, DEPARTURES, "the offsets were in", Moment(ApiKey.TXN_OFFSET_COMMIT, Point.ANSWER, 2)),
-    Kill(Victim.DRIVER, DEPARTURES, "EndTxn was sent, not answered", Moment(ApiKey.END_TXN, Point.ANSWER, 2)),
+    Kill(Victim.DRIVER, DEPARTURES, "the offsets were in", WireMoment(ApiKey.TXN_OFFSET_COMMIT, Point.ANSWER, 2)),
+    Kill(Victim.DRIVER, DEPARTURES, "EndTxn was sent, not answered", WireMoment(ApiKey.END_TXN, Point.ANSWER, 2)),
     Kill(
         Victim.DRIVER,
         AIRLINES,
         "records had been produced",
-        Moment(ApiKey.PRODUCE, Point.ANSWER, 1),
-        after=Moment(ApiKey.END_TXN, Point.ANSWER, 1),
+        WireMoment(ApiKey.PRODUCE, Point.ANSWER, 1),
+        after=WireMoment(ApiKey.END_TXN, Point.ANSWER, 1),
     ),
-    Kill(Victim.DRIVER, AIRLINES, "EndTxn was sent, not answered", Moment(ApiKey.END_TXN, Point.ANSWER, 2)),
-    Kill(Victim.BROKER, AIRLINES, "EndTxn was done, not answered", Moment(ApiKey.END_TXN, Point.ANSWER, 1)),
+    Kill(Victim.DRIVER, AIRLINES, "EndTxn was sent, not answered", WireMoment(ApiKey.END_TXN, Point.ANSWER, 2)),
+    Kill(Victim.BROKER, AIRLINES, "EndTxn was done, not answered", WireMoment(ApiKey.END_TXN, Point.ANSWER, 1)),
 )
 
 AT_LEAST_ONCE_KILLS = (
@@ -68,18 +68,20 @@ AT_LEAST_ONCE_KILLS = (
         Victim.DRIVER,
         DEPARTURES,
         "some records had been produced",
-        Moment(ApiKey.PRODUCE, Point.ANSWER, 2),
-        after=Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 1),
+        WireMoment(ApiKey.PRODUCE, Point.ANSWER, 2),
+        after=WireMoment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 1),
     ),
-    Kill(Victim.DRIVER, DEPARTURES, "all records had been produced", Moment(ApiKey.OFFSET_COMMIT, Point.REQUEST, 2)),
-    Kill(Victim.DRIVER, DEPARTURES, "the offsets were in", Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 2)),
+    Kill(
+        Victim.DRIVER, DEPARTURES, "all records had been produced", WireMoment(ApiKey.OFFSET_COMMIT, Point.REQUEST, 2)
+    ),
+    Kill(Victim.DRIVER, DEPARTURES, "the offsets were in", WireMoment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 2)),
     Kill(
         Victim.DRIVER,
         AIRLINES,
         "records had been produced",
-        Moment(ApiKey.PRODUCE, Point.ANSWER, 1),
-        after=Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 1),
+        WireMoment(ApiKey.PRODUCE, Point.ANSWER, 1),
+        after=WireMoment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 1),
     ),
-    Kill(Victim.DRIVER, AIRLINES, "the offsets were in", Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 2)),
-    Kill(Victim.BROKER, AIRLINES, "the offsets were in", Moment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 1)),
+    Kill(Victim.DRIVER, AIRLINES, "the offsets were in", WireMoment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 2)),
+    Kill(Victim.BROKER, AIRLINES, "the offsets were in", WireMoment(ApiKey.OFFSET_COMMIT, Point.ANSWER, 1)),
 )

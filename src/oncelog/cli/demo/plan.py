@@ -22,7 +22,7 @@ class Guarantee(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class DemoPipeline:
     """A function of a user file under `examples/`."""
 
     function: str
@@ -37,13 +37,13 @@ class Pipeline:
         return self.function if guarantee is Guarantee.EXACTLY_ONCE else f"{self.function}-at-least-once"
 
 
-DEPARTURES = Pipeline("departures", "append")
-AIRLINES = Pipeline("airlines", "update")
+DEPARTURES = DemoPipeline("departures", "append")
+AIRLINES = DemoPipeline("airlines", "update")
 PIPELINES = (DEPARTURES, AIRLINES)
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class DemoRun:
     """What one run of the driver has to do."""
 
     bootstrap_servers: str
@@ -57,7 +57,7 @@ class Task:
         return json.dumps(asdict(self), default=str)
 
     @classmethod
-    def from_line(cls, line: str) -> Task:
+    def from_line(cls, line: str) -> DemoRun:
         fields = json.loads(line)
         return cls(
             bootstrap_servers=fields["bootstrap_servers"],

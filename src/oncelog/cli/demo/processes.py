@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from oncelog.cli.broker_process import tail
-from oncelog.cli.demo.plan import Task
+from oncelog.cli.demo.plan import DemoRun
 
 KILL_SECONDS = 10.0
 
@@ -41,7 +41,7 @@ class DriverProcess:
                 start_new_session=True,
             )
 
-    def begin(self, task: Task) -> None:
+    def begin(self, task: DemoRun) -> None:
         """Say what to do. A driver that has ended by itself hears nothing; `wait` says so."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):

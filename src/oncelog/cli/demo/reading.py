@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from oncelog.cli.demo.plan import PARTITIONS
-from oncelog.cli.demo.tally import Output, Place
+from oncelog.cli.demo.tally import OutputRecord, Place
 
 MESSAGES_AT_ONCE = 10_000
 POLL_SECONDS = 0.2
@@ -44,7 +44,7 @@ def place(message: Message) -> Place:
     return topic, partition, offset
 
 
-def read_all(bootstrap_servers: str, topic: str) -> Iterator[Output]:
+def read_all(bootstrap_servers: str, topic: str) -> Iterator[OutputRecord]:
     """Every committed record of a topic up to where it ends now; each partition in its order."""
     reader = consumer(bootstrap_servers)
     try:
@@ -56,7 +56,7 @@ def read_all(bootstrap_servers: str, topic: str) -> Iterator[Output]:
         reader.assign([TopicPartition(topic, number, 0) for number in left])
         while left:
             for message in delivered(reader):
-                yield Output(place(message), message.key(), message.value() or b"")
+                yield OutputRecord(place(message), message.key(), message.value() or b"")
             # The last offsets may be markers or aborted records, which are never delivered: positions say it.
             for position in reader.position([TopicPartition(topic, number) for number in left]):
                 if position.offset >= ends[position.partition]:

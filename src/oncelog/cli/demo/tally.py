@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from oncelog.cli.demo.flights import AirlineTotals, Flight, departure
-from oncelog.cli.demo.plan import AIRLINES, DEPARTURES, INPUT_TOPIC, PARTITIONS, Pipeline
+from oncelog.cli.demo.plan import AIRLINES, DEPARTURES, INPUT_TOPIC, PARTITIONS, DemoPipeline
 
 Place = tuple[str, int, int]
 Identity = tuple[bytes | None, bytes]
@@ -24,14 +24,14 @@ InputLog = Sequence[Sequence[Flight]]
 """The flights of each partition of the input topic, by offset."""
 
 
-class Due(NamedTuple):
+class ExpectedPlace(NamedTuple):
     """When a record has to come out: in which micro-batch, and after which others of the same key."""
 
     batch: int
     position: int
 
 
-class Output(NamedTuple):
+class OutputRecord(NamedTuple):
     """One record of an output topic, as a read_committed reader gets it after everything has settled."""
 
     place: Place
@@ -74,16 +74,16 @@ class Expectations:
 
     def __init__(self, log: InputLog) -> None:
         self._log = log
-        self._known: dict[tuple[Pipeline, tuple[tuple[int, ...], ...]], dict[Identity, Due]] = {}
+        self._known: dict[tuple[DemoPipeline, tuple[tuple[int, ...], ...]], dict[Identity, ExpectedPlace]] = {}
 
-    def of(self, pipeline: Pipeline, ends: Sequence[Sequence[int]]) -> Mapping[Identity, Due]:
+    def of(self, pipeline: DemoPipeline, ends: Sequence[Sequence[int]]) -> Mapping[Identity, ExpectedPlace]:
         known = (pipeline, tuple(map(tuple, ends)))
         if known not in self._known:
             self._known[known] = expected(pipeline, self._log, ends)
         return self._known[known]
 
 
-def expected(pipeline: Pipeline, log: InputLog, ends: Sequence[Sequence[int]]) -> dict[Identity, Due]:
+def expected(pipeline: DemoPipeline, log: InputLog, ends: Sequence[Sequence[int]]) -> dict[Identity, ExpectedPlace]:
     """Every record that a pipeline must have put out for the micro-batches that end there."""
     if pipeline is DEPARTURES:
         return dict(_expected_departures(log, ends))
@@ -91,21 +91,21 @@ def expected(pipeline: Pipeline, log: InputLog, ends: Sequence[Sequence[int]]) -
     return dict(_expected_totals(log, ends))
 
 
-def _expected_departures(log: InputLog, ends: Sequence[Sequence[int]]) -> Iterator[tuple[Identity, Due]]:
+def _expected_departures(log: InputLog, ends: Sequence[Sequence[int]]) -> Iterator[tuple[Identity, ExpectedPlace]]:
     for batch, _, position, flight in _in_batches(log, ends):
         record = departure(flight)
         if record is not None:
-            yield (flight.key, _json(record)), Due(batch, position)
+            yield (flight.key, _json(record)), ExpectedPlace(batch, position)
 
 
-def _expected_totals(log: InputLog, ends: Sequence[Sequence[int]]) -> Iterator[tuple[Identity, Due]]:
+def _expected_totals(log: InputLog, ends: Sequence[Sequence[int]]) -> Iterator[tuple[Identity, ExpectedPlace]]:
     flights: dict[int, list[Flight]] = defaultdict(list)
     for batch, _, _, flight in _in_batches(log, ends):
         flights[batch].append(flight)
     totals = AirlineTotals()
     for batch in range(len(ends)):
         for carrier, record in totals.add(flights[batch]).items():
-            yield (carrier.encode(), _json(record)), Due(batch, batch)
+            yield (carrier.encode(), _json(record)), ExpectedPlace(batch, batch)
 
 
 def _in_batches(log: InputLog, ends: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, int, Flight]]:
@@ -118,7 +118,9 @@ def _in_batches(log: InputLog, ends: Sequence[Sequence[int]]) -> Iterator[tuple[
         starts = end
 
 
-def tally(due: Mapping[Identity, Due], outputs: Iterable[Output], meant: Set[Place], seen: Iterable[Place]) -> Tally:
+def tally(
+    due: Mapping[Identity, ExpectedPlace], outputs: Iterable[OutputRecord], meant: Set[Place], seen: Iterable[Place]
+) -> Tally:
     """Count what is wrong. `outputs` come in the order of their offsets in each partition.
 
     `seen` is what the concurrent reader got. What is not among those that were `meant` for it was of an aborted attempt.
@@ -149,7 +151,7 @@ def tally(due: Mapping[Identity, Due], outputs: Iterable[Output], meant: Set[Pla
     )
 
 
-def _partial_batches(due: Mapping[Identity, Due], copies: Mapping[Identity, int]) -> int:
+def _partial_batches(due: Mapping[Identity, ExpectedPlace], copies: Mapping[Identity, int]) -> int:
     """Micro-batches of which some records are there more often than others: an attempt left only a part behind."""
     seen: dict[int, set[int]] = defaultdict(set)
     for identity, when in due.items():

@@ -14,7 +14,7 @@ from oncelog.client.net.cluster import Cluster, CoordinatorKind, ask_coordinator
 from oncelog.client.net.conversation import Conversation
 from oncelog.client.net.leaders import by_topic
 from oncelog.client.net.rights import refused
-from oncelog.client.requests import Request
+from oncelog.client.requests import ApiRequest
 from oncelog.client.values import Address, TopicPartition
 from oncelog.wire import ErrorCode, WireError
 
@@ -32,7 +32,7 @@ def list_groups(
     yield from refresh(cluster, ())
     lowest = LIST_TYPES_VERSION if types else LIST_STATES_VERSION if states else 0
     fields = {"states_filter": list(states), "types_filter": list(types)}
-    request = Request(requests.LIST_GROUPS, fields, version_min=lowest)
+    request = ApiRequest(requests.LIST_GROUPS, fields, version_min=lowest)
     return (yield from ask_every_node(cluster, request, _listed, "listing groups"))
 
 
@@ -53,7 +53,9 @@ def describe_group(cluster: Cluster, group: str) -> Conversation[GroupDescriptio
     retries = yield from cluster.retries()
     coordinator = yield from cluster.coordinator(CoordinatorKind.GROUP, group, retries)
     try:
-        found = yield from _ask_about(cluster, group, Request(requests.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group]}))
+        found = yield from _ask_about(
+            cluster, group, ApiRequest(requests.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group]})
+        )
     except (BrokerRefused, UnsupportedVersion) as error:
         if isinstance(error, BrokerRefused) and error.error is not ErrorCode.group_id_not_found:
             raise
@@ -73,7 +75,7 @@ def describe_group(cluster: Cluster, group: str) -> Conversation[GroupDescriptio
 
 def _describe_classic(cluster: Cluster, group: str, coordinator: Address) -> Conversation[GroupDescription]:
     try:
-        found = yield from _ask_about(cluster, group, Request(requests.DESCRIBE_GROUPS, {"groups": [group]}))
+        found = yield from _ask_about(cluster, group, ApiRequest(requests.DESCRIBE_GROUPS, {"groups": [group]}))
     except BrokerRefused as error:
         if error.error is not ErrorCode.group_id_not_found:
             raise
@@ -89,7 +91,7 @@ def _describe_classic(cluster: Cluster, group: str, coordinator: Address) -> Con
     )
 
 
-def _ask_about(cluster: Cluster, group: str, request: Request) -> Conversation[Any]:
+def _ask_about(cluster: Cluster, group: str, request: ApiRequest) -> Conversation[Any]:
     what = f"describing group {group!r}"
     answer = yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, _described_error, what)
     return answer.groups[0]
@@ -141,7 +143,7 @@ def _readable_assignment(data: bytes) -> frozenset[TopicPartition]:
 
 def delete_group(cluster: Cluster, group: str) -> Conversation[None]:
     """Delete a group that has no members, with its offsets. Raises BrokerRefused or RetriesExhausted."""
-    request = Request(requests.DELETE_GROUPS, {"groups_names": [group]})
+    request = ApiRequest(requests.DELETE_GROUPS, {"groups_names": [group]})
     what = f"deleting group {group!r}"
     yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, _deleted_error, what)
 
@@ -160,7 +162,7 @@ def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicParti
         {"name": topic, "partitions": [{"partition_index": item.partition} for item in items]}
         for topic, items in by_topic(partitions).items()
     ]
-    request = Request(requests.OFFSET_DELETE, {"group_id": group, "topics": topics})
+    request = ApiRequest(requests.OFFSET_DELETE, {"group_id": group, "topics": topics})
     what = f"deleting offsets of group {group!r}"
     answer = yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, lambda m: m.error_code, what)
     for topic in answer.topics:

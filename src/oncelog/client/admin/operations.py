@@ -17,7 +17,7 @@ from oncelog.client.net.cluster import (
 from oncelog.client.net.conversation import Conversation, Greet, Greeting, ask, ask_all
 from oncelog.client.net.leaders import ask_leaders, by_topic
 from oncelog.client.net.rights import refused
-from oncelog.client.requests import Request, milliseconds
+from oncelog.client.requests import ApiRequest, milliseconds
 from oncelog.client.topic_values import TopicDescription
 from oncelog.client.values import (
     Address,
@@ -52,7 +52,7 @@ def create_topics(cluster: Cluster, topics: Sequence[NewTopic]) -> Conversation[
     defaults = any(topic.partitions == -1 or topic.replication_factor == -1 for topic in topics)
     fields = {"topics": [_new_topic(topic) for topic in topics], "timeout": milliseconds(CONTROLLER_TIMEOUT_MS)}
     lowest = CREATE_WITH_DEFAULTS_VERSION if defaults else 0
-    request = Request(requests.CREATE_TOPICS, fields, version_min=lowest)
+    request = ApiRequest(requests.CREATE_TOPICS, fields, version_min=lowest)
     answer = yield from ask_controller(cluster, request, "topics")
     for result in answer.topics:
         if result.error_code is not ErrorCode.none:
@@ -90,7 +90,7 @@ def _is_ready(topic: TopicDescription) -> bool:
 def delete_topics(cluster: Cluster, names: Sequence[str]) -> Conversation[None]:
     """Delete topics. Raises BrokerRefused for the first that was refused."""
     fields = {"topic_names": list(names), "timeout": milliseconds(CONTROLLER_TIMEOUT_MS)}
-    request = Request(requests.DELETE_TOPICS, fields)
+    request = ApiRequest(requests.DELETE_TOPICS, fields)
     answer = yield from ask_controller(cluster, request, "topics")
     for result in answer.responses:
         if result.error_code is not ErrorCode.none:
@@ -101,7 +101,7 @@ def delete_topics(cluster: Cluster, names: Sequence[str]) -> Conversation[None]:
     yield from refresh(cluster, names)
 
 
-def ask_controller(cluster: Cluster, request: Request, what: str) -> Conversation[Any]:
+def ask_controller(cluster: Cluster, request: ApiRequest, what: str) -> Conversation[Any]:
     """Ask the controller, as Metadata names it, or any node where it names none."""
     retries = yield from cluster.retries()
     while True:
@@ -137,7 +137,7 @@ def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> Conversati
     """Give topics so many partitions, and wait until they have leaders. Raises BrokerRefused for the first refused."""
     topics = [{"name": name, "count": count, "assignments": None} for name, count in counts.items()]
     fields = {"topics": topics, "timeout": milliseconds(CONTROLLER_TIMEOUT_MS), "validate_only": False}
-    request = Request(requests.CREATE_PARTITIONS, fields)
+    request = ApiRequest(requests.CREATE_PARTITIONS, fields)
     answer = yield from ask_controller(cluster, request, "partitions")
     for result in answer.results:
         if result.error_code is not ErrorCode.none:
@@ -158,7 +158,7 @@ def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> Co
     Raises BrokerRefused or RetriesExhausted.
     """
 
-    def request(group: Sequence[TopicPartition]) -> Request:
+    def request(group: Sequence[TopicPartition]) -> ApiRequest:
         topics = [
             {
                 "name": topic,
@@ -166,7 +166,7 @@ def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> Co
             }
             for topic, items in by_topic(group).items()
         ]
-        return Request(
+        return ApiRequest(
             requests.DELETE_RECORDS, {"topics": topics, "timeout": milliseconds(cluster.settings.request_timeout_ms)}
         )
 
@@ -218,7 +218,7 @@ def describe_configs(
     }
     if documentation:
         fields["include_documentation"] = True
-    request = Request(requests.DESCRIBE_CONFIGS, fields)
+    request = ApiRequest(requests.DESCRIBE_CONFIGS, fields)
     answer = yield from _ask_about_settings(cluster, request, broker, "describing settings")
     for result in answer.results:
         if result.error_code is not ErrorCode.none:
@@ -239,7 +239,7 @@ def alter_configs(
         "validate_only": validate_only,
     }
     broker = int(resource.name) if resource.kind is ConfigKind.BROKER and resource.name else None
-    request = Request(requests.INCREMENTAL_ALTER_CONFIGS, fields)
+    request = ApiRequest(requests.INCREMENTAL_ALTER_CONFIGS, fields)
     answer = yield from _ask_about_settings(cluster, request, broker, "changing settings")
     for result in answer.responses:
         if result.error_code is not ErrorCode.none:
@@ -252,7 +252,7 @@ def alter_configs(
             )
 
 
-def _ask_about_settings(cluster: Cluster, request: Request, broker: int | None, what: str) -> Conversation[Any]:
+def _ask_about_settings(cluster: Cluster, request: ApiRequest, broker: int | None, what: str) -> Conversation[Any]:
     """A broker speaks for itself alone; any of them speaks for what they have in common."""
     if broker is None:
         return (yield from ask_any(cluster, request, lambda _: ErrorCode.none, what))
@@ -280,12 +280,12 @@ def describe_producers(
 ) -> Conversation[dict[TopicPartition, tuple[ProducerState, ...]]]:
     """What each partition's leader knows of the producers that write to it. Raises BrokerRefused, RetriesExhausted."""
 
-    def request(group: Sequence[TopicPartition]) -> Request:
+    def request(group: Sequence[TopicPartition]) -> ApiRequest:
         topics = [
             {"name": topic, "partition_indexes": [item.partition for item in items]}
             for topic, items in by_topic(group).items()
         ]
-        return Request(requests.DESCRIBE_PRODUCERS, {"topics": topics})
+        return ApiRequest(requests.DESCRIBE_PRODUCERS, {"topics": topics})
 
     return (yield from ask_leaders(cluster, partitions, request, _producers, "describing the producers"))
 
@@ -314,7 +314,7 @@ def describe_transactions(
     """What the coordinators know of transactional ids. Raises BrokerRefused or RetriesExhausted."""
     described: dict[str, TransactionDescription] = {}
     for transactional_id in transactional_ids:
-        request = Request(requests.DESCRIBE_TRANSACTIONS, {"transactional_ids": [transactional_id]})
+        request = ApiRequest(requests.DESCRIBE_TRANSACTIONS, {"transactional_ids": [transactional_id]})
         answer = yield from ask_coordinator(
             cluster,
             CoordinatorKind.TRANSACTION,
@@ -355,12 +355,12 @@ def list_transactions(
     """
     yield from refresh(cluster, ())
     fields = {"state_filters": list(states), "producer_id_filters": list(producer_ids), "duration_filter": duration_ms}
-    request = Request(requests.LIST_TRANSACTIONS, fields, version_min=1 if duration_ms >= 0 else 0)
+    request = ApiRequest(requests.LIST_TRANSACTIONS, fields, version_min=1 if duration_ms >= 0 else 0)
     return (yield from ask_every_node(cluster, request, _listed, "listing transactions"))
 
 
 def ask_every_node(
-    cluster: Cluster, request: Request, read: Callable[[Any], list[T]], what: str
+    cluster: Cluster, request: ApiRequest, read: Callable[[Any], list[T]], what: str
 ) -> Conversation[list[T]]:
     """What all nodes together list, once all of them have loaded it. Raises BrokerRefused or ConnectionLost."""
     retries = yield from cluster.retries()

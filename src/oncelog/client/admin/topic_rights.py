@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from oncelog.client import requests
 from oncelog.client.net.cluster import Cluster, ask_any
 from oncelog.client.net.conversation import Conversation
-from oncelog.client.requests import Request
+from oncelog.client.requests import ApiRequest
 from oncelog.wire import ErrorCode
 
 OPERATIONS_VERSION = 8
@@ -24,7 +24,7 @@ def unwritable_topics(cluster: Cluster, topics: Iterable[str]) -> Conversation[f
         "allow_auto_topic_creation": False,
         "include_topic_authorized_operations": True,
     }
-    request = Request(requests.METADATA, fields, version_min=OPERATIONS_VERSION)
+    request = ApiRequest(requests.METADATA, fields, version_min=OPERATIONS_VERSION)
     answer = yield from ask_any(cluster, request, lambda _: ErrorCode.none, "asking what is allowed")
     return frozenset(str(topic.name) for topic in answer.topics if _is_told_not_to(topic.topic_authorized_operations))
 

@@ -38,7 +38,7 @@ class ConsumedRecord(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Decoded:
+class _DecodedAnswer:
     """The records of one answer, and where the partition goes on after them."""
 
     partition: TopicPartition
@@ -62,7 +62,7 @@ class ConsumerCore:
         self._paused: set[TopicPartition] = set()
         self._lost: set[TopicPartition] = set()
         self._searches: list[Beside] = []
-        self._decoded: deque[_Decoded] = deque()
+        self._decoded: deque[_DecodedAnswer] = deque()
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -235,7 +235,7 @@ class ConsumerCore:
 
     def _take(self, records_max: int) -> list[ConsumedRecord]:
         records: list[ConsumedRecord] = []
-        kept: deque[_Decoded] = deque()
+        kept: deque[_DecodedAnswer] = deque()
         corrupt: CorruptRecords | None = None
         while self._decoded and len(records) < records_max:
             decoded = self._decoded[0]
@@ -262,9 +262,9 @@ class ConsumerCore:
             raise corrupt
         return records
 
-    def _decode(self, fetched: FetchedBatches) -> _Decoded:
+    def _decode(self, fetched: FetchedBatches) -> _DecodedAnswer:
         from_offset = max(self._positions.get(fetched.partition, 0), 0)
-        return _Decoded(fetched.partition, self._records(fetched, from_offset), fetched.next_offset)
+        return _DecodedAnswer(fetched.partition, self._records(fetched, from_offset), fetched.next_offset)
 
     def _records(self, fetched: FetchedBatches, from_offset: int) -> Iterator[ConsumedRecord]:
         for chunk, position, header in visible_batches(fetched):

@@ -25,13 +25,13 @@ from oncelog.client.errors import (
     RetriesExhausted,
 )
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Conversation, Lane, Now, Send, Ticket, Wait
+from oncelog.client.net.conversation import ConnectionUse, Conversation, Now, Send, Ticket, Wait
 from oncelog.client.net.leader_search import LeaderSearch
 from oncelog.client.net.leaders import by_leader, by_topic
 from oncelog.client.net.retry import Backoff
 from oncelog.client.net.retry_policy import RetryPolicy
 from oncelog.client.net.rights import refused
-from oncelog.client.requests import Request, milliseconds
+from oncelog.client.requests import ApiRequest, milliseconds
 from oncelog.client.values import Address, IsolationLevel, TopicPartition
 from oncelog.records import batches
 from oncelog.wire import ErrorCode, WireError
@@ -106,7 +106,7 @@ class Fetches:
     A partition that cannot be read, or whose leader is not found, is tried again while the others are read.
     """
 
-    def __init__(self, cluster: Cluster, settings: FetchSettings, lane: Lane = Lane.FETCHES) -> None:
+    def __init__(self, cluster: Cluster, settings: FetchSettings, lane: ConnectionUse = ConnectionUse.FETCHES) -> None:
         self._cluster = cluster
         self._settings = settings
         self._lane = lane
@@ -228,7 +228,7 @@ class Fetches:
                 next_ms = min(next_ms, retry_at_ms)
         return next_ms
 
-    def _request(self, group: Iterable[TopicPartition]) -> Request:
+    def _request(self, group: Iterable[TopicPartition]) -> ApiRequest:
         settings = self._settings
         fields = {
             "replica_id": CONSUMER_REPLICA_ID,
@@ -240,7 +240,7 @@ class Fetches:
             "session_epoch": NO_SESSION_EPOCH,
             "topics": [self._topic(topic, items) for topic, items in by_topic(group).items()],
         }
-        return Request(requests.FETCH, fields)
+        return ApiRequest(requests.FETCH, fields)
 
     def _topic(self, topic: str, items: Iterable[TopicPartition]) -> Mapping[str, Any]:
         partitions = [
@@ -295,7 +295,7 @@ class Fetches:
             if partition in self._readings:
                 yield from self._readings[partition].fail(error, self._cluster.settings.retry)
 
-    def _take(self, request: Request, partition: TopicPartition, reading: _Reading, item: Any) -> Conversation[None]:
+    def _take(self, request: ApiRequest, partition: TopicPartition, reading: _Reading, item: Any) -> Conversation[None]:
         error: ErrorCode = item.error_code
         if error is ErrorCode.none:
             try:

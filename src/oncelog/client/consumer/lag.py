@@ -10,7 +10,7 @@ from oncelog.client.consumer.fetching import FetchedBatches, Fetches, FetchSetti
 from oncelog.client.consumer.offsets import list_offsets
 from oncelog.client.errors import CorruptRecords
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Conversation, Lane
+from oncelog.client.net.conversation import ConnectionUse, Conversation
 from oncelog.client.values import OffsetSpec, TopicPartition
 from oncelog.records import decode_batch
 from oncelog.wire import WireError
@@ -30,7 +30,7 @@ def count_records(
     listed = yield from list_offsets(cluster, dict.fromkeys(positions, OffsetSpec.LATEST), settings.isolation_level)
     ends = {partition: listed[partition].offset for partition in positions}
     unread = {partition for partition, offset in positions.items() if offset < ends[partition]}
-    fetches = Fetches(cluster, replace(settings, max_wait_ms=0), Lane.PROMPT)
+    fetches = Fetches(cluster, replace(settings, max_wait_ms=0), ConnectionUse.PROMPT)
     for partition in unread:
         fetches.read(partition, positions[partition], ends[partition])
     while unread:

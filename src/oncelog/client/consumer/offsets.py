@@ -10,7 +10,7 @@ from oncelog.client.net.cluster import Cluster, CoordinatorKind, ask_coordinator
 from oncelog.client.net.conversation import Conversation
 from oncelog.client.net.leaders import ask_leaders, by_topic
 from oncelog.client.net.retry import Retries
-from oncelog.client.requests import Request
+from oncelog.client.requests import ApiRequest
 from oncelog.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from oncelog.wire import ErrorCode
 
@@ -35,7 +35,7 @@ def list_offsets(
     if isolation_level is IsolationLevel.READ_COMMITTED:
         lowest = max(lowest, LIST_OFFSETS_ISOLATION_VERSION)
 
-    def request(partitions: Sequence[TopicPartition]) -> Request:
+    def request(partitions: Sequence[TopicPartition]) -> ApiRequest:
         topics = [
             {
                 "name": topic,
@@ -44,7 +44,7 @@ def list_offsets(
             for topic, group in by_topic(partitions).items()
         ]
         fields = {"replica_id": CONSUMER_REPLICA_ID, "isolation_level": int(isolation_level), "topics": topics}
-        return Request(requests.LIST_OFFSETS, fields, version_min=lowest)
+        return ApiRequest(requests.LIST_OFFSETS, fields, version_min=lowest)
 
     return (yield from ask_leaders(cluster, wanted, request, _listed, "listing offsets", arrived))
 
@@ -80,7 +80,7 @@ def committed_offsets(
             {"name": topic, "partition_indexes": [item.partition for item in items]}
             for topic, items in by_topic(partitions).items()
         ]
-    request = Request(
+    request = ApiRequest(
         requests.OFFSET_FETCH,
         {"group_id": group, "topics": topics, "require_stable": require_stable},
         version_min=OFFSET_FETCH_STABLE_VERSION if require_stable else 2,
@@ -121,10 +121,10 @@ def commit_offsets(
 
 def commit_request(
     sender: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, version_min: int = 0
-) -> Request:
+) -> ApiRequest:
     if sender.group_instance_id is not None:
         version_min = max(version_min, OFFSET_COMMIT_INSTANCE_VERSION)
-    return Request(
+    return ApiRequest(
         requests.OFFSET_COMMIT,
         {
             "group_id": sender.group_id,

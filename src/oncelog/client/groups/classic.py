@@ -26,9 +26,9 @@ from oncelog.client.groups.subscription import (
     encode_subscription,
 )
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Conversation, Lane, Now, Ticket, Wait
+from oncelog.client.net.conversation import ConnectionUse, Conversation, Now, Ticket, Wait
 from oncelog.client.net.rights import refused
-from oncelog.client.requests import Request, milliseconds
+from oncelog.client.requests import ApiRequest, milliseconds
 from oncelog.client.values import GroupMetadata, TopicPartition
 from oncelog.wire import ErrorCode, WireError
 
@@ -106,7 +106,7 @@ class ClassicMember(MemberBase):
             yield from self._look_for_partitions(now_ms)
             if self._heartbeat is None and now_ms >= self._heartbeat_ms:
                 self._heartbeat_ms = now_ms + self._settings.heartbeat_interval_ms
-                self._heartbeat = yield from self._send(self._request(requests.HEARTBEAT), Lane.PROMPT)
+                self._heartbeat = yield from self._send(self._request(requests.HEARTBEAT), ConnectionUse.PROMPT)
                 continue
             waiting = () if self._heartbeat is None else (self._heartbeat,)
             timeout_ms = max(0.0, self._heartbeat_ms - now_ms) if self._heartbeat is None else None
@@ -245,11 +245,11 @@ class ClassicMember(MemberBase):
             return
         member = {"member_id": member_id, "group_instance_id": None, "reason": reason}
         fields = {"group_id": self._settings.group_id, "member_id": member_id, "members": [member]}
-        ticket = yield from self._send(Request(requests.LEAVE_GROUP, fields), Lane.PROMPT, LEAVE_TIMEOUT_MS)
+        ticket = yield from self._send(ApiRequest(requests.LEAVE_GROUP, fields), ConnectionUse.PROMPT, LEAVE_TIMEOUT_MS)
         while ticket is not None and not ticket.is_done:
             yield Wait((ticket,))
 
-    def _request(self, api: requests.Api, **fields: Any) -> Request:
+    def _request(self, api: requests.Api, **fields: Any) -> ApiRequest:
         """A request as the member that we are."""
         common: dict[str, Any] = {
             "group_id": self._settings.group_id,
@@ -259,4 +259,4 @@ class ClassicMember(MemberBase):
         if api is not requests.JOIN_GROUP:
             common["generation_id"] = self._generation_id
         is_static = self._settings.group_instance_id is not None
-        return Request(api, common | fields, version_min=STATIC_MEMBERS_VERSIONS[api] if is_static else 0)
+        return ApiRequest(api, common | fields, version_min=STATIC_MEMBERS_VERSIONS[api] if is_static else 0)

@@ -23,8 +23,8 @@ from oncelog.client.errors import (
 from oncelog.client.groups.handover import Handover
 from oncelog.client.groups.settings import GroupSettings
 from oncelog.client.net.cluster import Cluster, CoordinatorKind, refresh
-from oncelog.client.net.conversation import Conversation, Lane, Now, Send, Sleep, Ticket, Wait
-from oncelog.client.requests import Request
+from oncelog.client.net.conversation import ConnectionUse, Conversation, Now, Send, Sleep, Ticket, Wait
+from oncelog.client.requests import ApiRequest
 from oncelog.client.values import GroupMetadata
 from oncelog.wire import ErrorCode
 
@@ -131,16 +131,18 @@ class MemberBase:
         if now_ms - self._polled_ms > self._settings.max_poll_interval_ms:
             self._overdue = True
 
-    def _ask(self, request: Request, timeout_ms: float | None = None) -> Conversation[Any | None]:
+    def _ask(self, request: ApiRequest, timeout_ms: float | None = None) -> Conversation[Any | None]:
         """The coordinator's answer; None when there is none, or when being a member is not wanted any more."""
-        ticket = yield from self._send(request, Lane.REBALANCES, timeout_ms)
+        ticket = yield from self._send(request, ConnectionUse.REBALANCES, timeout_ms)
         while ticket is not None and not ticket.is_done and self._is_wanted:
             yield Wait((ticket,), None, until_woken=True)
         if ticket is None or not ticket.is_done:
             return None
         return (yield from self._answer(ticket))
 
-    def _send(self, request: Request, lane: Lane, timeout_ms: float | None = None) -> Conversation[Ticket | None]:
+    def _send(
+        self, request: ApiRequest, lane: ConnectionUse, timeout_ms: float | None = None
+    ) -> Conversation[Ticket | None]:
         """A request on its way to the coordinator; None when that is not found."""
         retries = yield from self._cluster.retries(COORDINATOR_SEARCH_MS)
         try:

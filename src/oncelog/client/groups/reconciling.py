@@ -16,10 +16,10 @@ from oncelog.client.errors import ClientError, MemberFenced
 from oncelog.client.groups.membership import LEAVE_TIMEOUT_MS, NEW_TOPIC_INTERVAL_MS, MemberBase
 from oncelog.client.groups.settings import GroupSettings
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Conversation, Lane, Now, Ticket, Wait
+from oncelog.client.net.conversation import ConnectionUse, Conversation, Now, Ticket, Wait
 from oncelog.client.net.leaders import by_topic
 from oncelog.client.net.rights import refused
-from oncelog.client.requests import Request, milliseconds
+from oncelog.client.requests import ApiRequest, milliseconds
 from oncelog.client.values import GroupMetadata, TopicPartition
 from oncelog.wire import ErrorCode
 
@@ -84,7 +84,7 @@ class ReconcilingMember(MemberBase):
         yield from self._reconcile(now_ms)
         if self._heartbeat is None and (now_ms >= self._heartbeat_ms or self._has_news()):
             self._heartbeat_ms = now_ms + self._interval_ms
-            self._heartbeat = yield from self._send(self._next_heartbeat(), Lane.PROMPT)
+            self._heartbeat = yield from self._send(self._next_heartbeat(), ConnectionUse.PROMPT)
             if self._heartbeat is None:
                 self._begin_again()
             return
@@ -109,7 +109,7 @@ class ReconcilingMember(MemberBase):
         is_settled = self.handover.is_settled and self.handover.held != self._reported
         return is_settled or self._topics != self._reported_topics
 
-    def _next_heartbeat(self) -> Request:
+    def _next_heartbeat(self) -> ApiRequest:
         """What the coordinator does not know yet; everything, in the first one and after a failure."""
         fields: dict[str, Any] = {}
         if self._reported_topics is None:
@@ -194,15 +194,15 @@ class ReconcilingMember(MemberBase):
         if not was_member:
             return
         request = self._request(STATIC_LEAVING_EPOCH if is_static else LEAVING_EPOCH)
-        ticket = yield from self._send(request, Lane.PROMPT, LEAVE_TIMEOUT_MS)
+        ticket = yield from self._send(request, ConnectionUse.PROMPT, LEAVE_TIMEOUT_MS)
         while ticket is not None and not ticket.is_done:
             yield Wait((ticket,))
 
-    def _request(self, epoch: int, **fields: Any) -> Request:
+    def _request(self, epoch: int, **fields: Any) -> ApiRequest:
         common = {
             "group_id": self._settings.group_id,
             "member_id": self._member_id,
             "member_epoch": epoch,
             "instance_id": self._settings.group_instance_id,
         }
-        return Request(requests.CONSUMER_GROUP_HEARTBEAT, common | fields)
+        return ApiRequest(requests.CONSUMER_GROUP_HEARTBEAT, common | fields)

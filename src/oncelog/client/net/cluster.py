@@ -22,7 +22,7 @@ from oncelog.client.net.conversation import Conversation, Greet, Greeting, ask
 from oncelog.client.net.retry import Retries
 from oncelog.client.net.rights import TOPIC_REQUEST, refused
 from oncelog.client.net.settings import ClientSettings
-from oncelog.client.requests import Request
+from oncelog.client.requests import ApiRequest
 from oncelog.client.topic_values import PartitionDescription, TopicDescription
 from oncelog.client.values import Address, Node, TopicPartition, TransactionVersion
 from oncelog.wire import ErrorCode
@@ -81,7 +81,7 @@ class Cluster:
         known = self._coordinators.get((kind, key))
         if known is not None:
             return known
-        request = Request(requests.FIND_COORDINATOR, {"key": key, "key_type": int(kind)}, version_min=1)
+        request = ApiRequest(requests.FIND_COORDINATOR, {"key": key, "key_type": int(kind)}, version_min=1)
         what = f"finding the coordinator of {key!r}"
         answer = yield from ask_any(self, request, lambda message: message.error_code, what, retries)
         self._coordinators[kind, key] = found = Address(answer.host, answer.port)
@@ -113,7 +113,7 @@ class Cluster:
 
 
 def ask_any(
-    cluster: Cluster, request: Request, error_of: ErrorOf, what: str, retries: Retries | None = None
+    cluster: Cluster, request: ApiRequest, error_of: ErrorOf, what: str, retries: Retries | None = None
 ) -> Conversation[Any]:
     """Ask node after node until one answers without a retriable error. Raises BrokerRefused or RetriesExhausted."""
     if retries is None:
@@ -145,7 +145,7 @@ def ask_coordinator(
     cluster: Cluster,
     kind: CoordinatorKind,
     key: str,
-    request: Request,
+    request: ApiRequest,
     error_of: ErrorOf,
     what: str,
     retries: Retries | None = None,
@@ -184,7 +184,7 @@ def refresh(
 ) -> Conversation[list[TopicDescription]]:
     """Ask for the metadata of some topics, or of all. A topic's own error is in its description."""
     names = None if topics is None else sorted(set(topics))
-    request = Request(
+    request = ApiRequest(
         requests.METADATA,
         {"topics": None if names is None else [{"name": name} for name in names], "allow_auto_topic_creation": create},
     )

@@ -14,7 +14,7 @@ from typing_extensions import Buffer
 
 from oncelog.client.errors import ConnectionLost, UnsupportedVersion
 from oncelog.client.net.conversation import Greeting, Ticket
-from oncelog.client.requests import API_VERSIONS, FETCH, PRODUCE, Api, Request, answer_class
+from oncelog.client.requests import API_VERSIONS, FETCH, PRODUCE, Api, ApiRequest, answer_class
 from oncelog.client.values import Address
 from oncelog.wire import ErrorCode, WireError, decode, decode_answer, encode_frame
 
@@ -47,7 +47,7 @@ def greeting_bytes(prefix: bytes) -> int:
     return frame_bytes(prefix)
 
 
-class Connection:
+class BrokerConnection:
     """Requests out, answers in, in the order in which they were sent. Kafka answers a connection in request order."""
 
     __slots__ = (
@@ -72,7 +72,7 @@ class Connection:
     def hello(self) -> list[Buffer]:
         """The frame that asks for the broker's versions."""
         fields = {"client_software_name": SOFTWARE_NAME, "client_software_version": SOFTWARE_VERSION}
-        return self._frame(Request(API_VERSIONS, fields), self._greeting_version)
+        return self._frame(ApiRequest(API_VERSIONS, fields), self._greeting_version)
 
     def greeted(self, frame: Buffer) -> bool:
         """Read the answer to `hello`. False: the broker is older, say hello again. Raises WireError."""
@@ -130,7 +130,7 @@ class Connection:
         for _, ticket in in_flight:
             ticket.fail(ConnectionLost(f"{self.address}: {reason}", sent=True))
 
-    def _version(self, request: Request) -> int:
+    def _version(self, request: ApiRequest) -> int:
         assert self.greeting is not None, "the broker has not been greeted"
         api = request.api
         lowest, highest = self.greeting.versions.get(api.key, (0, -1))
@@ -139,7 +139,7 @@ class Connection:
             raise UnsupportedVersion(_no_version(self.address, request, lowest, highest))
         return version
 
-    def _frame(self, request: Request, version: int) -> list[Buffer]:
+    def _frame(self, request: ApiRequest, version: int) -> list[Buffer]:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         message = request.message(version)
         kind = type(message).__header_schema__
@@ -160,7 +160,7 @@ def _error_code(number: int) -> ErrorCode:
         raise WireError(f"an ApiVersions answer has the error {number}, which nobody knows") from None
 
 
-def _no_version(address: Address, request: Request, lowest: int, highest: int) -> str:
+def _no_version(address: Address, request: ApiRequest, lowest: int, highest: int) -> str:
     api: Api = request.api
     offered = "does not offer it" if highest < lowest else f"offers {lowest} to {highest}"
     wanted_min = max(api.version_min, request.version_min)

@@ -12,13 +12,13 @@ from enum import Enum
 from typing import Any, TypeAlias, TypeVar
 
 from oncelog.client.errors import ClientError, ConnectionLost
-from oncelog.client.requests import Request
+from oncelog.client.requests import ApiRequest
 from oncelog.client.values import Address
 
 T = TypeVar("T")
 
 
-class Lane(Enum):
+class ConnectionUse(Enum):
     """The connections to one broker. It answers each in order, so what it holds back has one of its own."""
 
     PROMPT = "prompt"
@@ -37,7 +37,7 @@ class Ticket:
 
     __slots__ = ("_answer", "_error", "address", "deadline_ms", "lane", "on_done", "request", "state", "version")
 
-    def __init__(self, address: Address, request: Request, lane: Lane = Lane.PROMPT) -> None:
+    def __init__(self, address: Address, request: ApiRequest, lane: ConnectionUse = ConnectionUse.PROMPT) -> None:
         self.address = address
         self.request = request
         self.lane = lane
@@ -93,9 +93,9 @@ class Send:
     """
 
     address: Address
-    request: Request
+    request: ApiRequest
     timeout_ms: float | None = None
-    lane: Lane = Lane.PROMPT
+    lane: ConnectionUse = ConnectionUse.PROMPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ Effect: TypeAlias = Send | Wait | Sleep | Now | Draw | Greet | WallClock | Call
 Conversation: TypeAlias = Generator[Effect, Any, T]
 
 
-def ask(address: Address, request: Request, timeout_ms: float | None = None) -> Conversation[Any]:
+def ask(address: Address, request: ApiRequest, timeout_ms: float | None = None) -> Conversation[Any]:
     """Send a request and wait for its answer. Raises ConnectionLost or UnsupportedVersion."""
     ticket: Ticket = yield Send(address, request, timeout_ms)
     while not ticket.is_done:
@@ -163,7 +163,7 @@ def ask(address: Address, request: Request, timeout_ms: float | None = None) -> 
     return ticket.result()
 
 
-def ask_all(asked: Iterable[tuple[Address, Request]], timeout_ms: float | None = None) -> Conversation[list[Ticket]]:
+def ask_all(asked: Iterable[tuple[Address, ApiRequest]], timeout_ms: float | None = None) -> Conversation[list[Ticket]]:
     """Send several requests at once and wait until every one is answered or has failed."""
     tickets: list[Ticket] = []
     for address, request in asked:

@@ -15,7 +15,7 @@ from oncelog.client.net.cluster import Cluster, will_have_no_leader
 from oncelog.client.net.conversation import Conversation, Send, Ticket
 from oncelog.client.net.retry import Backoff
 from oncelog.client.net.rights import TOPIC_REQUEST, refused
-from oncelog.client.requests import Request
+from oncelog.client.requests import ApiRequest
 from oncelog.client.topic_values import TopicDescription
 from oncelog.client.values import TopicPartition
 from oncelog.wire import ErrorCode
@@ -54,7 +54,7 @@ class LeaderSearch:
         addresses = list(self._cluster.addresses())
         address = addresses[self._nodes_tried % len(addresses)]
         self._partitions = due
-        self._ticket = yield Send(address, Request(requests.METADATA, fields))
+        self._ticket = yield Send(address, ApiRequest(requests.METADATA, fields))
 
     def retry_at_ms(self, partition: TopicPartition) -> float:
         """When the partition is asked for again: never, while an answer is awaited that will be waited for anyway."""

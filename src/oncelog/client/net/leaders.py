@@ -11,7 +11,7 @@ from oncelog.client.net.cluster import Cluster, refresh, will_have_no_leader
 from oncelog.client.net.conversation import Conversation, Send, Ticket, Wait
 from oncelog.client.net.retry import Retries
 from oncelog.client.net.rights import refused
-from oncelog.client.requests import Request
+from oncelog.client.requests import ApiRequest
 from oncelog.client.values import Address, TopicPartition
 from oncelog.wire import ErrorCode
 
@@ -39,7 +39,7 @@ def by_leader(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[Ad
 def ask_leaders(
     cluster: Cluster,
     partitions: Iterable[TopicPartition],
-    request: Callable[[Sequence[TopicPartition]], Request],
+    request: Callable[[Sequence[TopicPartition]], ApiRequest],
     read: Callable[[Any], Answers[T]],
     what: str,
     arrived: Callable[[Mapping[TopicPartition, T]], None] | None = None,

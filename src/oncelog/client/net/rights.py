@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from oncelog.client import requests
 from oncelog.client.errors import BrokerRefused, describe
-from oncelog.client.requests import Api, Request
+from oncelog.client.requests import Api, ApiRequest
 from oncelog.wire import ErrorCode
 
 TOPIC, GROUP = ErrorCode.topic_authorization_failed, ErrorCode.group_authorization_failed
@@ -78,7 +78,7 @@ OPERATIONS: Mapping[ErrorCode, Mapping[Api, str]] = {
 }
 
 
-TOPIC_REQUEST = Request(requests.METADATA, {})
+TOPIC_REQUEST = ApiRequest(requests.METADATA, {})
 
 
 def topic_error(topic: str, error: ErrorCode) -> str:
@@ -87,7 +87,7 @@ def topic_error(topic: str, error: ErrorCode) -> str:
 
 
 def refused(
-    request: Request, error: ErrorCode, what: str, *, topic: str | None = None, message: str | None = None
+    request: ApiRequest, error: ErrorCode, what: str, *, topic: str | None = None, message: str | None = None
 ) -> BrokerRefused:
     """What a refusal means, with the right that is missing. `topic` is the one, where the request has several.
 
@@ -98,7 +98,7 @@ def refused(
     return BrokerRefused(error, what, missing_right(request, error, topic))
 
 
-def missing_right(request: Request, error: ErrorCode, topic: str | None = None) -> str | None:
+def missing_right(request: ApiRequest, error: ErrorCode, topic: str | None = None) -> str | None:
     """The right, such as "Write on topic orders"; None for an error that is about something else."""
     operation = OPERATIONS.get(error, {}).get(request.api)
     if operation is None:
@@ -112,7 +112,7 @@ def missing_right(request: Request, error: ErrorCode, topic: str | None = None) 
     return f"{operation} on {resource} {', '.join(names)}"
 
 
-def _names(request: Request, error: ErrorCode) -> Iterable[str]:
+def _names(request: ApiRequest, error: ErrorCode) -> Iterable[str]:
     """The resources of a kind that a request is about, whatever its fields are called."""
     fields = request.fields
     match error:

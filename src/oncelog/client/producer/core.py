@@ -29,7 +29,7 @@ from oncelog.client.net.rights import TOPIC_REQUEST, refused
 from oncelog.client.producer.accumulating import OnDelivery, OpenBatch, size_bytes
 from oncelog.client.producer.producing import NO_PRODUCER, ProduceFlow
 from oncelog.client.producer.settings import ProducerSettings
-from oncelog.client.producer.state import TRANSITIONS, ProducerState
+from oncelog.client.producer.state import TRANSITIONS, ProducerPhase
 from oncelog.client.producer.transaction import TransactionSession, idempotent_identity
 from oncelog.client.values import GroupMetadata, OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
 from oncelog.records import HEADER_BYTES, Record
@@ -41,7 +41,7 @@ class ProducerCore:
 
     def __init__(self, cluster: Cluster, settings: ProducerSettings, changed: Callable[[], None]) -> None:
         self.settings = settings
-        self.state = ProducerState.UNINITIALIZED
+        self.state = ProducerPhase.UNINITIALIZED
         self.error: ClientError | None = None
         self._cluster = cluster
         self._changed = changed
@@ -150,7 +150,7 @@ class ProducerCore:
         """Raises IllegalState where there is no transaction to end, and what ended the producer."""
         self._transactional()
         self._raise_if_dead()
-        if self.state not in (ProducerState.IN_TRANSACTION, ProducerState.ABORTABLE_ERROR):
+        if self.state not in (ProducerPhase.IN_TRANSACTION, ProducerPhase.ABORTABLE_ERROR):
             raise IllegalState(f"no transaction is open: the producer is {self.state.value}")
 
     def stop(self) -> None:
@@ -197,17 +197,17 @@ class ProducerCore:
     def init(self) -> Conversation[None]:
         """Take the transactional id. Raises BrokerRefused or RetriesExhausted."""
         session = self._transactional()
-        if self.state is not ProducerState.UNINITIALIZED:
+        if self.state is not ProducerPhase.UNINITIALIZED:
             raise IllegalState("init_transactions is called once")
         identity = yield from session.init()
         self._flow = self._new_flow(identity)
-        self._become(ProducerState.READY)
+        self._become(ProducerPhase.READY)
 
     def begin(self) -> None:
         """Begin a transaction. Raises what ended the producer."""
         session = self._transactional()
         self._raise_if_dead()
-        if self.state is not ProducerState.READY:
+        if self.state is not ProducerPhase.READY:
             raise IllegalState(f"no transaction begins while the producer is {self.state.value}")
         if self._flow is None or self._flow.error is not None or self._flow.identity != session.identity:
             self._flow = self._new_flow(session.identity)
@@ -215,7 +215,7 @@ class ProducerCore:
         self._added.clear()
         self._has_offsets = False
         self.error = None
-        self._become(ProducerState.IN_TRANSACTION)
+        self._become(ProducerPhase.IN_TRANSACTION)
 
     def commit_offsets(
         self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -235,14 +235,14 @@ class ProducerCore:
         self._transactional()
         self._require_open()
         self._require_flushed()
-        self._become(ProducerState.COMMITTING_TRANSACTION)
+        self._become(ProducerPhase.COMMITTING_TRANSACTION)
         yield from self._end(commit=True)
 
     def abort(self) -> Conversation[None]:
         """Abort. What was not written must have been dropped. Raises ProducerFenced or OutcomeUnknown."""
         self.require_transaction()
         self._require_flushed()
-        self._become(ProducerState.ABORTING_TRANSACTION)
+        self._become(ProducerPhase.ABORTING_TRANSACTION)
         yield from self._end(commit=False)
 
     def _end(self, *, commit: bool) -> Conversation[None]:
@@ -257,7 +257,7 @@ class ProducerCore:
             self._fail(error)
             raise (self.error or error) from error.__cause__
         self.error = None
-        self._become(ProducerState.READY)
+        self._become(ProducerPhase.READY)
 
     def _send(self) -> Conversation[None]:
         flow = yield from self._sending_flow()
@@ -348,12 +348,12 @@ class ProducerCore:
         self._drop_because = error
         if self._session is not None and not isinstance(error, TransactionError):
             error = failed_by(error)
-        if self._session is not None and self.state is not ProducerState.FATAL_ERROR:
+        if self._session is not None and self.state is not ProducerPhase.FATAL_ERROR:
             is_final = isinstance(error, ProducerFenced | OutcomeUnknown)
-            is_final = is_final or self.state is ProducerState.ABORTING_TRANSACTION
+            is_final = is_final or self.state is ProducerPhase.ABORTING_TRANSACTION
             if is_final or self.error is None:
                 self.error = error
-            self._become(ProducerState.FATAL_ERROR if is_final else ProducerState.ABORTABLE_ERROR)
+            self._become(ProducerPhase.FATAL_ERROR if is_final else ProducerPhase.ABORTABLE_ERROR)
         elif self.error is None:
             self.error = error
         self._changed()
@@ -378,9 +378,9 @@ class ProducerCore:
         if self._session is None:
             return
         self._raise_if_dead()
-        if self.state is ProducerState.ABORTABLE_ERROR:
+        if self.state is ProducerPhase.ABORTABLE_ERROR:
             raise TransactionFailed(f"the transaction has failed: {self.error}") from self.error
-        if self.state is not ProducerState.IN_TRANSACTION:
+        if self.state is not ProducerPhase.IN_TRANSACTION:
             raise IllegalState(f"no transaction is open: the producer is {self.state.value}")
 
     def _require_not_closed(self) -> None:
@@ -392,10 +392,10 @@ class ProducerCore:
             raise IllegalState("a record was sent while its transaction was being ended")
 
     def _raise_if_dead(self) -> None:
-        if self.state is ProducerState.FATAL_ERROR:
+        if self.state is ProducerPhase.FATAL_ERROR:
             assert self.error is not None
             raise self.error
 
-    def _become(self, state: ProducerState) -> None:
+    def _become(self, state: ProducerPhase) -> None:
         assert state in TRANSITIONS[self.state], f"{self.state.value} does not become {state.value}"
         self.state = state

@@ -9,7 +9,7 @@ from typing import Any
 from oncelog.client import requests
 from oncelog.client.errors import BrokerRefused, ClientError, ProducerFenced, TransactionFailed
 from oncelog.client.producer.lanes import OutgoingBatch
-from oncelog.client.requests import Request, milliseconds
+from oncelog.client.requests import ApiRequest, milliseconds
 from oncelog.client.values import TopicPartition, TransactionVersion
 from oncelog.wire import ErrorCode
 
@@ -48,7 +48,7 @@ class ProduceForm:
     transaction_version: TransactionVersion
     timeout_ms: float
 
-    def request(self, batches: Iterable[OutgoingBatch]) -> Request:
+    def request(self, batches: Iterable[OutgoingBatch]) -> ApiRequest:
         topics: dict[str, list[dict[str, Any]]] = {}
         for batch in batches:
             item = {"index": batch.partition.partition, "records": batch.data}
@@ -60,9 +60,9 @@ class ProduceForm:
             "topic_data": [{"name": topic, "partition_data": items} for topic, items in topics.items()],
         }
         if self.transactional_id is not None and self.transaction_version is TransactionVersion.TV2:
-            return Request(requests.PRODUCE, fields, version_min=TV2_VERSION_MIN)
+            return ApiRequest(requests.PRODUCE, fields, version_min=TV2_VERSION_MIN)
         expects_answer = self.acks != NO_ACKNOWLEDGEMENT
-        return Request(requests.PRODUCE, fields, version_max=TV1_VERSION_MAX, expects_answer=expects_answer)
+        return ApiRequest(requests.PRODUCE, fields, version_max=TV1_VERSION_MAX, expects_answer=expects_answer)
 
     def meaning(self, refusal: BrokerRefused, message: str | None) -> ClientError:
         """What a refusal is to the user; `message` is the broker's own."""

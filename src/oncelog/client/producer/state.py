@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 
-class ProducerState(Enum):
+class ProducerPhase(Enum):
     """The names are those of Kafka's own producer. FATAL_ERROR is final; ABORTABLE_ERROR ends with an abort."""
 
     UNINITIALIZED = "uninitialized"
@@ -18,9 +18,9 @@ class ProducerState(Enum):
     FATAL_ERROR = "failed for good"
 
 
-S = ProducerState
+S = ProducerPhase
 
-TRANSITIONS: Mapping[ProducerState, frozenset[ProducerState]] = {
+TRANSITIONS: Mapping[ProducerPhase, frozenset[ProducerPhase]] = {
     S.UNINITIALIZED: frozenset({S.READY, S.FATAL_ERROR}),
     S.READY: frozenset({S.IN_TRANSACTION, S.FATAL_ERROR}),
     S.IN_TRANSACTION: frozenset({S.COMMITTING_TRANSACTION, S.ABORTING_TRANSACTION, S.ABORTABLE_ERROR, S.FATAL_ERROR}),

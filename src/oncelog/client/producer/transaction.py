@@ -32,7 +32,7 @@ from oncelog.client.net.conversation import Conversation, ask, was_sent
 from oncelog.client.net.leaders import by_topic
 from oncelog.client.net.retry import BUSY
 from oncelog.client.net.rights import missing_right
-from oncelog.client.requests import Api, Request, milliseconds
+from oncelog.client.requests import Api, ApiRequest, milliseconds
 from oncelog.client.values import GroupMetadata, OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
 from oncelog.wire import ErrorCode
 
@@ -135,7 +135,7 @@ class TransactionSession:
                 for topic, items in by_topic(partitions).items()
             ],
         }
-        reply = yield from self._ask_owner(Request(requests.ADD_PARTITIONS_TO_TXN, fields), _added_error)
+        reply = yield from self._ask_owner(ApiRequest(requests.ADD_PARTITIONS_TO_TXN, fields), _added_error)
         self._accept(reply, "adding partitions to the transaction")
 
     def commit_offsets(
@@ -155,7 +155,7 @@ class TransactionSession:
         }
         what = f"committing the offsets of group {sender.group_id!r} in the transaction"
         if self.version is TransactionVersion.TV1:
-            reply = yield from self._ask_owner(Request(requests.ADD_OFFSETS_TO_TXN, owner), _error_code)
+            reply = yield from self._ask_owner(ApiRequest(requests.ADD_OFFSETS_TO_TXN, owner), _error_code)
             self._accept(reply, what)
         fields = owner | {
             "generation_id": sender.generation_id,
@@ -201,7 +201,7 @@ class TransactionSession:
             "producer_epoch": current.epoch,
         }
         lowest = 0 if current is NO_IDENTITY else BUMP_VERSION
-        request = Request(requests.INIT_PRODUCER_ID, fields, version_min=lowest)
+        request = ApiRequest(requests.INIT_PRODUCER_ID, fields, version_min=lowest)
         reply = yield from self._ask_owner(request, _error_code)
         what = f"taking transactional id {self.transactional_id!r}"
         if reply.error is None:
@@ -256,15 +256,15 @@ class TransactionSession:
             self._fence(what, reply.error)
         raise BrokerRefused(reply.error, what, reply.right)
 
-    def _versioned(self, api: Api, fields: Mapping[str, Any], *, tv1_max: int, tv2_min: int) -> Request:
+    def _versioned(self, api: Api, fields: Mapping[str, Any], *, tv1_max: int, tv2_min: int) -> ApiRequest:
         if self.version is TransactionVersion.TV2:
-            return Request(api, fields, version_min=tv2_min)
-        return Request(api, fields, version_max=tv1_max)
+            return ApiRequest(api, fields, version_min=tv2_min)
+        return ApiRequest(api, fields, version_max=tv1_max)
 
-    def _ask_owner(self, request: Request, error_of: ErrorOf) -> Conversation[_Reply]:
+    def _ask_owner(self, request: ApiRequest, error_of: ErrorOf) -> Conversation[_Reply]:
         return (yield from self._ask(CoordinatorKind.TRANSACTION, self.transactional_id, request, error_of))
 
-    def _ask(self, kind: CoordinatorKind, key: str, request: Request, error_of: ErrorOf) -> Conversation[_Reply]:
+    def _ask(self, kind: CoordinatorKind, key: str, request: ApiRequest, error_of: ErrorOf) -> Conversation[_Reply]:
         """Ask a coordinator until its answer is definite or the time is over."""
         call_timeout_ms = self._cluster.settings.call_timeout_ms
         retries = yield from self._cluster.retries(call_timeout_ms)
@@ -328,7 +328,7 @@ def idempotent_identity(cluster: Cluster) -> Conversation[ProducerIdentity]:
         "producer_id": NO_IDENTITY.producer_id,
         "producer_epoch": NO_IDENTITY.epoch,
     }
-    request = Request(requests.INIT_PRODUCER_ID, fields)
+    request = ApiRequest(requests.INIT_PRODUCER_ID, fields)
     answer = yield from ask_any(cluster, request, lambda message: message.error_code, "asking for a producer id")
     if answer.producer_id < 0 or answer.producer_epoch < 0:
         raise ClientError(f"the broker gave out producer id {answer.producer_id} with epoch {answer.producer_epoch}")

@@ -10,21 +10,21 @@ from typing import Any, TypeAlias
 
 from oncelog.client import requests
 from oncelog.client.errors import AuthenticationFailed
-from oncelog.client.requests import Request
+from oncelog.client.requests import ApiRequest
 from oncelog.client.security.scram import ScramRefused, scram
 from oncelog.client.security.tokens import Token
 from oncelog.client.security.values import Login, PlainLogin, ScramLogin, TokenLogin
 from oncelog.client.values import Address
 from oncelog.wire import ErrorCode
 
-LogIn: TypeAlias = Generator[Request, Any, float]
+LogIn: TypeAlias = Generator[ApiRequest, Any, float]
 """Requests out, the messages that answer them in; at the end the session's lifetime in ms, 0 for one without an end."""
 
 
 def log_in(address: Address, login: Login, proof: Token | str) -> LogIn:
     """Authenticate a connection, new or not. `proof` is a token, or for SCRAM a nonce. Raises AuthenticationFailed."""
     mechanism, who = _mechanism(login), _who(login)
-    handshake = yield Request(requests.SASL_HANDSHAKE, {"mechanism": mechanism})
+    handshake = yield ApiRequest(requests.SASL_HANDSHAKE, {"mechanism": mechanism})
     if handshake.error_code is ErrorCode.unsupported_sasl_mechanism:
         offered = ", ".join(handshake.mechanisms)
         raise AuthenticationFailed(f"{address} does not take {mechanism}: it takes {offered}")
@@ -35,7 +35,7 @@ def log_in(address: Address, login: Login, proof: Token | str) -> LogIn:
     exchange = _exchange(login, proof)
     message = next(exchange)
     while True:
-        answer = yield Request(requests.SASL_AUTHENTICATE, {"auth_bytes": message})
+        answer = yield ApiRequest(requests.SASL_AUTHENTICATE, {"auth_bytes": message})
         if answer.error_code is not ErrorCode.none:
             reason = answer.error_message or answer.error_code.name.upper()
             raise AuthenticationFailed(f"{address} does not accept {who} by {mechanism}: {reason}")

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost
-from oncelog.client.net.connection import Connection, SpeaksTlsError
+from oncelog.client.net.connection import BrokerConnection, SpeaksTlsError
 from oncelog.client.security.sasl import LogIn, log_in
 from oncelog.client.security.values import Login, Security, TokenLogin
 from oncelog.client.values import Address
@@ -62,7 +62,7 @@ def renewal_ms(lifetime_ms: float) -> float:
     return time.monotonic() * 1000 + max(lifetime_ms * random.uniform(RENEWAL_LOW, RENEWAL_HIGH), RENEWAL_MS_MIN)
 
 
-def opening_failure(connection: Connection, security: Security, error: Exception) -> ClientError:
+def opening_failure(connection: BrokerConnection, security: Security, error: Exception) -> ClientError:
     """What it means that a connection was made, or nearly, and could not be used."""
     address = connection.address
     if isinstance(error, SpeaksTlsError):
@@ -80,7 +80,7 @@ def opening_failure(connection: Connection, security: Security, error: Exception
     return ConnectionLost(f"{address}: no greeting: {reason}", sent=False)
 
 
-def closing_reason(connection: Connection, security: Security) -> str:
+def closing_reason(connection: BrokerConnection, security: Security) -> str:
     """Why a broker may have ended a connection. One that wants SASL does so to who sends anything else first."""
     reason = "the broker closed the connection"
     if security.login is None and not connection.was_answered:

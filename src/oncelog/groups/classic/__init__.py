@@ -8,27 +8,27 @@ from oncelog.groups.classic.answers import (
     SyncAnswer,
     SyncRequest,
 )
-from oncelog.groups.classic.description import NO_SUCH_GROUP, DescribedMember, GroupDescription, describe
+from oncelog.groups.classic.description import NO_SUCH_GROUP, ClassicGroupDescription, DescribedMember, describe
 from oncelog.groups.classic.group import ClassicGroup
-from oncelog.groups.classic.membership import Membership, MembershipLimits
-from oncelog.groups.classic.metadata import GroupMetadata, GroupMetadataRecord, StoredMember
+from oncelog.groups.classic.membership import ClassicMembership, MembershipLimits
+from oncelog.groups.classic.metadata import GroupMetadataRecord, GroupMetadataValue, StoredMember
 from oncelog.groups.classic.state import ClassicState
 from oncelog.groups.classic.step import Due, MembershipDecision
 
 __all__ = [
     "NO_SUCH_GROUP",
     "ClassicGroup",
+    "ClassicGroupDescription",
+    "ClassicMembership",
     "ClassicState",
     "DescribedMember",
     "Due",
-    "GroupDescription",
-    "GroupMetadata",
     "GroupMetadataRecord",
+    "GroupMetadataValue",
     "JoinAnswer",
     "JoinRequest",
     "LeaveAnswer",
     "Leaving",
-    "Membership",
     "MembershipDecision",
     "MembershipLimits",
     "StoredMember",

@@ -19,7 +19,7 @@ class DescribedMember:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupDescription:
+class ClassicGroupDescription:
     """`protocol` and what the members said for it are told of a stable group only."""
 
     state: str
@@ -28,10 +28,10 @@ class GroupDescription:
     members: tuple[DescribedMember, ...] = ()
 
 
-NO_SUCH_GROUP = GroupDescription(DEAD.value)
+NO_SUCH_GROUP = ClassicGroupDescription(DEAD.value)
 
 
-def describe(group: ClassicGroup) -> GroupDescription:
+def describe(group: ClassicGroup) -> ClassicGroupDescription:
     is_stable = group.state is STABLE
     members = tuple(
         DescribedMember(
@@ -45,4 +45,4 @@ def describe(group: ClassicGroup) -> GroupDescription:
         for member in group.members.values()
     )
     protocol = (group.protocol or "") if is_stable else ""
-    return GroupDescription(group.state.value, group.protocol_type or "", protocol, members)
+    return ClassicGroupDescription(group.state.value, group.protocol_type or "", protocol, members)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from oncelog.groups.classic.answers import JoinAnswer, JoinedMember
-from oncelog.groups.classic.member import Member, Protocols
-from oncelog.groups.classic.metadata import NO_TIME, GroupMetadata, GroupMetadataRecord
+from oncelog.groups.classic.member import ClassicGroupMember, Protocols
+from oncelog.groups.classic.metadata import NO_TIME, GroupMetadataRecord, GroupMetadataValue
 from oncelog.groups.classic.state import (
     COMPLETING_REBALANCE,
     EMPTY,
@@ -60,7 +60,7 @@ class ClassicGroup:
 
     type = GroupType.CLASSIC
 
-    def __init__(self, name: str, metadata: GroupMetadata) -> None:
+    def __init__(self, name: str, metadata: GroupMetadataValue) -> None:
         self.name = name
         self.state = STABLE if metadata.members else EMPTY
         self.generation = metadata.generation
@@ -68,7 +68,7 @@ class ClassicGroup:
         self.protocol = metadata.protocol
         self.leader = metadata.leader
         self.state_ms = metadata.state_ms
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicGroupMember] = {}
         self.pending_joins: dict[str, float] = {}
         """Ids that were given out and not come back with yet (KIP-394), and until when they are kept."""
         self.pending_syncs: set[str] = set()
@@ -78,7 +78,7 @@ class ClassicGroup:
         self._static: dict[str, str] = {}
         self._supporters: Counter[str] = Counter()
         for stored in metadata.members:
-            self.add(Member.stored(stored, metadata.protocol))
+            self.add(ClassicGroupMember.stored(stored, metadata.protocol))
         self.subscribed_topics = self._topics()
 
     def end(self, now_ms: int) -> tuple[GroupMetadataRecord, ...]:
@@ -150,11 +150,11 @@ class ClassicGroup:
                 return ErrorCode.fenced_instance_id
         return ErrorCode.none if member_id in self.members else ErrorCode.unknown_member_id
 
-    def static_member(self, instance_id: str | None) -> Member | None:
+    def static_member(self, instance_id: str | None) -> ClassicGroupMember | None:
         owner = None if instance_id is None else self._static.get(instance_id)
         return None if owner is None else self.members[owner]
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicGroupMember) -> None:
         if member.instance_id is not None:
             assert member.instance_id not in self._static, (self.name, member.instance_id)
             self._static[member.instance_id] = member.member_id
@@ -164,7 +164,7 @@ class ClassicGroup:
         self._supporters.update(name for name, _ in member.protocols)
         self.pending_joins.pop(member.member_id, None)
 
-    def remove(self, member_id: str) -> Member | None:
+    def remove(self, member_id: str) -> ClassicGroupMember | None:
         self.pending_joins.pop(member_id, None)
         self.pending_syncs.discard(member_id)
         member = self.members.pop(member_id, None)
@@ -176,17 +176,19 @@ class ClassicGroup:
             self.leader = next(iter(self.members), None)
         return member
 
-    def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
+    def update(
+        self, member: ClassicGroupMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
+    ) -> None:
         self._supporters.subtract(name for name, _ in member.protocols)
         self._supporters.update(name for name, _ in protocols)
         member.protocols = protocols
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
-    def replace_static(self, old: Member, new_id: str) -> Member:
+    def replace_static(self, old: ClassicGroupMember, new_id: str) -> ClassicGroupMember:
         """KIP-345: whoever comes back with an instance id is the same member under a new id; the old id is fenced."""
         assert old.instance_id is not None
-        new = Member(
+        new = ClassicGroupMember(
             new_id,
             old.instance_id,
             old.client_id,
@@ -206,7 +208,7 @@ class ClassicGroup:
             self.pending_syncs.add(new_id)
         return new
 
-    def joined(self) -> Iterator[Member]:
+    def joined(self) -> Iterator[ClassicGroupMember]:
         return (member for member in self.members.values() if member.has_joined)
 
     @property
@@ -262,7 +264,7 @@ class ClassicGroup:
         self.pending_syncs = set(self.members)
         self.transition(COMPLETING_REBALANCE)
 
-    def settle(self, metadata: GroupMetadata) -> None:
+    def settle(self, metadata: GroupMetadataValue) -> None:
         """Take over what has been recorded: the generation now stands, or there are no members any more."""
         if metadata.members:
             for stored in metadata.members:
@@ -277,18 +279,20 @@ class ClassicGroup:
             self.subscribed_topics = self._topics()
             self.transition(EMPTY)
 
-    def generation_of(self, assignments: Mapping[str, bytes], state_ms: int) -> GroupMetadata:
+    def generation_of(self, assignments: Mapping[str, bytes], state_ms: int) -> GroupMetadataValue:
         """This generation, to be recorded."""
         members = tuple(
             member.as_stored(self.protocol, assignments.get(member.member_id, b"")) for member in self.members.values()
         )
-        return GroupMetadata(self.protocol_type or "", self.generation, self.protocol, self.leader, state_ms, members)
+        return GroupMetadataValue(
+            self.protocol_type or "", self.generation, self.protocol, self.leader, state_ms, members
+        )
 
-    def emptied(self, state_ms: int) -> GroupMetadata:
+    def emptied(self, state_ms: int) -> GroupMetadataValue:
         """The generation without members that follows, to be recorded."""
-        return GroupMetadata(self.protocol_type or "", self.generation + 1, None, None, state_ms)
+        return GroupMetadataValue(self.protocol_type or "", self.generation + 1, None, None, state_ms)
 
-    def join_answer(self, member: Member) -> JoinAnswer:
+    def join_answer(self, member: ClassicGroupMember) -> JoinAnswer:
         """What a member is told of this generation; the leader, who is in it, and what they said."""
         members = self.joined_members() if member.member_id == self.leader else ()
         return JoinAnswer(

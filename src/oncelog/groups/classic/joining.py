@@ -10,7 +10,7 @@ from oncelog.coordination import Parked
 from oncelog.groups.classic import rebalance
 from oncelog.groups.classic.answers import JoinAnswer, JoinRequest, SyncAnswer
 from oncelog.groups.classic.group import ClassicGroup
-from oncelog.groups.classic.member import Member, WaitsForJoin, WaitsForSync
+from oncelog.groups.classic.member import ClassicGroupMember, WaitsForJoin, WaitsForSync
 from oncelog.groups.classic.state import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from oncelog.groups.classic.step import Step
 from oncelog.wire import ErrorCode
@@ -80,7 +80,7 @@ class Joining:
 
     def _add(self, member_id: str) -> None:
         group, request = self.group, self.request
-        member = Member(
+        member = ClassicGroupMember(
             member_id,
             request.instance_id,
             request.client_id,
@@ -100,7 +100,7 @@ class Joining:
 
     # --- somebody known
 
-    def _join_again(self, member: Member) -> None:
+    def _join_again(self, member: ClassicGroupMember) -> None:
         """A leader is listened to in any case: it may know of changes that no member's subscription shows."""
         group = self.group
         is_same = member.protocols == self.request.protocols
@@ -113,7 +113,7 @@ class Joining:
             self._update(member)
             rebalance.rebalance_or_complete(self.step, group, self.first_delay_ms)
 
-    def _update(self, member: Member) -> None:
+    def _update(self, member: ClassicGroupMember) -> None:
         request = self.request
         self.group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         if isinstance(member.waits, WaitsForSync):
@@ -122,7 +122,7 @@ class Joining:
 
     # --- a static member that has lost its id
 
-    def _replace(self, old: Member, member_id: str) -> None:
+    def _replace(self, old: ClassicGroupMember, member_id: str) -> None:
         """KIP-345: it takes the old one's place, without a rebalance where nothing else changes."""
         group, step = self.group, self.step
         leader_before = group.leader or ""
@@ -139,7 +139,7 @@ class Joining:
         else:
             rebalance.rebalance_or_complete(step, group, self.first_delay_ms)
 
-    def _replace_quietly(self, member: Member, leader_before: str) -> None:
+    def _replace_quietly(self, member: ClassicGroupMember, leader_before: str) -> None:
         group, step = self.group, self.step
         assignments = {one.member_id: one.assignment for one in group.members.values()}
         step.record(group.name, group.generation_of(assignments, group.state_ms))

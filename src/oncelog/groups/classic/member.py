@@ -26,7 +26,7 @@ class WaitsForSync:
     reply: Parked[SyncAnswer]
 
 
-class Member:
+class ClassicGroupMember:
     """`session_deadline_ms` is a steady time; None while a request of the member that waits stands for its heartbeats."""
 
     __slots__ = (
@@ -66,7 +66,7 @@ class Member:
         self.session_deadline_ms: float | None = None
 
     @classmethod
-    def stored(cls, stored: StoredMember, protocol: str | None) -> Member:
+    def stored(cls, stored: StoredMember, protocol: str | None) -> ClassicGroupMember:
         """Only what it said for the protocol that was chosen is recorded: it can do no other until it joins again."""
         member = cls(
             stored.member_id,

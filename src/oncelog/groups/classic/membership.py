@@ -17,14 +17,14 @@ from oncelog.groups.classic.answers import JoinAnswer, JoinRequest, LeaveAnswer,
 from oncelog.groups.classic.group import ClassicGroup
 from oncelog.groups.classic.joining import Joining
 from oncelog.groups.classic.member import WaitsForSync
-from oncelog.groups.classic.metadata import GroupMetadata, GroupMetadataRecord
+from oncelog.groups.classic.metadata import GroupMetadataRecord, GroupMetadataValue
 from oncelog.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from oncelog.groups.classic.step import Due, MembershipDecision, Step
 from oncelog.groups.moment import Moment
 from oncelog.wire import ErrorCode
 
 SIZE_MAX = 2**31 - 1
-NEVER_HAD_MEMBERS = GroupMetadata()
+NEVER_HAD_MEMBERS = GroupMetadataValue()
 
 _NONE = ErrorCode.none
 
@@ -39,14 +39,14 @@ class MembershipLimits:
     size_max: int = SIZE_MAX
 
 
-class Membership:
+class ClassicMembership:
     """`recorded` is what the log says; `_groups` what is known beyond that while the broker lives."""
 
     __slots__ = ("_groups", "_limits", "recorded")
 
     def __init__(self, limits: MembershipLimits | None = None) -> None:
         self._limits = limits or MembershipLimits()
-        self.recorded: dict[str, GroupMetadata] = {}
+        self.recorded: dict[str, GroupMetadataValue] = {}
         self._groups: dict[str, ClassicGroup] = {}
 
     # --- what the log says
@@ -94,13 +94,13 @@ class Membership:
         for name, metadata in self.recorded.items():
             yield self._groups.get(name) or ClassicGroup(name, metadata)
 
-    def _live(self, name: str, metadata: GroupMetadata) -> ClassicGroup:
+    def _live(self, name: str, metadata: GroupMetadataValue) -> ClassicGroup:
         group = self._groups[name] = ClassicGroup(name, metadata)
         return group
 
     # --- groups that come from the other protocol, or go to it
 
-    def adopt(self, name: str, metadata: GroupMetadata, now: Moment) -> MembershipDecision:
+    def adopt(self, name: str, metadata: GroupMetadataValue, now: Moment) -> MembershipDecision:
         """A group of the consumer protocol goes on here, and its members join again."""
         step = Step(now)
         group = self._live(name, metadata)
@@ -155,7 +155,7 @@ class Membership:
                 step.answer(reply, JoinAnswer(ErrorCode.unknown_member_id, request.member_id))
                 return step.decision()
             # The group is recorded before anybody settles on anything: after a restart it is there, and empty.
-            created = GroupMetadata(state_ms=now.wall_ms)
+            created = GroupMetadataValue(state_ms=now.wall_ms)
             group = self._live(request.group, created)
             step.record(request.group, created)
         Joining(step, group, request, reply, limits.first_delay_ms, limits.size_max, new_uuid).decide()

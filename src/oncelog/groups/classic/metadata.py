@@ -45,7 +45,7 @@ class StoredMember:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupMetadata:
+class GroupMetadataValue:
     """A generation. An empty protocol type is that of a group which never had members; `state_ms` is -1 when not known."""
 
     protocol_type: str = ""
@@ -61,7 +61,7 @@ class GroupMetadataRecord:
     """What a group is from now on, or None when it is gone, and the time of the record."""
 
     group: str
-    metadata: GroupMetadata | None
+    metadata: GroupMetadataValue | None
     timestamp_ms: int
 
     @property
@@ -90,7 +90,7 @@ def decode_metadata(group: str, record: Record) -> GroupMetadataRecord | None:
     return GroupMetadataRecord(group, metadata, record.timestamp_ms)
 
 
-def _encode_value(metadata: GroupMetadata) -> bytes:
+def _encode_value(metadata: GroupMetadataValue) -> bytes:
     parts = [
         _INT16.pack(WRITTEN_VERSION),
         string(metadata.protocol_type),
@@ -112,12 +112,12 @@ def _encode_value(metadata: GroupMetadata) -> bytes:
     return b"".join(parts)
 
 
-def _decode_value(value: FieldReader, version: int) -> GroupMetadata:
+def _decode_value(value: FieldReader, version: int) -> GroupMetadataValue:
     protocol_type, generation = value.string(), value.int32()
     protocol, leader = value.nullable_string(), value.nullable_string()
     state_ms = value.int64() if version >= STATE_TIME_VERSION else NO_TIME
     members = tuple(_decode_member(value, version) for _ in range(value.int32()))
-    return GroupMetadata(protocol_type, generation, protocol, leader, state_ms, members)
+    return GroupMetadataValue(protocol_type, generation, protocol, leader, state_ms, members)
 
 
 def _decode_member(value: FieldReader, version: int) -> StoredMember:
@@ -130,12 +130,12 @@ def _decode_member(value: FieldReader, version: int) -> StoredMember:
     return _member(member_id, instance_id, client_id, client_host, rebalance_ms, session_ms, subscription, assignment)
 
 
-def _decode_flexible(value: FieldReader) -> GroupMetadata:
+def _decode_flexible(value: FieldReader) -> GroupMetadataValue:
     protocol_type, generation = value.compact_string(), value.int32()
     protocol, leader = value.nullable_compact_string(), value.nullable_compact_string()
     state_ms = value.int64()
     members = tuple(_decode_flexible_member(value) for _ in range(value.unsigned_varint() - 1))
-    return GroupMetadata(protocol_type, generation, protocol, leader, state_ms, members)
+    return GroupMetadataValue(protocol_type, generation, protocol, leader, state_ms, members)
 
 
 def _decode_flexible_member(value: FieldReader) -> StoredMember:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from oncelog.groups.classic.answers import JoinAnswer, SyncAnswer
 from oncelog.groups.classic.group import ClassicGroup, FirstRebalance
-from oncelog.groups.classic.member import Member, WaitsForJoin, WaitsForSync
+from oncelog.groups.classic.member import ClassicGroupMember, WaitsForJoin, WaitsForSync
 from oncelog.groups.classic.state import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE
 from oncelog.groups.classic.step import Step
 from oncelog.wire import ErrorCode
@@ -95,7 +95,7 @@ def _begin_generation(step: Step, group: ClassicGroup) -> None:
     group.sync_deadline_ms = step.now.steady_ms + group.rebalance_timeout_ms
 
 
-def answer_join(step: Step, member: Member, answer: JoinAnswer) -> None:
+def answer_join(step: Step, member: ClassicGroupMember, answer: JoinAnswer) -> None:
     """Answer the JoinGroup of this member that waits, if one does."""
     if isinstance(member.waits, WaitsForJoin):
         step.answer(member.waits.reply, answer)
@@ -118,7 +118,7 @@ def answer_syncs(
             member.heard_from(step.now.steady_ms)
 
 
-def remove(step: Step, group: ClassicGroup, member: Member, error: ErrorCode) -> None:
+def remove(step: Step, group: ClassicGroup, member: ClassicGroupMember, error: ErrorCode) -> None:
     """Take a member out; a request of its that waits is answered with the error."""
     answer_join(step, member, JoinAnswer(error))
     if isinstance(member.waits, WaitsForSync):

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from oncelog.coordination import Decision, Parked
 from oncelog.groups.classic.answers import JoinAnswer, LeaveAnswer, SyncAnswer
-from oncelog.groups.classic.metadata import GroupMetadata, GroupMetadataRecord
+from oncelog.groups.classic.metadata import GroupMetadataRecord, GroupMetadataValue
 from oncelog.groups.moment import Moment
 from oncelog.wire import ErrorCode
 
@@ -46,7 +46,7 @@ class Step:
         self._records: list[GroupMetadataRecord] = []
         self._due: list[Due] = []
 
-    def record(self, group: str, metadata: GroupMetadata) -> None:
+    def record(self, group: str, metadata: GroupMetadataValue) -> None:
         self._records.append(GroupMetadataRecord(group, metadata, self.now.wall_ms))
 
     def answer(self, reply: Parked[Answer], answer: Answer) -> None:

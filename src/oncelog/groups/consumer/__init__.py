@@ -4,7 +4,7 @@ from oncelog.groups.consumer.assignment import Assignment, Partition, by_topic
 from oncelog.groups.consumer.description import ConsumerGroupDescription, DescribedConsumer, DescribedTopic
 from oncelog.groups.consumer.group import ConsumerGroup
 from oncelog.groups.consumer.heartbeat import HeartbeatAnswer, HeartbeatRequest, Refusal
-from oncelog.groups.consumer.member import ClassicFacts, Member, Progress, Subscription
+from oncelog.groups.consumer.member import ClassicFacts, ConsumerGroupMember, Progress, Subscription
 from oncelog.groups.consumer.membership import ConsumerMembership, HeartbeatDecision
 from oncelog.groups.consumer.records import (
     ConsumerRecord,
@@ -24,6 +24,7 @@ __all__ = [
     "ClassicFacts",
     "ConsumerGroup",
     "ConsumerGroupDescription",
+    "ConsumerGroupMember",
     "ConsumerGroupState",
     "ConsumerMembership",
     "ConsumerRecord",
@@ -34,7 +35,6 @@ __all__ = [
     "HeartbeatAnswer",
     "HeartbeatDecision",
     "HeartbeatRequest",
-    "Member",
     "MemberRecord",
     "MemberState",
     "Partition",

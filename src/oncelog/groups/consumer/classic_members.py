@@ -16,12 +16,12 @@ from oncelog.groups.consumer.embedded import assignment_of, by_id, read_subscrip
 from oncelog.groups.consumer.group import ConsumerGroup
 from oncelog.groups.consumer.heartbeat import Refusal
 from oncelog.groups.consumer.live import Live
-from oncelog.groups.consumer.member import ClassicFacts, Member
+from oncelog.groups.consumer.member import ClassicFacts, ConsumerGroupMember
 from oncelog.groups.consumer.records import ConsumerRecord
 from oncelog.groups.consumer.state import UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
-from oncelog.groups.consumer.turn import Turn
+from oncelog.groups.consumer.turn import GroupChange
 from oncelog.groups.moment import Moment
-from oncelog.groups.topics import Topics
+from oncelog.groups.topics import KnownTopics
 from oncelog.wire import ErrorCode
 
 CONSUMER = "consumer"
@@ -36,12 +36,12 @@ class ClassicMembers:
 
     __slots__ = ("_group", "_live", "_topics")
 
-    def __init__(self, group: ConsumerGroup, live: Live, topics: Topics) -> None:
+    def __init__(self, group: ConsumerGroup, live: Live, topics: KnownTopics) -> None:
         self._group = group
         self._live = live
         self._topics = topics
 
-    def join(self, request: JoinRequest, turn: Turn, now: Moment, new_id: Callable[[], str]) -> JoinDecision:
+    def join(self, request: JoinRequest, turn: GroupChange, now: Moment, new_id: Callable[[], str]) -> JoinDecision:
         """JoinGroup. Errors: inconsistent_group_protocol, member_id_required, unknown_member_id, fenced_instance_id."""
         subscription = read_subscription(request.protocols[0][1]) if request.protocols else None
         if subscription is None or not self._fits(request):
@@ -81,13 +81,13 @@ class ClassicMembers:
             supporters[name] == len(classic) for name, _ in request.protocols
         )
 
-    def _joining(self, request: JoinRequest, turn: Turn, member_id: str) -> Member | ErrorCode:
+    def _joining(self, request: JoinRequest, turn: GroupChange, member_id: str) -> ConsumerGroupMember | ErrorCode:
         if request.instance_id is None:
-            return self._group.members.get(member_id) or Member(member_id)
+            return self._group.members.get(member_id) or ConsumerGroupMember(member_id)
         kept = self._group.static_member(request.instance_id)
         if request.member_id:
             return self._named(request.member_id, request.instance_id)
-        return Member(member_id) if kept is None else turn.replace_static(kept, member_id)
+        return ConsumerGroupMember(member_id) if kept is None else turn.replace_static(kept, member_id)
 
     def sync(self, request: SyncRequest, now: Moment) -> SyncAnswer:
         """SyncGroup. Errors: unknown_member_id, fenced_instance_id, illegal_generation, inconsistent_group_protocol,
@@ -124,7 +124,7 @@ class ClassicMembers:
         self._must_join_again(member, now)
         return ErrorCode.rebalance_in_progress
 
-    def _has_a_step_to_take(self, member: Member) -> bool:
+    def _has_a_step_to_take(self, member: ConsumerGroupMember) -> bool:
         progress = member.progress
         if progress.epoch < self._group.target_epoch.epoch or progress.state is UNREVOKED_PARTITIONS:
             return True
@@ -134,11 +134,11 @@ class ClassicMembers:
             partition not in self._group.owners for partition in missing
         )
 
-    def _must_join_again(self, member: Member, now: Moment) -> None:
+    def _must_join_again(self, member: ConsumerGroupMember, now: Moment) -> None:
         deadline_ms = now.steady_ms + member.subscription.rebalance_timeout_ms
         self._live.joins.setdefault(member.member_id, deadline_ms)
 
-    def _checked(self, member_id: str, instance_id: str | None, generation: int) -> Member | ErrorCode:
+    def _checked(self, member_id: str, instance_id: str | None, generation: int) -> ConsumerGroupMember | ErrorCode:
         member = self._named(member_id, instance_id)
         if isinstance(member, ErrorCode):
             return member
@@ -146,7 +146,7 @@ class ClassicMembers:
             return ErrorCode.unknown_member_id
         return member if generation == member.progress.epoch else ErrorCode.illegal_generation
 
-    def _named(self, member_id: str, instance_id: str | None) -> Member | ErrorCode:
+    def _named(self, member_id: str, instance_id: str | None) -> ConsumerGroupMember | ErrorCode:
         if instance_id is None:
             return self._group.members.get(member_id) or ErrorCode.unknown_member_id
         member = self._group.static_member(instance_id)

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from oncelog.groups.consumer.assignment import NOTHING, Partition, by_topic
 from oncelog.groups.consumer.group import ConsumerGroup
-from oncelog.groups.consumer.member import Member
-from oncelog.groups.topics import Topics
+from oncelog.groups.consumer.member import ConsumerGroupMember
+from oncelog.groups.topics import KnownTopics
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class DescribedTopic:
 class DescribedConsumer:
     """`assignment` is what the member has, also what it is to give up."""
 
-    member: Member
+    member: ConsumerGroupMember
     assignment: tuple[DescribedTopic, ...]
     target: tuple[DescribedTopic, ...]
 
@@ -37,7 +37,7 @@ class ConsumerGroupDescription:
     members: tuple[DescribedConsumer, ...]
 
 
-def describe_consumers(group: ConsumerGroup, topics: Topics, default_assignor: str) -> ConsumerGroupDescription:
+def describe_consumers(group: ConsumerGroup, topics: KnownTopics, default_assignor: str) -> ConsumerGroupDescription:
     def described(partitions: Iterable[Partition]) -> tuple[DescribedTopic, ...]:
         return tuple(
             DescribedTopic(topic_id, topic.name, tuple(indexes))

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from oncelog.coordination.fields import FieldReader, string
 from oncelog.groups.consumer.assignment import Assignment, by_topic
-from oncelog.groups.topics import Topics
+from oncelog.groups.topics import KnownTopics
 from oncelog.wire import WireError
 
 OWNED_VERSION, GENERATION_VERSION, RACK_VERSION = 1, 2, 3
@@ -70,13 +70,13 @@ def write_assignment(version: int, partitions: Iterable[tuple[str, list[int]]]) 
     return b"".join((*parts, _INT32.pack(-1)))
 
 
-def assignment_of(version: int, assignment: Assignment, topics: Topics) -> bytes:
+def assignment_of(version: int, assignment: Assignment, topics: KnownTopics) -> bytes:
     """What a member that speaks this version is told of partitions whose topics are there."""
     named = ((topics.with_id(topic_id), indexes) for topic_id, indexes in by_topic(assignment).items())
     return write_assignment(version, ((topic.name, indexes) for topic, indexes in named if topic is not None))
 
 
-def by_id(named: Named, topics: Topics) -> Assignment:
+def by_id(named: Named, topics: KnownTopics) -> Assignment:
     """Those whose topics are there."""
     found = ((topics.named(name), index) for name, index in named)
     return frozenset((topic.topic_id, index) for topic, index in found if topic is not None)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from oncelog.groups.consumer.assignment import Assignment, Partition
-from oncelog.groups.consumer.member import NO_LONGER, Member
+from oncelog.groups.consumer.member import NO_LONGER, ConsumerGroupMember
 from oncelog.groups.consumer.records import (
     ConsumerRecord,
     CurrentAssignmentRecord,
@@ -54,7 +54,7 @@ class ConsumerGroup:
         self.name = name
         self.epoch = FIRST_EPOCH
         self.metadata_hash = NO_TOPICS_HASH
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ConsumerGroupMember] = {}
         self.target_epoch = TargetEpoch()
         self.target: dict[str, Assignment] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
@@ -71,7 +71,7 @@ class ConsumerGroup:
     def replay_member(self, record: MemberRecord) -> None:
         before = self.members.get(record.member_id)
         if record.subscription is not None:
-            after = (before or Member(record.member_id)).with_subscription(record.subscription)
+            after = (before or ConsumerGroupMember(record.member_id)).with_subscription(record.subscription)
             self.members[record.member_id] = after
             if record.subscription.instance_id is not None:
                 self._static[record.subscription.instance_id] = record.member_id
@@ -99,7 +99,7 @@ class ConsumerGroup:
         if before is None:
             if record.progress is None:
                 return
-            before = Member(record.member_id)
+            before = ConsumerGroupMember(record.member_id)
         after = before.with_progress(record.progress or NO_LONGER)
         self._let_go(before)
         for partitions in (after.progress.owned, after.progress.revoking):
@@ -112,7 +112,7 @@ class ConsumerGroup:
         else:
             self.regexes[record.regex] = record.resolved
 
-    def _let_go(self, member: Member) -> None:
+    def _let_go(self, member: ConsumerGroupMember) -> None:
         for partition in (*member.progress.owned, *member.progress.revoking):
             if self._owners.get(partition) == member.member_id:
                 del self._owners[partition]
@@ -135,7 +135,7 @@ class ConsumerGroup:
         """The member that has each partition, also one that it is to give up."""
         return self._owners
 
-    def static_member(self, instance_id: str | None) -> Member | None:
+    def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
         owner = None if instance_id is None else self._static.get(instance_id)
         return None if owner is None else self.members[owner]
 
@@ -213,7 +213,7 @@ class ConsumerGroup:
         return ErrorCode.illegal_generation if member.uses_classic_protocol else ErrorCode.stale_member_epoch
 
 
-def subscribed_topics(members: Iterable[Member], regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
+def subscribed_topics(members: Iterable[ConsumerGroupMember], regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
     """The names that the members are subscribed to; there need be no such topics."""
     names: set[str] = set()
     for member in members:
@@ -221,12 +221,12 @@ def subscribed_topics(members: Iterable[Member], regexes: Mapping[str, ResolvedR
     return frozenset(names)
 
 
-def topics_of(member: Member, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
+def topics_of(member: ConsumerGroupMember, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
     resolved = regexes.get(member.subscription.regex or "")
     return member.subscription.topics if resolved is None else member.subscription.topics | resolved.topics
 
 
-def preferred_assignor(members: Iterable[Member]) -> str | None:
+def preferred_assignor(members: Iterable[ConsumerGroupMember]) -> str | None:
     """The one that most members ask for; None if nobody asks."""
     votes = Counter(assignor for member in members if (assignor := member.subscription.assignor) is not None)
     return max(votes, key=lambda name: votes[name]) if votes else None

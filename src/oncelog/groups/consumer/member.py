@@ -68,7 +68,7 @@ NO_LONGER = Progress(LEAVING_EPOCH, LEAVING_EPOCH)
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ConsumerGroupMember:
     member_id: str
     subscription: Subscription = Subscription()
     progress: Progress = Progress()
@@ -77,13 +77,13 @@ class Member:
     def uses_classic_protocol(self) -> bool:
         return self.subscription.classic is not None
 
-    def renamed(self, member_id: str) -> Member:
+    def renamed(self, member_id: str) -> ConsumerGroupMember:
         """The same static member under a new id: it joins, and keeps what it has."""
         progress = replace(self.progress, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
-        return Member(member_id, self.subscription, progress)
+        return ConsumerGroupMember(member_id, self.subscription, progress)
 
-    def with_progress(self, progress: Progress) -> Member:
+    def with_progress(self, progress: Progress) -> ConsumerGroupMember:
         return replace(self, progress=progress)
 
-    def with_subscription(self, subscription: Subscription) -> Member:
+    def with_subscription(self, subscription: Subscription) -> ConsumerGroupMember:
         return replace(self, subscription=subscription)

@@ -22,7 +22,7 @@ from oncelog.groups.consumer.live import Live
 from oncelog.groups.consumer.member import (
     NO_TIMEOUT,
     STATIC_LEAVING_EPOCH,
-    Member,
+    ConsumerGroupMember,
     Subscription,
 )
 from oncelog.groups.consumer.records import (
@@ -36,10 +36,10 @@ from oncelog.groups.consumer.records import (
     TargetRecord,
 )
 from oncelog.groups.consumer.state import UNREVOKED_PARTITIONS
-from oncelog.groups.consumer.turn import Turn
+from oncelog.groups.consumer.turn import GroupChange
 from oncelog.groups.consumer_limits import ConsumerLimits
 from oncelog.groups.moment import Moment
-from oncelog.groups.topics import Topics
+from oncelog.groups.topics import KnownTopics
 from oncelog.wire import ErrorCode
 
 HeartbeatDecision = Decision[ConsumerRecord, HeartbeatAnswer]
@@ -50,7 +50,7 @@ class ConsumerMembership:
 
     __slots__ = ("_limits", "_live", "_topics", "groups")
 
-    def __init__(self, limits: ConsumerLimits, topics: Topics) -> None:
+    def __init__(self, limits: ConsumerLimits, topics: KnownTopics) -> None:
         self._limits = limits
         self._topics = topics
         self._live: dict[str, Live] = {}
@@ -91,7 +91,7 @@ class ConsumerMembership:
     def _live_of(self, name: str) -> Live:
         return self._live.setdefault(name, Live())
 
-    def _session_timeout_ms(self, member: Member) -> int:
+    def _session_timeout_ms(self, member: ConsumerGroupMember) -> int:
         classic = member.subscription.classic
         return self._limits.session_timeout_ms if classic is None else classic.session_timeout_ms
 
@@ -136,16 +136,20 @@ class ConsumerMembership:
     def _is_full(self, group: ConsumerGroup, member_id: str) -> bool:
         return len(group.members) >= self._limits.size_max and member_id not in group.members
 
-    def leaving(self, request: HeartbeatRequest, group: ConsumerGroup) -> Member | Refusal:
+    def leaving(self, request: HeartbeatRequest, group: ConsumerGroup) -> ConsumerGroupMember | Refusal:
         """Who leaves, for a while or for good. Errors: unknown_member_id, fenced_instance_id."""
         return _existing(group, request)
 
-    def leave_for_a_while(self, group: ConsumerGroup, member: Member, now: Moment) -> tuple[ConsumerRecord, ...]:
+    def leave_for_a_while(
+        self, group: ConsumerGroup, member: ConsumerGroupMember, now: Moment
+    ) -> tuple[ConsumerRecord, ...]:
         """KIP-848: a static member that will be back; what it has is kept as long as its session lasts."""
         left = member.progress.temporarily_left()
         return (CurrentAssignmentRecord(group.name, member.member_id, left, now.wall_ms),)
 
-    def remove(self, group: ConsumerGroup, members: Collection[Member], now: Moment) -> tuple[ConsumerRecord, ...]:
+    def remove(
+        self, group: ConsumerGroup, members: Collection[ConsumerGroupMember], now: Moment
+    ) -> tuple[ConsumerRecord, ...]:
         """The records that take members out of a group."""
         if not members:
             return ()
@@ -174,8 +178,8 @@ class ConsumerMembership:
         for member in group.members.values():
             self._live_of(group.name).sessions[member.member_id] = now.steady_ms + self._session_timeout_ms(member)
 
-    def _turn(self, group: ConsumerGroup, now: Moment) -> Turn:
-        return Turn(group, self._live_of(group.name), self._topics, self._limits, now)
+    def _turn(self, group: ConsumerGroup, now: Moment) -> GroupChange:
+        return GroupChange(group, self._live_of(group.name), self._topics, self._limits, now)
 
     # --- what time brings
 
@@ -183,7 +187,7 @@ class ConsumerMembership:
         live = self._live.get(name)
         return None if live is None else live.next_deadline_ms()
 
-    def expired(self, name: str, now: Moment) -> list[Member]:
+    def expired(self, name: str, now: Moment) -> list[ConsumerGroupMember]:
         """Members that were silent, or kept what is another's, for too long."""
         live, group = self._live_of(name), self.groups.get(name)
         silent = live.due(now.steady_ms)
@@ -240,21 +244,23 @@ def _text(uuid: UUID) -> str:
     return base64.urlsafe_b64encode(uuid.bytes).rstrip(b"=").decode()
 
 
-def _member_of(turn: Turn, group: ConsumerGroup, request: HeartbeatRequest, member_id: str) -> Member | Refusal:
+def _member_of(
+    turn: GroupChange, group: ConsumerGroup, request: HeartbeatRequest, member_id: str
+) -> ConsumerGroupMember | Refusal:
     """Whose heartbeat it is: a member's, or that of one who becomes a member."""
     if not request.is_joining:
         found = _existing(group, request)
         return found if isinstance(found, Refusal) else _fenced(found, request) or found
     kept = group.static_member(request.instance_id)
     if kept is None:
-        return group.members.get(member_id) or Member(member_id)
+        return group.members.get(member_id) or ConsumerGroupMember(member_id)
     if not kept.uses_classic_protocol and kept.progress.epoch != STATIC_LEAVING_EPOCH:
         text = f"the instance id {request.instance_id} is that of member {kept.member_id}, who has not left"
         return Refusal(ErrorCode.unreleased_instance_id, text)
     return turn.replace_static(kept, member_id)
 
 
-def _existing(group: ConsumerGroup, request: HeartbeatRequest) -> Member | Refusal:
+def _existing(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerGroupMember | Refusal:
     if request.instance_id is None:
         member = group.members.get(request.member_id)
         if member is None:
@@ -269,7 +275,7 @@ def _existing(group: ConsumerGroup, request: HeartbeatRequest) -> Member | Refus
     return owner
 
 
-def _fenced(member: Member, request: HeartbeatRequest) -> Refusal | None:
+def _fenced(member: ConsumerGroupMember, request: HeartbeatRequest) -> Refusal | None:
     """KIP-848: the epoch has to be the member's; or the one before, of a member that has not heard of the last answer."""
     progress, epoch = member.progress, request.member_epoch
     if epoch == progress.epoch:
@@ -285,7 +291,7 @@ def _is_within(reported: Assignment | None, owned: Iterable[object]) -> bool:
     return reported is not None and reported <= set(owned)
 
 
-def _subscription(before: Member, request: HeartbeatRequest) -> Subscription:
+def _subscription(before: ConsumerGroupMember, request: HeartbeatRequest) -> Subscription:
     """What the member asks for now: what the request says, and for the rest what it said before."""
     said = before.subscription
     timeout_ms = request.rebalance_timeout_ms

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from oncelog.groups.consumer.assignment import Assignment, Owned, Partition
-from oncelog.groups.consumer.member import Member, Progress
+from oncelog.groups.consumer.member import ConsumerGroupMember, Progress
 from oncelog.groups.consumer.state import STABLE, UNKNOWN, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
 
 
@@ -30,7 +30,7 @@ class Reconciliation:
     reported: Assignment | None
     has_subscription_changed: bool
 
-    def of(self, member: Member) -> Progress | None:
+    def of(self, member: ConsumerGroupMember) -> Progress | None:
         """The next step, which may be where it is; None for a member that has to abandon everything and join again."""
         before = member.progress
         if before.state is STABLE and before.epoch == self.target_epoch:

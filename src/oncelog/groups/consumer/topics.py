@@ -6,18 +6,18 @@ import hashlib
 from collections.abc import Iterable
 from uuid import UUID
 
-from oncelog.groups.topics import Topics
+from oncelog.groups.topics import KnownTopics
 
 NO_TOPICS_HASH = 0
 HASH_BYTES = 8
 
 
-def ids_of(topics: Topics, names: Iterable[str]) -> frozenset[UUID]:
+def ids_of(topics: KnownTopics, names: Iterable[str]) -> frozenset[UUID]:
     """The ids of those that are there."""
     return frozenset(topic.topic_id for name in names if (topic := topics.named(name)) is not None)
 
 
-def metadata_hash(topics: Topics, names: Iterable[str]) -> int:
+def metadata_hash(topics: KnownTopics, names: Iterable[str]) -> int:
     """A signed 64-bit number that is another when one of these topics comes, goes, or is given more partitions."""
     found = [topic for name in sorted(names) if (topic := topics.named(name)) is not None]
     if not found:

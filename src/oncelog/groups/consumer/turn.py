@@ -13,7 +13,7 @@ from oncelog.groups.consumer.assignors import ASSIGNORS, Candidate
 from oncelog.groups.consumer.group import NEVER_MS, ConsumerGroup, preferred_assignor, subscribed_topics, topics_of
 from oncelog.groups.consumer.heartbeat import Refusal
 from oncelog.groups.consumer.live import Live
-from oncelog.groups.consumer.member import Member
+from oncelog.groups.consumer.member import ConsumerGroupMember
 from oncelog.groups.consumer.reconciliation import Reconciliation
 from oncelog.groups.consumer.records import (
     ConsumerRecord,
@@ -30,17 +30,19 @@ from oncelog.groups.consumer.state import UNREVOKED_PARTITIONS
 from oncelog.groups.consumer.topics import ids_of, metadata_hash
 from oncelog.groups.consumer_limits import ConsumerLimits
 from oncelog.groups.moment import Moment
-from oncelog.groups.topics import Topics
+from oncelog.groups.topics import KnownTopics
 from oncelog.wire import ErrorCode
 
 REGEX_INTERVAL_MS = 10_000
 """Each look at all topics costs; so often at most a group looks whether a new topic matches."""
 
 
-class Turn:
+class GroupChange:
     """`records` is what has come of it so far. What was decided counts for what is decided after it."""
 
-    def __init__(self, group: ConsumerGroup, live: Live, topics: Topics, limits: ConsumerLimits, now: Moment) -> None:
+    def __init__(
+        self, group: ConsumerGroup, live: Live, topics: KnownTopics, limits: ConsumerLimits, now: Moment
+    ) -> None:
         self.records: list[ConsumerRecord] = []
         self._group = group
         self._live = live
@@ -53,7 +55,7 @@ class Turn:
 
     # --- members that come and go
 
-    def replace_static(self, old: Member, member_id: str) -> Member:
+    def replace_static(self, old: ConsumerGroupMember, member_id: str) -> ConsumerGroupMember:
         """KIP-345: whoever comes back with an instance id takes over what is kept under it."""
         new = old.renamed(member_id)
         target = self._target.get(old.member_id, NOTHING)
@@ -68,7 +70,7 @@ class Turn:
         )
         return new
 
-    def remove(self, members: Iterable[Member]) -> None:
+    def remove(self, members: Iterable[ConsumerGroupMember]) -> None:
         """Members leave, or are made to. The target follows at the next heartbeat of another."""
         for member in members:
             self._remove(member.member_id)
@@ -88,7 +90,9 @@ class Turn:
 
     # --- one that stays
 
-    def advance(self, before: Member, after: Member, reported: Assignment | None) -> Member | Refusal:
+    def advance(
+        self, before: ConsumerGroupMember, after: ConsumerGroupMember, reported: Assignment | None
+    ) -> ConsumerGroupMember | Refusal:
         """`after` has what the member asks for now, `reported` what it says it owns. Returns where it has got to."""
         regex = after.subscription.regex
         if regex and regex not in self._regexes and (problem := regex_problem(regex)) is not None:
@@ -154,7 +158,7 @@ class Turn:
 
     # --- the target
 
-    def _target_of(self, member: Member, epoch: int) -> tuple[int, Assignment]:
+    def _target_of(self, member: ConsumerGroupMember, epoch: int) -> tuple[int, Assignment]:
         """What the member is to have, and since which epoch: of a new assignment if it is time for one."""
         last = self._group.target_epoch
         if last.epoch < epoch and self._may_assign(last.assigned_ms):
@@ -184,7 +188,7 @@ class Turn:
                 self._write(TargetRecord(self._group.name, member_id, target, self._now.wall_ms))
         self._write(TargetEpochRecord(self._group.name, epoch, self._now.wall_ms, self._now.wall_ms))
 
-    def _candidate(self, member: Member) -> Candidate:
+    def _candidate(self, member: ConsumerGroupMember) -> Candidate:
         topics = ids_of(self._topics, topics_of(member, self._regexes))
         current = self._target.get(member.member_id, NOTHING)
         return Candidate(member.member_id, member.subscription.instance_id, topics, current)
@@ -192,8 +196,13 @@ class Turn:
     # --- the way there
 
     def _reconciled(
-        self, member: Member, target_epoch: int, target: Assignment, reported: Assignment | None, is_changed: bool
-    ) -> Member | Refusal:
+        self,
+        member: ConsumerGroupMember,
+        target_epoch: int,
+        target: Assignment,
+        reported: Assignment | None,
+        is_changed: bool,
+    ) -> ConsumerGroupMember | Refusal:
         if not is_changed and member.progress.is_reconciled_to(target_epoch):
             return member
         wanted = ids_of(self._topics, topics_of(member, self._regexes))
@@ -208,7 +217,7 @@ class Turn:
         self._watch_revocation(replace(member, progress=progress))
         return member.with_progress(progress)
 
-    def _watch_revocation(self, member: Member) -> None:
+    def _watch_revocation(self, member: ConsumerGroupMember) -> None:
         """It has its rebalance timeout for giving up what is to be another's."""
         if member.uses_classic_protocol or member.progress.state is not UNREVOKED_PARTITIONS:
             self._live.revocations.pop(member.member_id, None)

@@ -13,7 +13,7 @@ from oncelog.spark.options import boundaries
 from oncelog.spark.options.boundaries import Boundary
 from oncelog.spark.options.security_options import security_of
 from oncelog.spark.options.source_option_rows import SOURCE_ROWS
-from oncelog.spark.options.subscription import Subscription, subscription
+from oncelog.spark.options.subscription import TopicSelection, subscription
 from oncelog.spark.options.table import OptionError, Scope, warn_of_inert
 from oncelog.spark.options.values import (
     OptionValues,
@@ -65,7 +65,7 @@ class TriggerLimits:
 class SourceOptions:
     connection: ConnectionOptions
     fetch: FetchOptions
-    subscription: Subscription
+    subscription: TopicSelection
     starting: Boundary
     ending: Boundary
     missing_timestamp_is_latest: bool

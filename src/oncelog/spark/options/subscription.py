@@ -12,7 +12,7 @@ from oncelog.spark.options.values import OptionValues
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class TopicSelection:
     """Which partitions to read: exactly one of the three is set."""
 
     topics: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class Subscription:
         return ", ".join(self.topics) or ", ".join(str(partition) for partition in self.partitions)
 
 
-def subscription(options: OptionValues) -> Subscription:
+def subscription(options: OptionValues) -> TopicSelection:
     """What `assign`, `subscribe` or `subscribePattern` says. Raises OptionError."""
     subscribed = {
         name: text
@@ -36,13 +36,13 @@ def subscription(options: OptionValues) -> Subscription:
         raise OptionError("exactly one of the options assign, subscribe and subscribePattern is needed")
     ((name, text),) = subscribed.items()
     if name == "assign":
-        return Subscription(partitions=_assigned(text))
+        return TopicSelection(partitions=_assigned(text))
     if name == "subscribePattern":
-        return Subscription(pattern=_pattern(text))
+        return TopicSelection(pattern=_pattern(text))
     topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
     if not topics:
         raise OptionError("option subscribe names no topic")
-    return Subscription(topics=topics)
+    return TopicSelection(topics=topics)
 
 
 def _assigned(text: str) -> tuple[TopicPartition, ...]:

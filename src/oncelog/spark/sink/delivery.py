@@ -26,11 +26,11 @@ PIECE_BYTES_MAX = 64 * 1024 * 1024
 """So many encoded bytes come to the driver at once."""
 
 
-class DeliveryFailed(Exception):
+class BatchDeliveryFailed(Exception):
     """Not everything was sent. The transaction has to be aborted; then the same can be sent again."""
 
 
-class DeliveryChanged(DeliveryFailed):
+class DeliveryChanged(BatchDeliveryFailed):
     """What was sent is not what was encoded: Spark has computed part of it again, and otherwise."""
 
 
@@ -48,7 +48,7 @@ class Producing:
     security: Security
 
 
-class Delivery(Protocol):
+class BatchDelivery(Protocol):
     """An encoded micro-batch and the way it is sent."""
 
     @property
@@ -67,7 +67,7 @@ class Delivery(Protocol):
     def send(self, producing: Producing) -> Tally:
         """Send all of it; return when all of it is acknowledged and nobody can send any more.
 
-        Raises DeliveryFailed, or what the client raises.
+        Raises BatchDeliveryFailed, or what the client raises.
         """
         ...
 
@@ -138,7 +138,9 @@ def send_all(sender: BatchSender, batches: Iterable[EncodedBatch], partitions: t
     for target, count in sent.items():
         acknowledged = written[partitions[target]].records
         if acknowledged != count.records:
-            raise DeliveryFailed(f"{partitions[target]}: {count.records} records sent, {acknowledged} acknowledged")
+            raise BatchDeliveryFailed(
+                f"{partitions[target]}: {count.records} records sent, {acknowledged} acknowledged"
+            )
     return sent
 
 
@@ -281,7 +283,7 @@ class PumpedRows:
                 for row in sorted(piece.collect(), key=lambda row: (row.source, row.position)):
                     yield EncodedBatch(row.target, row.records, row.crc, row.batch)
         except SPARK_ERRORS as error:
-            raise DeliveryFailed(f"collecting the micro-batch failed: {error}") from error
+            raise BatchDeliveryFailed(f"collecting the micro-batch failed: {error}") from error
 
 
 def _is_between(first: Place, last: Place) -> Column:

@@ -104,7 +104,7 @@ class Move(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class FenceProgress:
     """What a group has committed on the sink's cluster: its newest fence record, and the offsets that came with it.
 
     `offsets` are the input's. `unclear` are partitions that several sources had read up to different offsets. Offsets
@@ -120,7 +120,7 @@ class Progress:
         return 0 if self.newest is None else self.newest.sequence + 1
 
 
-def progress_from(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> Progress:
+def progress_from(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> FenceProgress:
     """Raises FenceError where another version of oncelog committed."""
     found = {
         partition: (*parsed, entry.offset)
@@ -129,7 +129,7 @@ def progress_from(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> Prog
     }
     newest = max((record for record, _, _ in found.values()), key=lambda record: record.sequence, default=None)
     current = {partition: (role, offset) for partition, (record, role, offset) in found.items() if record == newest}
-    return Progress(
+    return FenceProgress(
         newest,
         {partition: offset for partition, (role, offset) in current.items() if role is Role.INPUT},
         frozenset(partition for partition, (role, _) in current.items() if role is Role.LOWEST),
@@ -147,7 +147,7 @@ class Batch:
     start: Offsets | None
 
 
-def decide(progress: Progress, batch: Batch, *, trust_checkpoint: bool = False) -> Move:
+def decide(progress: FenceProgress, batch: Batch, *, trust_checkpoint: bool = False) -> Move:
     """Whether to run or to skip a micro-batch. Raises FenceError when neither is safe.
 
     `trust_checkpoint` runs where the log does not know the query, as the user's own decision.
@@ -189,7 +189,7 @@ def _decide_unknown(batch: Batch) -> Move:
     return Move.RUN
 
 
-def _decide_foreign(progress: Progress, newest: FenceRecord, batch: Batch) -> Move:
+def _decide_foreign(progress: FenceProgress, newest: FenceRecord, batch: Batch) -> Move:
     if batch.start_digest == newest.offsets_digest:
         return Move.RUN
     if batch.start is not None and _starts_where_committed(batch.start, progress):
@@ -201,7 +201,7 @@ def _decide_foreign(progress: Progress, newest: FenceRecord, batch: Batch) -> Mo
     )
 
 
-def _starts_where_committed(start: Offsets, progress: Progress) -> bool:
+def _starts_where_committed(start: Offsets, progress: FenceProgress) -> bool:
     """Partitions that were not committed are new: they may start anywhere."""
     shared = start.keys() & progress.offsets.keys()
     is_clear = not start.keys() & progress.unclear

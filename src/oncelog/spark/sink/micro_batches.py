@@ -16,7 +16,7 @@ from oncelog.spark.plan import Expectation
 from oncelog.spark.query import QueryError, RunningQuery, refuse, running_query
 from oncelog.spark.session.connect import SparkConnectError, refuse_connect
 from oncelog.spark.sink import fence
-from oncelog.spark.sink.fence import FenceRecord, Move, Progress
+from oncelog.spark.sink.fence import FenceProgress, FenceRecord, Move
 from oncelog.spark.sink.settings import SinkSettings
 from oncelog.spark.sink.writer import Writer, look_first, open_client, skipped_report
 
@@ -159,7 +159,7 @@ class ExactlyOnceSink:
         expected = Expectation(read.offset_count, is_proportional=run.query.is_stateless)
         report = run.writer.write(rows, batch_id, expected, entries, lambda: run.query.is_active)
         assert record is not None, "what was written has a fence record"
-        run.progress = Progress(record, read.end, read.unclear)
+        run.progress = FenceProgress(record, read.end, read.unclear)
         run.tell_input_clusters(record, read)
         return replace(report, input_offsets=read.offset_count)
 

@@ -14,7 +14,7 @@ from oncelog.records.arrow_arrays import binary_array
 from oncelog.spark import plan
 from oncelog.spark.plan import Expectation, Mode, Volume
 from oncelog.spark.sink.columns import columns_to_write
-from oncelog.spark.sink.delivery import CollectedBatches, Delivery, DriverPump, EncodedRows, PumpedRows, collected
+from oncelog.spark.sink.delivery import BatchDelivery, CollectedBatches, DriverPump, EncodedRows, PumpedRows, collected
 from oncelog.spark.sink.encoding import RowEncoder
 from oncelog.spark.sink.key_partitions import key_partitions
 from oncelog.spark.sink.output_topics import TopicLimits, output_topics, row_encoder
@@ -26,7 +26,7 @@ from oncelog.spark.sink.tally import summed
 class EncodedOutput(NamedTuple):
     """A micro-batch that is ready to be sent, and the partitions that its targets count along."""
 
-    delivery: Delivery
+    delivery: BatchDelivery
     partitions: tuple[TopicPartition, ...]
 
 

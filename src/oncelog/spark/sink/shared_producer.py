@@ -20,7 +20,7 @@ from oncelog.records.arrow_arrays import binary_array, integer_array
 from oncelog.spark.plan import Mode
 from oncelog.spark.session.python_worker import settled
 from oncelog.spark.shipping import Shipped
-from oncelog.spark.sink.delivery import SPARK_ERRORS, DeliveryFailed, EncodedRows, Producing, open_sender, send_all
+from oncelog.spark.sink.delivery import SPARK_ERRORS, BatchDeliveryFailed, EncodedRows, Producing, open_sender, send_all
 from oncelog.spark.sink.encoding import batches_in
 from oncelog.spark.sink.exchange import exchanged
 from oncelog.spark.sink.tally import Count, Tally, tally
@@ -87,7 +87,7 @@ class SharedProducerDelivery:
             with _without_row_checksums(batches.sparkSession):
                 sent = batches.mapInArrow(task, SENT_SCHEMA, barrier=True).collect()
         except SPARK_ERRORS as error:
-            raise DeliveryFailed(f"a sending task failed: {error}") from error
+            raise BatchDeliveryFailed(f"a sending task failed: {error}") from error
         for row in sent:
             if row.error:
                 right = bytes(row.missing).decode() or None

@@ -18,7 +18,7 @@ from oncelog.client import (
     TransactionFailed,
 )
 from oncelog.client.transports.blocking.shared_producer import SharedProducer
-from oncelog.spark.sink.delivery import Delivery, DeliveryChanged, DeliveryFailed, Producing
+from oncelog.spark.sink.delivery import BatchDelivery, BatchDeliveryFailed, DeliveryChanged, Producing
 from oncelog.spark.sink.refusals import with_advice
 from oncelog.spark.sink.settings import SinkSettings
 from oncelog.spark.sink.tally import difference
@@ -49,7 +49,7 @@ def open_producer(settings: SinkSettings) -> SharedProducer:
     )
 
 
-class Transactions:
+class SinkTransactions:
     """The transactions of one transactional id, as long as this driver owns it."""
 
     def __init__(self, settings: SinkSettings) -> None:
@@ -71,7 +71,7 @@ class Transactions:
 
     def commit(
         self,
-        delivery: Delivery,
+        delivery: BatchDelivery,
         partitions: tuple[TopicPartition, ...],
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         is_wanted: Callable[[], bool],
@@ -97,7 +97,7 @@ class Transactions:
                 with suppress(ClientError):
                     self._producer.end(commit=False)
                 raise with_advice(refused) from None
-            except (DeliveryFailed, TransactionFailed) as error:
+            except (BatchDeliveryFailed, TransactionFailed) as error:
                 # On TV2 the answer to this tells a timeout from a takeover: after a takeover it raises ProducerFenced.
                 self._producer.end(commit=False)
                 if isinstance(error, DeliveryChanged) or not is_wanted():
@@ -118,7 +118,7 @@ class Transactions:
 
     def _attempt(
         self,
-        delivery: Delivery,
+        delivery: BatchDelivery,
         partitions: tuple[TopicPartition, ...],
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         identity: ProducerIdentity,

@@ -13,12 +13,12 @@ from oncelog.spark.metrics import BatchReport
 from oncelog.spark.plan import Expectation
 from oncelog.spark.shipping import refuse_executors
 from oncelog.spark.sink import fence
-from oncelog.spark.sink.delivery import SPARK_ERRORS, Delivery, DeliveryChanged
+from oncelog.spark.sink.delivery import SPARK_ERRORS, BatchDelivery, DeliveryChanged
 from oncelog.spark.sink.hanging import SettledPartitions, stable_offsets
 from oncelog.spark.sink.output import Output
 from oncelog.spark.sink.refusals import of_taking
 from oncelog.spark.sink.settings import SinkSettings
-from oncelog.spark.sink.transaction import Committed, Transactions
+from oncelog.spark.sink.transaction import Committed, SinkTransactions
 from oncelog.spark.wait_log import WaitLog
 
 
@@ -61,7 +61,7 @@ class Writer:
         self.client = open_client(settings)
         try:
             with _told(settings, f"transactional id {settings.transactional_id!r}"):
-                self._transactions = Transactions(settings)
+                self._transactions = SinkTransactions(settings)
         except BrokerRefused as refused:
             advice = of_taking(refused, settings, self.client)
             self.client.close()
@@ -108,7 +108,7 @@ class Writer:
 
         `entries` is asked, once the rows are computed, what to commit with the partitions that have some of them.
 
-        Raises what `Transactions.commit` and `Output.encode` raise, and QueryError where executors lack oncelog. When it
+        Raises what `SinkTransactions.commit` and `Output.encode` raise, and QueryError where executors lack oncelog. When it
         returns, the micro-batch is committed.
         """
         started_ms = time.monotonic() * 1000
@@ -129,14 +129,14 @@ class Writer:
 
     def send(
         self,
-        delivery: Delivery,
+        delivery: BatchDelivery,
         partitions: tuple[TopicPartition, ...],
         batch_id: int,
         entries: Mapping[TopicPartition, OffsetAndMetadata],
         is_wanted: Callable[[], bool],
         started_ms: float,
     ) -> BatchReport:
-        """Send what is encoded in one transaction. Raises HangingTransaction, and what `Transactions.commit` raises."""
+        """Send what is encoded in one transaction. Raises HangingTransaction, and what `SinkTransactions.commit` raises."""
         self._settled.check(partitions[target] for target in delivery.counts)
         committed = self._transactions.commit(delivery, partitions, entries, is_wanted)
         return _report(batch_id, delivery, committed, started_ms)
@@ -167,7 +167,7 @@ def skipped_report(batch_id: int, total_ms: float, identity: ProducerIdentity) -
     )
 
 
-def _report(batch_id: int, delivery: Delivery, committed: Committed, started_ms: float) -> BatchReport:
+def _report(batch_id: int, delivery: BatchDelivery, committed: Committed, started_ms: float) -> BatchReport:
     counts = delivery.counts.values()
     return BatchReport(
         batch_id=batch_id,

@@ -11,14 +11,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, IllegalState, UnsupportedVersion
-from oncelog.client.net.connection import FRAME_LENGTH, Connection, frame_bytes, greeting_bytes
+from oncelog.client.net.connection import FRAME_LENGTH, BrokerConnection, frame_bytes, greeting_bytes
 from oncelog.client.net.conversation import (
     Call,
+    ConnectionUse,
     Conversation,
     Draw,
     Effect,
     Greet,
-    Lane,
     Now,
     Send,
     Sleep,
@@ -27,7 +27,7 @@ from oncelog.client.net.conversation import (
     WallClock,
 )
 from oncelog.client.net.settings import ClientSettings
-from oncelog.client.requests import Request
+from oncelog.client.requests import ApiRequest
 from oncelog.client.security.values import Login
 from oncelog.client.transports.sessions import (
     UNREACHABLE,
@@ -54,11 +54,15 @@ def monotonic_ms() -> float:
     return time.monotonic() * 1000
 
 
-class Link:
+class AsyncLink:
     """An open stream, the connection that gives its bytes a meaning, and the task that reads it."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: Connection, lane: Lane
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        connection: BrokerConnection,
+        lane: ConnectionUse,
     ) -> None:
         self.reader = reader
         self.writer = writer
@@ -95,7 +99,7 @@ class Link:
                 forget_token(login)
                 raise
 
-    async def _ask(self, request: Request) -> Any:
+    async def _ask(self, request: ApiRequest) -> Any:
         ticket = Ticket(self.connection.address, request, self.lane)
         answered = asyncio.get_running_loop().create_future()
         ticket.on_done = partial(_settle, answered)
@@ -116,9 +120,9 @@ class AsyncTransport:
         """Raises ValueError for a file that the settings name and that is no good."""
         self._settings = settings
         self._context = context_for(settings.security)
-        self._links: dict[tuple[Address, Lane], Link] = {}
-        self._connecting: dict[tuple[Address, Lane], asyncio.Lock] = {}
-        self._opening: dict[tuple[Address, Lane], list[tuple[Ticket, float]]] = {}
+        self._links: dict[tuple[Address, ConnectionUse], AsyncLink] = {}
+        self._connecting: dict[tuple[Address, ConnectionUse], asyncio.Lock] = {}
+        self._opening: dict[tuple[Address, ConnectionUse], list[tuple[Ticket, float]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._was_woken = False
         self.is_closed = False
@@ -176,7 +180,7 @@ class AsyncTransport:
             case Draw():
                 return random.uniform(effect.low, effect.high)
             case Greet():
-                return (await self._link(effect.address, Lane.PROMPT, effect.timeout_ms)).connection.greeting
+                return (await self._link(effect.address, ConnectionUse.PROMPT, effect.timeout_ms)).connection.greeting
             case WallClock():
                 return wall_clock_ms()
             case Call():
@@ -206,9 +210,9 @@ class AsyncTransport:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _open_for(self, name: tuple[Address, Lane], timeout_ms: float) -> None:
+    async def _open_for(self, name: tuple[Address, ConnectionUse], timeout_ms: float) -> None:
         failure: ClientError | None = None
-        link: Link | None = None
+        link: AsyncLink | None = None
         try:
             link = await self._link(*name, timeout_ms)
         except ClientError as error:
@@ -225,7 +229,7 @@ class AsyncTransport:
                 else:
                     ticket.fail(failure or ConnectionLost(f"{name[0]}: this client was closed", sent=False))
 
-    def _send_over(self, link: Link, ticket: Ticket, timeout_ms: float) -> None:
+    def _send_over(self, link: AsyncLink, ticket: Ticket, timeout_ms: float) -> None:
         ticket.deadline_ms = monotonic_ms() + timeout_ms
         try:
             chunks = link.connection.send(ticket)
@@ -234,7 +238,7 @@ class AsyncTransport:
             return
         link.writer.writelines(chunks)  # type: ignore[arg-type]
 
-    async def _drain(self, link: Link, ticket: Ticket, timeout_ms: float) -> None:
+    async def _drain(self, link: AsyncLink, ticket: Ticket, timeout_ms: float) -> None:
         """Wait until the broker takes what is sent without an answer, which nothing else limits."""
         try:
             await asyncio.wait_for(link.writer.drain(), timeout_ms / 1000)
@@ -244,7 +248,7 @@ class AsyncTransport:
         else:
             ticket.answer(None)
 
-    async def _link(self, address: Address, lane: Lane, timeout_ms: float) -> Link:
+    async def _link(self, address: Address, lane: ConnectionUse, timeout_ms: float) -> AsyncLink:
         """The link to an address, made if there is none. Raises ConnectionLost, AuthenticationFailed, UnsupportedVersion."""
         name = address, lane
         async with self._connecting.setdefault(name, asyncio.Lock()):
@@ -253,10 +257,10 @@ class AsyncTransport:
                 link = await self._renewed(link)
             return link or await self._connect(address, lane, min(timeout_ms, self._settings.connect_timeout_ms))
 
-    async def _connect(self, address: Address, lane: Lane, timeout_ms: float) -> Link:
+    async def _connect(self, address: Address, lane: ConnectionUse, timeout_ms: float) -> AsyncLink:
         timeout_s = timeout_ms / 1000
         security = self._settings.security
-        connection = Connection(address, self._settings.client_id)
+        connection = BrokerConnection(address, self._settings.client_id)
         try:
             reader, writer = await asyncio.wait_for(
                 asyncio.open_connection(*address, limit=READ_BUFFER_BYTES, ssl=self._context), timeout_s
@@ -267,7 +271,7 @@ class AsyncTransport:
             if self._context is None or not isinstance(error, OSError):
                 raise ConnectionLost(f"{address}: {error}", sent=False) from error
             raise opening_failure(connection, security, error) from error
-        link = Link(reader, writer, connection, lane)
+        link = AsyncLink(reader, writer, connection, lane)
         try:
             await asyncio.wait_for(link.greet(), timeout_s)
         except (OSError, EOFError, WireError, TimeoutError) as error:
@@ -279,7 +283,7 @@ class AsyncTransport:
         self._links[address, lane] = link
         return link
 
-    async def _log_in(self, link: Link, login: Login, timeout_s: float) -> None:
+    async def _log_in(self, link: AsyncLink, login: Login, timeout_s: float) -> None:
         """Raises AuthenticationFailed, ConnectionLost, UnsupportedVersion; the link is over then."""
         try:
             await asyncio.wait_for(link.log_in(login, timeout_s), timeout_s)
@@ -295,7 +299,7 @@ class AsyncTransport:
             self._drop(link, str(error))
             raise
 
-    async def _renewed(self, link: Link) -> Link | None:
+    async def _renewed(self, link: AsyncLink) -> AsyncLink | None:
         """The same link with a new session, or none if it has ended. Raises AuthenticationFailed."""
         login = self._settings.security.login
         assert login is not None, "a session that ends was begun with a log-in"
@@ -305,7 +309,7 @@ class AsyncTransport:
             return None
         return link
 
-    async def _read(self, link: Link) -> None:
+    async def _read(self, link: AsyncLink) -> None:
         try:
             while True:
                 link.connection.receive(await link.frame())
@@ -350,7 +354,7 @@ class AsyncTransport:
             if not ticket.is_done and now_ms >= ticket.deadline_ms and (ticket.address, ticket.lane) in self._links:
                 self._drop(self._links[ticket.address, ticket.lane], f"no answer to {ticket.request.api.name} in time")
 
-    def _drop(self, link: Link, reason: str) -> None:
+    def _drop(self, link: AsyncLink, reason: str) -> None:
         name = link.connection.address, link.lane
         if self._links.get(name) is link:
             del self._links[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncelog.client.consumer.fetching import MIB, FetchedBatches, Fetches, FetchSettings
-from oncelog.client.net.conversation import Lane
+from oncelog.client.net.conversation import ConnectionUse
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.security.values import PLAINTEXT, Security
@@ -50,7 +50,7 @@ class Fetcher(BlockingBase):
         self._fetches = Fetches(
             self._cluster,
             FetchSettings(isolation_level, min_bytes, max_wait_ms, max_bytes, partition_bytes),
-            Lane.PROMPT,
+            ConnectionUse.PROMPT,
         )
 
     @property

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Self
 from typing_extensions import Buffer
 
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost
-from oncelog.client.net.connection import FRAME_LENGTH, Connection, frame_bytes, greeting_bytes
-from oncelog.client.net.conversation import Lane, Ticket
+from oncelog.client.net.connection import FRAME_LENGTH, BrokerConnection, frame_bytes, greeting_bytes
+from oncelog.client.net.conversation import ConnectionUse, Ticket
 from oncelog.client.net.settings import ClientSettings
 from oncelog.client.security.values import Login
 from oncelog.client.transports.sessions import UNREACHABLE, begin_log_in, forget_token, opening_failure, renewal_ms
@@ -80,12 +80,14 @@ class Incoming:
         self._view = memoryview(self._target)[received_bytes:]
 
 
-class Link:
+class BlockingLink:
     """A socket, with TLS or without, and what is said over it."""
 
     __slots__ = ("connection", "incoming", "is_encrypted", "lane", "renew_at_ms", "socket")
 
-    def __init__(self, connected: socket.socket, connection: Connection, lane: Lane, *, is_encrypted: bool) -> None:
+    def __init__(
+        self, connected: socket.socket, connection: BrokerConnection, lane: ConnectionUse, *, is_encrypted: bool
+    ) -> None:
         self.socket = connected
         self.connection = connection
         self.lane = lane
@@ -95,7 +97,12 @@ class Link:
 
     @classmethod
     def open(
-        cls, address: Address, lane: Lane, settings: ClientSettings, context: SSLContext | None, timeout_ms: float
+        cls,
+        address: Address,
+        lane: ConnectionUse,
+        settings: ClientSettings,
+        context: SSLContext | None,
+        timeout_ms: float,
     ) -> Self:
         """Connect, greet and log in, within `timeout_ms`. Raises ConnectionLost, AuthenticationFailed, UnsupportedVersion."""
         until_ms = time.monotonic() * 1000 + timeout_ms
@@ -104,7 +111,7 @@ class Link:
         except UNREACHABLE as error:
             raise ConnectionLost(f"{address}: {error}", sent=False) from error
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = Connection(address, settings.client_id)
+        connection = BrokerConnection(address, settings.client_id)
         try:
             connected.settimeout(_seconds_until(until_ms))
             if context is not None:

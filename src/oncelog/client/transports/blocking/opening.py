@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from oncelog.client.errors import ClientError, ConnectionLost
-from oncelog.client.net.conversation import Lane, Ticket
+from oncelog.client.net.conversation import ConnectionUse, Ticket
 from oncelog.client.net.settings import ClientSettings
-from oncelog.client.transports.blocking.link import Link
+from oncelog.client.transports.blocking.link import BlockingLink
 from oncelog.client.values import Address
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Opening:
     def __init__(
         self,
         address: Address,
-        lane: Lane,
+        lane: ConnectionUse,
         settings: ClientSettings,
         context: SSLContext | None,
         timeout_ms: float,
@@ -33,7 +33,7 @@ class Opening:
     ) -> None:
         self.name = address, lane
         self.waiting: list[tuple[Ticket, float]] = []
-        self.link: Link | None = None
+        self.link: BlockingLink | None = None
         self.failure: ClientError = ConnectionLost(f"{address}: this client was closed", sent=False)
         self._settings = settings
         self._context = context
@@ -51,9 +51,9 @@ class Opening:
                 self.link.socket.close()
 
     def _open(self) -> None:
-        link: Link | None = None
+        link: BlockingLink | None = None
         try:
-            link = Link.open(*self.name, self._settings, self._context, self._timeout_ms)
+            link = BlockingLink.open(*self.name, self._settings, self._context, self._timeout_ms)
         except ClientError as error:
             self.failure = error
         finally:

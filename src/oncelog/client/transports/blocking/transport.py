@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 from oncelog.client.errors import AuthenticationFailed, ConnectionLost, IllegalState, UnsupportedVersion
 from oncelog.client.net.conversation import (
     Call,
+    ConnectionUse,
     Conversation,
     Draw,
     Effect,
     Greet,
-    Lane,
     Now,
     Send,
     Sleep,
@@ -28,7 +28,7 @@ from oncelog.client.net.conversation import (
     WallClock,
 )
 from oncelog.client.net.settings import ClientSettings
-from oncelog.client.transports.blocking.link import Link
+from oncelog.client.transports.blocking.link import BlockingLink
 from oncelog.client.transports.blocking.opening import Opening
 from oncelog.client.transports.sessions import closing_reason, context_for
 from oncelog.client.values import Address
@@ -59,8 +59,8 @@ class BlockingTransport:
         self._settings = settings
         self._context = context_for(settings.security)
         self._lock = lock or nullcontext()
-        self._links: dict[tuple[Address, Lane], Link] = {}
-        self._openings: dict[tuple[Address, Lane], Opening] = {}
+        self._links: dict[tuple[Address, ConnectionUse], BlockingLink] = {}
+        self._openings: dict[tuple[Address, ConnectionUse], Opening] = {}
         self._finished: deque[Opening] = deque()
         self._was_woken = False
         self.is_closed = False
@@ -125,7 +125,7 @@ class BlockingTransport:
             case Draw():
                 return random.uniform(effect.low, effect.high)
             case Greet():
-                return self._link(effect.address, Lane.PROMPT, effect.timeout_ms).connection.greeting
+                return self._link(effect.address, ConnectionUse.PROMPT, effect.timeout_ms).connection.greeting
             case WallClock():
                 return wall_clock_ms()
             case Call():
@@ -151,7 +151,7 @@ class BlockingTransport:
         opening.waiting.append((ticket, timeout_ms))
         return ticket
 
-    def _send_over(self, link: Link, ticket: Ticket, timeout_ms: float) -> None:
+    def _send_over(self, link: BlockingLink, ticket: Ticket, timeout_ms: float) -> None:
         ticket.deadline_ms = monotonic_ms() + timeout_ms
         try:
             chunks = link.connection.send(ticket)
@@ -193,16 +193,16 @@ class BlockingTransport:
                 elif not ticket.is_done:
                     ticket.fail(opening.failure)
 
-    def _link(self, address: Address, lane: Lane, timeout_ms: float) -> Link:
+    def _link(self, address: Address, lane: ConnectionUse, timeout_ms: float) -> BlockingLink:
         """The link to an address, made if there is none. Raises ConnectionLost, AuthenticationFailed, UnsupportedVersion."""
         link = self._open_link(address, lane)
         if link is None:
             timeout_ms = min(timeout_ms, self._settings.connect_timeout_ms)
-            link = Link.open(address, lane, self._settings, self._context, timeout_ms)
+            link = BlockingLink.open(address, lane, self._settings, self._context, timeout_ms)
             self._register(link)
         return link
 
-    def _open_link(self, address: Address, lane: Lane) -> Link | None:
+    def _open_link(self, address: Address, lane: ConnectionUse) -> BlockingLink | None:
         """The link to an address, if it is of use. Raises AuthenticationFailed."""
         link = self._links.get((address, lane))
         if link is not None and not link.connection.in_flight and link.is_closed():
@@ -212,11 +212,11 @@ class BlockingTransport:
             link = self._renewed(link)
         return link
 
-    def _register(self, link: Link) -> None:
+    def _register(self, link: BlockingLink) -> None:
         self._links[link.connection.address, link.lane] = link
         self._selector.register(link.socket, selectors.EVENT_READ, link)
 
-    def _renewed(self, link: Link) -> Link | None:
+    def _renewed(self, link: BlockingLink) -> BlockingLink | None:
         """The same link with a new session, or none if it has ended. Raises AuthenticationFailed."""
         login = self._settings.security.login
         assert login is not None, "a session that ends was begun with a log-in"
@@ -255,7 +255,7 @@ class BlockingTransport:
             else:
                 self._receive(key.data)
 
-    def _receive(self, link: Link) -> None:
+    def _receive(self, link: BlockingLink) -> None:
         link.socket.settimeout(0)
         try:
             # Bytes that answer nothing, or the end of an idle connection, would be readable for ever if they stayed.
@@ -282,7 +282,7 @@ class BlockingTransport:
             if not ticket.is_done:
                 ticket.fail(ConnectionLost(f"{ticket.address}: no connection in time", sent=False))
 
-    def _drop(self, link: Link, reason: str) -> None:
+    def _drop(self, link: BlockingLink, reason: str) -> None:
         name = link.connection.address, link.lane
         if self._links.get(name) is link:
             del self._links[name]
