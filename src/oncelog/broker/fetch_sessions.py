@@ -26,7 +26,10 @@ TopicKey = str | UUID
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """One partition of a fetch, and what its reader was last told. -1 and None: nothing yet."""
+    """One partition of a fetch, and what its reader was last told. -1 and None: nothing yet.
+
+    `name` is what the topic's id stood for when it was first found. A session keeps it, as Kafka's does.
+    """
 
     topic: TopicKey
     index: int
@@ -34,6 +37,7 @@ class FetchedPartition:
     size_bytes_max: int
     current_leader_epoch: int
     last_fetched_epoch: int
+    name: str | None = None
     told_high_watermark: int = -1
     told_log_start_offset: int = -1
 
@@ -73,6 +77,7 @@ class FetchSession:
         for key, partition in asked.items():
             known = self.partitions.get(key)
             if known is not None:
+                partition.name = known.name
                 partition.told_high_watermark = known.told_high_watermark
                 partition.told_log_start_offset = known.told_log_start_offset
             self.partitions[key] = partition

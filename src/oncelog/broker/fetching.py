@@ -139,12 +139,18 @@ class Fetching:
         return reads
 
     def _find(self, asked: FetchedPartition) -> Partition | ErrorCode:
+        topics = self._broker.topics
         if isinstance(asked.topic, UUID):
-            topic = self._broker.topics.with_id(asked.topic)
-            if topic is None:
-                return ErrorCode.unknown_topic_id
+            if asked.name is None:
+                identified = topics.with_id(asked.topic)
+                if identified is None:
+                    return ErrorCode.unknown_topic_id
+                asked.name = identified.name
+            topic = topics.named(asked.name)
+            if topic is not None and topic.topic_id != asked.topic:
+                return ErrorCode.inconsistent_topic_id
         else:
-            topic = self._broker.topics.named(asked.topic)
+            topic = topics.named(asked.topic)
         partition = topic.partition(asked.index) if topic is not None else None
         return ErrorCode.unknown_topic_or_partition if partition is None else partition
 
