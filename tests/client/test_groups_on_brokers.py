@@ -46,6 +46,15 @@ def test_subscriber_goes_on_where_the_group_committed(log, face, topic, group):
         assert consumer.positions() == {tp: OffsetAndMetadata(6) for tp in partitions(topic)}
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_first_poll_of_a_new_group_joins_finds_the_beginning_and_returns_records(log, face, topic, group, protocol):
+    """It waits for its whole time only where nothing comes: this one would come back without a record, and late."""
+    write(log, topic, 20)
+    with face.consumer(log.bootstrap_servers, group_id=group, group_protocol=protocol) as consumer:
+        consumer.subscribe([topic])
+        assert consumer.poll(60_000)
+
+
 def test_eager_member_gives_up_everything_and_cooperative_one_what_it_must(log, face, topic, group):
     """KIP-429: "each member is allowed to keep its owned partitions during rebalance"."""
     kept = {}

@@ -178,15 +178,21 @@ class ConsumerCore:
             self._decoded.extend(map(self._decode, answers))
 
     def _advance_searches(self) -> Conversation[None]:
-        """Go on looking for where to read, of those partitions where that is not known."""
-        for search in list(self._searches):
-            try:
-                is_over = yield from search.advance()
-            except BaseException:
-                self._searches.remove(search)
-                raise
-            if is_over:
-                self._searches.remove(search)
+        """Go on looking for where to read, of those partitions where that is not known.
+
+        One search may begin another, which has to set out before anybody waits for it.
+        """
+        advanced: list[Beside] = []
+        while ahead := [search for search in self._searches if search not in advanced]:
+            for search in ahead:
+                advanced.append(search)
+                try:
+                    is_over = yield from search.advance()
+                except BaseException:
+                    self._searches.remove(search)
+                    raise
+                if is_over:
+                    self._searches.remove(search)
 
     def _reset_positions(
         self, reset: OffsetSpec | timedelta, partitions: frozenset[TopicPartition]
