@@ -321,8 +321,12 @@ def test_partition_can_only_stay_where_it_is(
 
 def test_resources_with_settings_are_listed_by_type(broker: BrokerInMemory) -> None:
     create(broker, "t")
+    configs = [{"name": "consumer.session.timeout.ms", "value": "50000"}]
+    resource = {"resource_type": 32, "resource_name": "g", "configs": configs}
+    broker.ask("alter_configs", 2, resources=[resource], validate_only=False)
     answer = broker.ask("list_config_resources", 1, resource_types=[])
-    assert {(item.resource_type, item.resource_name) for item in answer.config_resources} == {(2, "t"), (4, "1")}
+    expected = {(2, "t"), (4, "1"), (32, "g")}
+    assert {(item.resource_type, item.resource_name) for item in answer.config_resources} == expected
     assert broker.ask("list_config_resources", 0).config_resources == ()
     assert broker.ask("list_config_resources", 1, resource_types=[77]).error_code is ErrorCode.unsupported_version
 

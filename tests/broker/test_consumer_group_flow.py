@@ -163,6 +163,62 @@ def test_settings_say_how_often_and_with_what() -> None:
     assert broker.described().group_state == "Empty"
 
 
+def configure(broker: ConsumerBroker, **values: str) -> None:
+    """Give the group settings of its own."""
+    configs = [{"name": f"consumer.{name.replace('_', '.')}", "value": value} for name, value in values.items()]
+    resource = {"resource_type": 32, "resource_name": GROUP, "configs": configs}
+    answer = broker.ask("alter_configs", 2, resources=[resource], validate_only=False)
+    assert answer.responses[0].error_code is NONE
+    broker.settle()
+
+
+def test_group_has_settings_of_its_own_from_the_next_heartbeat_on(broker: ConsumerBroker) -> None:
+    """KIP-848: "consumer.session.timeout.ms" and "consumer.heartbeat.interval.ms" of a group override the broker's."""
+    assert broker.enter("one").heartbeat_interval.total_seconds() == 5
+    configure(broker, session_timeout_ms="60000", heartbeat_interval_ms="7000")
+    broker.clock.advance(SESSION_MS - 1)
+    assert broker.beat("one", 2).heartbeat_interval.total_seconds() == 7
+    broker.clock.advance(59_999)
+    assert broker.described().group_state == "Stable"
+    configure(broker)
+    assert broker.beat("one", 2).heartbeat_interval.total_seconds() == 5
+    broker.clock.advance(SESSION_MS)
+    assert broker.described().group_state == "Empty"
+
+
+def test_settings_of_a_group_count_for_it_alone(broker: ConsumerBroker) -> None:
+    configure(broker, heartbeat_interval_ms="7000")
+    fields = join_fields(HEARTBEAT, "others", "one", topics=(TOPIC,))
+    assert broker.asked(**fields).heartbeat_interval.total_seconds() == 5
+    assert broker.enter("one").heartbeat_interval.total_seconds() == 7
+
+
+def test_session_that_begins_anew_after_a_restart_is_as_long_as_the_groups(broker: ConsumerBroker) -> None:
+    configure(broker, session_timeout_ms="60000")
+    broker.enter("one")
+    broker.start_again()
+    broker.clock.advance(59_999)
+    assert broker.described().group_state == "Stable"
+    broker.clock.advance(1)
+    assert broker.described().group_state == "Empty"
+
+
+def test_interval_between_assignments_may_be_a_groups_own(broker: ConsumerBroker) -> None:
+    configure(broker, assignment_interval_ms="0")
+    broker.enter("one")
+    broker.enter("two")
+    assert broker.described().assignment_epoch == 3
+
+
+def test_settings_of_a_group_outlive_it(broker: ConsumerBroker) -> None:
+    configure(broker, heartbeat_interval_ms="7000")
+    broker.enter("one")
+    broker.beat("one", -1)
+    assert broker.ask("delete_groups", 2, groups_names=[GROUP]).results[0].error_code is NONE
+    broker.settle()
+    assert broker.enter("one").heartbeat_interval.total_seconds() == 7
+
+
 @pytest.mark.parametrize(
     ("setting", "value", "what"),
     [

@@ -61,6 +61,20 @@ def test_settings_of_brokers_are_changed_for_one_and_for_every_one(here):
     assert "log.segment.delete.delay.ms" not in settings(here, "--broker", "1")
 
 
+def test_settings_of_a_group_are_changed_before_it_is_there(here):
+    group = unique("readers")
+    changed = here("configs", "alter", "--group", group, "--set", "consumer.heartbeat.interval.ms=7000")
+    assert (changed.status, changed.output) == (0, f"changed group {group}\n")
+    row = settings(here, "--group", group)["consumer.heartbeat.interval.ms"]
+    assert (row["value"], row["source"]) == ("7000", "DYNAMIC_GROUP_CONFIG")
+    refused = here("configs", "alter", "--group", group, "--set", "consumer.session.timeout.ms=1")
+    assert refused.status == 4
+    assert "group.consumer.min.session.timeout.ms=" in refused.sentence
+    assert "INVALID_CONFIG (40)" in refused.sentence
+    here("configs", "alter", "--group", group, "--delete", "consumer.heartbeat.interval.ms")
+    assert "DYNAMIC_GROUP_CONFIG" not in {row["source"] for row in settings(here, "--group", group).values()}
+
+
 def test_setting_that_needs_a_restart_is_refused_with_kafkas_code(here):
     refused = here("configs", "alter", "--broker", "1", "--set", "num.partitions=3")
     assert refused.status == 4
@@ -75,6 +89,7 @@ def test_setting_that_needs_a_restart_is_refused_with_kafkas_code(here):
     [
         ["configs", "describe"],
         ["configs", "describe", "--topic", "t", "--broker", "1"],
+        ["configs", "describe", "--topic", "t", "--group", "g"],
         ["configs", "alter", "--topic", "t"],
         ["configs", "alter", "--topic", "t", "--set", "no value"],
         ["topics", "alter", "t"],

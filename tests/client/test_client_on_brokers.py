@@ -206,6 +206,26 @@ def test_settings_of_brokers_are_changed_for_one_and_for_every_one(client):
             client.alter_configs(resource, [ConfigChange(name, None, ConfigOperation.DELETE)])
 
 
+def test_settings_of_a_group_are_changed_before_it_is_there(client, topic):
+    name, group = "consumer.heartbeat.interval.ms", f"readers of {topic}"
+    resource = ConfigResource(ConfigKind.GROUP, group)
+
+    def entry():
+        (found,) = [entry for entry in client.describe_configs(groups=[group])[group] if entry.name == name]
+        return found.value, found.source
+
+    assert entry() == ("200", ConfigSource.STATIC_BROKER_CONFIG)
+    client.alter_configs(resource, [ConfigChange(name, "700")], validate_only=True)
+    client.alter_configs(resource, [ConfigChange(name, "800")])
+    until(lambda: entry() == ("800", ConfigSource.DYNAMIC_GROUP_CONFIG))
+    with pytest.raises(BrokerRefused, match=f"settings of group {group}") as raised:
+        client.alter_configs(resource, [ConfigChange(name, "1")])
+    assert raised.value.error is ErrorCode.invalid_config
+    client.alter_configs(resource, [ConfigChange(name, None, ConfigOperation.DELETE)])
+    with pytest.raises(ValueError, match="the same name"):
+        client.describe_configs(topics=[topic], groups=[topic])
+
+
 def test_every_broker_says_which_versions_it_serves(client):
     (broker,) = client.broker_versions()
     assert broker.node.node_id == 1

@@ -34,6 +34,7 @@ from harness.transaction_in_memory import MINUTE
 from harness.waiting import TIMEOUT_SECONDS, until
 from harness.wire import Connection
 from oncelog import client
+from oncelog.broker.config.group_settings import GROUP_SETTINGS
 from oncelog.broker.config.kafka_setting_names import NOT_HERE, NOT_HERE_PREFIXES
 from oncelog.broker.config.setting import text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
@@ -127,6 +128,16 @@ def test_settings_of_a_topic_are_kafkas(kafka: BrokerProcess) -> None:
         assert setting.kind == KINDS[described[key].config_type], key
         if described[key].config_source == DEFAULT_CONFIG:
             assert text_of(setting.default) == described[key].value, key
+
+
+@pytest.mark.jvm
+def test_settings_of_a_group_have_kafkas_names_types_defaults_and_flags(kafka: BrokerProcess) -> None:
+    described = described_by_kafka(kafka, 32, "nobody")
+    assert described.keys() == GROUP_SETTINGS.keys()
+    for key, setting in GROUP_SETTINGS.items():
+        assert setting.kind == KINDS[described[key].config_type], key
+        assert text_of(setting.default) == default_of(described[key]), key
+        assert (setting.is_sensitive, not setting.is_dynamic) == (described[key].is_sensitive, described[key].read_only)
 
 
 @pytest.mark.jvm

@@ -93,6 +93,28 @@ def test_settings_of_brokers_are_altered_and_described(tools: KafkaTools) -> Non
         tools("kafka-configs", "--alter", *every, "--delete-config", "log.segment.delete.delay.ms")
 
 
+def test_settings_of_a_group_are_altered_and_described(tools: KafkaTools, name: str) -> None:
+    group = ("--entity-type", "groups", "--entity-name", name)
+    altered = tools("kafka-configs", "--alter", *group, "--add-config", "consumer.heartbeat.interval.ms=700")
+    assert altered.lines == [f"Completed updating config for group {name}."]
+    expected = (
+        "consumer.heartbeat.interval.ms=700 sensitive=false synonyms={DYNAMIC_GROUP_CONFIG:"
+        "consumer.heartbeat.interval.ms=700, STATIC_BROKER_CONFIG:group.consumer.heartbeat.interval.ms=200, "
+        "DEFAULT_CONFIG:group.consumer.heartbeat.interval.ms=5000}"
+    )
+    until(lambda: expected in tools("kafka-configs", "--describe", *group).text)
+    assert tools("kafka-configs", "--describe", *group).lines[0] == f"Dynamic configs for group {name} are:"
+    assert (
+        f"Dynamic configs for group {name} are:" in tools("kafka-configs", "--describe", "--entity-type", "groups").text
+    )
+    assert "consumer.session.timeout.ms=10000" in tools("kafka-configs", "--describe", "--all", *group).text
+    refused = tools("kafka-configs", "--alter", *group, "--add-config", "consumer.session.timeout.ms=1")
+    assert refused.status == 1
+    assert "InvalidConfigurationException" in refused.text
+    assert tools("kafka-configs", "--alter", *group, "--delete-config", "consumer.heartbeat.interval.ms").status == 0
+    until(lambda: name not in tools("kafka-configs", "--describe", "--entity-type", "groups").text)
+
+
 def test_records_are_deleted_and_offsets_and_directories_say_so(
     tools: KafkaTools, log: BrokerProcess, name: str, tmp_path: Path
 ) -> None:

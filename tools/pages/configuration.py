@@ -1,9 +1,10 @@
-"""The documentation page of the settings, written from the one table."""
+"""The documentation page of the settings, written from their tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oncelog.broker.config.group_settings import BROKER_NAME_OF_GROUP_SETTING, GROUP_SETTINGS
 from oncelog.broker.config.setting import Effect, Setting, text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 
@@ -17,8 +18,9 @@ The broker's settings have Kafka's names, types and defaults, but for the few th
 3. a file: `oncelog serve --config server.properties`, in the syntax of Java's properties as Kafka reads it,
 4. the default.
 
-What a topic has of its own (`--config` when it is made, or changed later) is stronger than all of these. A change is durable once
-it is answered, and open logs obey it from then on. "dynamic" marks what a running broker takes; the others are refused.
+What a topic has of its own (`--config` when it is made, or changed later) is stronger than all of these, and so is what a
+[group](#groups) has. A change is durable once it is answered, and open logs obey it from then on. "dynamic" marks what a running
+broker takes; the others are refused.
 
 In a file, a name that is not known is left out with a warning that names the nearest one; a name that Kafka has and oncelog has
 not is left out with a line that says so, except for access control and quotas, without which the broker does not start. A wrong
@@ -55,6 +57,24 @@ _TOPICS = """
 Without a value of its own a topic has that of the broker's setting.
 
 | setting | type | default | broker's setting |
+|---|---|---|---|
+"""
+
+_GROUPS = """
+## Groups
+
+Without a value of its own a group has that of the broker's setting. There need be no such group yet, and its settings outlive it.
+A member of a group of the consumer protocol (KIP-848) is held to them from its next heartbeat on. A value is within the broker's
+`group.consumer.min.*` and `group.consumer.max.*`; a broker that is started with narrower ones keeps to these, and says so.
+
+| setting | type | default | broker's setting | what it does |
+|---|---|---|---|---|
+"""
+
+_INERT_GROUPS = """
+These are taken within the bounds that Kafka has by default, kept and shown, and mean nothing here.
+
+| setting | type | default | why |
 |---|---|---|---|
 """
 
@@ -105,6 +125,18 @@ def page() -> str:
             ),
             _TOPICS,
             _rows((*_described(setting), _broker_name(setting)) for setting in TOPIC_SETTINGS.values()),
+            _GROUPS,
+            _rows(
+                (*_described(setting), _code(BROKER_NAME_OF_GROUP_SETTING[setting.name]), setting.help)
+                for setting in GROUP_SETTINGS.values()
+                if setting.effect is Effect.FULL
+            ),
+            _INERT_GROUPS,
+            _rows(
+                (*_described(setting), setting.help)
+                for setting in GROUP_SETTINGS.values()
+                if setting.effect is Effect.NONE
+            ),
             _DIFFERENT,
             _rows(
                 (_code(name), _code(default), _code(text_of(BROKER_SETTINGS[name].default)), why)

@@ -19,7 +19,7 @@ from typing_extensions import Buffer
 from oncelog.broker import request_log
 from oncelog.broker.apis import APIS, ServedApi
 from oncelog.broker.config.configuration import Settings, SettingSource
-from oncelog.broker.config.consumer_group_limits import consumer_limits
+from oncelog.broker.config.group_configuration import GroupConfigs
 from oncelog.broker.config.setting import SettingError, text_of
 from oncelog.broker.coordinators import hanging
 from oncelog.broker.coordinators.group_log import GroupLog
@@ -152,6 +152,7 @@ class BrokerCore:
         self.changes = Changes(self._journal)
         self.settings.configure(SettingSource.DYNAMIC_DEFAULT_BROKER_CONFIG, state.broker_configs.get("", {}))
         self.settings.configure(SettingSource.DYNAMIC_BROKER_CONFIG, state.broker_configs.get(str(self.node_id), {}))
+        self.group_configs = GroupConfigs(self.settings, state.group_configs)
         self.leader_epoch = state.last_leader_epoch + 1
         self._journal.append_now(BrokerStarted(leader_epoch=self.leader_epoch))
         self.features |= state.features
@@ -243,7 +244,7 @@ class BrokerCore:
                 first_delay_ms=number("group.initial.rebalance.delay.ms"),
                 size_max=number("group.max.size"),
             ),
-            consumer_limits=consumer_limits(self.settings),
+            consumer_limits=self.group_configs,
             topics=self.topics,
         )
         group_log = GroupLog(self, groups)

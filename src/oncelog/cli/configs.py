@@ -1,4 +1,4 @@
-"""`oncelog configs`: the settings of a topic, of a broker, or of every broker; where each comes from, and changing them."""
+"""`oncelog configs`: the settings of a topic, a group, a broker, or every broker; where each comes from, and changing them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from oncelog.client import Client, ConfigChange, ConfigEntry, ConfigKind, Config
 app = typer.Typer()
 
 TopicOption = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="The settings of this topic.")]
+GroupOption = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="The settings of this group.")]
 BrokerOption = Annotated[
     int | None, typer.Option("--broker", metavar="ID", min=0, help="The settings of the broker with this number.")
 ]
@@ -24,6 +25,7 @@ EveryBroker = Annotated[bool, typer.Option("--every-broker", help="What was chan
 @app.command()
 def describe(
     topic: TopicOption = None,
+    group: GroupOption = None,
     broker: BrokerOption = None,
     every_broker: EveryBroker = False,
     everything: Annotated[bool, typer.Option("--all", help="Show defaults too.")] = False,
@@ -33,11 +35,12 @@ def describe(
     as_json: Json = False,
 ) -> None:
     """Show settings, and where their values come from; without --all those that are not defaults."""
-    resource = _resource(topic, broker, every_broker=every_broker)
+    resource = _resource(topic, group, broker, every_broker=every_broker)
     with connect(reach(bootstrap_server, config)) as client:
         _check_topic(client, topic)
         found = client.describe_configs(
             topics=[topic] if topic is not None else [],
+            groups=[group] if group is not None else [],
             broker=broker,
             every_broker=every_broker,
             documentation=documentation,
@@ -54,6 +57,7 @@ def describe(
 @app.command()
 def alter(
     topic: TopicOption = None,
+    group: GroupOption = None,
     broker: BrokerOption = None,
     every_broker: EveryBroker = False,
     values: Annotated[
@@ -78,7 +82,7 @@ def alter(
     config: Config = None,
 ) -> None:
     """Change settings. They count at once, and are there after a restart."""
-    resource = _resource(topic, broker, every_broker=every_broker)
+    resource = _resource(topic, group, broker, every_broker=every_broker)
     changes = [
         ConfigChange(name, value, operation)
         for operation, texts, option in (
@@ -97,11 +101,13 @@ def alter(
     print(f"{resource} would take it" if validate_only else f"changed {resource}")
 
 
-def _resource(topic: str | None, broker: int | None, *, every_broker: bool) -> ConfigResource:
-    if (topic is not None) + (broker is not None) + every_broker != 1:
-        raise typer.BadParameter("name one of --topic, --broker and --every-broker")
+def _resource(topic: str | None, group: str | None, broker: int | None, *, every_broker: bool) -> ConfigResource:
+    if (topic is not None) + (group is not None) + (broker is not None) + every_broker != 1:
+        raise typer.BadParameter("name one of --topic, --group, --broker and --every-broker")
     if topic is not None:
         return ConfigResource(ConfigKind.TOPIC, topic)
+    if group is not None:
+        return ConfigResource(ConfigKind.GROUP, group)
     return ConfigResource(ConfigKind.BROKER, "" if broker is None else str(broker))
 
 

@@ -151,7 +151,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting of a topic or broker; the value of a sensitive one is None."""
+    """One setting of a topic, group or broker; the value of a sensitive one is None."""
 
     name: str
     value: str | None
@@ -165,17 +165,19 @@ class ConfigEntry:
 class ConfigKind(IntEnum):
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """What settings belong to: a topic, a broker by its number as text, or, without a name, every broker."""
+    """What settings belong to: a topic, a group, a broker by its number as text, or, without a name, every broker."""
 
     kind: ConfigKind
     name: str
 
     def __str__(self) -> str:
-        return f"{self.kind.name.lower()} {self.name}" if self.name else "every broker"
+        is_every_broker = self.kind is ConfigKind.BROKER and not self.name
+        return "every broker" if is_every_broker else f"{self.kind.name.lower()} {self.name}"
 
 
 class ConfigOperation(IntEnum):

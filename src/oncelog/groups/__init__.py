@@ -16,7 +16,7 @@ from oncelog.groups.classic import (
     SyncAnswer,
     SyncRequest,
 )
-from oncelog.groups.consumer_limits import ConsumerLimits, MigrationPolicy
+from oncelog.groups.consumer_limits import ConsumerLimits, LimitsOfGroups, MigrationPolicy
 from oncelog.groups.coordinator import (
     CommitDecision,
     FetchedOffset,
@@ -52,6 +52,7 @@ __all__ = [
     "KnownTopics",
     "LeaveAnswer",
     "Leaving",
+    "LimitsOfGroups",
     "ListedGroup",
     "MemberFacts",
     "MembersDecision",

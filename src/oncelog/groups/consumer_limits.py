@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 SIZE_MAX = 2**31 - 1
 
@@ -35,3 +36,13 @@ class ConsumerLimits:
     assignors: tuple[str, ...] = ("uniform", "range")
     assignment_interval_ms: int = 1_000
     migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+
+    def of(self, _group: str, /) -> ConsumerLimits:
+        """Every group has these, where none has settings of its own."""
+        return self
+
+
+class LimitsOfGroups(Protocol):
+    """What counts for each group. It may change at any time, so it is asked for anew each time."""
+
+    def of(self, group: str, /) -> ConsumerLimits: ...

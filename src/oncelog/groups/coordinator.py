@@ -22,7 +22,7 @@ from oncelog.groups.classic import (
     MembershipLimits,
     describe,
 )
-from oncelog.groups.consumer_limits import ConsumerLimits
+from oncelog.groups.consumer_limits import ConsumerLimits, LimitsOfGroups
 from oncelog.groups.member_facts import MemberFacts
 from oncelog.groups.members import Group, Members
 from oncelog.groups.offset_records import NO_EXPIRY, NO_LEADER_EPOCH, NO_OFFSET, CommittedOffset, OffsetRecord
@@ -100,7 +100,7 @@ class GroupCoordinator:
         metadata_max_units: int = METADATA_MAX_UNITS,
         retention_ms: int = RETENTION_MS,
         limits: MembershipLimits | None = None,
-        consumer_limits: ConsumerLimits | None = None,
+        consumer_limits: LimitsOfGroups | None = None,
         topics: KnownTopics = NO_TOPICS,
     ) -> None:
         self.partition_count = partition_count

@@ -24,7 +24,7 @@ from oncelog.groups.classic import (
     SyncAnswer,
     SyncRequest,
 )
-from oncelog.groups.consumer_limits import ConsumerLimits, MigrationPolicy
+from oncelog.groups.consumer_limits import LimitsOfGroups, MigrationPolicy
 from oncelog.groups.moment import Moment
 from oncelog.groups.records import GroupRecord
 from oncelog.groups.topics import KnownTopics
@@ -53,7 +53,7 @@ class Members:
 
     __slots__ = ("_consumer_limits", "_consumers", "_topics", "classic")
 
-    def __init__(self, limits: MembershipLimits | None, consumer_limits: ConsumerLimits, topics: KnownTopics) -> None:
+    def __init__(self, limits: MembershipLimits | None, consumer_limits: LimitsOfGroups, topics: KnownTopics) -> None:
         self.classic = ClassicMembership(limits)
         self._consumer_limits = consumer_limits
         self._topics = topics
@@ -150,7 +150,7 @@ class Members:
 
     def _upgraded(self, classic: ClassicGroup, now: Moment) -> tuple[ConsumerRecord, ...] | None:
         """The records of a classic group as a consumer group, or None if it must not or cannot be one."""
-        limits = self._consumer_limits
+        limits = self._consumer_limits.of(classic.name)
         if not limits.migration.allows_upgrade or len(classic.members) > limits.size_max:
             return None
         from oncelog.groups.migration import upgraded
@@ -181,7 +181,8 @@ class Members:
         self, group: ConsumerGroup, leaving: list[ConsumerGroupMember], now: Moment
     ) -> MembersDecision | None:
         staying = len(group.members) - len(leaving)
-        if not self._consumer_limits.migration.allows_downgrade or not 0 < staying <= self.classic.size_max:
+        migration = self._consumer_limits.of(group.name).migration
+        if not migration.allows_downgrade or not 0 < staying <= self.classic.size_max:
             return None
         from oncelog.groups.migration import downgraded
 
@@ -215,7 +216,7 @@ class Members:
         now: Moment,
         new_uuid: Callable[[], UUID],
     ) -> MembersDecision:
-        if self._consumer_limits.migration is MigrationPolicy.DISABLED:
+        if self._consumer_limits.of(group.name).migration is MigrationPolicy.DISABLED:
             answer = JoinAnswer(ErrorCode.inconsistent_group_protocol, request.member_id)
             return Decision((), (Due(reply, answer),))
         decision = self.consumers.classic_join(request, group, now, new_uuid)

@@ -12,6 +12,7 @@ from oncelog.broker.storage.journal import (
     BrokerConfigured,
     BrokerStarted,
     FeatureFinalized,
+    GroupConfigured,
     Journal,
     MetadataRecord,
     ProducerIdsReserved,
@@ -39,6 +40,7 @@ RECORDS = st.one_of(
     st.builds(TopicGrown, topic_id=st.uuids().map(str), partition_count=st.integers(1)),
     st.builds(TopicConfigured, topic_id=st.uuids().map(str), configs=st.dictionaries(NAMES, NAMES)),
     st.builds(BrokerConfigured, broker_id=st.sampled_from(["", "1"]), configs=st.dictionaries(NAMES, NAMES)),
+    st.builds(GroupConfigured, group=NAMES, configs=st.dictionaries(NAMES, NAMES)),
     st.builds(FeatureFinalized, name=NAMES, level=st.integers(0)),
     st.builds(ProducerIdsReserved, next_producer_id=st.integers(0)),
 )

@@ -25,13 +25,14 @@ _UNITS = {name: units for units in UNITS_OF_ONE_SETTING for name, _ in units}
 
 
 class SettingSource(IntEnum):
-    """Where a value comes from, the strongest first, in Kafka's numbers."""
+    """Where a value comes from, in Kafka's numbers: the strongest first, but for what a group has of its own."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_GROUP_CONFIG = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,13 @@
 """Settings of Kafka that are accepted, stored and shown, because a user's file has them, and that change nothing here.
 
-Most are about other brokers, controllers or threads, which one node of oncelog does not have. The others are those of log
-compaction, which is not there yet.
+Most are about other brokers, controllers or threads, which one node of oncelog does not have, or about groups of a kind that it
+does not serve. The others are those of log compaction, which is not there yet.
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Callable
 
 from oncelog.broker.config.setting import INT, LONG, SHORT, Effect, Kind, Setting, Value
 
@@ -13,6 +16,8 @@ OWN_CONTROLLER = "the broker is its own controller and keeps a journal of its ow
 ONE_LOOP = "one event loop serves every connection"
 TIERED = "there is no tiered storage"
 COMPACTION = "nothing is compacted yet"
+SHARE = "there are no share groups"
+STREAMS = "there are no streams groups"
 FIXED_INTERVAL = "it is done together with log.flush.offset.checkpoint.interval.ms"
 
 
@@ -27,6 +32,8 @@ def _inert(
     topic_name: str | None = None,
     is_dynamic: bool = False,
     effect: Effect = Effect.NONE,
+    choices: tuple[str, ...] = (),
+    checks: Callable[[Value], str | None] | None = None,
 ) -> Setting:
     if type is None and isinstance(default, int) and not isinstance(default, bool):
         type = "int"
@@ -41,6 +48,8 @@ def _inert(
         topic_name=topic_name,
         is_dynamic=is_dynamic,
         effect=effect,
+        choices=choices,
+        checks=checks,
     )
 
 
@@ -67,6 +76,16 @@ def _compaction(
     )
 
 
+_DURATION = re.compile(r"P(?=\d|T\d)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+([.,]\d{0,9})?S)?)?", re.ASCII | re.IGNORECASE)
+
+
+def _reset_strategy(value: Value) -> str | None:
+    """A duration is as Java's Duration.parse reads it (KIP-1106), without signs."""
+    kind, _, duration = str(value).partition(":")
+    is_known = value in ("earliest", "latest") or (kind == "by_duration" and _DURATION.fullmatch(duration) is not None)
+    return None if is_known else "it is earliest, latest or by_duration:PnDTnHnMn.nS"
+
+
 INERT_BROKER_SETTINGS = (
     _inert(
         "min.insync.replicas",
@@ -86,8 +105,8 @@ INERT_BROKER_SETTINGS = (
     _inert("offsets.topic.replication.factor", 1, ONE_NODE, "short", minimum=1),
     _inert("transaction.state.log.replication.factor", 1, ONE_NODE, "short", minimum=1),
     _inert("transaction.state.log.min.isr", 1, ONE_NODE, minimum=1),
-    _inert("share.coordinator.state.topic.replication.factor", 1, "there are no share groups", "short", minimum=1),
-    _inert("share.coordinator.state.topic.min.isr", 1, "there are no share groups", "short", minimum=1),
+    _inert("share.coordinator.state.topic.replication.factor", 1, SHARE, "short", minimum=1),
+    _inert("share.coordinator.state.topic.min.isr", 1, SHARE, "short", minimum=1),
     _inert("inter.broker.listener.name", None, ONE_NODE, "string"),
     _inert("security.inter.broker.protocol", "PLAINTEXT", ONE_NODE),
     _inert("auto.leader.rebalance.enable", True, ONE_NODE),
@@ -149,3 +168,27 @@ INERT_TOPIC_SETTINGS = (
     _inert("leader.replication.throttled.replicas", "", ONE_NODE, "list", is_dynamic=True),
     _inert("follower.replication.throttled.replicas", "", ONE_NODE, "list", is_dynamic=True),
 )
+
+INERT_GROUP_SETTINGS = (
+    _inert("share.session.timeout.ms", 45_000, SHARE, minimum=45_000, maximum=60_000, is_dynamic=True),
+    _inert("share.heartbeat.interval.ms", 5000, SHARE, minimum=5000, maximum=15_000, is_dynamic=True),
+    _inert("share.assignment.interval.ms", 1000, SHARE, minimum=0, maximum=15_000, is_dynamic=True),
+    _inert("share.record.lock.duration.ms", 30_000, SHARE, minimum=15_000, maximum=60_000, is_dynamic=True),
+    _inert("share.delivery.count.limit", 5, SHARE, minimum=2, maximum=10, is_dynamic=True),
+    _inert("share.partition.max.record.locks", 2000, SHARE, minimum=100, maximum=10_000, is_dynamic=True),
+    _inert("share.auto.offset.reset", "latest", SHARE, is_dynamic=True, checks=_reset_strategy),
+    _inert(
+        "share.isolation.level",
+        "read_uncommitted",
+        SHARE,
+        is_dynamic=True,
+        choices=("read_committed", "read_uncommitted"),
+    ),
+    _inert("share.renew.acknowledge.enable", True, SHARE, is_dynamic=True),
+    _inert("streams.session.timeout.ms", 45_000, STREAMS, minimum=45_000, maximum=60_000, is_dynamic=True),
+    _inert("streams.heartbeat.interval.ms", 5000, STREAMS, minimum=5000, maximum=15_000, is_dynamic=True),
+    _inert("streams.assignment.interval.ms", 1000, STREAMS, minimum=0, maximum=15_000, is_dynamic=True),
+    _inert("streams.initial.rebalance.delay.ms", 3000, STREAMS, minimum=0, is_dynamic=True),
+    _inert("streams.num.standby.replicas", 0, STREAMS, minimum=0, maximum=2, is_dynamic=True),
+)
+"""Their bounds are those that Kafka's group.share.* and group.streams.* have by default: a broker has none of these here."""

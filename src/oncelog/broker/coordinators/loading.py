@@ -13,6 +13,7 @@ from oncelog.broker.storage.journal import (
     BrokerConfigured,
     BrokerStarted,
     FeatureFinalized,
+    GroupConfigured,
     Journal,
     LogDirectoriesNamed,
     MetadataRecord,
@@ -52,12 +53,13 @@ class Needs(Protocol):
 @dataclass(slots=True)
 class JournalState:
     """What the journal says: topics by name as if each was made as it is now, what was changed of the broker's settings
-    by the id of the broker, and the numbers that must never be used again.
+    by the id of the broker, what groups have of their own, and the numbers that must never be used again.
     """
 
     topics: dict[str, TopicCreated] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     features_epoch: int = 0
     last_leader_epoch: int = -1
@@ -93,6 +95,8 @@ def _replay(state: JournalState, record: MetadataRecord) -> None:
             _change_topic(state, record.topic_id, configs=record.configs)
         case BrokerConfigured():
             state.broker_configs[record.broker_id] = record.configs
+        case GroupConfigured():
+            state.group_configs[record.group] = record.configs
         case FeatureFinalized():
             state.features[record.name] = record.level
             state.features_epoch += 1

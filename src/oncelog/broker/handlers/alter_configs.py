@@ -1,4 +1,4 @@
-"""AlterConfigs v0-2: replaces all the settings that a topic or broker has of its own; what is not named goes."""
+"""AlterConfigs v0-2: replaces all the settings that a topic, group or broker has of its own; what is not named goes."""
 
 from __future__ import annotations
 

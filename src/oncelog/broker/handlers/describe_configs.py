@@ -1,10 +1,11 @@
-"""DescribeConfigs v1-4: the settings of topics and of the broker, with where each value comes from; v3 adds types and help."""
+"""DescribeConfigs v1-4: the settings of topics, groups and the broker, with where each value comes from; v3 adds types and help."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.config.configuration import SettingSource, Synonym, parse_settings, topic_sources
+from oncelog.broker.config.group_settings import GROUP_SETTINGS
 from oncelog.broker.config.setting import Kind, Setting, Value, text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from oncelog.broker.request import Request
@@ -15,6 +16,7 @@ from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.config.group_configuration import GroupConfigs
     from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
@@ -35,6 +37,7 @@ class Needs(Protocol):
     """What this API needs of the broker."""
 
     clock: Clock
+    group_configs: GroupConfigs
     node_id: int
     settings: Settings
     topics: Topics
@@ -61,6 +64,10 @@ def _resource(broker: Needs, request: Request, resource: Any) -> Any:
             return _result(request, resource, ErrorCode.invalid_request, message, ())
         configs = _common_configs if name == ALL_BROKERS else _broker_configs
         return _result(request, resource, ErrorCode.none, None, configs(broker, request, resource))
+    if resource.resource_type == ResourceType.GROUP:
+        if not name:
+            return _result(request, resource, ErrorCode.invalid_request, "groups have no settings in common", ())
+        return _result(request, resource, ErrorCode.none, None, _group_configs(broker, request, resource))
     message = f"resources of type {resource.resource_type} have no settings here"
     return _result(request, resource, ErrorCode.invalid_request, message, ())
 
@@ -88,6 +95,15 @@ def _common_configs(broker: Needs, request: Request, resource: Any) -> tuple[Any
     return tuple(
         _entry(request, BROKER_SETTINGS[name], value, [Synonym(name, value, source)])
         for name, value in broker.settings.layer(source).items()
+        if _wanted(resource, name)
+    )
+
+
+def _group_configs(broker: Needs, request: Request, resource: Any) -> tuple[Any, ...]:
+    """What is said of a group, which need not be there. What counts is within the broker's bounds, whatever is said."""
+    return tuple(
+        _entry(request, GROUP_SETTINGS[name], sources[0].value, sources)
+        for name, sources in broker.group_configs.sources(resource.resource_name).items()
         if _wanted(resource, name)
     )
 

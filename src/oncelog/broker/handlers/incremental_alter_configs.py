@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs v0-1: changes single settings of topics and brokers, and leaves the others (KIP-339)."""
+"""IncrementalAlterConfigs v0-1: changes single settings of topics, groups and brokers, and leaves the others (KIP-339)."""
 
 from __future__ import annotations
 

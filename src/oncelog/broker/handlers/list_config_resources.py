@@ -1,6 +1,6 @@
 """ListConfigResources v0-1: what can have settings of its own; v0 knows only client metrics (KIP-1142).
 
-Every topic is one, and the broker. Nobody subscribes to client metrics here.
+Every topic is one, the broker, and each group that has settings. Nobody subscribes to client metrics here.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from oncelog.broker.storage.altering import ResourceType
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
+    from oncelog.broker.config.group_configuration import GroupConfigs
     from oncelog.broker.storage.topics import Topics
 
 
 class Needs(Protocol):
     """What this API needs of the broker."""
 
+    group_configs: GroupConfigs
     node_id: int
     topics: Topics
 
@@ -29,6 +31,7 @@ def handle(broker: Needs, request: Request) -> Any:
     names = {
         ResourceType.TOPIC: [topic.name for topic in broker.topics],
         ResourceType.BROKER: [str(broker.node_id)],
+        ResourceType.GROUP: list(broker.group_configs.names()),
     }
     return request.answer(
         error_code=ErrorCode.none,

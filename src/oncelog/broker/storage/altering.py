@@ -1,6 +1,7 @@
-"""Changing settings while the broker runs: those of a topic, of this broker, and of every broker.
+"""Changing settings while the broker runs: those of a topic, of a group, of this broker, and of every broker.
 
-The settings of a topic count at once for its open logs. Those of the broker that a running one does not take anew are refused.
+The settings of a topic count at once for its open logs, those of a group from the next heartbeat of each of its members.
+Those of the broker that a running one does not take anew are refused.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.config.configuration import SettingSource, parse_settings
+from oncelog.broker.config.group_settings import GROUP_SETTINGS
 from oncelog.broker.config.setting import Setting, SettingError, items_of, text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.changes import Change
-from oncelog.broker.storage.journal import BrokerConfigured, MetadataRecord, TopicConfigured
+from oncelog.broker.storage.journal import BrokerConfigured, GroupConfigured, MetadataRecord, TopicConfigured
 from oncelog.broker.storage.topics import name_problem
 from oncelog.coordination import Parked
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.config.group_configuration import GroupConfigs
     from oncelog.broker.storage.changes import Changes
     from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
@@ -40,6 +43,7 @@ class Needs(Protocol):
 
     clock: Clock
     changes: Changes
+    group_configs: GroupConfigs
     node_id: int
     settings: Settings
     topics: Topics
@@ -171,6 +175,8 @@ def _decide(broker: Needs, kind: int, name: str, alter: Alter) -> Change[Outcome
         return _decide_topic(broker, name, alter)
     if kind == ResourceType.BROKER:
         return _decide_broker(broker, name, alter)
+    if kind == ResourceType.GROUP:
+        return _decide_group(broker, name, alter)
     raise AlterationRefusedError(ErrorCode.invalid_request, f"resources of type {kind} have no settings here")
 
 
@@ -237,3 +243,25 @@ def _check_broker(broker: Needs, name: str) -> None:
         raise AlterationRefusedError(ErrorCode.invalid_request, f"a broker is named by its number, not {name}")
     if name != ALL_BROKERS and int(name) != broker.node_id:
         raise AlterationRefusedError(ErrorCode.invalid_request, f"the only broker is {broker.node_id}, not {name}")
+
+
+def _decide_group(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
+    """There need be no such group yet, and its settings outlive it (KIP-848)."""
+    if not name:
+        raise AlterationRefusedError(ErrorCode.invalid_request, "groups have no settings in common")
+    current = broker.group_configs.own(name)
+    configs = alter(current, GROUP_SETTINGS)
+    try:
+        broker.group_configs.check(configs)
+    except SettingError as error:
+        raise AlterationRefusedError(ErrorCode.invalid_config, str(error)) from error
+
+    def carry_out() -> Outcome:
+        logger.info("group %s has its own settings %s", name, configs)
+        broker.group_configs.configure(name, configs)
+        return DONE
+
+    records: list[MetadataRecord] = []
+    if configs != current:
+        records.append(GroupConfigured(group=name, configs=configs))
+    return Change(records, carry_out)

@@ -83,6 +83,14 @@ class BrokerConfigured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfigured:
+    """All that the group's own settings are now; without any they are the broker's again."""
+
+    group: str
+    configs: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureFinalized:
     name: str
     level: int
@@ -104,6 +112,7 @@ MetadataRecord = (
     | TopicGrown
     | TopicConfigured
     | BrokerConfigured
+    | GroupConfigured
     | FeatureFinalized
     | ProducerIdsReserved
 )

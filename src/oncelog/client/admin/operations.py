@@ -198,19 +198,24 @@ def describe_configs(
     cluster: Cluster,
     *,
     topics: Sequence[str] = (),
+    groups: Sequence[str] = (),
     broker: int | None = None,
     every_broker: bool = False,
     documentation: bool = False,
 ) -> Conversation[dict[str, tuple[ConfigEntry, ...]]]:
-    """The settings of topics by name, of a broker by its number as text, and, under "", of every broker.
+    """The settings of topics and groups by name, of a broker by its number as text, and, under "", of every broker.
 
-    Raises BrokerRefused.
+    Raises BrokerRefused, and ValueError where two of them have the same name.
     """
     resources = [(ConfigKind.TOPIC, name) for name in topics]
+    resources += [(ConfigKind.GROUP, name) for name in groups]
     if broker is not None:
         resources.append((ConfigKind.BROKER, str(broker)))
     if every_broker:
         resources.append((ConfigKind.BROKER, ""))
+    asked = set(resources)
+    if len({name for _, name in asked}) < len(asked):
+        raise ValueError("two of the resources have the same name: ask for them one after the other")
     fields: dict[str, Any] = {
         "resources": [
             {"resource_type": kind, "resource_name": name, "configuration_keys": None} for kind, name in resources

@@ -54,6 +54,8 @@ OPERATIONS: Mapping[ErrorCode, Mapping[Api, str]] = {
         requests.OFFSET_DELETE: "Delete",
         requests.CONSUMER_GROUP_HEARTBEAT: "Read",
         requests.CONSUMER_GROUP_DESCRIBE: "Describe",
+        requests.DESCRIBE_CONFIGS: "DescribeConfigs",
+        requests.INCREMENTAL_ALTER_CONFIGS: "AlterConfigs",
     },
     CLUSTER: {
         requests.PRODUCE: "IdempotentWrite",

@@ -37,7 +37,7 @@ from oncelog.groups.consumer.records import (
 )
 from oncelog.groups.consumer.state import UNREVOKED_PARTITIONS
 from oncelog.groups.consumer.turn import GroupChange
-from oncelog.groups.consumer_limits import ConsumerLimits
+from oncelog.groups.consumer_limits import LimitsOfGroups
 from oncelog.groups.moment import Moment
 from oncelog.groups.topics import KnownTopics
 from oncelog.wire import ErrorCode
@@ -50,7 +50,7 @@ class ConsumerMembership:
 
     __slots__ = ("_limits", "_live", "_topics", "groups")
 
-    def __init__(self, limits: ConsumerLimits, topics: KnownTopics) -> None:
+    def __init__(self, limits: LimitsOfGroups, topics: KnownTopics) -> None:
         self._limits = limits
         self._topics = topics
         self._live: dict[str, Live] = {}
@@ -76,7 +76,7 @@ class ConsumerMembership:
         for group in self.groups.values():
             live = self._live_of(group.name)
             for member in group.members.values():
-                live.sessions[member.member_id] = now.steady_ms + self._session_timeout_ms(member)
+                live.sessions[member.member_id] = now.steady_ms + self._session_timeout_ms(group, member)
                 if member.progress.state is UNREVOKED_PARTITIONS and not member.uses_classic_protocol:
                     deadline_ms = now.steady_ms + member.subscription.rebalance_timeout_ms
                     live.revocations[member.member_id] = deadline_ms, member.progress.epoch
@@ -86,20 +86,20 @@ class ConsumerMembership:
         return ConsumerGroup(name)
 
     def describe(self, group: ConsumerGroup) -> ConsumerGroupDescription:
-        return describe_consumers(group, self._topics, self._limits.assignors[0])
+        return describe_consumers(group, self._topics, self._limits.of(group.name).assignors[0])
 
     def _live_of(self, name: str) -> Live:
         return self._live.setdefault(name, Live())
 
-    def _session_timeout_ms(self, member: ConsumerGroupMember) -> int:
+    def _session_timeout_ms(self, group: ConsumerGroup, member: ConsumerGroupMember) -> int:
         classic = member.subscription.classic
-        return self._limits.session_timeout_ms if classic is None else classic.session_timeout_ms
+        return self._limits.of(group.name).session_timeout_ms if classic is None else classic.session_timeout_ms
 
     # --- what members ask
 
     def problem(self, request: HeartbeatRequest) -> Refusal | None:
         """What is wrong with a request whatever the group is."""
-        return problem(request, self._limits.assignors)
+        return problem(request, self._limits.of(request.group).assignors)
 
     def no_such_group(self, name: str) -> Refusal:
         return Refusal(ErrorCode.group_id_not_found, f"there is no consumer group {name}")
@@ -113,8 +113,9 @@ class ConsumerMembership:
         group_max_size_reached, invalid_regular_expression.
         """
         assert not request.is_leaving
+        limits = self._limits.of(group.name)
         if self._is_full(group, request.member_id):
-            text = f"the group has {self._limits.size_max} members, and takes no more"
+            text = f"the group has {limits.size_max} members, and takes no more"
             return _refused(Refusal(ErrorCode.group_max_size_reached, text))
         turn = self._turn(group, now)
         before = _member_of(turn, group, request, request.member_id or _text(new_uuid()))
@@ -123,18 +124,18 @@ class ConsumerMembership:
         after = turn.advance(before, replace(before, subscription=_subscription(before, request)), request.owned)
         if isinstance(after, Refusal):
             return _refused(after)
-        self._live_of(group.name).sessions[after.member_id] = now.steady_ms + self._limits.session_timeout_ms
+        self._live_of(group.name).sessions[after.member_id] = now.steady_ms + limits.session_timeout_ms
         is_told = request.is_joining or request.is_full or after.progress.owned != before.progress.owned
         answer = HeartbeatAnswer(
             member_id=after.member_id,
             member_epoch=after.progress.epoch,
-            heartbeat_interval_ms=self._limits.heartbeat_interval_ms,
+            heartbeat_interval_ms=limits.heartbeat_interval_ms,
             assignment=frozenset(after.progress.owned) if is_told else None,
         )
         return Decision(tuple(turn.records), answer)
 
     def _is_full(self, group: ConsumerGroup, member_id: str) -> bool:
-        return len(group.members) >= self._limits.size_max and member_id not in group.members
+        return len(group.members) >= self._limits.of(group.name).size_max and member_id not in group.members
 
     def leaving(self, request: HeartbeatRequest, group: ConsumerGroup) -> ConsumerGroupMember | Refusal:
         """Who leaves, for a while or for good. Errors: unknown_member_id, fenced_instance_id."""
@@ -175,11 +176,12 @@ class ConsumerMembership:
         """A group is made of a classic one: its members have their whole time."""
         for record in records:
             apply(group, record)
+        live = self._live_of(group.name)
         for member in group.members.values():
-            self._live_of(group.name).sessions[member.member_id] = now.steady_ms + self._session_timeout_ms(member)
+            live.sessions[member.member_id] = now.steady_ms + self._session_timeout_ms(group, member)
 
     def _turn(self, group: ConsumerGroup, now: Moment) -> GroupChange:
-        return GroupChange(group, self._live_of(group.name), self._topics, self._limits, now)
+        return GroupChange(group, self._live_of(group.name), self._topics, self._limits.of(group.name), now)
 
     # --- what time brings
 

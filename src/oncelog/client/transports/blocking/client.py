@@ -105,16 +105,24 @@ class Client(BlockingBase):
         self,
         *,
         topics: Sequence[str] = (),
+        groups: Sequence[str] = (),
         broker: int | None = None,
         every_broker: bool = False,
         documentation: bool = False,
     ) -> dict[str, tuple[ConfigEntry, ...]]:
-        """The settings of topics, by name, of a broker, by its number as text, and, under "", what was changed of every
-        broker's.
+        """The settings of topics and groups, by name, of a broker, by its number as text, and, under "", what was changed of
+        every broker's.
+
+        A group need not be there. Raises ValueError where two of them have the same name.
         """
         return self._run(
             admin.describe_configs(
-                self._cluster, topics=topics, broker=broker, every_broker=every_broker, documentation=documentation
+                self._cluster,
+                topics=topics,
+                groups=groups,
+                broker=broker,
+                every_broker=every_broker,
+                documentation=documentation,
             )
         )
 
@@ -125,7 +133,7 @@ class Client(BlockingBase):
     def alter_configs(
         self, resource: ConfigResource, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> None:
-        """Change some settings of a topic or broker and leave the others."""
+        """Change some settings of a topic, group or broker and leave the others."""
         self._run(admin.alter_configs(self._cluster, resource, changes, validate_only=validate_only))
 
     def list_offsets(

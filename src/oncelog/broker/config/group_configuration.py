@@ -1,0 +1,97 @@
+"""The settings that groups have of their own, and what counts for each group. There need be no group of that name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from oncelog.broker.config.configuration import Settings, SettingSource, Synonym, parse_settings
+from oncelog.broker.config.consumer_group_limits import bounds, check_times, common_times, consumer_limits
+from oncelog.broker.config.consumer_group_settings import HEARTBEAT, INTERVAL, SESSION, TIMES
+from oncelog.broker.config.group_settings import BROKER_NAME_OF_GROUP_SETTING, GROUP_SETTINGS, OWN
+from oncelog.broker.config.setting import SettingError, Value
+from oncelog.groups import ConsumerLimits
+
+logger = logging.getLogger("oncelog.broker")
+
+
+class GroupConfigs:
+    """A running broker takes no new group.consumer.* settings: those of its start hold as long as it lives."""
+
+    __slots__ = ("_common", "_limits", "_own", "_settings")
+
+    def __init__(self, settings: Settings, own: Mapping[str, Mapping[str, str]]) -> None:
+        """Raises SettingError for settings of the broker that do not go together."""
+        self._settings = settings
+        self._common = consumer_limits(settings)
+        self._own: dict[str, Mapping[str, str]] = {}
+        self._limits: dict[str, ConsumerLimits] = {}
+        for group, configs in own.items():
+            self.configure(group, configs)
+
+    def names(self) -> Iterable[str]:
+        """The groups that have settings of their own."""
+        return self._own.keys()
+
+    def own(self, group: str) -> Mapping[str, str]:
+        return self._own.get(group, {})
+
+    def of(self, group: str, /) -> ConsumerLimits:
+        return self._limits.get(group, self._common)
+
+    def check(self, configs: Mapping[str, str]) -> None:
+        """Whether a group may have these; what it has not is the broker's. Raises SettingError."""
+        check_times(self._settings, common_times(self._settings) | _times(_parsed(configs)), OWN)
+
+    def configure(self, group: str, configs: Mapping[str, str]) -> None:
+        """Replace all that a group has."""
+        if configs:
+            self._own[group] = configs
+            self._limits[group] = self._limits_of(group, configs)
+        else:
+            self._own.pop(group, None)
+            self._limits.pop(group, None)
+
+    def _limits_of(self, group: str, configs: Mapping[str, str]) -> ConsumerLimits:
+        """A broker that was started with other bounds than before keeps to them, and the settings stay as they are."""
+        times = common_times(self._settings)
+        for what, own in _times(_parsed(configs)).items():
+            (_, least), (_, most) = bounds(self._settings, what)
+            times[what] = min(max(own, least), most)
+            if times[what] != own:
+                logger.warning("group %s: %s%s is %d, and counts as %d here", group, OWN, what, own, times[what])
+        try:
+            check_times(self._settings, times, OWN)
+        except SettingError as error:
+            logger.warning("group %s loses members that are well: %s", group, error)
+        return replace(
+            self._common,
+            session_timeout_ms=times[SESSION],
+            heartbeat_interval_ms=times[HEARTBEAT],
+            assignment_interval_ms=times[INTERVAL],
+        )
+
+    def sources(self, group: str) -> dict[str, list[Synonym]]:
+        """For each setting of a group every place that gives it a value, the strongest first."""
+        own = _parsed(self.own(group))
+        found = {name: self._common_sources(name) for name in GROUP_SETTINGS}
+        for name, value in own.items():
+            found[name].insert(0, Synonym(name, value, SettingSource.DYNAMIC_GROUP_CONFIG))
+        return found
+
+    def _common_sources(self, name: str) -> list[Synonym]:
+        broker_name = BROKER_NAME_OF_GROUP_SETTING.get(name)
+        if broker_name is not None:
+            return self._settings.sources(broker_name)
+        default = GROUP_SETTINGS[name].default
+        assert default is not None, name
+        return [Synonym(name, default, SettingSource.DEFAULT_CONFIG)]
+
+
+def _parsed(configs: Mapping[str, str]) -> dict[str, Value]:
+    return parse_settings(configs, GROUP_SETTINGS, "group")
+
+
+def _times(own: Mapping[str, Value]) -> dict[str, int]:
+    return {what: int(own[f"{OWN}{what}"]) for what in TIMES if f"{OWN}{what}" in own}
