@@ -222,14 +222,18 @@ def test_settings_of_a_group_outlive_it(broker: ConsumerBroker) -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "what"),
     [
-        ("group_consumer_session_timeout_ms", "44999", "from group.consumer.min.session.timeout.ms=45000"),
-        ("group_consumer_heartbeat_interval_ms", "15001", "to group.consumer.max.heartbeat.interval.ms=15000"),
+        ("group_consumer_session_timeout_ms", "44999", "to group.consumer.min.session.timeout.ms, which is 45000"),
+        (
+            "group_consumer_heartbeat_interval_ms",
+            "15001",
+            "to group.consumer.max.heartbeat.interval.ms, which is 15000",
+        ),
         (
             "group_consumer_max_assignment_interval_ms",
             "999",
-            "group.consumer.assignment.interval.ms=1000 is not allowed",
+            "group.consumer.assignment.interval.ms must be less than or equal to",
         ),
-        ("group_consumer_assignors", "sticky", "one of uniform, range"),
+        ("group_consumer_assignors", "sticky", "one of: uniform, range"),
         ("group_consumer_assignors", "", "one assignor at least"),
     ],
 )

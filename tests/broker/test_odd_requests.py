@@ -127,7 +127,7 @@ def test_produce_names_a_long_transactional_id_in_an_old_answer(broker: BrokerIn
 
 def test_setting_does_not_grow_longer_than_an_old_answer_can_tell(broker: BrokerInMemory) -> None:
     name = "leader.replication.throttled.replicas"
-    first, second = "0:1,0:2", "x" * (TEXT_BYTES_MAX - 4)
+    first, second = "0:1,0:2", f"0:{'1' * (TEXT_BYTES_MAX - 6)}"
     assert alter(broker, TOPIC, LEDGER, (name, SET, first)) is ErrorCode.none
     assert alter(broker, TOPIC, LEDGER, (name, APPEND, second)) is ErrorCode.invalid_config
     assert alter(broker, TOPIC, LEDGER, (name, SET, second)) is ErrorCode.none

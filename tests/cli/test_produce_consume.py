@@ -159,7 +159,7 @@ def test_reader_of_a_pipe_may_leave(process, topic, oncelog_broker, here):
     assert reading.wait(30) == 0
 
 
-@pytest.mark.parametrize("offset", ["soon", "", "1.5"])
+@pytest.mark.parametrize("offset", ["soon", "", "1.5", "1_0", "\u00b2"])
 def test_offset_that_is_none_is_wrong_usage(here, topic, offset):
     ended = here("consume", topic, "-e", "-o", offset)
     assert ended.status == 2

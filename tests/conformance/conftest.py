@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
 
+from harness.conformance.administrator import Administrator
 from harness.conformance.clients import Aiokafka, ClientUnderTest, Confluent, KafkaPython
 from harness.conformance.group_client import GroupClient
 from harness.conformance.spoken_clients import FranzGo, Java, Kafkajs, SpokenClient
@@ -149,3 +150,17 @@ def new_client(log: BrokerProcess, group: str) -> Iterator[Callable[..., GroupCl
     yield make
     for client in clients:
         client.connection.close()
+
+
+@pytest.fixture
+def ask(log: BrokerProcess) -> Iterator[Administrator]:
+    """Asks the broker of this test, and hears how it refuses."""
+    made = Administrator(log.bootstrap_servers)
+    yield made
+    made.connection.close()
+
+
+@pytest.fixture
+def topic(new_topic: Callable[..., str]) -> str:
+    """A topic of three partitions."""
+    return new_topic(3)

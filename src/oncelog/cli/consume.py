@@ -98,10 +98,9 @@ def _starts(
     first = offsets_at(client, partitions, OffsetSpec.EARLIEST)
     if offset == "beginning":
         return first
-    try:
-        number = int(offset)
-    except ValueError:
-        raise typer.BadParameter("it is beginning, end, N or -N", param_hint="-o") from None
+    if not offset.removeprefix("-").isdecimal():
+        raise typer.BadParameter("it is beginning, end, N or -N", param_hint="-o")
+    number = int(offset)
     if offset.startswith("-"):
         return {item: max(first[item], ends[item] + number) for item in partitions}
     return {item: max(first[item], number) for item in partitions}

@@ -44,6 +44,6 @@ def chosen_partitions(client: Client, texts: Sequence[str]) -> list[TopicPartiti
 
 
 def _number(text: str) -> int:
-    if not text.isdigit():
+    if not text.isdecimal():
         raise typer.BadParameter(f"{text!r} is no partition", param_hint="--topic")
     return int(text)

@@ -101,7 +101,7 @@ def read_file(path: Path) -> dict[TopicPartition, int]:
         raise CommandError(f"{path} cannot be read: {error.strerror}", ExitStatus.USAGE) from error
     offsets: dict[TopicPartition, int] = {}
     for row in rows:
-        if len(row) != len(FILE_COLUMNS) or not all(number.strip().isdigit() for number in row[1:]):
+        if len(row) != len(FILE_COLUMNS) or not all(number.strip().isdecimal() for number in row[1:]):
             raise CommandError(f"{path}: {','.join(row)!r} is not topic,partition,offset", ExitStatus.USAGE)
         offsets[TopicPartition(row[0].strip(), int(row[1]))] = int(row[2])
     return offsets

@@ -225,7 +225,7 @@ def delete_records(
 
 
 def _partition_number(text: str) -> int:
-    if not text.isdigit():
+    if not text.isdecimal():
         raise typer.BadParameter(f"{text!r} is no partition", param_hint="--before")
     return int(text)
 
@@ -233,7 +233,7 @@ def _partition_number(text: str) -> int:
 def _offset(text: str) -> int:
     if text == "end":
         return END
-    if not text.isdigit():
+    if not text.isdecimal():
         raise typer.BadParameter(f"{text!r} is no offset, and not `end`", param_hint="--before")
     return int(text)
 

@@ -204,7 +204,7 @@ class Broker:
 def parse_address(listen: str) -> tuple[str, int]:
     """Split HOST:PORT. Raises ValueError."""
     host, separator, port = listen.rpartition(":")
-    if not separator or not port.isdigit() or int(port) > 65535:
+    if not separator or not port.isdecimal() or int(port) > 65535:
         raise ValueError(f"{listen!r} is not an address: give HOST:PORT, for example 127.0.0.1:9092")
     return host.strip("[]") or "127.0.0.1", int(port)
 

@@ -33,7 +33,7 @@ def from_tree(tree: Any) -> Offsets:
         if not isinstance(partitions, dict):
             raise ValueError(f"the offsets of topic {topic!r} are a JSON object of partitions")
         for partition, offset in partitions.items():
-            if not str(partition).isdigit() or isinstance(offset, bool) or not isinstance(offset, int):
+            if not str(partition).isdecimal() or isinstance(offset, bool) or not isinstance(offset, int):
                 raise ValueError(f"topic {topic!r}: {partition!r}: {offset!r} is not a partition and its offset")
             offsets[TopicPartition(topic, int(partition))] = offset
     return offsets

@@ -36,6 +36,7 @@ def test_listener_is_found(settings: dict[str, str], endpoint: Endpoint | None) 
         ("a:1", "NAME://HOST:PORT"),
         ("PLAINTEXT://a", "NAME://HOST:PORT"),
         ("PLAINTEXT://a:70000", "NAME://HOST:PORT"),
+        ("PLAINTEXT://a:\u00b2", "NAME://HOST:PORT"),
     ],
 )
 def test_listener_that_cannot_be_is_refused(listeners: str, what: str) -> None:

@@ -100,8 +100,8 @@ def test_setting_without_meaning_is_taken_and_said_to_have_none() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("num.partitions=0", r"num\.partitions=0 is not allowed: it is at least 1"),
-        ("num.io.threads=many", "not a whole number"),
+        ("num.partitions=0", "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
+        ("num.io.threads=many", "Invalid value many for configuration num.io.threads: Not a number of type INT"),
         ("authorizer.class.name=Guard", "there is no access control"),
     ],
 )

@@ -134,6 +134,8 @@ def test_lists_grow_and_shrink_from_kafkas_default(broker: BrokerInMemory) -> No
         ("t", [("retention.ms", SET, "1"), ("retention.ms", SET, "2")], ErrorCode.invalid_request),
         ("t", [("retention.ms", 9, "1")], ErrorCode.invalid_request),
         ("missing", [("retention.ms", SET, "1")], ErrorCode.unknown_topic_or_partition),
+        ("missing", [("retention.ms", SET, "soon")], ErrorCode.invalid_config),
+        ("t", [("max.compaction.lag.ms", SET, "5"), ("min.compaction.lag.ms", SET, "6")], ErrorCode.invalid_config),
         ("two words", [("retention.ms", SET, "1")], ErrorCode.invalid_topic_exception),
         ("", [("retention.ms", SET, "1")], ErrorCode.invalid_request),
     ],
@@ -291,6 +293,7 @@ def test_setting_of_the_broker_counts_at_once_where_a_topic_has_none_of_its_own(
         ("1", ("log.segment.bytes", SET, "3"), ErrorCode.invalid_request),
         ("5", ("log.retention.ms", SET, "1"), ErrorCode.invalid_request),
         ("abc", ("log.retention.ms", SET, "1"), ErrorCode.invalid_request),
+        ("\u00b2", ("log.retention.ms", SET, "1"), ErrorCode.invalid_request),
         ("1", ("no.such", SET, "1"), ErrorCode.invalid_request),
         ("1", ("no.such", DELETE, None), NONE),
     ],
@@ -301,6 +304,19 @@ def test_setting_that_a_running_broker_does_not_take_is_refused(
     """The last but one Kafka stores, for a plug-in could read it; there are none here."""
     assert alter(broker, BROKER, name, step) is error
     assert described(broker, BROKER, "") == {}
+
+
+def test_threads_that_mean_nothing_may_be_any_number(broker: BrokerInMemory) -> None:
+    """Kafka takes at most twice as many as there are, and at least half."""
+    assert alter(broker, BROKER, "1", ("num.io.threads", SET, "100")) is NONE
+    assert value_of(broker, BROKER, "1", "num.io.threads") == ("100", DYNAMIC_BROKER)
+
+
+def test_setting_in_other_units_is_described_as_it_counts_after_a_change_of_another() -> None:
+    """Kafka shows its default here, and says that the start gave it."""
+    broker = BrokerInMemory(SteppedDisk(), ManualClock(), log_roll_hours="100")
+    assert alter(broker, BROKER, "1", ("message.max.bytes", SET, "5000")) is NONE
+    assert value_of(broker, BROKER, "1", "log.roll.hours") == ("100", STATIC)
 
 
 def test_resource_that_has_no_settings_is_refused(broker: BrokerInMemory) -> None:

@@ -45,19 +45,18 @@ class Synonym:
 
 
 def parse_settings(values: Mapping[str, str], table: Mapping[str, Setting], what: str) -> dict[str, Value]:
-    """Check names and values against a table. Raises SettingError for the first that is wrong."""
-    parsed: dict[str, Value] = {}
-    for name, text in values.items():
-        setting = table.get(name)
-        if setting is None:
+    """Check names, then values, against a table. Raises SettingError for the first that is wrong."""
+    for name in values:
+        if name not in table:
             raise SettingError(unknown_name(name, table, what))
-        parsed[name] = setting.parse(text)
-    return parsed
+    return {name: table[name].parse(text) for name, text in values.items()}
 
 
 def unknown_name(name: str, table: Mapping[str, Setting], what: str) -> str:
     near = get_close_matches(name, table, n=1)
-    return f"{name} is no {what} setting" + (f"; the nearest is {near[0]}" if near else "")
+    # Kafka stores a broker setting that it does not know, and so has no words for it.
+    unknown = f"{name} is no broker setting" if table is BROKER_SETTINGS else f"Unknown {what} config name: {name}"
+    return unknown + (f"; the nearest is {near[0]}" if near else "")
 
 
 class Settings:
@@ -71,6 +70,7 @@ class Settings:
         broker_id = self.given.get("broker.id", -1)
         if broker_id != -1 and self.given.setdefault("node.id", broker_id) != broker_id:
             raise SettingError(f"broker.id={broker_id} is not allowed beside node.id={self.given['node.id']}")
+        self._name_twice()
         self._layers: dict[SettingSource, dict[str, Value]] = {
             SettingSource.DYNAMIC_BROKER_CONFIG: {},
             SettingSource.DYNAMIC_DEFAULT_BROKER_CONFIG: {},
@@ -101,7 +101,13 @@ class Settings:
     def name_node(self, node_id: int) -> None:
         """Say what the directory says of the node's number, where nobody gave it one."""
         self.given["node.id"] = node_id
+        self._name_twice()
         self._merge()
+
+    def _name_twice(self) -> None:
+        """As in Kafka, who gives node.id gives broker.id too."""
+        if "node.id" in self.given:
+            self.given.setdefault("broker.id", self.given["node.id"])
 
     def configure(self, source: SettingSource, values: Mapping[str, str]) -> None:
         """Replace what was changed at run time, for this broker or for every one. Raises SettingError."""
@@ -128,16 +134,20 @@ class Settings:
 
     def sources(self, name: str) -> list[Synonym]:
         """Every place that gives a value, the strongest first, from the first that has this very name on."""
+        found = self.all_sources(name)
+        while found and found[0].name != name:
+            del found[0]
+        return found
+
+    def all_sources(self, name: str) -> list[Synonym]:
+        """Every place that gives a value, the strongest first, under whichever of its names."""
         names = [other for other, _ in _UNITS.get(name, ((name, 1),))]
-        found = [
+        return [
             Synonym(other, layer[other], source)
             for source, layer in self._layers.items()
             for other in names
             if other in layer
         ]
-        while found and found[0].name != name:
-            del found[0]
-        return found
 
     def number(self, name: str) -> int:
         value = self._values[name]
@@ -161,6 +171,25 @@ def topic_values(settings: Settings, configs: Mapping[str, str]) -> Mapping[str,
         # Thousands of topics share these.
         return settings.topic_values
     return {**settings.topic_values, **parse_settings(configs, TOPIC_SETTINGS, "topic")}
+
+
+def check_topic(settings: Settings, configs: Mapping[str, str]) -> None:
+    """Say whether a topic may have these settings of its own, also beside one another. Raises SettingError."""
+    values = topic_values(settings, configs)
+    least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    if configs and int(least) > int(most):
+        raise SettingError(
+            f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
+        )
+
+
+def source_for_new_topic(settings: Settings, own: Mapping[str, Value], name: str) -> SettingSource:
+    """Where a topic that is made has a setting from. Who made it is told of a broker's setting in other units, too."""
+    if name in own:
+        return SettingSource.DYNAMIC_TOPIC_CONFIG
+    broker_name = BROKER_NAME_OF_TOPIC_SETTING.get(name)
+    found = [] if broker_name is None else settings.all_sources(broker_name)
+    return found[0].source if found else SettingSource.DEFAULT_CONFIG
 
 
 def topic_sources(settings: Settings, own: Mapping[str, Value], name: str) -> list[Synonym]:

@@ -35,10 +35,10 @@ def check_times(settings: Settings, times: Mapping[str, int], prefix: str) -> No
     """Raises SettingError for the first that is out of bounds, and for two that do not go together."""
     for what in TIMES:
         (lowest, least), (highest, most) = bounds(settings, what)
-        if not least <= times[what] <= most:
-            raise SettingError(
-                f"{prefix}{what}={times[what]} is not allowed: it is from {lowest}={least} to {highest}={most}"
-            )
+        if times[what] < least:
+            raise SettingError(f"{prefix}{what} must be greater than or equal to {lowest}, which is {least}")
+        if times[what] > most:
+            raise SettingError(f"{prefix}{what} must be less than or equal to {highest}, which is {most}")
     if times[HEARTBEAT] >= times[SESSION]:
         raise SettingError(
             f"{prefix}{HEARTBEAT}={times[HEARTBEAT]} is not allowed: it is less than {prefix}{SESSION}={times[SESSION]}"

@@ -19,6 +19,7 @@ COMPACTION = "nothing is compacted yet"
 SHARE = "there are no share groups"
 STREAMS = "there are no streams groups"
 FIXED_INTERVAL = "it is done together with log.flush.offset.checkpoint.interval.ms"
+_REPLICA = re.compile(r"\d+:\d+", re.ASCII)
 
 
 def _inert(
@@ -51,6 +52,19 @@ def _inert(
         choices=choices,
         checks=checks,
     )
+
+
+def _replicas(name: str) -> Setting:
+    def problem(value: Value) -> str | None:
+        items = str(value).split(",") if value else []
+        if items == ["*"] or all(_REPLICA.fullmatch(item) for item in items):
+            return None
+        return (
+            f"{name} must be the literal '*' or a list of replicas in the following format: "
+            "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
+
+    return _inert(name, "", ONE_NODE, "list", is_dynamic=True, checks=problem)
 
 
 def _compaction(
@@ -165,8 +179,8 @@ INERT_BROKER_SETTINGS = (
 INERT_TOPIC_SETTINGS = (
     _inert("remote.log.copy.disable", False, TIERED, is_dynamic=True),
     _inert("remote.log.delete.on.disable", False, TIERED, is_dynamic=True),
-    _inert("leader.replication.throttled.replicas", "", ONE_NODE, "list", is_dynamic=True),
-    _inert("follower.replication.throttled.replicas", "", ONE_NODE, "list", is_dynamic=True),
+    _replicas("leader.replication.throttled.replicas"),
+    _replicas("follower.replication.throttled.replicas"),
 )
 
 INERT_GROUP_SETTINGS = (

@@ -65,6 +65,6 @@ def _protocols(settings: Settings) -> list[str]:
 def _parse(setting: str, text: str) -> Endpoint:
     name, separator, address = text.partition("://")
     host, colon, port = address.rpartition(":")
-    if not (separator and colon and port.isdigit() and int(port) <= PORT_MAX):
+    if not (separator and colon and port.isdecimal() and int(port) <= PORT_MAX):
         raise SettingError(f"{setting}={text} is not allowed: it is NAME://HOST:PORT")
     return Endpoint(name.strip().upper(), host.strip("[]"), int(port))

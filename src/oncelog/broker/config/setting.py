@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, TypeVar
+
+from oncelog.broker.config.java_numbers import double, text_of_double, trimmed, whole_number
 
 Value = bool | int | float | str
 """A list is its items with commas between them, and a setting without a value is None."""
 Kind = Literal["boolean", "string", "int", "short", "long", "double", "list", "class", "password"]
+N = TypeVar("N", int, float)
 
 SHORT = 2**15 - 1
 INT = 2**31 - 1
 LONG = 2**63 - 1
+_LARGEST = {"short": SHORT, "int": INT, "long": LONG}
 TEXT_BYTES_MAX = 2**15 - 1
 
 
 class SettingError(ValueError):
-    """A setting has an unknown name or a value that is not allowed. The message names the setting, the value and what is."""
+    """A setting has an unknown name or a value that is not allowed. The message names the setting, the value and what is.
+
+    It is in Kafka's own words where Kafka has some, for scripts look for them.
+    """
 
 
 class Effect(StrEnum):
@@ -53,49 +60,69 @@ class Setting:
         """Turn text into a value. Raises SettingError, also for text that no answer could tell."""
         if len(text.encode()) > TEXT_BYTES_MAX:
             raise SettingError(f"{self.name} is not allowed: its value has more than {TEXT_BYTES_MAX} bytes")
-        value = self._parse(text.strip())
+        value = self._parse(text)
         problem = None if self.checks is None else self.checks(value)
         if problem is not None:
-            raise SettingError(f"{self.name}={text} is not allowed: {problem}")
+            shown = text_of(value) or ""
+            raise self._refused(f"[{shown.replace(',', ', ')}]" if self.kind == "list" else shown, problem)
         return value
+
+    def _refused(self, text: str, problem: str) -> SettingError:
+        return SettingError(f"Invalid value {text} for configuration {self.name}: {problem}")
 
     def _parse(self, text: str) -> Value:
         match self.kind:
             case "boolean":
                 return self._parse_bool(text)
             case "int" | "short" | "long":
-                return int(self._bounded(text, self._number(text, int, "a whole number")))
+                return self._bounded(self._whole_number(text))
             case "double":
-                return self._bounded(text, self._number(text, float, "a number"))
+                return self._bounded(self._double(text))
             case "list":
                 return self._parse_list(text)
-        if self.choices and text not in self.choices:
-            raise SettingError(f"{self.name}={text} is not allowed: it is one of {', '.join(self.choices)}")
-        return text
+        return self._chosen(trimmed(text))
 
     def _parse_bool(self, text: str) -> bool:
-        if text.lower() not in ("true", "false"):
-            raise SettingError(f"{self.name}={text} is not allowed: it is true or false")
-        return text.lower() == "true"
+        word = trimmed(text).lower()
+        if word not in ("true", "false"):
+            raise self._refused(text, "Expected value to be either true or false")
+        return word == "true"
 
     def _parse_list(self, text: str) -> str:
-        items = list(dict.fromkeys(items_of(text)))
-        for item in items:
-            if self.choices and item not in self.choices:
-                raise SettingError(f"{self.name}={text} is not allowed: each item is one of {', '.join(self.choices)}")
-        return ",".join(items)
+        if self.choices and trimmed(text):
+            items = [trimmed(item) for item in text.split(",")]
+            if "" in items:
+                raise SettingError(f"Configuration '{self.name}' values must not be empty.")
+            for item in items:
+                self._chosen(item)
+        return ",".join(dict.fromkeys(items_of(text)))
 
-    def _number(self, text: str, read: Callable[[str], float], what: str) -> float:
+    def _chosen(self, text: str) -> str:
+        if self.choices and text not in self.choices:
+            raise self._refused(text, f"String must be one of: {', '.join(self.choices)}")
+        return text
+
+    def _whole_number(self, text: str) -> int:
+        largest = _LARGEST[self.kind]
         try:
-            return read(text)
+            value = whole_number(trimmed(text))
         except ValueError:
-            raise SettingError(f"{self.name}={text} is not {what}") from None
+            value = largest + 1
+        if not -largest - 1 <= value <= largest:
+            raise self._refused(text, f"Not a number of type {self.kind.upper()}")
+        return value
 
-    def _bounded(self, text: str, value: float) -> float:
+    def _double(self, text: str) -> float:
+        try:
+            return double(trimmed(text))
+        except ValueError:
+            raise self._refused(text, "Not a number of type DOUBLE") from None
+
+    def _bounded(self, value: N) -> N:
         if self.minimum is not None and value < self.minimum:
-            raise SettingError(f"{self.name}={text} is not allowed: it is at least {self.minimum}")
+            raise self._refused(text_of(value) or "", f"Value must be at least {self.minimum}")
         if self.maximum is not None and value > self.maximum:
-            raise SettingError(f"{self.name}={text} is not allowed: it is at most {self.maximum}")
+            raise self._refused(text_of(value) or "", f"Value must be no more than {self.maximum}")
         return value
 
     @property
@@ -121,11 +148,13 @@ class Setting:
 
 def items_of(text: str) -> list[str]:
     """The items of a list as text."""
-    return [item for part in text.split(",") if (item := part.strip())]
+    return [item for part in text.split(",") if (item := trimmed(part))]
 
 
 def text_of(value: Value | None) -> str | None:
     """A value as Kafka writes it."""
     if value is None:
         return None
+    if isinstance(value, float):
+        return text_of_double(value)
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -12,8 +12,8 @@ from oncelog.broker.config.consumer_group_settings import CONSUMER_GROUP_SETTING
 from oncelog.broker.config.inert_settings import INERT_BROKER_SETTINGS, INERT_TOPIC_SETTINGS
 from oncelog.broker.config.setting import INT, LONG, Effect, Setting, Value
 
-CODECS = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
-POLICIES = ("delete", "compact")
+CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+POLICIES = ("compact", "delete")
 
 
 def _settings(*settings: Setting) -> Mapping[str, Setting]:
@@ -21,11 +21,18 @@ def _settings(*settings: Setting) -> Mapping[str, Setting]:
 
 
 def _gzip_level(value: Value) -> str | None:
-    return None if value == -1 or 1 <= int(value) <= 9 else "it is from 1 to 9, or -1 for the codec's own"
+    return None if value == -1 or 1 <= int(value) <= 9 else "Value must be between 1 and 9 or equal to -1"
 
 
-def _not_zero(value: Value) -> str | None:
-    return "it is not 0" if value == 0 else None
+def _lasting(value: Value) -> str | None:
+    return "log.retention.ms must be unlimited (-1) or, greater than or equal to 1" if value == 0 else None
+
+
+def _not_tiered(value: Value) -> str | None:
+    without = (
+        "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+    )
+    return without if value else None
 
 
 BROKER_SETTINGS = _settings(
@@ -225,7 +232,7 @@ BROKER_SETTINGS = _settings(
         maximum=LONG,
         topic_name="retention.ms",
         is_dynamic=True,
-        checks=_not_zero,
+        checks=_lasting,
         help="Closed segments whose newest record is older are deleted; -1 keeps them. Without a value: log.retention.minutes.",
     ),
     Setting(
@@ -234,7 +241,7 @@ BROKER_SETTINGS = _settings(
         type="int",
         maximum=INT,
         minimum=-1,
-        checks=_not_zero,
+        checks=_lasting,
         help="As log.retention.ms, which has precedence. Without a value: log.retention.hours.",
     ),
     Setting(
@@ -242,17 +249,16 @@ BROKER_SETTINGS = _settings(
         default=168,
         minimum=-1,
         maximum=INT,
-        checks=_not_zero,
+        checks=_lasting,
         help="As log.retention.ms and log.retention.minutes, which have precedence.",
     ),
     Setting(
         name="log.retention.bytes",
         default=-1,
-        minimum=-1,
         maximum=LONG,
         topic_name="retention.bytes",
         is_dynamic=True,
-        help="The oldest segments of a partition larger than this are deleted; -1 keeps them.",
+        help="The oldest segments of a partition larger than this are deleted; -1 keeps them, and so does what is less.",
     ),
     Setting(
         name="log.cleanup.policy",
@@ -276,7 +282,6 @@ BROKER_SETTINGS = _settings(
     Setting(
         name="compression.gzip.level",
         default=-1,
-        minimum=-1,
         maximum=INT,
         checks=_gzip_level,
         topic_name="compression.gzip.level",
@@ -519,7 +524,7 @@ _TOPIC_ONLY = _settings(
     Setting(
         name="remote.storage.enable",
         default=False,
-        checks=lambda value: "there is no tiered storage" if value else None,
+        checks=_not_tiered,
         effect=Effect.NONE,
         is_dynamic=True,
         help="There is no tiered storage.",
@@ -543,6 +548,8 @@ TOPIC_SETTINGS: Mapping[str, Setting] = MappingProxyType(
             default=_DEFAULT_IN_OTHER_UNITS.get(setting.topic_name, setting.default),
             topic_name=None,
             is_dynamic=True,
+            # A topic may keep its records for no time at all, where a broker may not.
+            checks=None if setting.checks is _lasting else setting.checks,
         )
         for setting in BROKER_SETTINGS.values()
         if setting.topic_name is not None

@@ -16,7 +16,7 @@ from oncelog.broker.storage.altering import DONE, Outcome
 from oncelog.broker.storage.auto_creation import PARTITIONS_MAX
 from oncelog.broker.storage.changes import Change
 from oncelog.broker.storage.journal import TopicGrown
-from oncelog.broker.storage.topics import Topic
+from oncelog.broker.storage.topics import NO_SUCH_TOPIC, Topic, replicas_problem
 from oncelog.coordination import Parked, start
 from oncelog.log import has_room_for
 from oncelog.wire import ErrorCode
@@ -40,7 +40,7 @@ async def handle(broker: Needs, request: Request) -> Any:
     asked = {topic.name: topic for topic in request.body.topics}
     times = Counter(topic.name for topic in request.body.topics)
     budget = _Budget()
-    twice: Outcome = (ErrorCode.invalid_request, "the topic is named twice in the request")
+    twice: Outcome = (ErrorCode.invalid_request, "Duplicate topic name.")
     turn = Turn(broker.clock)
     outcomes: list[Outcome] = []
     for name, topic in asked.items():
@@ -70,7 +70,7 @@ def _grow(broker: Needs, request: Request, asked: Any, budget: _Budget) -> Parke
     def decide() -> Change[Outcome]:
         topic = broker.topics.named(asked.name)
         if topic is None or broker.topics.is_being_deleted(asked.name):
-            return Change.none((ErrorCode.unknown_topic_or_partition, f"there is no topic {asked.name}"))
+            return Change.none((ErrorCode.unknown_topic_or_partition, NO_SUCH_TOPIC))
         problem = _problem(broker, topic, asked)
         if problem is not None:
             return Change.none(problem)
@@ -96,11 +96,14 @@ def _problem(broker: Needs, topic: Topic, asked: Any) -> Outcome | None:
     if asked.assignments is None:
         return None
     if len(asked.assignments) != asked.count - count:
-        message = f"{asked.count - count} partitions are to be added, and {len(asked.assignments)} are assigned"
-        return ErrorCode.invalid_replica_assignment, message
-    if any(tuple(entry.broker_ids) != (broker.node_id,) for entry in asked.assignments):
-        return ErrorCode.invalid_replica_assignment, f"broker {broker.node_id} is the only one"
-    return None
+        said = (
+            f"Attempted to add {asked.count - count} additional partition(s), but only {len(asked.assignments)} assignment(s) "
+            "were specified."
+        )
+        return ErrorCode.invalid_replica_assignment, said
+    problems = (replicas_problem(broker.node_id, entry.broker_ids) for entry in asked.assignments)
+    problem = next(filter(None, problems), None)
+    return None if problem is None else (ErrorCode.invalid_replica_assignment, problem)
 
 
 def _not_more(name: str, count: int, wanted: int) -> str:

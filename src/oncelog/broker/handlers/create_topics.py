@@ -10,13 +10,13 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.config.configuration import SettingSource, parse_settings, topic_sources, topic_values
+from oncelog.broker.config.configuration import check_topic, parse_settings, source_for_new_topic, topic_values
 from oncelog.broker.config.setting import SettingError, text_of
 from oncelog.broker.config.settings import TOPIC_SETTINGS
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.auto_creation import PARTITIONS_MAX
-from oncelog.broker.storage.topics import name_problem
+from oncelog.broker.storage.topics import name_problem, replicas_problem
 from oncelog.coordination import Parked
 from oncelog.wire import ErrorCode, construct
 
@@ -49,7 +49,7 @@ async def handle(broker: Needs, request: Request) -> Any:
             await turn.rest()
         problem = _problem(broker, asked)
         if times[asked.name] > 1:
-            problem = (ErrorCode.invalid_request, f"topic {asked.name} is named twice in the request")
+            problem = (ErrorCode.invalid_request, "Duplicate topic name.")
         if problem is not None:
             results.append(_refused(request, asked.name, *problem))
             continue
@@ -80,36 +80,52 @@ def _problem(broker: Needs, asked: Any) -> tuple[ErrorCode, str] | None:
             ErrorCode.invalid_topic_exception,
             f"Topic '{asked.name}' collides with existing topic: {other}",
         )
-    return _shape_problem(broker, asked) or _config_problem(broker, asked)
+    return _config_problem(broker, asked) or _shape_problem(broker, asked)
 
 
 def _shape_problem(broker: Needs, asked: Any) -> tuple[ErrorCode, str] | None:
     if asked.assignments:
-        if asked.num_partitions != -1 or asked.replication_factor != -1:
-            return (
-                ErrorCode.invalid_request,
-                "a topic with assignments has no partition count and no replication factor",
-            )
-        if sorted(entry.partition_index for entry in asked.assignments) != list(range(len(asked.assignments))):
-            return ErrorCode.invalid_replica_assignment, "the assigned partitions are not numbered 0, 1, 2 …"
-        if any(tuple(entry.broker_ids) != (broker.node_id,) for entry in asked.assignments):
-            return ErrorCode.invalid_replica_assignment, f"broker {broker.node_id} is the only one"
-        return None
+        return _assignment_problem(broker, asked)
     if asked.num_partitions == 0 or asked.num_partitions < -1:
         return ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value."
-    if asked.replication_factor not in (-1, 1):
+    factor = asked.replication_factor
+    if factor == 0 or factor < -1:
+        said = "Replication factor must be larger than 0, or -1 to use the default value."
+        return ErrorCode.invalid_replication_factor, said
+    if factor > 1:
         return (
             ErrorCode.invalid_replication_factor,
-            f"replication factor {asked.replication_factor} needs more brokers than 1",
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be reached "
+            "because only 1 broker(s) are registered.",
         )
     return None
 
 
+def _assignment_problem(broker: Needs, asked: Any) -> tuple[ErrorCode, str] | None:
+    manual = "A manual partition assignment was specified, but"
+    if asked.replication_factor != -1:
+        return ErrorCode.invalid_request, f"{manual} replication factor was not set to -1."
+    if asked.num_partitions != -1:
+        return ErrorCode.invalid_request, f"{manual} numPartitions was not set to -1."
+    times = Counter(entry.partition_index for entry in asked.assignments)
+    twice = [partition for partition, count in times.items() if count > 1]
+    if twice:
+        said = f"Found multiple manual partition assignments for partition {twice[0]}"
+        return ErrorCode.invalid_replica_assignment, said
+    problem = next(
+        filter(None, (replicas_problem(broker.node_id, entry.broker_ids) for entry in asked.assignments)), None
+    )
+    if problem is None and sorted(times) != list(range(len(times))):
+        problem = "partitions should be a consecutive 0-based integer sequence"
+    return None if problem is None else (ErrorCode.invalid_replica_assignment, problem)
+
+
 def _config_problem(broker: Needs, asked: Any) -> tuple[ErrorCode, str] | None:
-    if any(entry.value is None for entry in asked.configs):
-        return ErrorCode.invalid_config, "a configuration has no value"
+    without = [entry.name for entry in asked.configs if entry.value is None]
+    if without:
+        return ErrorCode.invalid_config, f"Null value not supported for topic configs: {','.join(without)}"
     try:
-        parse_settings(_configs(asked), TOPIC_SETTINGS, "topic")
+        check_topic(broker.settings, _configs(asked))
     except SettingError as error:
         return ErrorCode.invalid_config, str(error)
     return None
@@ -156,13 +172,12 @@ def _described(broker: Needs, request: Request, configs: dict[str, str]) -> tupl
     own = parse_settings(configs, TOPIC_SETTINGS, "topic")
     described = []
     for name, value in topic_values(broker.settings, configs).items():
-        sources = topic_sources(broker.settings, own, name)
         described.append(
             request.types.CreatableTopicConfigs(
                 name=name,
                 value=text_of(value),
                 read_only=False,
-                config_source=sources[0].source if sources else SettingSource.DEFAULT_CONFIG,
+                config_source=source_for_new_topic(broker.settings, own, name),
                 is_sensitive=False,
             )
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
+from oncelog.broker.storage.topics import NO_SUCH_TOPIC
 from oncelog.coordination import start
 from oncelog.wire import ErrorCode, construct
 
@@ -40,17 +41,23 @@ async def handle(broker: Needs, request: Request) -> Any:
 
 async def _delete(broker: Needs, request: Request, name: str | None, topic_id: Any, *, is_repeated: bool) -> Any:
     if is_repeated:
-        return _result(request, name, topic_id, ErrorCode.invalid_request, "named twice in the request")
+        return _result(
+            request, name, topic_id, ErrorCode.invalid_request, f"Duplicate topic {'id' if name is None else 'name'}."
+        )
     if not broker.settings.value("delete.topic.enable"):
         error = ErrorCode.topic_deletion_disabled if request.version >= 3 else ErrorCode.invalid_request
         return _result(request, name, topic_id, error, "delete.topic.enable is false")
     if (name is None) is (topic_id is None) and request.version >= 6:
-        message = "a topic is named by its name or its id"
+        neither, both = "Neither topic name nor id were specified.", "You may not specify both topic name and topic id."
+        message = neither if name is None else both
         return _result(request, name, topic_id, ErrorCode.invalid_request, message)
     topic = broker.topics.with_id(topic_id) if name is None else broker.topics.named(name)
     if topic is None:
-        error = ErrorCode.unknown_topic_id if name is None else ErrorCode.unknown_topic_or_partition
-        return _result(request, name, topic_id, error)
+        if name is None:
+            return _result(
+                request, name, topic_id, ErrorCode.unknown_topic_id, "This server does not host this topic ID."
+            )
+        return _result(request, name, topic_id, ErrorCode.unknown_topic_or_partition, NO_SUCH_TOPIC)
     if topic.is_internal:
         return _result(request, topic.name, topic.topic_id, ErrorCode.invalid_topic_exception)
     deleted = (topic.name, topic.topic_id)

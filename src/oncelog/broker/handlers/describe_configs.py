@@ -10,8 +10,8 @@ from oncelog.broker.config.setting import Kind, Setting, Value, text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage.altering import ALL_BROKERS, ResourceType
-from oncelog.broker.storage.topics import Topic, name_problem
+from oncelog.broker.storage.altering import ALL_BROKERS, ResourceType, broker_number
+from oncelog.broker.storage.topics import NO_SUCH_TOPIC, Topic, name_problem
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
@@ -56,20 +56,29 @@ def _resource(broker: Needs, request: Request, resource: Any) -> Any:
         if topic is None:
             problem = name_problem(name)
             error = ErrorCode.unknown_topic_or_partition if problem is None else ErrorCode.invalid_topic_exception
-            return _result(request, resource, error, problem or f"there is no topic {name}", ())
+            return _result(request, resource, error, problem or NO_SUCH_TOPIC, ())
         return _result(request, resource, ErrorCode.none, None, _topic_configs(broker, request, resource, topic))
     if resource.resource_type == ResourceType.BROKER:
-        if name not in (ALL_BROKERS, str(broker.node_id)):
-            message = f"the only broker is {broker.node_id}"
-            return _result(request, resource, ErrorCode.invalid_request, message, ())
+        problem = _broker_problem(broker, name)
+        if problem is not None:
+            return _result(request, resource, ErrorCode.invalid_request, problem, ())
         configs = _common_configs if name == ALL_BROKERS else _broker_configs
         return _result(request, resource, ErrorCode.none, None, configs(broker, request, resource))
     if resource.resource_type == ResourceType.GROUP:
         if not name:
-            return _result(request, resource, ErrorCode.invalid_request, "groups have no settings in common", ())
+            return _result(request, resource, ErrorCode.invalid_request, "Group name must not be empty", ())
         return _result(request, resource, ErrorCode.none, None, _group_configs(broker, request, resource))
     message = f"resources of type {resource.resource_type} have no settings here"
     return _result(request, resource, ErrorCode.invalid_request, message, ())
+
+
+def _broker_problem(broker: Needs, name: str) -> str | None:
+    number = broker_number(name)
+    if name == ALL_BROKERS or number == broker.node_id:
+        return None
+    if number is None:
+        return f"Broker id must be an integer, but it is: {name}"
+    return f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}"
 
 
 def _topic_configs(broker: Needs, request: Request, resource: Any, topic: Topic) -> tuple[Any, ...]:
@@ -109,7 +118,8 @@ def _group_configs(broker: Needs, request: Request, resource: Any) -> tuple[Any,
 
 
 def _wanted(resource: Any, name: str) -> bool:
-    return resource.configuration_keys is None or name in resource.configuration_keys
+    # No names are all names, as in Kafka.
+    return not resource.configuration_keys or name in resource.configuration_keys
 
 
 def _entry(request: Request, setting: Setting, value: Value | None, sources: list[Synonym]) -> Any:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
-from oncelog.broker.config.configuration import SettingSource, parse_settings
+from oncelog.broker.config.configuration import SettingSource, check_topic, parse_settings
 from oncelog.broker.config.group_settings import GROUP_SETTINGS
-from oncelog.broker.config.setting import Setting, SettingError, items_of, text_of
+from oncelog.broker.config.java_numbers import whole_number
+from oncelog.broker.config.setting import INT, Setting, SettingError, items_of, text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.changes import Change
@@ -118,10 +119,10 @@ def all_anew(values: Sequence[Alteration]) -> Alter:
 
 def _check_names(steps: Sequence[Alteration]) -> None:
     if len({step.name for step in steps}) < len(steps):
-        raise AlterationRefusedError(ErrorCode.invalid_request, "a setting is named twice")
+        raise AlterationRefusedError(ErrorCode.invalid_request, "Error due to duplicate config keys")
     without = [step.name for step in steps if step.value is None and step.operation != Operation.DELETE]
     if without:
-        raise AlterationRefusedError(ErrorCode.invalid_request, f"no value for {', '.join(without)}")
+        raise AlterationRefusedError(ErrorCode.invalid_request, f"Null value not supported for : {', '.join(without)}")
 
 
 def _given(step: Alteration) -> str:
@@ -134,7 +135,10 @@ def _with_items(current: str | None, step: Alteration, table: Mapping[str, Setti
     setting = table.get(step.name)
     if setting is None or setting.kind != "list":
         what = Operation(step.operation).name
-        raise AlterationRefusedError(ErrorCode.invalid_config, f"{what} does not go with {step.name}: it is no list")
+        said = f"Can't {what} to key {step.name} because its type is not LIST."
+        if table is BROKER_SETTINGS:
+            said = f"Config value {what.lower()} is not allowed for config key: {step.name}"
+        raise AlterationRefusedError(ErrorCode.invalid_config, said)
     items = items_of(current if current is not None else text_of(setting.default) or "")
     named = items_of(_given(step))
     if step.operation == Operation.SUBTRACT:
@@ -148,7 +152,7 @@ async def alter_each(
     """Change the settings of resources (type, name, change), each for itself; the outcomes are in the same order."""
     asked = list(resources)
     times = Counter((kind, name) for kind, name, _ in asked)
-    twice = (ErrorCode.invalid_request, "a resource is named twice in the request")
+    twice = (ErrorCode.invalid_request, "Each resource must appear at most once.")
     turn = Turn(broker.clock)
     outcomes: list[Outcome] = []
     for kind, name, alter in asked:
@@ -177,25 +181,25 @@ def _decide(broker: Needs, kind: int, name: str, alter: Alter) -> Change[Outcome
         return _decide_broker(broker, name, alter)
     if kind == ResourceType.GROUP:
         return _decide_group(broker, name, alter)
-    raise AlterationRefusedError(ErrorCode.invalid_request, f"resources of type {kind} have no settings here")
+    raise AlterationRefusedError(ErrorCode.invalid_request, _no_settings(kind))
+
+
+def _no_settings(kind: int) -> str:
+    known = kind in (ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS)
+    return f"resources of type {kind} have no settings here" if known else f"Unknown resource type {kind}"
 
 
 def _decide_topic(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
-    # Kafka too looks at the request before it looks for the topic.
-    alter({}, TOPIC_SETTINGS)
     topic = broker.topics.named(name)
-    if topic is None:
-        if not name:
-            raise AlterationRefusedError(ErrorCode.invalid_request, "topics have no settings in common")
-        problem = name_problem(name)
-        error = ErrorCode.unknown_topic_or_partition if problem is None else ErrorCode.invalid_topic_exception
-        raise AlterationRefusedError(error, problem or f"The topic '{name}' does not exist.")
-    configs = alter(topic.configs, TOPIC_SETTINGS)
     try:
-        parse_settings(configs, TOPIC_SETTINGS, "topic")
+        # Kafka too looks at the request before it looks for the topic.
+        parse_settings(alter({}, TOPIC_SETTINGS), TOPIC_SETTINGS, "topic")
+        configs = {} if topic is None else alter(topic.configs, TOPIC_SETTINGS)
+        check_topic(broker.settings, configs)
     except SettingError as error:
         raise AlterationRefusedError(ErrorCode.invalid_config, str(error)) from error
-
+    if topic is None:
+        raise _missing(name)
     topic_id = topic.topic_id
 
     def carry_out() -> Outcome:
@@ -212,14 +216,22 @@ def _decide_topic(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
     return Change(records, carry_out)
 
 
+def _missing(name: str) -> AlterationRefusedError:
+    if not name:
+        return AlterationRefusedError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
+    problem = name_problem(name)
+    error = ErrorCode.unknown_topic_or_partition if problem is None else ErrorCode.invalid_topic_exception
+    return AlterationRefusedError(error, problem or f"The topic '{name}' does not exist.")
+
+
 def _decide_broker(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
     _check_broker(broker, name)
     source = SettingSource.DYNAMIC_BROKER_CONFIG if name else SettingSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     current = {key: text_of(value) or "" for key, value in broker.settings.layer(source).items()}
     configs = alter(current, BROKER_SETTINGS)
-    fixed = [key for key in configs if key in BROKER_SETTINGS and not BROKER_SETTINGS[key].is_dynamic]
+    fixed = sorted(key for key in configs if key in BROKER_SETTINGS and not BROKER_SETTINGS[key].is_dynamic)
     if fixed:
-        message = f"{', '.join(fixed)} cannot be changed while the broker runs: set it where the broker is started"
+        message = f"Cannot update these configs dynamically: [{', '.join(fixed)}]; set it where the broker is started"
         raise AlterationRefusedError(ErrorCode.invalid_request, message)
     try:
         parse_settings(configs, BROKER_SETTINGS, "broker")
@@ -239,16 +251,29 @@ def _decide_broker(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
 
 
 def _check_broker(broker: Needs, name: str) -> None:
-    if name != ALL_BROKERS and not name.isdigit():
-        raise AlterationRefusedError(ErrorCode.invalid_request, f"a broker is named by its number, not {name}")
-    if name != ALL_BROKERS and int(name) != broker.node_id:
-        raise AlterationRefusedError(ErrorCode.invalid_request, f"the only broker is {broker.node_id}, not {name}")
+    if name == ALL_BROKERS:
+        return
+    number = broker_number(name)
+    if number is None:
+        raise AlterationRefusedError(ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}")
+    if number != broker.node_id:
+        message = f"Unexpected broker id, expected {broker.node_id}, but received {name}"
+        raise AlterationRefusedError(ErrorCode.invalid_request, message)
+
+
+def broker_number(name: str) -> int | None:
+    """The number that the name of a resource is; None if it is no number."""
+    try:
+        number = whole_number(name)
+    except ValueError:
+        return None
+    return number if -INT - 1 <= number <= INT else None
 
 
 def _decide_group(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
     """There need be no such group yet, and its settings outlive it (KIP-848)."""
     if not name:
-        raise AlterationRefusedError(ErrorCode.invalid_request, "groups have no settings in common")
+        raise AlterationRefusedError(ErrorCode.invalid_request, "Default group resources are not allowed.")
     current = broker.group_configs.own(name)
     configs = alter(current, GROUP_SETTINGS)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -24,6 +24,8 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 
+NO_SUCH_TOPIC = "This server does not host this topic-partition."
+"""In Kafka's words, which scripts look for; where Kafka answers without a text, its clients say this."""
 NAME_LENGTH_MAX = 249
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -88,6 +90,20 @@ def name_problem(name: str) -> str | None:
             f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' "
             "and '-'"
         )
+    return None
+
+
+def replicas_problem(node_id: int, replicas: Sequence[int]) -> str | None:
+    """Say why a partition cannot be assigned to these brokers, in Kafka's own words; or None."""
+    assigned = "The manual partition assignment includes"
+    if not replicas:
+        return f"{assigned} an empty replica list."
+    # Kafka looks at them in the order of their numbers.
+    for replica in sorted(replicas):
+        if replica != node_id:
+            return f"{assigned} broker {replica}, but no such broker is registered."
+        if replicas.count(replica) > 1:
+            return f"{assigned} the broker {replica} more than once."
     return None
 
 

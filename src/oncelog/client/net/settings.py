@@ -40,6 +40,6 @@ def _parse_address(text: str) -> Address:
     if not separator or host.endswith(":") or text.endswith("]"):
         host, port = text, str(DEFAULT_PORT)
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"{text!r} is not a host and a port")
     return Address(host, int(port))

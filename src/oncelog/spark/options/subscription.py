@@ -48,12 +48,19 @@ def subscription(options: OptionValues) -> TopicSelection:
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
     try:
         tree = json.loads(text)
-        assigned = tuple(TopicPartition(topic, int(number)) for topic, numbers in tree.items() for number in numbers)
+        assigned = tuple(TopicPartition(topic, _number(item)) for topic, items in tree.items() for item in items)
     except (ValueError, AttributeError, TypeError):
         raise OptionError('option assign has to be JSON such as {"topic": [0, 1]}') from None
     if not assigned:
         raise OptionError("option assign names no partition")
     return assigned
+
+
+def _number(item: object) -> int:
+    """A partition, which JSON may write as a fraction or in quotes, too: Spark takes neither."""
+    if not isinstance(item, int) or isinstance(item, bool):
+        raise ValueError(item)
+    return item
 
 
 def _pattern(text: str) -> str:

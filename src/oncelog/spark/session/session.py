@@ -82,7 +82,7 @@ def _local_settings(master: str | None) -> dict[str, str]:
 
 def _cores(master: str) -> int:
     asked = master.removeprefix("local").strip("[]").split(",")[0]
-    if asked.isdigit():
+    if asked.isdecimal():
         return int(asked)
     return (os.cpu_count() or 1) if asked == "*" else 1
 
