@@ -26,6 +26,9 @@ README, SPARK = "README.md", "docs/spark.md"
 PAGES = (README, SPARK)
 DEFAULT_ADDRESS = ("127.0.0.1", 9092)
 LINKS = re.compile(r"\]\((?!\w+:)([^)#]+)")
+PATHS = re.compile(
+    r"`((?:tests|harness|bench|docs|tools|broker|client|spark|log|records|server|coordination|wire)/[\w/]*(?:\.py|/))`"
+)
 
 CHANGING = [
     (re.compile(r"\b\d+ ms\b"), "N ms"),
@@ -155,3 +158,10 @@ def test_links_lead_to_files():
         page = ROOT / name
         for target in LINKS.findall(page.read_text()):
             assert (page.parent / target).exists(), f"{name}: {target}"
+
+
+def test_files_and_folders_that_the_pages_name_are_there():
+    """Each is told from the root, or from the folder of the sources."""
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
+        for named in PATHS.findall(page.read_text()):
+            assert any((ROOT / start / named).exists() for start in ("", "src/oncelog")), f"{page.name}: {named}"

@@ -25,7 +25,6 @@ Offsets = NDArray[np.int32]
 
 # Columns of the table of batches that `decode_records` reads.
 BATCH_POSITION, BATCH_END, BATCH_RECORDS, BATCH_OFFSET, BATCH_TIMESTAMP, BATCH_TIME_IS_FIXED = range(6)
-BATCH_COLUMNS = 6
 # What has been written so far: the counters that `decode_records` goes on from.
 ROWS, KEY_BYTES, VALUE_BYTES, NULL_KEYS, NULL_VALUES, HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES = range(8)
 COUNTERS = 8

@@ -22,7 +22,6 @@ from oncelog.wire.errors import WireError
 from oncelog.wire.lengths import ITEMS_MAX, check_lengths, compile_lengths
 from oncelog.wire.writing import writer
 
-FRAME_LENGTH_BYTES = 4
 LARGE_BUFFER_BYTES = 4096
 
 

@@ -19,7 +19,6 @@ from oncelog.wire import WireError, decode, encode
 
 PROTOCOL_TYPE = "consumer"
 VERSION_MAX = 3
-OWNED_PARTITIONS_VERSION = 1
 GENERATION_VERSION = 2
 
 
