@@ -18,6 +18,7 @@ help:
 	@echo "make test          every test this machine has the means to run"
 	@echo "make conformance   which client gets on with the broker in which scenario"
 	@echo "make compatibility the releases of PySpark before the one that is installed"
+	@echo "make chaos         kills of brokers and clients, for ten minutes"
 	@echo "make check         formatting, lint, types, layers, spelling"
 	@echo "make bench         figures beside Apache Kafka's, on a quiet machine"
 
@@ -62,6 +63,11 @@ compatibility: $(PYSPARKS:%=.cache/pyspark-%/.installed)
 		echo "PySpark $$version"; \
 		.cache/pyspark-$$version/bin/python -m pytest --quiet $(COMPATIBILITY) || exit 1; \
 	done
+
+.PHONY: chaos
+chaos: $(STAMP)
+	ONCELOG_CHAOS_SECONDS=$${ONCELOG_CHAOS_SECONDS:-300} ONCELOG_ROUNDS=$${ONCELOG_ROUNDS:-150} \
+		$(BIN)/python -m pytest --quiet -rA tests/chaos
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -18,10 +18,12 @@ class LogOnMemoryDisk:
         self.clock = ManualClock()
         self.disk = MemoryDisk(seed, self.clock.now_ms)
         self.config = config or LogConfig()
-        self.checkpoint = 0
+        self.checkpoint = self.log_start = 0
         self.log = self.open(was_clean=False)
 
-    def open(self, *, was_clean: bool, log_start_offset: int = 0, high_watermark: int | None = None) -> PartitionLog:
+    def open(
+        self, *, was_clean: bool, log_start_offset: int | None = None, high_watermark: int | None = None
+    ) -> PartitionLog:
         self.log = PartitionLog.open(
             self.disk,
             self.clock,
@@ -31,7 +33,7 @@ class LogOnMemoryDisk:
             self.config,
             was_clean=was_clean,
             recovery_point=self.checkpoint,
-            log_start_offset=log_start_offset,
+            log_start_offset=self.log_start if log_start_offset is None else log_start_offset,
             high_watermark=high_watermark,
         )
         return self.log
@@ -117,6 +119,12 @@ class LogOnMemoryDisk:
     def sync(self) -> None:
         self.end_sync(self.begin_sync())
         self.checkpoint = self.log.recovery_point
+
+    def delete_expired(self) -> int:
+        """What retention does: leave them, write down where the log begins, delete."""
+        self.log.leave_expired(self.clock.now_ms())
+        self.log_start = self.log.log_start_offset
+        return self.log.delete_left()
 
     def restart(self) -> PartitionLog:
         """Stop in good order and start again."""

@@ -20,6 +20,7 @@ PARTS = (ast.Name, ast.List, ast.ListComp, ast.GeneratorExp)
 ALLOWED = {
     ("topics.py", "_delete", "topic"): "the very one that is deleted: it keeps its name until the files are gone",
     ("topics.py", "_grow", "topic"): "it is not deleted before it has grown",
+    ("durability.py", "leave_to_itself", "log"): "of one that is deleted meanwhile nothing is left to be done",
     ("durability.py", "_make_durable", "journaled"): "what was synced is these logs, whoever has their names now",
     ("durability.py", "_sync_in_place", "points"): "what was synced is these logs, whoever has their names now",
 }

@@ -34,11 +34,13 @@ ROUNDS = 3
 PARTITIONS, MEMBERS = 10_000, 100
 REBALANCING, REBALANCED = 50, 100
 COMMITTED = 1000
+COMPACTED = 15_000
 SETTINGS = {
     "group_consumer_heartbeat_interval_ms": "200",
     "group_consumer_min_heartbeat_interval_ms": "200",
     "group_consumer_assignment_interval_ms": "0",
     "log_retention_check_interval_ms": "1000",
+    "log_cleaner_backoff_ms": "200",
     "log_flush_offset_checkpoint_interval_ms": "1000",
 }
 
@@ -237,3 +239,22 @@ def test_producing_fetching_rolling_and_deleting_segments_block_nobody(node):
         consumer.close()
 
     nobody_is_blocked(node, roll)
+
+
+def test_compaction_blocks_nobody(node):
+    producer = Producer({"bootstrap.servers": node.bootstrap_servers, "log_level": 0, "linger.ms": 5})
+    configs = {"cleanup.policy": "compact", "segment.bytes": str(2**20), "min.cleanable.dirty.ratio": "0"}
+
+    def compact(round_: int) -> None:
+        topic = f"compacted-{round_}"
+        create(node, NewTopic(topic, 1, 1, config=configs))
+        for number in range(COMPACTED):
+            producer.produce(topic, key=b"%d" % (number % 1000), value=b"%d" % number + bytes(100))
+            producer.poll(0)
+            if not number % 5000:
+                producer.flush(30)
+        producer.flush(30)
+        checkpoint = node.data_directory / "cleaner-offset-checkpoint"
+        until(lambda: checkpoint.exists() and f"{topic} 0 " in checkpoint.read_text(), 30)
+
+    nobody_is_blocked(node, compact)

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from harness.broker_in_memory import BrokerInMemory, Reply, SteppedDisk
 from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import MINUTE, TOPIC, TV1, TV2, ProducerInMemory, Protocol, make_topic
+from oncelog.log import PartitionLog
 from oncelog.records import Record, batches, build_batch
 
 COMMITTED, UNCOMMITTED = 1, 0
@@ -92,6 +93,23 @@ def test_min_bytes_counts_over_all_partitions(broker: BrokerInMemory) -> None:
     assert not reply.came
     append(broker, "b", 1)
     assert reply.came
+
+
+def test_waiting_for_many_bytes_reads_nothing_until_they_are_there(
+    broker: BrokerInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(broker, "before")
+    reads: list[int] = []
+    read = PartitionLog.read
+    monkeypatch.setattr(PartitionLog, "read", lambda log, *asked: reads.append(asked[0]) or read(log, *asked))
+    reply = send(broker, (0, 1), wait_ms=500, min_bytes=1000)
+    for _ in range(12):
+        append(broker, "x")
+    assert not reply.came
+    append(broker, "x" * 500)
+    assert reply.came
+    assert offsets_in(reply.message.responses[0].partitions[0].records) == list(range(1, 14))
+    assert reads == [1]
 
 
 def test_first_batch_is_given_even_if_it_is_larger_than_the_limits(broker: BrokerInMemory) -> None:

@@ -20,6 +20,7 @@ from kio.schema.errors import ErrorCode
 from harness.oncelog_process import OncelogNode
 from harness.wire import Connection
 from oncelog.records import Record, build_batch
+from tests.chaos import bystander
 from tests.chaos.fuzzed_frames import INTERNAL, NAMES, RandomFrames
 
 SEED = int(os.environ.get("ONCELOG_SEED", "1"))
@@ -52,18 +53,21 @@ def test_requests_of_every_kind_stop_nobody(node):
     chosen = RandomFrames(SEED, [uuid.UUID(int=2)])
     internal = RandomFrames(SEED + 1, [uuid.UUID(int=2)], (*INTERNAL, *NAMES))
     sent = answered = 0
-    slowest_s = 0.0
     values: list[bytes] = []
+    other = bystander.start(node.port)
     while sent < REQUESTS:
         for _ in range(CHECKED_AFTER // SENT_AT_ONCE):
             frames = [(chosen if number % 3 else internal).frame() for number in range(SENT_AT_ONCE)]
             answered += send(node, frames)
             sent += len(frames)
-        began_s = time.monotonic()
         values.append(b"%d" % sent)
         assert_serves(node, values)
-        slowest_s = max(slowest_s, time.monotonic() - began_s)
-    print(f"seed {SEED}: {sent} requests, {answered} answered, slowest check {slowest_s:.2f} s")
+    waits = bystander.stop(other)
+    assert waits.asked > 0
+    print(
+        f"seed {SEED}: {sent} requests, {answered} answered; another client asked {waits.asked} times, "
+        f"waited over 100 ms {waits.long} times, {waits.slowest_ms:.0f} ms at most"
+    )
 
 
 def send(node: TightNode, frames: list[bytes]) -> int:

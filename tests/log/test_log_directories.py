@@ -80,7 +80,7 @@ def test_directories_of_another_cluster_are_refused(disk: MemoryDisk) -> None:
 def test_directory_whose_home_is_not_named_does_not_begin_a_new_node(disk: MemoryDisk) -> None:
     claimed(disk, A, B)
     made_by_a_broker(disk, f"{B}/t-0")
-    with pytest.raises(DiskError, match="/b has partitions, and home, which says of what topics, is in none"):
+    with pytest.raises(DiskError, match="/b has partitions or had, and home, which says of what topics, is in none"):
         LogDirectories(disk, (B,), HOME_FILE)
 
 

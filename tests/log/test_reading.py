@@ -187,3 +187,45 @@ def test_append_time_replaces_the_producers_time() -> None:
     assert appended.log_append_time_ms == START_MS
     assert [record.timestamp_ms for record in decode_batch(on.read_all())] == [START_MS, START_MS]
     assert on.restart().max_timestamp() == TimestampOffset(START_MS, 0)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_size_of_what_came_since_the_last_read_is_exact_and_reads_nothing(restarts: bool) -> None:
+    on = LogOnMemoryDisk(LogConfig(index_interval_bytes=300))
+    for _ in range(20):
+        on.produce(bytes(200))
+    log = on.restart() if restarts else on.log
+    assert log.size_between(20, 20) == 0
+    before = log.size_bytes
+    for index in range(30):
+        on.produce(bytes(70 * index))
+        reads = on.disk.reads
+        assert log.size_between(20, 21 + index) == log.size_bytes - before
+        assert on.disk.reads == reads
+
+
+@given(
+    st.lists(st.integers(0, 900), min_size=1, max_size=60),
+    st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)),
+    st.booleans(),
+)
+def test_size_between_two_offsets_is_what_is_read_and_at_most_what_the_index_leaves_open(
+    sizes_bytes: list[int], places: tuple[float, float, float], restarts: bool
+) -> None:
+    on = LogOnMemoryDisk(SMALL)
+    for size_bytes in sizes_bytes:
+        on.produce(bytes(size_bytes))
+    log = on.restart() if restarts else on.log
+    end = log.log_end_offset
+    read_before, first, limit = (round(place * end) for place in places)
+    log.read(read_before, 1 << 20, end)
+    estimated = log.size_between(first, limit)
+    offset, there = first, 0
+    while offset < limit:
+        part = log.read(offset, 1 << 20, limit)
+        there += memoryview(part.data).nbytes
+        offset = part.next_offset
+    assert estimated >= log.size_between(first, limit) >= there
+    assert first < limit or estimated == 0
+    if limit == end:
+        assert log.size_between(first, limit) == there

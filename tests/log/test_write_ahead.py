@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.memory_disk import MemoryDisk
-from oncelog.environment import DiskError
 from oncelog.log import Entry, Tail, WriteAheadLog, replay
 from oncelog.log.write_ahead import BEGINNING_BYTES, files_in, read_entries
 
@@ -171,8 +170,10 @@ def test_segment_that_retention_deleted_does_not_come_back():
     assert not disk.exists(SEGMENT)
 
 
-def test_segment_without_the_bytes_before_an_entry_is_an_error_of_the_disk():
+def test_segment_without_the_bytes_before_an_entry_stays_as_it_is():
+    """Whoever opens the log finds that it ends before where it is durable."""
     disk = disk_with(entry(4, b"def"))
     segment(disk, b"abc")
-    with pytest.raises(DiskError, match="ends at byte 3, and everything before 4 was durable"):
-        replay(disk, DIRECTORY, path_of)
+    replayed = replay(disk, DIRECTORY, path_of)
+    assert (replayed.count, replayed.is_whole, len(replayed.durable_ends)) == (0, False, 1)
+    assert disk.read_file(SEGMENT) == b"abc"

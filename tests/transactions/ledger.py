@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from oncelog.coordination import Decision
 from oncelog.records import Record
@@ -91,7 +90,7 @@ class Ledger:
 
     def seed(self, **fields: object) -> None:
         """Put a record into the log that says what `fields` say: a past that would take long to live through."""
-        metadata = replace(self.metadata(), **fields)
+        metadata = self.metadata()._replace(**fields)
         self.apply(Decision((TransactionRecord(TX, metadata, self.now_ms),), None))
 
     def restart(self) -> None:

@@ -65,12 +65,12 @@ ONGOING = TransactionMetadata(
 
 @given(metadata())
 def test_version_1_holds_everything_but_the_last_epoch(value: TransactionMetadata) -> None:
-    assert decode(encode(record_of(replace(value, last_producer_epoch=5)))) == record_of(value)
+    assert decode(encode(record_of(value._replace(last_producer_epoch=5)))) == record_of(value)
 
 
 @given(metadata())
 def test_version_0_leaves_out_the_tagged_fields(value: TransactionMetadata) -> None:
-    plain = replace(value, previous_producer_id=-1, next_producer_id=-1, client_transaction_version=0)
+    plain = value._replace(previous_producer_id=-1, next_producer_id=-1, client_transaction_version=0)
     assert decode(encode(record_of(value), CLASSIC_VERSION)) == record_of(plain)
 
 
@@ -100,7 +100,7 @@ def test_tombstone_forgets_the_id() -> None:
 
 
 def test_empty_id_has_null_partitions() -> None:
-    empty = replace(ONGOING, status=TransactionStatus.EMPTY, partitions=frozenset())
+    empty = ONGOING._replace(status=TransactionStatus.EMPTY, partitions=frozenset())
     value = encode(record_of(empty)).value
     assert value is not None
     assert value[17] == 0
@@ -118,7 +118,7 @@ def test_unknown_value_version_is_skipped() -> None:
 
 
 def test_unknown_tagged_field_is_ignored() -> None:
-    record = encode(record_of(replace(ONGOING, previous_producer_id=-1, client_transaction_version=0)))
+    record = encode(record_of(ONGOING._replace(previous_producer_id=-1, client_transaction_version=0)))
     assert record.value is not None
     newer = replace(record, value=record.value[:-1] + bytes.fromhex("01 03 02 0005"))
     assert decode(newer) == decode(record)
@@ -150,11 +150,11 @@ def test_record_without_a_key_is_an_error() -> None:
 @pytest.mark.jvm
 def test_kafka_s_own_tool_reads_every_record(tmp_path: Path) -> None:
     values = [
-        replace(ONGOING, status=TransactionStatus.EMPTY, partitions=frozenset(), start_ms=-1, previous_producer_id=-1),
+        ONGOING._replace(status=TransactionStatus.EMPTY, partitions=frozenset(), start_ms=-1, previous_producer_id=-1),
         ONGOING,
-        replace(ONGOING, status=TransactionStatus.PREPARE_COMMIT, producer_epoch=32767, next_producer_id=1001),
-        replace(ONGOING, status=TransactionStatus.PREPARE_ABORT, partitions=frozenset()),
-        replace(ONGOING, status=TransactionStatus.COMPLETE_ABORT, partitions=frozenset()),
+        ONGOING._replace(status=TransactionStatus.PREPARE_COMMIT, producer_epoch=32767, next_producer_id=1001),
+        ONGOING._replace(status=TransactionStatus.PREPARE_ABORT, partitions=frozenset()),
+        ONGOING._replace(status=TransactionStatus.COMPLETE_ABORT, partitions=frozenset()),
     ]
     written = [
         (value, version, encode(record_of(value), version))

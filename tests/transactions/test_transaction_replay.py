@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -21,7 +19,7 @@ WHO = st.sampled_from(("current", "epoch below", "epoch two below", "epoch above
 
 
 def persisted(metadata: TransactionMetadata) -> TransactionMetadata:
-    return replace(metadata, last_producer_epoch=-1)
+    return metadata._replace(last_producer_epoch=-1)
 
 
 class Requests(RuleBasedStateMachine):
@@ -38,7 +36,7 @@ class Requests(RuleBasedStateMachine):
         self.ledger = Ledger(tv)
         for name in IDS:
             self.ledger.init(transactional_id=name)
-            metadata = replace(self.ledger.metadata(name), producer_epoch=epochs)
+            metadata = self.ledger.metadata(name)._replace(producer_epoch=epochs)
             self.ledger.apply(Decision((TransactionRecord(name, metadata, self.ledger.now_ms),), None))
 
     def identity(self, name: str, who: str) -> tuple[int, int]:

@@ -32,16 +32,6 @@ value is an error with the setting, the value and what is allowed.
 |---|---|---|---|---|---|
 """
 
-_STORED = """
-## Accepted for log compaction
-
-Stored and shown, as Kafka Streams and Connect need it. Nothing is compacted yet: a topic with `cleanup.policy=compact` keeps every
-record.
-
-| setting | type | default | dynamic | per topic |
-|---|---|---|---|---|
-"""
-
 _INERT = """
 ## Accepted, and without meaning here
 
@@ -113,11 +103,6 @@ def page() -> str:
             _rows(
                 (*_described(setting), _yes(setting.is_dynamic), _code(setting.topic_name), setting.help)
                 for setting in by_effect[Effect.FULL]
-            ),
-            _STORED,
-            _rows(
-                (*_described(setting), _yes(setting.is_dynamic), _code(setting.topic_name))
-                for setting in by_effect[Effect.STORED]
             ),
             _INERT,
             _rows(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from types import CoroutineType
 from typing import Any
@@ -41,6 +41,7 @@ from oncelog.broker.slices import Slices, beside
 from oncelog.broker.storage.auto_creation import internal_partition_count
 from oncelog.broker.storage.changes import Changes
 from oncelog.broker.storage.checkpoints import Checkpoints
+from oncelog.broker.storage.cleaner import LogCleaner
 from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.journal import (
     FILE_NAME,
@@ -50,16 +51,22 @@ from oncelog.broker.storage.journal import (
     LogDirectoriesNamed,
     TopicCreated,
 )
-from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic, Topics
+from oncelog.broker.storage.partition import UnopenedLog
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic, Topics, log_config
 from oncelog.coordination import Parked, Task, begin, start
 from oncelog.environment import Clock, Disk, DiskError, Random, Workers
 from oncelog.groups import GroupCoordinator, MembershipLimits
 from oncelog.log import (
     PARTITION_METADATA,
+    DamagedLogError,
     LogConfig,
+    LogDigest,
     LogDirectories,
+    LogPoints,
     PartitionLog,
     Replayed,
+    delete_partition,
+    read_own_checkpoint,
     replay,
     uuid_text,
     write_topic_id,
@@ -81,6 +88,7 @@ logger = logging.getLogger("oncelog.broker")
 Answer = list[Buffer] | None
 ITEMS_AT_ONCE = 2000
 """A request with more of them is read, and its answer written, beside the event loop."""
+KEPT = ".kept"
 MINUTE_MS = 60_000
 TRANSACTION_FEATURE, TRANSACTION_VERSION = "transaction.version", 2
 
@@ -97,12 +105,17 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class StartReport:
-    """What starting found. Bytes are those that followed the last checkpoint, and those of torn appends."""
+    """What starting found. Bytes are those that followed the last checkpoint, and those of torn appends.
+
+    `damage` has a sentence for each partition that is offline.
+    """
 
     was_clean: bool
+    partitions_read: int
     bytes_read: int
     bytes_cut: int
     hanging_transactions: int
+    damage: tuple[str, ...]
 
 
 class BrokerCore:
@@ -140,8 +153,11 @@ class BrokerCore:
         directories = self.log_directories
         self._take_identity(environment.random)
         self._journal = Journal(environment.disk, directories.home, self.fail)
-        state = read_journal(self._journal)
-        find_partitions(directories, state)
+        own = read_own_checkpoint(environment.disk, directories.home)
+        state = read_journal(self._journal, 0 if own is None else own.journal_bytes)
+        self._aborted = None if own is None else own.aborted
+        self._was_compacted = state.compacted
+        find_partitions(directories, state, self._journal.path)
         paths = directories.claim(self.cluster_id, self.node_id, lambda: uuid_text(environment.random.uuid()))
         if paths != state.log_directories:
             self._journal.append_now(LogDirectoriesNamed(paths=paths))
@@ -149,16 +165,16 @@ class BrokerCore:
         self._was_clean = was_clean
         self._recovery_points = directories.recovery_points()
         self._log_start_offsets = directories.log_start_offsets()
+        self._cleaned_offsets = directories.cleaned_offsets()
         self.changes = Changes(self._journal)
         self.settings.configure(SettingSource.DYNAMIC_DEFAULT_BROKER_CONFIG, state.broker_configs.get("", {}))
         self.settings.configure(SettingSource.DYNAMIC_BROKER_CONFIG, state.broker_configs.get(str(self.node_id), {}))
         self.group_configs = GroupConfigs(self.settings, state.group_configs)
         self.leader_epoch = state.last_leader_epoch + 1
-        self._journal.append_now(BrokerStarted(leader_epoch=self.leader_epoch))
         self.features |= state.features
         self.features_epoch = state.features_epoch
-        self.producer_ids = ProducerIds(self._journal, state.reserved_producer_ids)
         replayed = self._replay_write_ahead(state.topics.values())
+        self._durable_ends = replayed.durable_ends
         self.durability = Durability(
             environment.disk, directories.home, self.fail, number=replayed.next_number, has_decisions=_has_decisions
         )
@@ -175,35 +191,52 @@ class BrokerCore:
             self._before_deletion,
             self._after_deletion,
             self._follow_partition_count,
+            self._delete_unopened,
         )
-        self.checkpoints = Checkpoints(self.slices, environment.disk, directories, self.topics, self.fail)
+        self.checkpoints = Checkpoints(
+            self.slices, environment.disk, directories, self.topics, self._journal, self.fail
+        )
         for record in state.topics.values():
             self.topics.replay_created(record)
+        self._check_epochs()
+        self._journal.append_now(BrokerStarted(leader_epoch=self.leader_epoch))
+        self.producer_ids = ProducerIds(self._journal, state.reserved_producer_ids)
         boot_id = environment.disk.boot_id()
         lost_power = not was_clean and boot_id != state.boot_id
         if lost_power:
             self._cut_back_decisions(replayed)
         self._recovery_points = {}
+        self._durable_ends = {}
+        self._aborted = None
         self._log_start_offsets = {}
+        self._cleaned_offsets = {}
         self._was_clean = True
         self._load_coordinators(environment.random)
-        if not was_clean:
+        if not was_clean or own is None:
             # From now on the logs' own files vouch for what is in them.
             self.checkpoints.write_now()
         for path in replayed.files:
-            environment.disk.remove(path)
+            if replayed.is_whole:
+                environment.disk.remove(path)
+            else:
+                # For whoever repairs the log that is too short for what is in here.
+                environment.disk.rename(path, path + KEPT)
         self.transactions.complete_prepared()
+        self._is_trusted = not lost_power
         start(self._trust(boot_id, self.transactions.fence_all() if lost_power else None))
         ended = 0 if was_clean else hanging.end_after_start(self)
         recoveries = [partition.log.recovery for partition in self.topics.partitions()]
         self.start_report = StartReport(
             was_clean,
+            sum(recovery.bytes_read > 0 for recovery in recoveries),
             sum(recovery.bytes_read for recovery in recoveries),
             sum(recovery.bytes_cut for recovery in recoveries),
             ended,
+            tuple(one.damage for one in self.topics.every_partition() if one.damage is not None),
         )
         self.memberships.begin()
         self._housekeeping = Housekeeping(self)
+        self._cleaner = LogCleaner(self, environment.disk)
 
     def _replay_write_ahead(self, topics: Iterable[TopicCreated]) -> Replayed:
         """Give the logs back what they had lost to a power cut, before they are opened."""
@@ -215,13 +248,25 @@ class BrokerCore:
 
         return replay(self._disk, self.log_directories.home, path)
 
+    def _check_epochs(self) -> None:
+        """Raise DiskError if the journal does not know of a start that is in a log: numbers would be given out twice."""
+        for partition in self.topics.partitions():
+            if partition.log.newest_epoch >= self.leader_epoch:
+                raise DiskError(
+                    f"{self._journal.path} is damaged: it knows of {self.leader_epoch} starts, and {partition} has records of "
+                    f"start {partition.log.newest_epoch + 1}: restore it from a copy"
+                )
+
     def _cut_back_decisions(self, replayed: Replayed) -> None:
         """Forget every decision that was not durable: what it is about may be lost, and nobody was told of it."""
         for partition in self.topics.partitions():
             log = partition.log
             if _has_decisions(log):
                 vouched = replayed.durable_ends.get((log.topic_id, log.partition), 0)
-                log.truncate_to(max(vouched, self._recovery_points.get((partition.topic, partition.index), 0)))
+                try:
+                    log.truncate_to(max(vouched, self._recovery_points.get((partition.topic, partition.index), 0)))
+                except DamagedLogError as damage:
+                    self.topics.take_offline(partition, damage)
 
     def _load_coordinators(self, random: Random) -> None:
         number = self.settings.number
@@ -256,6 +301,10 @@ class BrokerCore:
     def _take_identity(self, random: Random) -> None:
         """Be the node whose directories these are. Raises SettingError if the settings name another."""
         found = self.log_directories.identity()
+        if found is None and self.log_directories.were_in_use():
+            raise DiskError(
+                f"{self.log_directories.home}/meta.properties is missing, and the directory was in use: restore it from a copy"
+            )
         self.cluster_id = uuid_text(random.uuid()) if found is None else found.cluster_id
         self.node_id = self.settings.number("node.id") if found is None else found.node_id
         asked = self.settings.given.get("node.id", self.node_id)
@@ -265,23 +314,43 @@ class BrokerCore:
             )
         self.settings.name_node(self.node_id)
 
-    def _open_log(self, topic: Topic, index: int, config: LogConfig) -> PartitionLog:
+    def _open_log(self, topic: Topic, index: int, config: LogConfig) -> PartitionLog | UnopenedLog:
         key = (topic.name, index)
         found = self.log_directories.partition_path(topic.name, index)
         path = found or self.log_directories.place(topic.name, index)
-        log = PartitionLog.open(
-            self._disk,
-            self.clock,
-            path,
-            topic.name,
-            index,
-            config,
-            was_clean=self._was_clean,
-            recovery_point=self._recovery_points.get(key, 0),
-            log_start_offset=self._log_start_offsets.get(key, 0),
-            leader_epoch=self.leader_epoch,
-            topic_id=topic.topic_id,
-        )
+        aborted = None
+        if self._aborted is not None:
+            aborted = self._aborted.get((topic.topic_id, index), LogDigest(self._recovery_points.get(key, 0)))
+        cleaned_offset = self._cleaned_offsets.get(key)
+        if topic.topic_id in self._was_compacted or cleaned_offset is not None:
+            config = replace(config, has_gaps=True)
+        recovery_point, log_start_offset = self._recovery_points.get(key, 0), self._log_start_offsets.get(key, 0)
+        if aborted is not None:
+            # It is written first, and a log never begins earlier again.
+            log_start_offset = max(log_start_offset, aborted.log_start_offset)
+        try:
+            log = PartitionLog.open(
+                self._disk,
+                self.clock,
+                path,
+                topic.name,
+                index,
+                config,
+                was_clean=self._was_clean,
+                recovery_point=recovery_point,
+                log_start_offset=log_start_offset,
+                leader_epoch=self.leader_epoch,
+                topic_id=topic.topic_id,
+                aborted=aborted,
+                durable_end=self._durable_ends.get((topic.topic_id, index), 0),
+            )
+        except DamagedLogError as damage:
+            logger.error("%s-%d is offline: %s", topic.name, index, damage)
+            points = LogPoints(recovery_point, log_start_offset, max(recovery_point, log_start_offset), cleaned_offset)
+            return UnopenedLog(path, topic.topic_id, points, aborted, str(damage))
+        _log_cut(log)
+        if cleaned_offset is not None:
+            log.cleaned_offset = cleaned_offset
         if found is None:
             write_topic_id(self._disk, f"{path}/{PARTITION_METADATA}", topic.topic_id)
         return log
@@ -290,6 +359,10 @@ class BrokerCore:
         """Write down that nothing since this boot is lost; after a power cut, once every producer is fenced."""
         if fenced is not None:
             await fenced
+            if not self.transactions.knows_every_id():
+                # Those whose log is damaged are fenced by the start that can read it: until then no stop is a clean one.
+                return
+        self._is_trusted = True
         await self._journal.write([BootTrusted(boot_id=boot_id)])
 
     def serve_at(self, host: str, port: int) -> None:
@@ -402,15 +475,18 @@ class BrokerCore:
     def stop(self) -> None:
         """Close every log and leave the directories so that the next start has nothing to repair. Blocks on the disk."""
         self._housekeeping.stop()
+        self._cleaner.stop()
         self.memberships.stop()
         self.slices.stop()
         if not self._has_failed:
-            for partition in self.topics.partitions():
-                partition.log.close()
+            for partition in self.topics.every_partition():
+                if partition.unopened is None:
+                    partition.log.close()
             self.checkpoints.write_now()
             self.durability.close()
             self._journal.close()
-            self.log_directories.mark_clean_shutdown()
+            if self._is_trusted:
+                self.log_directories.mark_clean_shutdown()
         self.log_directories.release()
 
     def _follow_partition_count(self, topic: Topic) -> None:
@@ -425,14 +501,38 @@ class BrokerCore:
         self.offsets.forget_partitions(topic.name, len(topic.partitions))
         return self.checkpoints.write()
 
+    def _delete_unopened(self, topic: Topic, index: int, log: UnopenedLog) -> None:
+        if self._disk.exists(log.directory):
+            delay_ms = log_config(self.settings, topic.name, topic.values).file_delete_delay_ms
+            delete_partition(self._disk, self.clock, log.directory, topic.name, index, topic.topic_id, delay_ms)
+
     def _after_deletion(self, topic: Topic) -> Parked[None]:
         """Release when no power cut can bring the files back, for a topic made anew would take them for its own.
 
         At home what the journal says next is durable no earlier than the new names of the files; the disk of another
         directory knows nothing of the journal, and a checkpoint makes durable which names are in its directory.
         """
+        self.transactions.go_on()
         was_elsewhere = self.log_directories.forget(topic.name, len(topic.partitions))
         return self.checkpoints.write() if was_elsewhere else Parked.ready(None)
+
+
+def _log_cut(log: PartitionLog) -> None:
+    found = log.recovery
+    if found.indexes_rebuilt:
+        logger.warning(
+            "%s: %d transaction indexes are made again, for they are damaged", log.name, found.indexes_rebuilt
+        )
+    if found.fault is not None:
+        logger.warning(
+            "%s: %d bytes are cut off, which were not said to be durable: %s at offset %d, byte %d: %s",
+            log.name,
+            found.bytes_cut,
+            found.fault_path,
+            found.fault.offset,
+            found.fault.position,
+            found.fault.reason,
+        )
 
 
 def _has_decisions(log: PartitionLog) -> bool:

@@ -14,7 +14,7 @@ from oncelog.broker.storage.leader_epochs import epoch_problem
 from oncelog.broker.storage.partition import Partition
 from oncelog.coordination import Parked
 from oncelog.environment import Clock
-from oncelog.log import AbortedTransaction
+from oncelog.log import AbortedTransaction, DamagedLogError
 from oncelog.records import Codec
 from oncelog.wire import ErrorCode
 
@@ -88,7 +88,7 @@ class _Watch:
 
 
 class Fetching:
-    """One Fetch: read, and if that is too little, read again whenever a partition moves, until the time is up."""
+    """One Fetch: wait until there is enough or the time is up, then read."""
 
     __slots__ = ("_asked", "_broker", "_limits")
 
@@ -98,45 +98,68 @@ class Fetching:
         self._limits = limits
 
     async def reads(self) -> list[PartitionRead]:
-        reads = self._read_all()
-        if self._limits.wait_ms <= 0 or self._is_enough(reads):
-            return reads
-        reads.clear()
-        watch = _Watch(self._broker.clock, self._limits.wait_ms, self._watched())
-        try:
-            while not watch.is_over:
-                await watch.moved()
-                if self._may_have_enough() and self._is_enough(reads := self._read_all()):
-                    return reads
-        finally:
-            watch.end()
+        if self._limits.wait_ms > 0 and not self._is_enough():
+            watch = _Watch(self._broker.clock, self._limits.wait_ms, self._watched())
+            try:
+                while not (watch.is_over or self._is_enough()):
+                    await watch.moved()
+            finally:
+                watch.end()
         return self._read_all()
 
     def _watched(self) -> list[Partition]:
         return [found for asked in self._asked if isinstance(found := self._find(asked), Partition)]
 
-    def _may_have_enough(self) -> bool:
-        """A look that reads nothing: whether there is anything new, or a partition has gone."""
-        level = self._limits.isolation_level
+    def _is_enough(self) -> bool:
+        """Whether the answer would have `size_bytes_min`, or something to say that does not wait. It reads nothing."""
+        size_bytes_left = self._limits.size_bytes_min
         for asked in self._asked:
-            partition = self._find(asked)
-            if isinstance(partition, ErrorCode) or partition.limit_offset(level) > asked.fetch_offset:
+            partition = self._look(asked)
+            if isinstance(partition, PartitionRead):
                 return True
-        return False
-
-    def _is_enough(self, reads: list[PartitionRead]) -> bool:
-        must_answer = any(read.error is not ErrorCode.none or read.diverging is not None for read in reads)
-        read_bytes = sum(memoryview(read.data).nbytes for read in reads)
-        return must_answer or not reads or read_bytes >= self._limits.size_bytes_min
+            limit_offset = partition.limit_offset(self._limits.isolation_level)
+            size_bytes = partition.log.size_between(asked.fetch_offset, limit_offset)
+            size_bytes_left -= min(size_bytes, asked.size_bytes_max)
+            if size_bytes_left <= 0:
+                return True
+        return not self._asked
 
     def _read_all(self) -> list[PartitionRead]:
         reads: list[PartitionRead] = []
         read_bytes = 0
         for asked in self._asked:
-            read = self._read(asked, self._limits.size_bytes_max - read_bytes, whole_batch=not read_bytes)
+            read = self._read_or_refuse(asked, self._limits.size_bytes_max - read_bytes, whole_batch=not read_bytes)
             reads.append(read)
             read_bytes += memoryview(read.data).nbytes
         return reads
+
+    def _look(self, asked: FetchedPartition) -> Partition | PartitionRead:
+        """The partition to read, or what is answered in place of records."""
+        partition = self._find(asked)
+        if isinstance(partition, ErrorCode):
+            return PartitionRead(asked, partition)
+        problem = epoch_problem(partition, asked.current_leader_epoch)
+        if problem is not None:
+            return PartitionRead(asked, problem)
+        if not self._limits.reads_zstd and self._stores_zstd(partition):
+            return PartitionRead(asked, ErrorCode.unsupported_compression_type)
+        log = partition.log
+        diverging = _divergence(partition, asked)
+        if diverging is not None:
+            return _without_records(partition, asked, diverging=diverging)
+        if not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
+            return _without_records(partition, asked, ErrorCode.offset_out_of_range)
+        return partition
+
+    def _read_or_refuse(self, asked: FetchedPartition, size_bytes_left: int, *, whole_batch: bool) -> PartitionRead:
+        """A partition that turns out to be damaged is offline from now on."""
+        try:
+            return self._read(asked, size_bytes_left, whole_batch=whole_batch)
+        except DamagedLogError as damage:
+            partition = self._find(asked)
+            assert isinstance(partition, Partition), asked
+            self._broker.topics.take_offline(partition, damage)
+            return PartitionRead(asked, ErrorCode.kafka_storage_error)
 
     def _find(self, asked: FetchedPartition) -> Partition | ErrorCode:
         topics = self._broker.topics
@@ -152,46 +175,15 @@ class Fetching:
         else:
             topic = topics.named(asked.topic)
         partition = topic.partition(asked.index) if topic is not None else None
-        return ErrorCode.unknown_topic_or_partition if partition is None else partition
+        if partition is None:
+            return ErrorCode.unknown_topic_or_partition
+        return ErrorCode.kafka_storage_error if partition.is_offline else partition
 
     def _read(self, asked: FetchedPartition, size_bytes_left: int, *, whole_batch: bool) -> PartitionRead:
-        partition = self._find(asked)
-        if isinstance(partition, ErrorCode):
-            return PartitionRead(asked, partition)
-        problem = epoch_problem(partition, asked.current_leader_epoch)
-        if problem is not None:
-            return PartitionRead(asked, problem)
-        if not self._limits.reads_zstd and self._stores_zstd(partition):
-            return PartitionRead(asked, ErrorCode.unsupported_compression_type)
-        log = partition.log
-        read = PartitionRead(
-            asked,
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.last_stable_offset,
-            log_start_offset=log.log_start_offset,
-        )
-        read.diverging = _divergence(partition, asked)
-        if read.diverging is not None:
-            return read
-        if not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
-            read.error = ErrorCode.offset_out_of_range
-            return read
-        self._read_records(partition, asked, read, size_bytes_left, whole_batch=whole_batch)
-        return read
-
-    def _stores_zstd(self, partition: Partition) -> bool:
-        topic = self._broker.topics.named(partition.topic)
-        return topic is not None and topic.form.codec is Codec.ZSTD
-
-    def _read_records(
-        self,
-        partition: Partition,
-        asked: FetchedPartition,
-        read: PartitionRead,
-        size_bytes_left: int,
-        *,
-        whole_batch: bool,
-    ) -> None:
+        partition = self._look(asked)
+        if isinstance(partition, PartitionRead):
+            return partition
+        read = _without_records(partition, asked)
         level = self._limits.isolation_level
         limit = partition.limit_offset(level)
         next_offset = asked.fetch_offset
@@ -203,6 +195,23 @@ class Fetching:
                 read.data, next_offset = data, end
         if level == READ_COMMITTED:
             read.aborted = partition.log.aborted_transactions(asked.fetch_offset, next_offset)
+        return read
+
+    def _stores_zstd(self, partition: Partition) -> bool:
+        topic = self._broker.topics.named(partition.topic)
+        return topic is not None and topic.form.codec is Codec.ZSTD
+
+
+def _without_records(
+    partition: Partition,
+    asked: FetchedPartition,
+    error: ErrorCode = ErrorCode.none,
+    diverging: tuple[int, int] | None = None,
+) -> PartitionRead:
+    log = partition.log
+    return PartitionRead(
+        asked, error, log.high_watermark, log.last_stable_offset, log.log_start_offset, diverging=diverging
+    )
 
 
 def _divergence(partition: Partition, asked: FetchedPartition) -> tuple[int, int] | None:

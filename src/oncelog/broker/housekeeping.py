@@ -78,7 +78,20 @@ class Housekeeping:
         return self._broker.slices.run(work(partition.log) for partition in self._broker.topics.partitions())
 
     def _delete_old_segments(self) -> Parked[None]:
-        return self._for_each_log(lambda log: log.delete_expired(self._broker.clock.now_ms()))
+        return start(self._leave_and_delete())
+
+    async def _leave_and_delete(self) -> None:
+        """Where the logs begin is durable before a file is gone."""
+        now_ms, moved = self._broker.clock.now_ms(), False
+
+        def leave(log: PartitionLog) -> None:
+            nonlocal moved
+            moved |= log.leave_expired(now_ms)
+
+        await self._for_each_log(leave)
+        if moved:
+            await self._broker.checkpoints.write()
+        await self._for_each_log(lambda log: log.delete_left())
 
     def _expire_producers(self) -> Parked[None]:
         return self._for_each_log(lambda log: log.expire_producers(self._broker.clock.now_ms()))

@@ -6,3 +6,5 @@ EVERY_CLUSTER_OPERATION = 8096
 """Create, alter and describe, act as a broker, describe and alter settings, write idempotently, and handle tokens."""
 UNKNOWN_OPERATIONS = -(2**31)
 """What is answered where nobody asked."""
+NO_LEADER = -1
+"""In place of a node, where nobody leads a partition."""

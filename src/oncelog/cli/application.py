@@ -22,7 +22,8 @@ from oncelog.cli.exits import CommandError, ExitStatus
 TRACEBACK_VARIABLE = "ONCELOG_TRACEBACK"
 
 EPILOGUE = (
-    "Exit status: 0 fine; 1 the answer is no (verify, demo); 2 wrong usage; 3 no broker answered; "
+    "Exit status: 0 fine; 1 the answer is no (verify, log verify, check, simulate, demo); 2 wrong usage; "
+    "3 no broker answered; "
     "4 the broker refused; 5 a pipeline or broker failed; 6 the end of a transaction is unknown; 70 a bug stopped the "
     "broker; 130 interrupted."
 )
@@ -51,9 +52,16 @@ COMMANDS = {
     "transactions": CommandEntry(
         "oncelog.cli.transactions", "Show which transactions are open, and what they hold back.", is_group=True
     ),
+    "log": CommandEntry(
+        "oncelog.cli.log.command", "Show, verify and repair the files of a broker that does not run.", is_group=True
+    ),
     "run": CommandEntry("oncelog.cli.run", "Run a function as an exactly-once pipeline from topic to topic."),
     "prepare": CommandEntry("oncelog.cli.prepare", "Let Spark sessions on this machine start sooner."),
     "verify": CommandEntry("oncelog.cli.verify", "Compare two topics: lost, duplicated, out of order."),
+    "check": CommandEntry("oncelog.cli.check", "Look for anomalies in a history of what clients did with a log."),
+    "simulate": CommandEntry(
+        "oncelog.cli.simulate", "Run broker and client through faults that a seed decides, and check the outcome."
+    ),
     "demo": CommandEntry("oncelog.cli.demo.command", "Kill a pipeline again and again, and count what comes out."),
 }
 

@@ -9,7 +9,7 @@ class ExitStatus(IntEnum):
     """What a script can tell from how a command ended."""
 
     OK = 0
-    DIFFERENT = 1  # the command worked, and its answer is "no": verify and demo found something wrong
+    DIFFERENT = 1  # the command worked, and its answer is "no": a check, a run or a comparison found something wrong
     USAGE = 2  # the command line, or a file that it names, is wrong
     UNREACHABLE = 3  # no broker answered in time
     REFUSED = 4  # the broker answered with an error

@@ -17,7 +17,7 @@ from oncelog.cli.options import BootstrapServer, Config, Json
 from oncelog.cli.reach import Reach, reach
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import ConsumedRecord, Consumer, IsolationLevel, OffsetSpec, TopicPartition
-from oncelog.testing.checker import Comparison, Sighting, compare
+from oncelog.testing.comparison import Comparison, Sighting, compare
 
 POLL_MS = 500.0
 MISSING = object()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 Record = TypeVar("Record", covariant=True)
 Answer = TypeVar("Answer", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Decision(Generic[Record, Answer]):
+class Decision(NamedTuple, Generic[Record, Answer]):
     """A decision changes nothing by itself: the broker appends `records`, replays them, and then gives `answer`."""
 
     records: tuple[Record, ...]

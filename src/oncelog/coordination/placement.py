@@ -7,7 +7,6 @@ from functools import lru_cache
 IDS_REMEMBERED = 65_536
 
 
-@lru_cache(IDS_REMEMBERED)
 def java_string_hash(text: str) -> int:
     """Java's `String.hashCode`: over UTF-16 code units, in signed 32-bit arithmetic."""
     units = text.encode("utf-16-be", "surrogatepass")
@@ -17,6 +16,7 @@ def java_string_hash(text: str) -> int:
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 
+@lru_cache(IDS_REMEMBERED)
 def partition_for(key: str, partition_count: int) -> int:
     """The partition that owns `key`; the smallest 32-bit integer has no absolute value and counts as 0."""
     value = java_string_hash(key)

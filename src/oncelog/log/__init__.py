@@ -2,6 +2,7 @@
 
 from oncelog.log.checkpoints import PARTITION_METADATA, read_topic_id, uuid_of, uuid_text, write_topic_id
 from oncelog.log.config import LogConfig
+from oncelog.log.damage import DamagedLogError
 from oncelog.log.data_directory import LogPoints
 from oncelog.log.log_directories import LogDirectories
 from oncelog.log.names import has_room_for
@@ -15,8 +16,10 @@ from oncelog.log.outcome import (
     Refused,
     TimestampOffset,
 )
+from oncelog.log.own_checkpoint import LogDigest, OwnCheckpoint, read_own_checkpoint, write_own_checkpoint
 from oncelog.log.partition_log import PartitionLog
 from oncelog.log.recovery import RecoveryReport
+from oncelog.log.removal import delete_partition
 from oncelog.log.unsynced import SyncPoint
 from oncelog.log.write_ahead import Entry, Replayed, Tail, WriteAheadLog, replay
 
@@ -25,13 +28,16 @@ __all__ = [
     "AbortedTransaction",
     "ActiveProducer",
     "Appended",
+    "DamagedLogError",
     "Entry",
     "LogConfig",
+    "LogDigest",
     "LogDirectories",
     "LogPoints",
     "LogSlice",
     "OpenTransaction",
     "Origin",
+    "OwnCheckpoint",
     "PartitionLog",
     "RecoveryReport",
     "Refused",
@@ -40,10 +46,13 @@ __all__ = [
     "Tail",
     "TimestampOffset",
     "WriteAheadLog",
+    "delete_partition",
     "has_room_for",
+    "read_own_checkpoint",
     "read_topic_id",
     "replay",
     "uuid_of",
     "uuid_text",
+    "write_own_checkpoint",
     "write_topic_id",
 ]

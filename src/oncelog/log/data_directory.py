@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from oncelog.environment import Disk, DiskError, Lock
 from oncelog.log.checkpoints import (
+    CLEANED_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     META_PROPERTIES,
@@ -26,11 +27,12 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 
 class LogPoints(NamedTuple):
-    """How far a log is durable, where it begins, and its high watermark."""
+    """How far a log is durable, where it begins, its high watermark, and how far it was cleaned; None if it never was."""
 
     recovery_point: int
     log_start_offset: int
     high_watermark: int
+    cleaned_offset: int | None = None
 
 
 class DataDirectory:
@@ -100,6 +102,8 @@ class DataDirectory:
         self.write_recovery_points({key: one.recovery_point for key, one in points.items()})
         self.write_log_start_offsets({key: one.log_start_offset for key, one in points.items()})
         self.write_high_watermarks({key: one.high_watermark for key, one in points.items()})
+        cleaned = {key: one.cleaned_offset for key, one in points.items()}
+        self.write_cleaned_offsets({key: offset for key, offset in cleaned.items() if offset is not None})
 
     def recovery_points(self) -> dict[tuple[str, int], int]:
         """Below these offsets everything is durable."""
@@ -122,6 +126,15 @@ class DataDirectory:
 
     def write_high_watermarks(self, offsets: PartitionOffsets) -> None:
         write_partition_offsets(self._disk, self._file(HIGH_WATERMARKS), offsets)
+
+    def cleaned_offsets(self) -> dict[tuple[str, int], int]:
+        """Below these offsets logs were cleaned."""
+        return read_partition_offsets(self._disk, self._file(CLEANED_OFFSETS))
+
+    def write_cleaned_offsets(self, offsets: PartitionOffsets) -> None:
+        """A directory in which no log was ever cleaned gets no such file."""
+        if offsets or self.has(CLEANED_OFFSETS):
+            write_partition_offsets(self._disk, self._file(CLEANED_OFFSETS), offsets)
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"

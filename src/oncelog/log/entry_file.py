@@ -35,6 +35,10 @@ class EntryFile:
             self._count = len(self._read_file()) // self._entry_bytes
         return self._count
 
+    @property
+    def size_bytes(self) -> int:
+        return self.count * self._entry_bytes
+
     def append(self, entry: bytes) -> None:
         self._count = self.count + 1
         self._unwritten += entry
@@ -51,6 +55,17 @@ class EntryFile:
         """Every whole entry."""
         data = self._read_file()
         return data[: len(data) - len(data) % self._entry_bytes] + self._unwritten
+
+    def read_last(self) -> bytes:
+        """The last whole entry that is in the file; empty if there is none."""
+        if not self._exists:
+            return b""
+        file = self._file or self._disk.open(self._path)
+        end = file.size_bytes - file.size_bytes % self._entry_bytes
+        data = file.read(end - self._entry_bytes, self._entry_bytes) if end else b""
+        if file is not self._file:
+            file.close()
+        return data
 
     def truncate(self, count: int) -> None:
         if not self._exists and not self._unwritten:

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from oncelog.environment import Disk, DiskError
-from oncelog.log.checkpoints import NodeIdentity
+from oncelog.log.checkpoints import PARTITION_METADATA, RECOVERY_POINTS, NodeIdentity
 from oncelog.log.data_directory import DataDirectory, LogPoints
 from oncelog.log.names import partition_directory
+from oncelog.log.own_checkpoint import OWN_CHECKPOINT
 
 PartitionKey = tuple[str, int]
 
@@ -50,9 +51,9 @@ class LogDirectories:
         if homes:
             return homes[0]
         for directory in self._directories:
-            if directory.has_partitions():
+            if directory.has_partitions() or directory.has(OWN_CHECKPOINT):
                 raise DiskError(
-                    f"{directory.path} has partitions, and {home_file}, which says of what topics, is in none of the log "
+                    f"{directory.path} has partitions or had, and {home_file}, which says of what topics, is in none of the log "
                     "directories: name the directory that has it in log.dirs too, or begin with empty ones"
                 )
         return self._directories[0]
@@ -135,6 +136,19 @@ class LogDirectories:
                 "them: name it in log.dirs again; if it is lost, make an empty directory of the partition's name in another"
             )
 
+    def made_besides(self, partitions: Iterable[PartitionKey]) -> str | None:
+        """A directory that a broker made, of a partition that is none of these."""
+        known = set(partitions)
+        for key, directory in self._places.items():
+            path = directory.partition_path(*key)
+            if key not in known and self._disk.exists(f"{path}/{PARTITION_METADATA}"):
+                return path
+        return None
+
+    def were_in_use(self) -> bool:
+        """Whether a broker has begun in them: the first thing it writes but for the journal is a checkpoint."""
+        return any(directory.has(RECOVERY_POINTS) or directory.has_partitions() for directory in self._directories)
+
     def partition_path(self, topic: str, partition: int) -> str | None:
         """Where a partition is; None for one that there is not."""
         directory = self._places.get((topic, partition))
@@ -184,13 +198,17 @@ class LogDirectories:
     def log_start_offsets(self) -> dict[PartitionKey, int]:
         return self._offsets(DataDirectory.log_start_offsets)
 
+    def cleaned_offsets(self) -> dict[PartitionKey, int]:
+        """Below these offsets logs were cleaned."""
+        return self._offsets(DataDirectory.cleaned_offsets)
+
     def _offsets(self, read: Callable[[DataDirectory], dict[PartitionKey, int]]) -> dict[PartitionKey, int]:
-        """What each directory says of the partitions that it has."""
+        """What each directory says of the partitions that it has, or that are nowhere."""
         return {
             key: offset
             for directory in self._directories
             for key, offset in read(directory).items()
-            if self._places.get(key) is directory
+            if self._places.get(key, directory) is directory
         }
 
     def checkpoint(self, points: Mapping[PartitionKey, LogPoints]) -> Callable[[], None]:

@@ -67,6 +67,14 @@ class OffsetIndex:
         offsets, positions = self._loaded()
         return self._entry(len(offsets) - 1, offsets, positions)
 
+    def last_in_file(self) -> tuple[int, int] | None:
+        """The same, read by itself."""
+        data = self.file.read_last()
+        if not data:
+            return None
+        relative, position = _ENTRY.unpack(data)
+        return relative + self._base_offset, position
+
     def truncate(self, offset: int) -> None:
         """Keep the entries of batches that end before `offset`."""
         offsets, positions = self._loaded()

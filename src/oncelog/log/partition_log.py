@@ -11,10 +11,11 @@ from typing_extensions import Buffer
 
 from oncelog.environment import Clock, Disk, DiskError, Syncable
 from oncelog.log import retention, timestamps
+from oncelog.log.aborted_check import digest_of
+from oncelog.log.compaction import Cleaning, CleaningSource, Dirt, OffsetMap, dirt_of, last_records_of, put_in_place
 from oncelog.log.config import LogConfig
 from oncelog.log.epoch_checkpoint import EpochCheckpoint, write_epochs
 from oncelog.log.limits import refusal
-from oncelog.log.names import deleted_directory
 from oncelog.log.outcome import (
     AbortedTransaction,
     ActiveProducer,
@@ -25,14 +26,16 @@ from oncelog.log.outcome import (
     Refused,
     TimestampOffset,
 )
+from oncelog.log.own_checkpoint import LogDigest
+from oncelog.log.read_positions import ReadPositions
 from oncelog.log.recovery import LoadedLog, RecoveryReport, load_log, reload_producers
+from oncelog.log.removal import delete_partition, remove_later
 from oncelog.log.segment import Segment
 from oncelog.log.unsynced import SyncPoint, Unsynced
 from oncelog.log.write_ahead import Tail
 from oncelog.records import BatchHeader, ControlType, control_batch, stamped
 
 NO_TOPIC_ID = UUID(int=0)
-READ_POSITIONS_KEPT = 64
 SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
 
 
@@ -45,6 +48,8 @@ class PartitionLog:
 
     __slots__ = (
         "_active",
+        "_cleaned_offset",
+        "_cleaning",
         "_clock",
         "_closed_end",
         "_config",
@@ -101,8 +106,9 @@ class PartitionLog:
         # Up to here the indexes are as a clean close left them.
         self._closed_end = self._end if loaded.report.was_clean else -1
         self._unsnapshotted_bytes = 0
-        # Where recent reads ended: a reader that goes on there needs no look at an index.
-        self._read_positions: dict[int, tuple[Segment, int]] = {}
+        self._read_positions = ReadPositions()
+        self._cleaned_offset: int | None = None
+        self._cleaning: Cleaning | None = None
 
     @classmethod
     def open(
@@ -120,12 +126,16 @@ class PartitionLog:
         leader_epoch: int = 0,
         high_watermark: int | None = None,
         topic_id: UUID = NO_TOPIC_ID,
+        durable_end: int = 0,
+        aborted: LogDigest | None = None,
     ) -> PartitionLog:
         """Open the log in `directory`, or begin one there.
 
-        Below `recovery_point` everything is durable; DiskError if it is not there, or not whole. What comes after it
-        is read again unless the log `was_clean`. Without `high_watermark` it is the end of the log: there are no
-        followers.
+        Below `recovery_point` everything is durable in the log's own files, and below `durable_end` with what the
+        write-ahead log has put back; DamagedLogError if it is not there, or not whole, and then nothing has been changed.
+        What comes after it is read again unless the log `was_clean`. Without `high_watermark` it is the end of the log:
+        there are no followers. `aborted` says what the transaction indexes held at the last checkpoint; without it they are
+        believed.
         """
         name = f"{topic}-{partition}"
         loaded = load_log(
@@ -138,6 +148,8 @@ class PartitionLog:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             high_watermark=high_watermark,
+            durable_end=durable_end,
+            aborted=aborted,
         )
         log = cls(disk, clock, directory, name, topic_id, partition, config, leader_epoch, loaded)
         log.advance_high_watermark(log._end if high_watermark is None else min(high_watermark, log._end))
@@ -180,6 +192,8 @@ class PartitionLog:
     def configure(self, config: LogConfig) -> None:
         """Take other settings, from the next append on."""
         self._config = config
+        if not config.is_compacted:
+            self.drop_cleaning()
 
     def append(
         self,
@@ -270,20 +284,40 @@ class PartitionLog:
         assert self._log_start <= offset <= self._end, f"{self.name} does not have offset {offset}"
         while offset < limit_offset:
             segment, end_offset = self._segment_of(offset)
-            kept = self._read_positions.get(offset)
-            if kept is not None and kept[0] is segment:
-                position = kept[1]
-            else:
+            position = self._read_positions.of(offset, segment)
+            if position is None:
                 found = segment.position_of(offset)
-                if found is None:
-                    offset = end_offset
-                    continue
-                position = found.position
-            part = segment.read(position, size_bytes_max, limit_offset, end_offset)
+                position = segment.size_bytes if found is None else found.position
+                self._read_positions.keep(offset, segment, position)
+            if position == segment.size_bytes:
+                if not segment.has_gaps:
+                    raise segment.damaged(position, offset, "it ends before")
+                offset = end_offset
+                continue
+            part = segment.read(position, size_bytes_max, limit_offset, end_offset, offset)
             if part.data:
-                self._keep_position(part.next_offset, segment, position + len(part.data))  # type: ignore[arg-type]
+                self._read_positions.keep(part.next_offset, segment, position + len(part.data))  # type: ignore[arg-type]
             return part
         return LogSlice(b"", offset)
+
+    def size_between(self, offset: int, limit_offset: int) -> int:
+        """The bytes of the batches from `offset` on, below `limit_offset`. It reads nothing.
+
+        Exact for a reader that goes on where it ended, up to the end of the log; else what lies between two entries of
+        an offset index may be too much.
+        """
+        if offset == self._end:
+            self._read_positions.keep(offset, self._active, self._active.size_bytes)
+        if offset >= limit_offset:
+            return 0
+        segment, _ = self._segment_of(offset)
+        start = self._read_positions.of(offset, segment)
+        if start is None:
+            start = segment.position_before(offset)
+        if segment is self._active:
+            return self._active.position_after(limit_offset if limit_offset < self._end else None) - start
+        later = self._segments[self._slot_of(offset) + 1 :]
+        return segment.size_bytes - start + sum(one.size_bytes for one in later if one.base_offset < limit_offset)
 
     def aborted_transactions(self, first_offset: int, upper_bound_offset: int) -> tuple[AbortedTransaction, ...]:
         """The aborted transactions with records from `first_offset` on and below the upper bound, by first offset."""
@@ -304,6 +338,15 @@ class PartitionLog:
     def max_timestamp(self) -> TimestampOffset | None:
         """The first record that has the largest timestamp; None in an empty log."""
         return timestamps.latest(self._segments, self._log_start)
+
+    def digest(self) -> LogDigest:
+        """What the transaction indexes hold below the recovery point, and where the log begins."""
+        return digest_of(self._segments, self.recovery_point, self._log_start)
+
+    @property
+    def newest_epoch(self) -> int:
+        """The leader epoch of the last batch; -1 if nothing was ever written."""
+        return self._epochs.latest
 
     def epoch_at(self, offset: int) -> int:
         """The leader epoch that wrote `offset`, or would write it; -1 if that is not known."""
@@ -391,17 +434,112 @@ class PartitionLog:
             high_watermark=self._high_watermark,
         )
 
-    def delete_expired(self, now_ms: int) -> int:
-        """Delete the segments that retention no longer keeps; return how many."""
+    def leave_expired(self, now_ms: int) -> bool:
+        """Begin the log behind the segments that retention no longer keeps; return whether that is further on."""
         count = self.expired_segments(now_ms)
         if count == len(self._segments):
             self._roll(now_ms)
+        before = self._log_start
+        self.advance_log_start(self._segments[count].base_offset)
+        return self._log_start > before
+
+    def delete_left(self) -> int:
+        """Delete the segments that the log begins behind; return how many.
+
+        The checkpoint says first that it does: a start takes a file that is gone for a loss.
+        """
+        count = self._slot_of(self._log_start)
+        if count:
+            self.drop_cleaning()
         for segment in self._segments[:count]:
             self._remove_later([*segment.rename_deleted(), *self._snapshots.rename_deleted(segment.base_offset)])
             segment.close()
         del self._segments[:count]
-        self.advance_log_start(self._segments[0].base_offset)
         return count
+
+    @property
+    def cleaned_offset(self) -> int | None:
+        """Below it the log was cleaned; None if it never was."""
+        return self._cleaned_offset
+
+    @cleaned_offset.setter
+    def cleaned_offset(self, offset: int) -> None:
+        """What the checkpoint says. It only tells what need not be looked at again."""
+        self._cleaned_offset = offset
+
+    def dirt(self, now_ms: int) -> Dirt | None:
+        """What could be cleaned; None if there is nothing, or if the log is not compacted."""
+        if not self._config.is_compacted:
+            return None
+        return dirt_of(
+            self._segments,
+            self._config,
+            now_ms,
+            cleaned_offset=self._cleaned_offset,
+            log_start_offset=self._log_start,
+            log_end_offset=self._end,
+            last_stable_offset=self._last_stable_offset,
+        )
+
+    def is_worth_cleaning(self, dirt: Dirt) -> bool:
+        return dirt.is_worth_cleaning(self._config)
+
+    def begin_cleaning(self, map_bytes_max: int, load_factor: float) -> Cleaning | None:
+        """Begin to clean what is dirty; None if it need not or may not be now.
+
+        What is cleaned is durable in the log's own files, and the caller has written down that it is, and has no write-ahead log
+        that would put anything of it back: what reads a log again after a power cut would take a gap for a loss.
+        """
+        now_ms = self._clock.now_ms()
+        dirt = self.dirt(now_ms)
+        if dirt is None or self._cleaning is not None or dirt.end_offset > self._unsynced.recovery_point:
+            return None
+        segments = [one for one in self._segments if one.base_offset < dirt.end_offset]
+        ends = [*(segment.base_offset for segment in segments[1:]), dirt.end_offset]
+        source = CleaningSource(
+            self._directory,
+            self._config,
+            list(zip(segments, ends, strict=True)),
+            self.aborted_transactions(segments[0].base_offset, dirt.end_offset),
+            last_records_of(self._producers),
+        )
+        last_offsets = OffsetMap(map_bytes_max, load_factor, dirt.end_offset - dirt.first_dirty_offset)
+        self._cleaning = Cleaning(
+            self._disk, source, dirt, last_offsets, now_ms, self._replace_segments, self._finish_cleaning
+        )
+        return self._cleaning
+
+    def _replace_segments(self, old: Sequence[Segment], base_offset: int) -> None:
+        """Have the cleaned segment at `base_offset` in the place of old ones. Their files go later."""
+        slot = self._segments.index(old[0])
+        assert self._segments[slot : slot + len(old)] == list(old), "the segments are others"
+        assert self._active not in old, "the active segment is never cleaned"
+        paths: list[str] = []
+
+        def set_aside() -> None:
+            for segment in old:
+                paths.extend(segment.rename_deleted())
+                segment.close()
+            for segment in old[1:]:
+                paths.extend(self._snapshots.rename_deleted(segment.base_offset))
+
+        names = put_in_place(self._disk, self._directory, base_offset, set_aside)
+        cleaned = Segment(self._disk, self._directory, base_offset, self._config, self._clock.now_ms(), names)
+        # This process has checked or written all of it.
+        cleaned.trusted_from = 0
+        self._segments[slot : slot + len(old)] = [cleaned]
+        self._read_positions.clear()
+        self._remove_later(paths)
+
+    def _finish_cleaning(self, offset: int) -> None:
+        self._cleaned_offset = offset
+        self._cleaning = None
+
+    def drop_cleaning(self) -> None:
+        """Give up the cleaning that is under way: the log is as good without it."""
+        if self._cleaning is not None:
+            self._remove_later(self._cleaning.drop())
+            self._cleaning = None
 
     def advance_log_start(self, offset: int) -> None:
         """Begin the log at `offset`, not beyond the high watermark. The caller keeps it in the checkpoint."""
@@ -414,6 +552,9 @@ class PartitionLog:
         """Cut off everything from `offset` on, and build the producers' state again from what is left."""
         if offset >= self._end:
             return
+        self.drop_cleaning()
+        if self._cleaned_offset is not None:
+            self._cleaned_offset = min(self._cleaned_offset, offset)
         slot = self._slot_of(offset)
         segment = self._segments[slot]
         found = segment.position_of(offset)
@@ -439,6 +580,7 @@ class PartitionLog:
 
     def close(self, *, clean: bool = True) -> None:
         """Close the files. A clean close makes everything durable first, and leaves nothing to be read again."""
+        self.drop_cleaning()
         if clean:
             if self._end > self._snapshots.latest_offset:
                 self._take_snapshot()
@@ -455,11 +597,9 @@ class PartitionLog:
     def delete(self) -> None:
         """Delete the partition: its directory gets another name at once, and goes after file.delete.delay.ms."""
         self.close(clean=False)
-        parent, _, _ = self._directory.rpartition("/")
         topic, _, _ = self.name.rpartition("-")
-        deleted = f"{parent}/{deleted_directory(topic, self.partition, self.topic_id)}"
-        self._disk.rename(self._directory, deleted)
-        self._remove_later([deleted])
+        delay_ms = self._config.file_delete_delay_ms
+        delete_partition(self._disk, self._clock, self._directory, topic, self.partition, self.topic_id, delay_ms)
 
     def _write(
         self, chunks: Sequence[Buffer], size_bytes: int, last_offset: int, timestamp_ms: int, now_ms: int
@@ -519,29 +659,9 @@ class PartitionLog:
         slot = self._slot_of(offset)
         return self._segments[slot], self._segments[slot + 1].base_offset
 
-    def _keep_position(self, offset: int, segment: Segment, position: int) -> None:
-        positions = self._read_positions
-        if len(positions) >= READ_POSITIONS_KEPT and offset not in positions:
-            del positions[next(iter(positions))]
-        positions[offset] = (segment, position)
-
     def _jitter_ms(self) -> int:
         """Different for every segment, so that segments begun together do not all end together."""
         return crc32(f"{self.name}-{self._active.base_offset}".encode()) % self._config.segment_jitter_ms
 
     def _remove_later(self, paths: list[str]) -> None:
-        def remove() -> None:
-            for path in paths:
-                self._disk.remove(path)
-
-        def removed(error: DiskError | None) -> None:
-            if error is not None:
-                raise error
-
-        def begin() -> None:
-            self._disk.in_background(remove, removed)
-
-        if self._config.file_delete_delay_ms > 0:
-            self._clock.call_later(self._config.file_delete_delay_ms, begin)
-        else:
-            begin()
+        remove_later(self._disk, self._clock, paths, self._config.file_delete_delay_ms)

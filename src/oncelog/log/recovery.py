@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from oncelog.environment import Disk, DiskError
+from oncelog.log.aborted_check import aborted_in, doubtful
 from oncelog.log.checkpoints import EpochStart, read_epoch_starts
+from oncelog.log.compaction import finish_replacements
 from oncelog.log.config import LONG_MAX, LogConfig
+from oncelog.log.continuity import check_segments
+from oncelog.log.damage import DamagedLogError
 from oncelog.log.epoch_checkpoint import write_epochs
 from oncelog.log.leader_epochs import LeaderEpochs
 from oncelog.log.names import (
@@ -21,11 +26,12 @@ from oncelog.log.names import (
     offset_of,
 )
 from oncelog.log.outcome import AbortedTransaction
+from oncelog.log.own_checkpoint import LogDigest
 from oncelog.log.producers import Producers
+from oncelog.log.replaying import replay
 from oncelog.log.scan import Fault, ScannedBatch
 from oncelog.log.segment import Segment
 from oncelog.log.snapshots import Snapshots
-from oncelog.records import read_control
 
 
 @dataclass(slots=True)
@@ -37,6 +43,7 @@ class RecoveryReport:
     bytes_read: int = 0
     batches_read: int = 0
     bytes_cut: int = 0
+    indexes_rebuilt: int = 0
     fault_path: str | None = None
     fault: Fault | None = None
 
@@ -65,55 +72,41 @@ def load_log(
     recovery_point: int,
     log_start_offset: int,
     high_watermark: int | None,
+    durable_end: int = 0,
+    aborted: LogDigest | None = None,
 ) -> LoadedLog:
-    """Load a partition. Raises DiskError if bytes below the recovery point are not what was written."""
-    names = _swept(disk, directory)
+    """Load a partition. Raises DamagedLogError if what was durable is not what was written; nothing is changed then."""
+    names = _names(disk, directory, max(recovery_point, durable_end, log_start_offset))
+    leftovers = _leftovers(names)
+    names -= leftovers
     bases = sorted(base for base in (offset_of(one, LOG) for one in names) if base is not None)
     segments = [Segment(disk, directory, base, config, now_ms, names) for base in bases]
+    check_segments(segments, directory, log_start_offset, recovery_point)
+    snapshots = Snapshots(disk, directory, names)
+    rebuilt = [] if aborted is None else _rebuilt(segments, snapshots, aborted, name)
     if not segments:
         segments = [Segment(disk, directory, log_start_offset, config, now_ms)]
     loaded = LoadedLog(
         segments=segments,
         producers=Producers(name),
-        snapshots=Snapshots(disk, directory, names),
+        snapshots=snapshots,
         epochs=LeaderEpochs(),
         log_start_offset=max(log_start_offset, segments[0].base_offset),
         log_end_offset=segments[0].base_offset,
         report=RecoveryReport(was_clean),
     )
-    _Loading(loaded, recovery_point, LONG_MAX if high_watermark is None else high_watermark).run()
-    if loaded.log_end_offset < recovery_point:
-        raise DiskError(
-            f"{directory}: the log ends at offset {loaded.log_end_offset}, "
-            f"and everything below {recovery_point} was durable"
-        )
+    durable = max(recovery_point, durable_end)
+    loaded.report.indexes_rebuilt = len(rebuilt)
+    _Loading(loaded, recovery_point, durable, LONG_MAX if high_watermark is None else high_watermark).run(rebuilt)
+    for name in sorted(leftovers):
+        disk.remove(f"{directory}/{name}")
+    disk.make_directory(directory)
     if loaded.log_end_offset < loaded.log_start_offset:
         _start_again(loaded, Segment(disk, directory, loaded.log_start_offset, config, now_ms))
     _join_epochs(loaded, disk, directory, recovery_point)
     for segment in loaded.segments:
         segment.close()
     return loaded
-
-
-def replay(producers: Producers, batch: ScannedBatch) -> AbortedTransaction | None:
-    """Bring the producers up to date with a batch of the log."""
-    header = batch.header
-    if header.producer_id < 0:
-        return None
-    if not header.is_control:
-        producers.record_data(header, header.base_offset, header.max_timestamp_ms)
-        return None
-    marker = read_control(batch.data, batch.position_in_data)
-    if marker is None:
-        return None
-    return producers.record_marker(
-        marker.control,
-        header.producer_id,
-        header.producer_epoch,
-        marker.coordinator_epoch,
-        header.max_timestamp_ms,
-        header.base_offset,
-    )
 
 
 def reload_producers(segments: Sequence[Segment], producers: Producers, snapshots: Snapshots) -> None:
@@ -129,25 +122,37 @@ def reload_producers(segments: Sequence[Segment], producers: Producers, snapshot
 class _Loading:
     """One pass over what has to be read again: producers, epochs, and what the crash took from the indexes."""
 
-    def __init__(self, loaded: LoadedLog, recovery_point: int, high_watermark: int) -> None:
+    def __init__(self, loaded: LoadedLog, recovery_point: int, durable: int, high_watermark: int) -> None:
+        """Below `durable`, which is the recovery point or beyond it, everything has to be there."""
         self._loaded = loaded
         self._recovery_point = recovery_point
+        self._durable = durable
         self._high_watermark = high_watermark
 
-    def run(self) -> None:
+    def run(self, rebuilt: Iterable[tuple[Segment, list[AbortedTransaction]]]) -> None:
+        """`rebuilt` says what the transaction indexes are to have that were not what they should be."""
         loaded = self._loaded
+        active = loaded.segments[-1]
+        if active.size_bytes == 0 and active.base_offset < self._durable:
+            raise self._ends_early(active.base_offset)
+        for segment, aborted in rebuilt:
+            segment.transaction_index.settle(segment.base_offset, aborted)
         end = loaded.segments[-1].resume() if loaded.report.was_clean else None
         # A log that was closed is durable to its end. If it goes on, the mark of a clean stop is an old one.
         loaded.report.was_clean = end is not None and end <= self._recovery_point
         start = self._load_snapshot(self._recovery_point)
         if loaded.report.was_clean and end is not None:
+            if end < self._durable:
+                raise self._ends_early(end)
             loaded.log_end_offset = end
             if start < end:
                 self._read_from(start)
         else:
+            self._check_durable(start)
             loaded.snapshots.remove_above(self._recovery_point)
             self._read_from(start)
             self._make_durable()
+        loaded.snapshots.remove_damaged()
         loaded.producers.advance_high_watermark(min(self._high_watermark, loaded.log_end_offset))
 
     def _load_snapshot(self, offset_max: int) -> int:
@@ -160,6 +165,39 @@ class _Loading:
         self._loaded.producers.load(producers)
         self._loaded.report.snapshot_offset = offset
         return offset
+
+    def _check_durable(self, start: int) -> None:
+        """Read what was durable from `start` on, before anything is changed. Raises DamagedLogError."""
+        segments = self._loaded.segments
+        end = segments[0].base_offset
+        for slot, segment in enumerate(segments):
+            following = segments[slot + 1].base_offset if slot + 1 < len(segments) else LONG_MAX
+            if following <= start:
+                continue
+            if segment.base_offset >= self._durable:
+                break
+            scan = segment.scan(segment.index_position(start), segment.base_offset)
+            for batch in scan:
+                if batch.header.base_offset >= self._durable:
+                    return
+            end, fault = scan.next_offset, scan.fault
+            if (
+                fault is None
+                and following < LONG_MAX
+                and (end > following or (end < following and not segment.has_gaps))
+            ):
+                fault = Fault(scan.position, end, f"it ends there, and the next file begins at offset {following}")
+            if fault is not None and fault.offset < self._durable:
+                raise segment.damaged(fault.position, fault.offset, fault.reason)
+            if fault is not None:
+                return
+        if end < self._durable and start < self._durable:
+            raise self._ends_early(end)
+
+    def _ends_early(self, end: int) -> DamagedLogError:
+        last = self._loaded.segments[-1]
+        reason = f"the log ends there, and everything below {self._durable} was durable"
+        return last.damaged(last.size_bytes, end, reason)
 
     def _read_from(self, start: int) -> None:
         segments = self._loaded.segments
@@ -185,7 +223,8 @@ class _Loading:
             if found is None:
                 return None
             position = found.position
-        scan = segment.scan(position, segment.base_offset, check_crc=not is_clean)
+        # After a clean stop nothing is read again but where a snapshot is missing, and then nothing has to be believed.
+        scan = segment.scan(position, segment.base_offset)
         aborted = [one for batch in scan if (one := self._take(segment, batch, start, rebuild=rebuild))]
         if rebuild:
             segment.transaction_index.settle(start, aborted)
@@ -193,8 +232,10 @@ class _Loading:
         loaded.log_end_offset = scan.next_offset
         if not is_clean:
             segment.trusted_from = position
-        if scan.fault is None and rebuild and following is not None and following.base_offset != scan.next_offset:
-            return Fault(scan.position, scan.next_offset, f"the next segment begins at offset {following.base_offset}")
+        if scan.fault is None and rebuild and following is not None:
+            begins, ends = following.base_offset, scan.next_offset
+            if ends > begins or (ends < begins and not segment.has_gaps):
+                return Fault(scan.position, ends, f"it ends there, and the next file begins at offset {begins}")
         return scan.fault
 
     def _take(self, segment: Segment, batch: ScannedBatch, start: int, *, rebuild: bool) -> AbortedTransaction | None:
@@ -210,7 +251,7 @@ class _Loading:
     def _cut(self, slot: int, fault: Fault) -> None:
         """Cut the log at a fault. What follows was never durable, so that nobody was told to count on it."""
         loaded, segment = self._loaded, self._loaded.segments[slot]
-        if loaded.report.was_clean or fault.offset < self._recovery_point:
+        if loaded.report.was_clean or fault.offset < self._durable:
             raise segment.damaged(fault.position, fault.offset, fault.reason)
         report = loaded.report
         report.fault, report.fault_path = fault, segment.path
@@ -233,32 +274,40 @@ class _Loading:
             snapshot.close()
 
 
-def _swept(disk: Disk, directory: str) -> Collection[str]:
-    """The names in a directory, without what a crash left half done."""
-    disk.make_directory(directory)
-    names = set(disk.list_directory(directory))
+def _rebuilt(
+    segments: Sequence[Segment], snapshots: Snapshots, expected: LogDigest, name: str
+) -> list[tuple[Segment, list[AbortedTransaction]]]:
+    """What the transaction indexes that are not as expected have to hold."""
+    return [(one, aborted_in(one, segments, snapshots, name, expected.offset)) for one in doubtful(segments, expected)]
+
+
+def _names(disk: Disk, directory: str, known_offset: int) -> set[str]:
+    """The names in a partition's directory; of a new one none. `known_offset` was in the log once."""
+    if disk.exists(directory):
+        finish_replacements(disk, directory)
+        return set(disk.list_directory(directory))
+    if known_offset > 0:
+        raise DamagedLogError(f"{directory} is missing at offset 0: the log went up to offset {known_offset} at least")
+    return set()
+
+
+def _leftovers(names: Collection[str]) -> set[str]:
+    """Those that a crash left half done, or half removed."""
     bases = {name[:OFFSET_DIGITS] for name in names if offset_of(name, LOG) is not None}
     indexes = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
-    for name in sorted(names):
-        if name.endswith(".swap"):
-            raise DiskError(f"{directory}/{name}: a compaction was not finished; start the broker that began it")
-        is_orphan = name[OFFSET_DIGITS:] in indexes and name[:OFFSET_DIGITS] not in bases
-        if is_orphan or name.endswith((DELETED, ".cleaned", ".tmp")):
-            disk.remove(f"{directory}/{name}")
-            names.remove(name)
-    return names
+    orphans = {name for name in names if name[OFFSET_DIGITS:] in indexes and name[:OFFSET_DIGITS] not in bases}
+    return orphans | {name for name in names if name.endswith((DELETED, ".tmp"))}
 
 
 def _join_epochs(loaded: LoadedLog, disk: Disk, directory: str, recovery_point: int) -> None:
     """Put the epochs of the batches that were read behind those of the checkpoint, which may miss the last ones."""
-    in_file: list[EpochStart] | None = None
-    try:
-        in_file = read_epoch_starts(disk, f"{directory}/{LEADER_EPOCHS}")
-    except DiskError:
-        # It is first written with the first batch, and durable together with it.
-        if loaded.report.was_clean and loaded.log_end_offset > loaded.log_start_offset:
-            raise
+    in_file = _epochs_in_file(loaded, disk, directory)
     epochs = LeaderEpochs(in_file or ())
+    # The file is first written with the first batch, and durable together with it.
+    if not in_file and (not loaded.epochs.starts or loaded.epochs.starts[0].start_offset > loaded.log_start_offset):
+        for segment in loaded.segments:
+            for batch in segment.scan(0, segment.base_offset, check_crc=False):
+                epochs.assign(batch.header.leader_epoch, batch.header.base_offset)
     for start in loaded.epochs.starts:
         epochs.assign(start.epoch, start.start_offset)
     epochs.truncate_end(loaded.log_end_offset)
@@ -266,6 +315,16 @@ def _join_epochs(loaded: LoadedLog, disk: Disk, directory: str, recovery_point: 
     # Beyond the recovery point even a file that says the right thing may not be durable.
     if list(epochs.starts) != in_file or loaded.log_end_offset > recovery_point:
         write_epochs(disk, directory, epochs)
+
+
+def _epochs_in_file(loaded: LoadedLog, disk: Disk, directory: str) -> list[EpochStart] | None:
+    """What the checkpoint says; None if it makes no sense."""
+    try:
+        found = read_epoch_starts(disk, f"{directory}/{LEADER_EPOCHS}")
+    except DiskError:
+        return None
+    in_order = all(one.epoch < other.epoch and one.start_offset < other.start_offset for one, other in pairwise(found))
+    return found if in_order else None
 
 
 def _start_again(loaded: LoadedLog, segment: Segment) -> None:

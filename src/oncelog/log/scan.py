@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from oncelog.environment import File
+from oncelog.log.config import LONG_MAX
 from oncelog.records import HEADER_BYTES, BatchHeader, crc_is_valid, read_header
 from oncelog.records.batch import MAGIC
 
@@ -38,10 +39,25 @@ class Scan:
     no more than the header.
     """
 
-    __slots__ = ("_check_crc", "_end", "_file", "fault", "next_offset", "position")
+    __slots__ = ("_check_crc", "_end", "_file", "_has_gaps", "_offset_max", "fault", "next_offset", "position")
 
-    def __init__(self, file: File | None, position: int, end: int, next_offset: int, *, check_crc: bool = True) -> None:
+    def __init__(
+        self,
+        file: File | None,
+        position: int,
+        end: int,
+        next_offset: int,
+        offset_max: int = LONG_MAX,
+        *,
+        check_crc: bool = True,
+        has_gaps: bool = True,
+    ) -> None:
+        """The first batch has `next_offset` or a later one; without `has_gaps`, each of the others goes on where the one
+        before ends. None goes beyond `offset_max`.
+        """
         self._file = file
+        self._offset_max = offset_max
+        self._has_gaps = has_gaps
         self._end = end
         self._check_crc = check_crc
         self.position = position
@@ -50,13 +66,15 @@ class Scan:
 
     def __iter__(self) -> Iterator[ScannedBatch]:
         data, start = b"", self.position
+        is_first = self.position > 0
         while self._file is not None and self.position < self._end:
             at = self.position - start
             if at + HEADER_BYTES > len(data):
                 data, start, at = self._file.read(self.position, CHUNK_BYTES), self.position, 0
-            header = self._header(data, at)
+            header = self._header(data, at, may_skip=is_first or self._has_gaps)
             if header is None:
                 return
+            is_first = False
             if (self._check_crc or header.is_control) and at + header.size_bytes > len(data):
                 size_bytes = max(CHUNK_BYTES, header.size_bytes)
                 data, start, at = self._file.read(self.position, size_bytes), self.position, 0
@@ -67,7 +85,7 @@ class Scan:
             self.position += header.size_bytes
             self.next_offset = header.next_offset
 
-    def _header(self, data: bytes, at: int) -> BatchHeader | None:
+    def _header(self, data: bytes, at: int, *, may_skip: bool) -> BatchHeader | None:
         if at + HEADER_BYTES > len(data):
             self._stop(f"{len(data) - at} bytes are no batch header")
             return None
@@ -76,7 +94,12 @@ class Scan:
             self._stop(f"the format version is {header.magic}")
         elif header.size_bytes < HEADER_BYTES or self.position + header.size_bytes > self._end:
             self._stop(f"a batch of {header.size_bytes} bytes does not fit")
-        elif header.base_offset < self.next_offset or header.last_offset_delta < 0:
+        elif (
+            header.base_offset < self.next_offset
+            or (header.base_offset > self.next_offset and not may_skip)
+            or header.last_offset_delta < 0
+            or header.last_offset > self._offset_max
+        ):
             self._stop(f"the offset is {header.base_offset}")
         else:
             return header

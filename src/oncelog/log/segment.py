@@ -8,8 +8,9 @@ from functools import partial
 
 from typing_extensions import Buffer
 
-from oncelog.environment import Disk, DiskError, File
+from oncelog.environment import Disk, File
 from oncelog.log.config import LogConfig
+from oncelog.log.damage import DamagedLogError
 from oncelog.log.names import DELETED, LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, offset_name
 from oncelog.log.offset_index import OffsetIndex
 from oncelog.log.outcome import LogSlice
@@ -50,6 +51,7 @@ class Segment:
         "_written_back_bytes",
         "base_offset",
         "created_ms",
+        "has_gaps",
         "offset_index",
         "path",
         "size_bytes",
@@ -66,6 +68,7 @@ class Segment:
         self._directory = directory
         self.base_offset = base_offset
         self.created_ms = now_ms
+        self.has_gaps = config.has_gaps or config.is_compacted
         self._index_interval_bytes = config.index_interval_bytes
 
         def index(suffix: str) -> tuple[str, bool]:
@@ -151,7 +154,7 @@ class Segment:
             return False
         first_ms = self.first_timestamp_ms
         waited_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
-        return waited_ms > config.segment_ms - jitter_ms
+        return waited_ms > config.roll_ms - jitter_ms
 
     def position_of(self, offset: int) -> BatchPosition | None:
         """The batch that contains `offset`, or the first one after it; None if the segment ends before it."""
@@ -164,10 +167,41 @@ class Segment:
                 return found
         return None
 
-    def read(self, position: int, size_bytes_max: int, limit_offset: int, end_offset: int) -> LogSlice:
+    def position_before(self, offset: int) -> int:
+        """The batch that contains `offset` is not before this position. It reads nothing."""
+        entry = self.offset_index.floor(offset) if self.offset_index.is_loaded else None
+        return 0 if entry is None else entry[1]
+
+    def position_after(self, offset: int | None) -> int:
+        """The batches below `offset` end at this position or before it; None means all of them. It reads nothing."""
+        if offset is None or not self.offset_index.is_loaded:
+            return self.size_bytes
+        position = self.offset_index.ceiling_position(offset)
+        return self.size_bytes if position is None else position
+
+    def closed_end(self) -> tuple[int, int]:
+        """Where a segment ends that another one follows: the position and the offset. Raises DamagedLogError.
+
+        Headers are read, from the last entry of the offset index on if that is true, else all of them.
+        """
+        entry = self.offset_index.last_in_file()
+        start = entry[1] if entry is not None and 0 < entry[1] < self.size_bytes and self._is_entry_true(entry) else 0
+        scan = self.scan(start, self.base_offset, check_crc=False)
+        for _ in scan:
+            pass
+        if scan.fault is not None:
+            raise self.damaged(scan.fault.position, scan.fault.offset, scan.fault.reason)
+        if self.has_gaps and entry is not None and start == 0 and scan.next_offset <= entry[0]:
+            raise self.damaged(scan.position, scan.next_offset, f"it ends there, and its index goes up to {entry[0]}")
+        return scan.position, scan.next_offset
+
+    def read(
+        self, position: int, size_bytes_max: int, limit_offset: int, end_offset: int, offset: int | None = None
+    ) -> LogSlice:
         """Whole batches from `position`, below `limit_offset`: as many as fit, but at least one if there is one.
 
-        `end_offset` is that of the segment. Raises DiskError if what is on the disk is not what was written.
+        `end_offset` is that of the segment; the first batch has `offset`, or in a log with gaps follows it. Raises DiskError
+        if what is on the disk is not what was written.
         """
         size_left = self.size_bytes - position
         if limit_offset >= end_offset and size_left <= size_bytes_max:
@@ -176,11 +210,24 @@ class Segment:
         else:
             found = self._cut(position, min(size_left, max(size_bytes_max, HEADER_BYTES)), limit_offset)
         if position < self.trusted_from:
-            self._check(found.data, position, end_offset)
+            self._check(found.data, position, self.base_offset if offset is None else offset, end_offset)
         return found
 
     def scan(self, position: int, next_offset: int, *, check_crc: bool = True) -> Scan:
-        return Scan(self.file if self.size_bytes else None, position, self.size_bytes, next_offset, check_crc=check_crc)
+        return Scan(
+            self.file if self.size_bytes else None,
+            position,
+            self.size_bytes,
+            next_offset,
+            self.base_offset + RELATIVE_OFFSET_MAX,
+            check_crc=check_crc,
+            has_gaps=self.has_gaps,
+        )
+
+    def index_position(self, offset: int) -> int:
+        """The position of a batch before `offset` from which the file can be read; nothing is changed."""
+        entry = self.offset_index.floor(offset - 1)
+        return entry[1] if entry is not None and 0 < entry[1] < self.size_bytes and self._is_entry_true(entry) else 0
 
     def index_start(self, offset: int) -> int:
         """Drop the index entries from `offset` on; return the position from which on batches are to be noted again.
@@ -193,7 +240,8 @@ class Segment:
         entry = self.offset_index.last()
         if entry is not None and self.offset_index.is_sane(self.size_bytes) and self._is_entry_true(entry):
             self.time_index.truncate(entry[0] + 1)
-            if self.time_index.is_sane():
+            # With each entry of the one, the other got its first at the latest.
+            if self.time_index.is_sane() and self.time_index.last[0] != NO_TIMESTAMP:
                 self._max = self.time_index.last
                 return entry[1]
         self.offset_index.clear()
@@ -301,14 +349,16 @@ class Segment:
             index.file.remove()
         self._disk.remove(self.path)
 
-    def damaged(self, position: int, offset: int, reason: str) -> DiskError:
-        return DiskError(f"{self.path} is damaged at offset {offset}, byte {position}: {reason}")
+    def damaged(self, position: int, offset: int, reason: str) -> DamagedLogError:
+        return DamagedLogError(f"{self.path} is damaged at offset {offset}, byte {position}: {reason}")
 
     def batches_from(self, offset: int) -> Iterator[ScannedBatch]:
         """The batches from the one that contains `offset` on, each checked. Raises DiskError where one is damaged."""
         start = self.position_of(offset)
         if start is None:
             return
+        if start.header.base_offset > offset and not self.has_gaps:
+            raise self.damaged(start.position, offset, f"the offset is {start.header.base_offset}")
         scan = self.scan(start.position, start.header.base_offset)
         yield from scan
         if scan.fault is not None:
@@ -383,17 +433,21 @@ class Segment:
             raise self.damaged(position, self.base_offset, f"{len(data)} bytes are no batch header")
         return LogSlice(data if end == len(data) else memoryview(data)[:end], next_offset)
 
-    def _check(self, data: Buffer, position: int, end_offset: int) -> None:
-        end, next_offset = 0, self.base_offset
+    def _check(self, data: Buffer, position: int, offset: int, end_offset: int) -> None:
+        end, next_offset = 0, offset
         try:
             for at, header in batches(data):
                 if not crc_is_valid(data, at, header):
                     raise self.damaged(position + at, next_offset, "the CRC-32C is not that of the bytes")
-                # Offsets are not part of what the CRC covers.
-                if not next_offset <= header.base_offset <= header.last_offset < end_offset:
+                # Offsets are not part of what the CRC covers. The first batch may begin before the offset.
+                is_next = header.base_offset == next_offset or (at == 0 and header.base_offset < next_offset)
+                if not (
+                    (is_next or (self.has_gaps and header.base_offset > next_offset))
+                    and max(next_offset, header.base_offset) <= header.last_offset < end_offset
+                ):
                     raise self.damaged(position + at, next_offset, f"the offset is {header.base_offset}")
                 end, next_offset = at + header.size_bytes, header.next_offset
         except CorruptBatchError as error:
-            raise self.damaged(position + end, self.base_offset, str(error)) from error
+            raise self.damaged(position + end, next_offset, str(error)) from error
         if end != memoryview(data).nbytes:
-            raise self.damaged(position + end, self.base_offset, "a batch is cut short")
+            raise self.damaged(position + end, next_offset, "a batch is cut short")

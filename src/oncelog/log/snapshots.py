@@ -14,13 +14,14 @@ BETWEEN_SEGMENTS_KEPT = 2
 
 
 class Snapshots:
-    __slots__ = ("_directory", "_disk", "_offsets")
+    __slots__ = ("_damaged", "_directory", "_disk", "_offsets")
 
     def __init__(self, disk: Disk, directory: str, names: Collection[str]) -> None:
         self._disk = disk
         self._directory = directory
         found = (offset_of(name, SNAPSHOT) for name in names)
         self._offsets = sorted(offset for offset in found if offset is not None)
+        self._damaged: list[int] = []
 
     @property
     def latest_offset(self) -> int:
@@ -28,15 +29,23 @@ class Snapshots:
         return self._offsets[-1] if self._offsets else 0
 
     def newest(self, offset_max: int) -> tuple[int, list[ProducerStateEntry]] | None:
-        """The newest whole snapshot not beyond `offset_max`. Removes those that are damaged on the way to it."""
-        for offset in reversed(self._offsets):
+        """The newest whole snapshot not beyond `offset_max`. Those that are damaged on the way to it count no more."""
+        for offset in tuple(reversed(self._offsets)):
             if offset > offset_max:
                 continue
             try:
                 return offset, decode_snapshot(self._disk.read_file(self._path(offset)))
             except DamagedSnapshotError:
-                self._remove(offset)
+                self._offsets.remove(offset)
+                self._damaged.append(offset)
         return None
+
+    def remove_damaged(self) -> None:
+        """Remove the files of those that `newest` found to be damaged, but what was written anew."""
+        for offset in self._damaged:
+            if offset not in self._offsets:
+                self._disk.remove(self._path(offset))
+        self._damaged.clear()
 
     def write(self, offset: int, producers: Iterable[ProducerStateEntry], segment_bases: Collection[int]) -> File:
         """Write a snapshot, and remove old ones that no segment begins with. The caller makes the file durable."""

@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from itertools import takewhile
 from struct import Struct
 
-from oncelog.environment import Disk, DiskError
+from oncelog.environment import Disk
+from oncelog.log.damage import DamagedLogError
 from oncelog.log.entry_file import EntryFile
 from oncelog.log.outcome import AbortedTransaction
+from oncelog.records.checksum import crc32c
 
 VERSION = 0
 
@@ -26,16 +28,21 @@ _ENTRY = Struct(">hqqqq")
 class TransactionIndex:
     """Without its entry an aborted transaction would reach readers: it is written at once, and synced with the log."""
 
-    __slots__ = ("_entries", "file")
+    __slots__ = ("_digest", "_entries", "file")
 
     def __init__(self, disk: Disk, path: str, *, exists: bool) -> None:
         self.file = EntryFile(disk, path, _ENTRY.size, exists=exists)
         self._entries: list[AbortedTransaction] | None = None if exists else []
+        self._digest: tuple[int, int, int] | None = None if exists else (0, 0, -1)
+        """The number and the CRC-32C of all entries, and the last offset of the last."""
 
     def append(self, aborted: AbortedTransaction) -> None:
         entries = self.entries()
         assert not entries or entries[-1].last_offset < aborted.last_offset, "aborts are indexed in their order"
-        self.file.append(_ENTRY.pack(VERSION, *aborted))
+        count, crc, _ = self._digest or _digest(entries)
+        entry = _ENTRY.pack(VERSION, *aborted)
+        self._digest = count + 1, crc32c(entry, crc), aborted.last_offset
+        self.file.append(entry)
         self.file.write_out()
         entries.append(aborted)
 
@@ -56,6 +63,24 @@ class TransactionIndex:
                 return found, True
         return found, False
 
+    def digest(self, offset: int) -> tuple[int, int]:
+        """The number and the CRC-32C of the entries of markers before `offset`, as they were written or last read."""
+        if self._digest is None:
+            self._digest = _digest(self.entries())
+        count, crc, last_offset = self._digest
+        if last_offset < offset:
+            return count, crc
+        return _digest([entry for entry in self.entries() if entry.last_offset < offset])[:2]
+
+    def digest_in_file(self, offset: int) -> tuple[int, int]:
+        """The same, of the entries in the file up to the first that can be none; nothing of it is believed."""
+        if not self.file.exists:
+            return 0, 0
+        whole = self._whole_entries()
+        if len(whole) < self.file.count:
+            return len(whole), -1
+        return _digest([entry for entry in whole if entry.last_offset < offset])[:2]
+
     def is_sane(self) -> bool:
         return len(self._whole_entries()) == self.file.count
 
@@ -72,6 +97,7 @@ class TransactionIndex:
         wanted = [*(entry for entry in entries if entry.last_offset < offset), *aborted]
         if entries == wanted and self.file.count == len(wanted):
             self._entries = wanted
+            self._digest = None
             return
         right = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(entries, wanted, strict=False)))
         self._keep(wanted[:right])
@@ -84,11 +110,12 @@ class TransactionIndex:
         if len(entries) < self.file.count:
             self.file.truncate(len(entries))
         self._entries = entries
+        self._digest = None
 
     def _read(self) -> list[AbortedTransaction]:
         entries = self._whole_entries()
         if len(entries) < self.file.count:
-            raise DiskError(f"{self.file.path} is damaged at entry {len(entries)}")
+            raise DamagedLogError(f"{self.file.path} is damaged at entry {len(entries)}")
         return entries
 
     def _whole_entries(self) -> list[AbortedTransaction]:
@@ -102,3 +129,10 @@ class TransactionIndex:
             entries.append(entry)
             before = entry.last_offset
         return entries
+
+
+def _digest(entries: Sequence[AbortedTransaction]) -> tuple[int, int, int]:
+    crc = 0
+    for entry in entries:
+        crc = crc32c(_ENTRY.pack(VERSION, *entry), crc)
+    return len(entries), crc, entries[-1].last_offset if entries else -1

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from oncelog.environment import Disk, DiskError, File
+from oncelog.environment import Disk, File
 from oncelog.log.names import LOG, offset_name, offset_of
 from oncelog.records.checksum import crc32c
 
@@ -53,11 +53,15 @@ class Entry:
 
 @dataclass(slots=True)
 class Replayed:
-    """What the write-ahead logs said: how many entries were put back, and up to where each partition is durable."""
+    """What the write-ahead logs said: how many entries were put back, and up to where each partition is durable.
+
+    `is_whole`: no entry was left out because what comes before it is gone.
+    """
 
     files: list[str] = field(default_factory=list)
     next_number: int = 0
     count: int = 0
+    is_whole: bool = True
     durable_ends: dict[tuple[UUID, int], int] = field(default_factory=dict)
 
     def vouch(self, entry: Entry) -> None:
@@ -153,7 +157,7 @@ def replay(disk: Disk, directory: str, partition_path: Callable[[UUID, int], str
         replayed.files.append(path)
         replayed.next_number = number + 1
         for entry in found:
-            replayed.count += _put_back(disk, entry, partition_path(entry.topic_id, entry.partition), touched)
+            _put_back(disk, entry, partition_path(entry.topic_id, entry.partition), touched, replayed)
             replayed.vouch(entry)
     for file in touched.values():
         file.sync()
@@ -161,17 +165,20 @@ def replay(disk: Disk, directory: str, partition_path: Callable[[UUID, int], str
     return replayed
 
 
-def _put_back(disk: Disk, entry: Entry, directory: str | None, touched: dict[str, File]) -> bool:
-    if directory is None:
-        return False
+def _put_back(disk: Disk, entry: Entry, directory: str | None, touched: dict[str, File], replayed: Replayed) -> None:
+    """Whoever opens a log that is too short for its tail sees that it ends before where it is durable."""
     tail = entry.tail
+    # Without data it says only how far the log was durable, and compaction may have made that segment smaller since.
+    if directory is None or not tail.data:
+        return
     path = f"{directory}/{offset_name(tail.segment_base_offset, LOG)}"
     file = touched.get(path)
     if file is None:
         if not disk.exists(path):
-            return False  # retention deleted the segment
+            return  # retention deleted the segment
         file = touched[path] = disk.open(path)
     if file.size_bytes < tail.position:
-        raise DiskError(f"{path} ends at byte {file.size_bytes}, and everything before {tail.position} was durable")
+        replayed.is_whole = False
+        return
     file.write(tail.position, tail.data)
-    return True
+    replayed.count += 1

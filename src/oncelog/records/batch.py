@@ -58,8 +58,10 @@ _BATCH_LENGTH_POSITION = 8
 
 CODEC_BITS = 0x07
 _LOG_APPEND_TIME_BIT = 0x08
+_CODECS = tuple(Codec)
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
 
 
 class TimestampType(IntEnum):
@@ -110,8 +112,8 @@ class BatchHeader(NamedTuple):
     def codec(self) -> Codec:
         """Raises UnsupportedCompressionError for the three numbers that name no codec."""
         try:
-            return Codec(self.attributes & CODEC_BITS)
-        except ValueError:
+            return _CODECS[self.attributes & CODEC_BITS]
+        except IndexError:
             raise UnsupportedCompressionError(f"there is no codec {self.attributes & CODEC_BITS}") from None
 
     @property
@@ -125,6 +127,11 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on compaction may remove this batch's tombstones, or its marker (KIP-534)."""
+        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_BIT else None
 
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader:

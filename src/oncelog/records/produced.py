@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from oncelog.records.batch import (
     CODEC_BITS,
@@ -32,13 +33,9 @@ class Effort(Enum):
     LARGE = 16 * 1024 * 1024, 2**31
     ANY = DECOMPRESSED_BYTES_MAX, 2**31
 
-    @property
-    def size_bytes_max(self) -> int:
-        return self.value[0]
-
-    @property
-    def records_max(self) -> int:
-        return self.value[1]
+    def __init__(self, size_bytes_max: int, records_max: int) -> None:
+        self.size_bytes_max = size_bytes_max
+        self.records_max = records_max
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +48,7 @@ class Form:
     needs_keys: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """The batch as it may be stored, its header, the codec that its producer chose, and the first places where a key is missing."""
 
     batch: bytes

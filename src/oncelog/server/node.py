@@ -118,8 +118,10 @@ class Broker:
         )
         if not report.was_clean and report.bytes_read:
             logger.info(
-                "it was not stopped cleanly before: %d bytes were read again, %d torn bytes cut off, %d hanging transactions ended",
+                "it was not stopped cleanly before: %d bytes of %d partitions were read again, %d torn bytes cut off, "
+                "%d hanging transactions ended",
                 report.bytes_read,
+                report.partitions_read,
                 report.bytes_cut,
                 report.hanging_transactions,
             )

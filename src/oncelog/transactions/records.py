@@ -10,7 +10,7 @@ null    the id is forgotten
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncelog.coordination.fields import FieldReader, compact_string, string
 from oncelog.records import Record
@@ -44,8 +44,7 @@ _TAGGED_INT64 = struct.Struct(">BBq")
 _LOGGED = {status.value: status for status in TransactionStatus if status not in (DEAD, PREPARE_EPOCH_FENCE)}
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionRecord:
+class TransactionRecord(NamedTuple):
     """What a transactional id became, or None when it is forgotten, and the time of the record."""
 
     transactional_id: str

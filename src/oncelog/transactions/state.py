@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Self
+from typing import NamedTuple, Self
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -82,8 +81,7 @@ def is_legal(before: TransactionStatus, after: TransactionStatus) -> bool:
     return (before, after) in TRANSITIONS
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionMetadata:
+class TransactionMetadata(NamedTuple):
     """One transactional id, as its last record in the transaction log tells it.
 
     `last_producer_epoch` alone is not in that record: it is the epoch before the last bump while this process lives,

@@ -1,7 +1,4 @@
-"""What each legal move writes: from what a transactional id was to what it becomes.
-
-The fields are spelled out because these run for every transaction, and `dataclasses.replace` costs twice as much.
-"""
+"""What each legal move writes: from what a transactional id was to what it becomes."""
 
 from __future__ import annotations
 
@@ -55,8 +52,7 @@ def initialized(
 ) -> TransactionMetadata:
     """InitProducerId: an empty transactional id in the hands of `producer_id` and `producer_epoch`."""
     assert is_legal(before.status, EMPTY), before
-    return TransactionMetadata(
-        transactional_id=before.transactional_id,
+    return before._replace(
         producer_id=producer_id,
         previous_producer_id=before.producer_id,
         next_producer_id=NO_PRODUCER_ID,
@@ -67,7 +63,6 @@ def initialized(
         partitions=frozenset(),
         start_ms=NO_TIMESTAMP,
         last_update_ms=now_ms,
-        client_transaction_version=before.client_transaction_version,
     )
 
 
@@ -75,14 +70,7 @@ def with_partitions(
     before: TransactionMetadata, added: frozenset[TopicPartition], client_transaction_version: int, now_ms: int
 ) -> TransactionMetadata:
     assert is_legal(before.status, ONGOING), before
-    return TransactionMetadata(
-        transactional_id=before.transactional_id,
-        producer_id=before.producer_id,
-        previous_producer_id=before.previous_producer_id,
-        next_producer_id=before.next_producer_id,
-        producer_epoch=before.producer_epoch,
-        last_producer_epoch=before.last_producer_epoch,
-        timeout_ms=before.timeout_ms,
+    return before._replace(
         status=ONGOING,
         partitions=before.partitions | added,
         start_ms=before.start_ms if before.status is ONGOING else now_ms,
@@ -134,19 +122,14 @@ def completed(before: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     status = COMPLETE_COMMIT if before.status is PREPARE_COMMIT else COMPLETE_ABORT
     assert is_legal(before.status, status), before
     rotates = before.next_producer_id != NO_PRODUCER_ID
-    return TransactionMetadata(
-        transactional_id=before.transactional_id,
+    return before._replace(
         producer_id=before.next_producer_id if rotates else before.producer_id,
         previous_producer_id=before.producer_id,
         next_producer_id=NO_PRODUCER_ID,
         producer_epoch=0 if rotates else before.producer_epoch,
-        last_producer_epoch=before.last_producer_epoch,
-        timeout_ms=before.timeout_ms,
         status=status,
         partitions=frozenset(),
-        start_ms=before.start_ms,
         last_update_ms=now_ms,
-        client_transaction_version=before.client_transaction_version,
     )
 
 
@@ -161,16 +144,11 @@ def _decided(
 ) -> TransactionMetadata:
     status = PREPARE_COMMIT if committed else PREPARE_ABORT
     assert is_legal(before.status, status), before
-    return TransactionMetadata(
-        transactional_id=before.transactional_id,
-        producer_id=before.producer_id,
-        previous_producer_id=before.previous_producer_id,
+    return before._replace(
         next_producer_id=next_producer_id,
         producer_epoch=producer_epoch,
         last_producer_epoch=last_epoch,
-        timeout_ms=before.timeout_ms,
         status=status,
-        partitions=before.partitions,
         # An abort of nothing has no beginning of its own, and the log wants one.
         start_ms=now_ms if before.status in IDLE else before.start_ms,
         last_update_ms=now_ms,

@@ -9,9 +9,7 @@ The length that precedes both on the wire is the connection's to read and `encod
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from typing_extensions import Buffer
 
@@ -19,14 +17,13 @@ from oncelog.wire.errors import WireError
 from oncelog.wire.messages import encode, message_class
 
 API_VERSIONS_KEY = 18
-REPEATED_ANSWERS = frozenset({24, 25, 26, 28})
-"""AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit: transaction after transaction is answered the same."""
+JOINED_BYTES_MAX = 65_536
+"""A larger answer leaves as it is, behind its header."""
 _FIXED = struct.Struct(">hhih")
 _LENGTH_AND_CORRELATION = struct.Struct(">ii")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHeader:
+class RequestHeader(NamedTuple):
     """`end` is where the client id ends; a flexible request's tagged fields begin there, any other's body."""
 
     api_key: int
@@ -78,17 +75,12 @@ def skip_tagged_fields(frame: Buffer, position: int) -> int:
     return position
 
 
-@lru_cache(maxsize=1024)
-def _encoded_before(body: Any) -> bytes:
-    return b"".join(encode(body))
-
-
 def encode_answer(api_key: int, version: int, correlation_id: int, body: Any) -> list[Buffer]:
     """Write a whole answer frame. The header of an ApiVersions answer has no tagged fields in any version (KIP-482)."""
-    chunks = [_encoded_before(body)] if api_key in REPEATED_ANSWERS else encode(body)
+    chunks = encode(body)
     tags = b"\x00" if api_key != API_VERSIONS_KEY and message_class(api_key, version, "response").__flexible__ else b""
-    size = 4 + len(tags) + sum(memoryview(chunk).nbytes for chunk in chunks)
+    size = 4 + len(tags) + sum(map(len, chunks))  # type: ignore[arg-type]
     head = _LENGTH_AND_CORRELATION.pack(size, correlation_id) + tags
-    if len(chunks) == 1 and size < 65536:
-        return [head + bytes(chunks[0])]
+    if len(chunks) == 1 and size < JOINED_BYTES_MAX:
+        return [b"".join((head, chunks[0]))]
     return [head, *chunks]

@@ -114,6 +114,8 @@ def encode(*entities: Any) -> list[Buffer]:
 
 def _gathered(parts: list[Buffer]) -> list[Buffer]:
     """Small parts joined to one, and large ones as they are."""
+    if max(map(len, parts), default=0) < LARGE_BUFFER_BYTES:  # type: ignore[arg-type]
+        return [b"".join(parts)]
     chunks: list[Buffer] = []
     first = 0
     for place, part in enumerate(parts):

@@ -293,7 +293,7 @@ def unsigned_varint(value: int) -> bytes:
 
 def _compact_length(length: int) -> bytes:
     """One more than it is; 0 is null."""
-    return unsigned_varint(length + 1)
+    return _BYTES[length + 1] if length < 0x7F else unsigned_varint(length + 1)
 
 
 _BYTES = [bytes((value,)) for value in range(0x80)]

@@ -93,7 +93,7 @@ def test_setting_without_meaning_is_taken_and_said_to_have_none() -> None:
     assert found.settings == {"num.io.threads": "16", "log.cleaner.threads": "2"}
     assert found.remarks == (
         "num.io.threads means nothing here: one event loop serves every connection.",
-        "log.cleaner.threads is stored and shown: nothing is compacted yet.",
+        "log.cleaner.threads means nothing here: one log is cleaned at a time.",
     )
 
 

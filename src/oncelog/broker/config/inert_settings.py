@@ -1,7 +1,7 @@
 """Settings of Kafka that are accepted, stored and shown, because a user's file has them, and that change nothing here.
 
 Most are about other brokers, controllers or threads, which one node of oncelog does not have, or about groups of a kind that it
-does not serve. The others are those of log compaction, which is not there yet.
+does not serve.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ ONE_NODE = "there is one node, and it replicates to no other"
 OWN_CONTROLLER = "the broker is its own controller and keeps a journal of its own"
 ONE_LOOP = "one event loop serves every connection"
 TIERED = "there is no tiered storage"
-COMPACTION = "nothing is compacted yet"
 SHARE = "there are no share groups"
 STREAMS = "there are no streams groups"
 FIXED_INTERVAL = "it is done together with log.flush.offset.checkpoint.interval.ms"
@@ -65,29 +64,6 @@ def _replicas(name: str) -> Setting:
         )
 
     return _inert(name, "", ONE_NODE, "list", is_dynamic=True, checks=problem)
-
-
-def _compaction(
-    name: str,
-    default: Value,
-    type: Kind | None = None,
-    *,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    topic_name: str | None = None,
-    is_dynamic: bool = True,
-) -> Setting:
-    return _inert(
-        name,
-        default,
-        COMPACTION,
-        type,
-        minimum=minimum,
-        maximum=maximum,
-        topic_name=topic_name,
-        is_dynamic=is_dynamic,
-        effect=Effect.STORED,
-    )
 
 
 _DURATION = re.compile(r"P(?=\d|T\d)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+([.,]\d{0,9})?S)?)?", re.ASCII | re.IGNORECASE)
@@ -164,16 +140,8 @@ INERT_BROKER_SETTINGS = (
         "log.local.retention.bytes", -2, TIERED, "long", minimum=-2, topic_name="local.retention.bytes", is_dynamic=True
     ),
     _inert("log.local.retention.ms", -2, TIERED, "long", minimum=-2, topic_name="local.retention.ms", is_dynamic=True),
-    _compaction("log.cleaner.enable", True, is_dynamic=False),
-    _compaction("log.cleaner.threads", 1, minimum=0),
-    _compaction("log.cleaner.backoff.ms", 15_000, "long", minimum=0),
-    _compaction("log.cleaner.dedupe.buffer.size", 134_217_728, "long"),
-    _compaction("log.cleaner.io.buffer.size", 524_288, minimum=0),
-    _compaction("log.cleaner.io.buffer.load.factor", 0.9),
-    _compaction("log.cleaner.min.cleanable.ratio", 0.5, minimum=0, maximum=1, topic_name="min.cleanable.dirty.ratio"),
-    _compaction("log.cleaner.delete.retention.ms", 86_400_000, "long", minimum=0, topic_name="delete.retention.ms"),
-    _compaction("log.cleaner.min.compaction.lag.ms", 0, "long", minimum=0, topic_name="min.compaction.lag.ms"),
-    _compaction("log.cleaner.max.compaction.lag.ms", LONG, "long", minimum=1, topic_name="max.compaction.lag.ms"),
+    _inert("log.cleaner.threads", 1, "one log is cleaned at a time", minimum=0, is_dynamic=True),
+    _inert("log.cleaner.io.buffer.size", 524_288, "half a MiB is read at a time", minimum=0, is_dynamic=True),
 )
 
 INERT_TOPIC_SETTINGS = (

@@ -32,7 +32,6 @@ class Effect(StrEnum):
     """What becomes of a setting that is accepted."""
 
     FULL = "does what it says"
-    STORED = "is stored and shown"
     NONE = "means nothing here"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from oncelog.broker.config.cleaner_settings import CLEANER_SETTINGS
 from oncelog.broker.config.consumer_group_settings import CONSUMER_GROUP_SETTINGS
 from oncelog.broker.config.inert_settings import INERT_BROKER_SETTINGS, INERT_TOPIC_SETTINGS
 from oncelog.broker.config.setting import INT, LONG, Effect, Setting, Value
@@ -267,8 +268,8 @@ BROKER_SETTINGS = _settings(
         choices=POLICIES,
         topic_name="cleanup.policy",
         is_dynamic=True,
-        help="What becomes of old records. `delete`: retention deletes old segments. `compact`: records need a key; nothing is "
-        "compacted yet, so every record stays. Empty: every record stays.",
+        help="What becomes of old records. `delete`: retention deletes old segments. `compact`: records need a key, and of each "
+        "key the last one stays. Empty: every record stays.",
     ),
     Setting(
         name="compression.type",
@@ -517,6 +518,7 @@ BROKER_SETTINGS = _settings(
         maximum=INT,
         help="The most partitions that one DescribeTopicPartitions answers with.",
     ),
+    *CLEANER_SETTINGS,
     *INERT_BROKER_SETTINGS,
 )
 

@@ -35,6 +35,10 @@ class GroupLog:
         self._broker = broker
         self._coordinator = coordinator
 
+    def is_offline(self, group: str) -> bool:
+        partition = self._broker.topics.partition(CONSUMER_OFFSETS, self._coordinator.partition_for(group))
+        return partition is not None and partition.is_offline
+
     def append(self, group: str, records: Sequence[GroupRecord], producer: tuple[int, int] = NO_PRODUCER) -> ErrorCode:
         """Write what a client asked for, as one batch, and make it true; or say what it is told when that cannot be.
 

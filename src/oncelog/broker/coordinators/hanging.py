@@ -49,12 +49,15 @@ def owners_of(broker: Needs) -> Owners:
 def end_as_asked(broker: Needs, owners: Owners, partition: Partition, asked: AskedMarker) -> ErrorCode:
     """End a hanging transaction in one partition; without one there is nothing to do, and nothing is written.
 
-    Errors: invalid_txn_state, invalid_producer_epoch, transaction_coordinator_fenced.
+    Errors: invalid_txn_state, invalid_producer_epoch, transaction_coordinator_fenced, coordinator_not_available.
     """
     found = partition.log.open_transaction(asked.producer_id)
     if found is None:
         return ErrorCode.none
     owner = owners.get(asked.producer_id)
+    if owner is None and not broker.transactions.knows_every_id():
+        # Its coordinator may have decided about it, in a partition that is offline.
+        return ErrorCode.coordinator_not_available
     if _is_about(owner, partition) and owner is not None and owner.status in {ONGOING, *DECIDED}:
         return ErrorCode.invalid_txn_state
     if asked.producer_epoch != _marker_epoch(found, asked.transaction_version):
@@ -89,11 +92,14 @@ def end_after_start(broker: Needs) -> int:
     not close is of a later one.
     """
     owners = owners_of(broker)
+    knows_every_id = broker.transactions.knows_every_id()
     ended = 0
     for partition in broker.topics.partitions():
         for found in partition.log.open_transactions():
             owner = owners.get(found.producer_id)
             if owner is not None and owner.status is ONGOING and _is_about(owner, partition):
+                continue
+            if owner is None and not knows_every_id:
                 continue
             broker.transactions.write_marker(
                 partition, found.producer_id, found.producer_epoch, partition.leader_epoch, 0, committed=False

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from uuid import UUID
 
 from oncelog import groups, transactions
 from oncelog.broker.storage.journal import (
@@ -25,8 +26,9 @@ from oncelog.broker.storage.journal import (
 )
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog.environment import DiskError
 from oncelog.groups import GroupRecord
-from oncelog.log import LogDirectories
+from oncelog.log import DamagedLogError, LogDirectories
 from oncelog.records import BatchHeader, ControlType, Record, RecordsError, batches, decode_batch, read_control
 from oncelog.wire import WireError
 
@@ -66,11 +68,18 @@ class JournalState:
     reserved_producer_ids: int = 0
     boot_id: str | None = None
     log_directories: dict[str, str] = field(default_factory=dict)
+    compacted: set[UUID] = field(default_factory=set)
+    """The topics that were compacted once: offsets may be missing."""
 
 
-def read_journal(journal: Journal) -> JournalState:
+def read_journal(journal: Journal, known_bytes: int) -> JournalState:
+    """Raises DiskError for a journal that is damaged, or ends before `known_bytes`."""
+    return journal_state(journal.load(known_bytes))
+
+
+def journal_state(records: Iterable[MetadataRecord]) -> JournalState:
     state = JournalState()
-    for record in journal.load():
+    for record in records:
         _replay(state, record)
     return state
 
@@ -84,6 +93,7 @@ def _replay(state: JournalState, record: MetadataRecord) -> None:
         case LogDirectoriesNamed():
             state.log_directories = record.paths
         case TopicCreated():
+            _note_compaction(state, record.topic_id, record.configs)
             state.topics[record.name] = record
             state.deleted.discard(record.name)
         case TopicDeleted():
@@ -92,6 +102,7 @@ def _replay(state: JournalState, record: MetadataRecord) -> None:
         case TopicGrown():
             _change_topic(state, record.topic_id, partition_count=record.partition_count)
         case TopicConfigured():
+            _note_compaction(state, record.topic_id, record.configs)
             _change_topic(state, record.topic_id, configs=record.configs)
         case BrokerConfigured():
             state.broker_configs[record.broker_id] = record.configs
@@ -104,6 +115,11 @@ def _replay(state: JournalState, record: MetadataRecord) -> None:
             state.reserved_producer_ids = record.next_producer_id
 
 
+def _note_compaction(state: JournalState, topic_id: str, configs: Mapping[str, str]) -> None:
+    if "compact" in configs.get("cleanup.policy", ""):
+        state.compacted.add(UUID(topic_id))
+
+
 def _change_topic(state: JournalState, topic_id: str, **changes: Any) -> None:
     """A topic that was deleted in the meantime is not there any more."""
     for name, topic in state.topics.items():
@@ -112,17 +128,23 @@ def _change_topic(state: JournalState, topic_id: str, **changes: Any) -> None:
             return
 
 
-def find_partitions(directories: LogDirectories, state: JournalState) -> None:
-    """Find every partition that the journal knows. Raises DiskError if one is missing, or in two places."""
+def find_partitions(directories: LogDirectories, state: JournalState, journal_path: str) -> None:
+    """Find every partition that the journal knows. Raises DiskError if one is missing, in two places, or not known."""
     directories.find_partitions(state.deleted)
     partitions = [(topic.name, index) for topic in state.topics.values() for index in range(topic.partition_count)]
+    unknown = directories.made_besides(partitions)
+    if unknown or (state.last_leader_epoch < 0 and directories.were_in_use()):
+        raise DiskError(
+            f"{journal_path} is damaged: it knows nothing of {unknown or 'any start'}, and the log directories do: "
+            "restore it from a copy"
+        )
     directories.check_complete(partitions, state.log_directories)
 
 
 def load_transactions(broker: Needs) -> None:
     """Replay the transaction log: of each transactional id the last record counts."""
     coordinator = broker.transactions.coordinator
-    for partition in _partitions(broker, TRANSACTION_STATE):
+    for partition in _whole_partitions(broker, TRANSACTION_STATE):
         for data, position, header in _batches(partition):
             # No transaction writes here: a marker is what an administrator had written, and says nothing.
             if header.is_control:
@@ -135,7 +157,7 @@ def load_transactions(broker: Needs) -> None:
 def load_offsets(broker: Needs) -> None:
     """Replay the committed offsets, with the markers that say which transactional ones count."""
     coordinator = broker.offsets.coordinator
-    for partition in _partitions(broker, CONSUMER_OFFSETS):
+    for partition in _whole_partitions(broker, CONSUMER_OFFSETS):
         for data, position, header in _batches(partition):
             if header.is_control:
                 marker = read_control(data, position)
@@ -179,9 +201,19 @@ def _belongs(partition: Partition, home: int, raw: Record) -> bool:
     return partition.index == home
 
 
-def _partitions(broker: Needs, topic: str) -> Iterable[Partition]:
+def _whole_partitions(broker: Needs, topic: str) -> Iterator[Partition]:
+    """Those that can be read to their end: half of what a coordinator decided is worse than nothing."""
     found = broker.topics.named(topic)
-    return found.partitions if found is not None else ()
+    for partition in found.partitions if found is not None else ():
+        if partition.is_offline:
+            continue
+        try:
+            for _ in _batches(partition):
+                pass
+        except DamagedLogError as damage:
+            broker.topics.take_offline(partition, damage)
+        else:
+            yield partition
 
 
 def _batches(partition: Partition) -> Iterator[tuple[bytes, int, BatchHeader]]:

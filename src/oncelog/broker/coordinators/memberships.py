@@ -69,20 +69,32 @@ class Memberships:
 
     # --- what handlers ask
 
+    def is_offline(self, group: str) -> bool:
+        """Whether nobody coordinates the group, for its partition of `__consumer_offsets` is damaged."""
+        return self._log.is_offline(group)
+
     async def join(self, request: JoinRequest) -> JoinAnswer:
+        if self.is_offline(request.group):
+            return JoinAnswer(ErrorCode.not_coordinator, request.member_id)
         reply: Parked[JoinAnswer] = Parked()
         self._carry_out(request.group, self._members.join(request, reply, self.now(), self._random.uuid))
         return await reply
 
     async def sync(self, request: SyncRequest) -> SyncAnswer:
+        if self.is_offline(request.group):
+            return SyncAnswer(ErrorCode.not_coordinator)
         reply: Parked[SyncAnswer] = Parked()
         self._carry_out(request.group, self._members.sync(request, reply, self.now()))
         return await reply
 
     def heartbeat(self, group: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        if self.is_offline(group):
+            return ErrorCode.not_coordinator
         return self._members.heartbeat(group, member_id, instance_id, generation, self.now())
 
     async def leave(self, group: str, leaving: Sequence[Leaving]) -> LeaveAnswer:
+        if self.is_offline(group):
+            return LeaveAnswer((), ErrorCode.not_coordinator)
         reply: Parked[LeaveAnswer] = Parked()
         self._carry_out(group, self._members.leave(group, leaving, reply, self.now()))
         return await reply

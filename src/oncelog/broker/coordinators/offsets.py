@@ -43,9 +43,15 @@ class CommittedOffsets:
     def partition_for(self, group: str) -> int:
         return self.coordinator.partition_for(group)
 
+    def is_offline(self, group: str) -> bool:
+        """Whether nobody coordinates the group, for its partition of `__consumer_offsets` is damaged."""
+        return self._log.is_offline(group)
+
     def commit(
         self, group: str, member: MemberFacts, offsets: Sequence[OffsetToCommit], retention_ms: int
     ) -> tuple[ErrorCode, ...]:
+        if self.is_offline(group):
+            return (ErrorCode.not_coordinator,) * len(offsets)
         if self.coordinator.check_commit(group, member, offsets) is ErrorCode.none:
             self.coordinator.membership.committed(group, member.member_id, self._broker.memberships.now())
         decision = self.coordinator.commit_offsets(group, member, offsets, self._now_ms(), retention_ms)
@@ -55,6 +61,8 @@ class CommittedOffsets:
         self, group: str, member: MemberFacts, offsets: Sequence[OffsetToCommit], producer: tuple[int, int]
     ) -> tuple[ErrorCode, ...]:
         """`producer` is the id and epoch of a transaction that the partition of the group has been added to."""
+        if self.is_offline(group):
+            return (ErrorCode.not_coordinator,) * len(offsets)
         decision = self.coordinator.transactional_commit(group, member, offsets, self._now_ms())
         return self._write(group, decision, producer)
 
@@ -62,11 +70,15 @@ class CommittedOffsets:
         self.coordinator.replay_marker(partition, producer_id, committed)
 
     def delete(self, group: str, partitions: Sequence[TopicPartition]) -> OffsetDeletion:
+        if self.is_offline(group):
+            return OffsetDeletion(ErrorCode.not_coordinator)
         decision = self.coordinator.delete_offsets(group, partitions, self._now_ms())
         error = self._append(group, decision.records)
         return decision.answer if error is ErrorCode.none else OffsetDeletion(error)
 
     def delete_group(self, group: str) -> ErrorCode:
+        if self.is_offline(group):
+            return ErrorCode.not_coordinator
         decision = self.coordinator.delete_group(group, self._now_ms())
         error = self._append(group, decision.records)
         return decision.answer if error is ErrorCode.none else error

@@ -21,6 +21,7 @@ from oncelog.log import Appended, Origin, Refused
 from oncelog.records import ControlType, build_batch, read_header
 from oncelog.transactions import (
     DECIDED,
+    DescribedTransaction,
     EndTransactionAnswer,
     InitProducerIdAnswer,
     MarkersToSend,
@@ -66,10 +67,27 @@ class Transactions:
         self._broker = broker
         self.coordinator = coordinator
         self._held: dict[str, dict[Parked[None], None]] = {}
+        self._waiting: dict[str, MarkersToSend] = {}
         self._to_fence: set[str] = set()
         self._all_fenced: Parked[None] = Parked()
 
     # --- what handlers ask
+
+    def coordinates(self, transactional_id: str) -> bool:
+        """Whether the id's partition of the transaction log is there, and is not offline."""
+        partition = self._broker.topics.partition(TRANSACTION_STATE, self.coordinator.partition_for(transactional_id))
+        return partition is not None and not partition.is_offline
+
+    def knows_every_id(self) -> bool:
+        """Whether no partition of the transaction log is offline: what its ids are about nobody knows."""
+        topic = self._broker.topics.named(TRANSACTION_STATE)
+        return topic is None or not topic.offline
+
+    def describe(self, transactional_id: str) -> DescribedTransaction:
+        """Errors: invalid_request, not_coordinator, transactional_id_not_found."""
+        if self._broker.topics.named(TRANSACTION_STATE) is None or self.coordinates(transactional_id):
+            return self.coordinator.describe(transactional_id)
+        return DescribedTransaction(ErrorCode.not_coordinator)
 
     async def init_producer_id(
         self, transactional_id: str | None, timeout_ms: int, producer_id: int, producer_epoch: int
@@ -215,6 +233,13 @@ class Transactions:
         for markers in self.coordinator.pending_completions():
             start(self._complete(markers))
 
+    def go_on(self) -> None:
+        """A topic is deleted: what waited for its offline partitions alone has nothing left to wait for."""
+        for transactional_id, markers in tuple(self._waiting.items()):
+            if not any(partition.is_offline for partition in self._partitions(markers)):
+                del self._waiting[transactional_id]
+                start(self._complete(markers))
+
     # --- the steps
 
     def _carry_out(self, record: TransactionRecord, markers: MarkersToSend) -> Parked[None]:
@@ -232,9 +257,16 @@ class Transactions:
         await self._complete(markers)
 
     async def _complete(self, markers: MarkersToSend) -> None:
-        """Append the markers of a decided transaction, and write down that it is complete."""
+        """Append the markers of a decided transaction, and write down that it is complete.
+
+        It is not complete while one of its partitions is offline: that one gets its marker after a repair and a start,
+        and until then the transactional id is in the middle of this.
+        """
         coordinator_epoch = self._log_partition(markers.transactional_id).leader_epoch
+        away = [partition for partition in self._partitions(markers) if partition.is_offline]
         for partition in self._partitions(markers):
+            if partition.is_offline:
+                continue
             # A refusal means that somebody newer has closed this producer's transaction here: there is nothing left to end.
             self.write_marker(
                 partition,
@@ -244,6 +276,11 @@ class Transactions:
                 markers.transaction_version,
                 committed=markers.committed,
             )
+        if away:
+            self._waiting[markers.transactional_id] = markers
+            names = ", ".join(map(str, away))
+            logger.warning("%s: the end of its transaction waits for %s, offline", markers.transactional_id, names)
+            return
         await self._put_first(markers)
         decision = self.coordinator.complete(markers.transactional_id, self._now_ms())
         record = decision.records[0]
@@ -297,7 +334,8 @@ class Transactions:
 
     def _put_first(self, markers: MarkersToSend) -> Parked[None]:
         """Released when a decision that is written from then on cannot outlive what the transaction's partitions have now."""
-        return self._broker.durability.put_first(partition.log for partition in self._partitions(markers))
+        partitions = self._partitions(markers)
+        return self._broker.durability.put_first(one.log for one in partitions if one.unopened is None)
 
     def _log_partition(self, transactional_id: str) -> Partition:
         partition = self._broker.topics.partition(TRANSACTION_STATE, self.coordinator.partition_for(transactional_id))
@@ -306,7 +344,7 @@ class Transactions:
 
     def _partitions(self, markers: MarkersToSend) -> list[Partition]:
         """The partitions of a transaction that are still there: one that was deleted must not keep it from ending."""
-        found = (self._broker.topics.partition(topic, index) for topic, index in markers.partitions)
+        found = (self._broker.topics.partition(topic, index) for topic, index in sorted(markers.partitions))
         return [partition for partition in found if partition is not None]
 
     # --- holding requests back

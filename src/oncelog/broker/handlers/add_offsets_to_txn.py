@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from oncelog.broker.request import Request
 from oncelog.broker.storage import auto_creation
 from oncelog.broker.storage.auto_creation import create_internal
-from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS
 from oncelog.transactions.versions import transaction_error
 from oncelog.wire import ErrorCode
 
@@ -27,10 +27,10 @@ class Needs(auto_creation.Needs, Protocol):
 
 
 async def handle(broker: Needs, request: Request) -> Any:
-    if broker.topics.named(TRANSACTION_STATE) is None:
+    body = request.body
+    if not broker.transactions.coordinates(body.transactional_id):
         return request.answer(error_code=ErrorCode.not_coordinator)
     await create_internal(broker, CONSUMER_OFFSETS)
-    body = request.body
     error = await broker.transactions.add_partitions(
         body.transactional_id,
         body.producer_id,

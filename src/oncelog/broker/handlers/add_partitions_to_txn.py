@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
-from oncelog.broker.storage.topics import INTERNAL_TOPICS, TRANSACTION_STATE
+from oncelog.broker.storage.topics import INTERNAL_TOPICS
 from oncelog.coordination import start
 from oncelog.transactions import TopicPartition
 from oncelog.transactions.versions import transaction_error
@@ -66,7 +66,10 @@ def _answer_batched(request: Request, errors: list[Errors]) -> Any:
 async def _add_or_verify(broker: Needs, transaction: Any) -> Errors:
     producer = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
-        return broker.transactions.verify(*producer, _named(transaction.topics))
+        partitions = _named(transaction.topics)
+        if not broker.transactions.coordinates(transaction.transactional_id):
+            return dict.fromkeys(partitions, ErrorCode.not_coordinator)
+        return broker.transactions.verify(*producer, partitions)
     return await _add(broker, *producer, transaction.topics, tv2=True)
 
 
@@ -74,7 +77,7 @@ async def _add(
     broker: Needs, transactional_id: str, producer_id: int, producer_epoch: int, topics: Any, *, tv2: bool
 ) -> Errors:
     partitions = _named(topics)
-    if broker.topics.named(TRANSACTION_STATE) is None:
+    if not broker.transactions.coordinates(transactional_id):
         return dict.fromkeys(partitions, ErrorCode.not_coordinator)
     wrong = {partition: error for partition in partitions if (error := _problem(broker, *partition)) is not None}
     if wrong:

@@ -28,11 +28,15 @@ class Needs(auto_creation.Needs, Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     if not broker.memberships.serves_consumer_groups:
-        return request.answer(
-            error_code=ErrorCode.unsupported_version, member_epoch=0, heartbeat_interval=0 * MILLISECOND
-        )
+        return _refused(request, ErrorCode.unsupported_version)
     await create_internal(broker, CONSUMER_OFFSETS)
+    if broker.memberships.is_offline(request.body.group_id):
+        return _refused(request, ErrorCode.not_coordinator)
     return _answer(request, await broker.memberships.consumer_heartbeat(_heartbeat_request(request)))
+
+
+def _refused(request: Request, error: ErrorCode) -> Any:
+    return request.answer(error_code=error, member_epoch=0, heartbeat_interval=0 * MILLISECOND)
 
 
 def _answer(request: Request, answer: HeartbeatAnswer) -> Any:

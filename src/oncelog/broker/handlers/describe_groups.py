@@ -36,6 +36,17 @@ async def handle(broker: Needs, request: Request) -> Any:
 
 def _group(broker: Needs, request: Request, name: str) -> Any:
     types = request.types
+    if broker.offsets.is_offline(name):
+        return construct(
+            types.DescribedGroup,
+            error_code=ErrorCode.not_coordinator,
+            group_id=name,
+            group_state="",
+            protocol_type="",
+            protocol_data="",
+            members=(),
+            authorized_operations=NOT_ASKED_FOR,
+        )
     found = broker.offsets.coordinator.describe(name)
     is_missing = found.state == DEAD and request.version >= NOT_FOUND_VERSION
     with_operations = getattr(request.body, "include_authorized_operations", False) and not is_missing

@@ -1,6 +1,7 @@
 """DescribeLogDirs v1-5: what each partition takes of the disk; v4 tells the size of the disk too, v5 whether it is cordoned.
 
-No directory is ever cordoned or offline, and no partition is on its way to another.
+No directory is ever cordoned or offline, and no partition is on its way to another. A partition that is offline is left
+out, as Kafka leaves out those of a directory that is.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ def _described(request: Request, partition: Partition) -> Any:
 
 
 def _asked(broker: Needs, topics: Any) -> list[Partition]:
-    """Every partition if no topics are named; what is not there is left out."""
+    """Every partition if no topics are named; what is not there or offline is left out."""
     if topics is None:
         return list(broker.topics.partitions())
     return [
         partition
         for asked in topics
         for index in asked.partitions
-        if (partition := broker.topics.partition(asked.topic, index)) is not None
+        if (partition := broker.topics.partition(asked.topic, index)) is not None and not partition.is_offline
     ]

@@ -39,6 +39,13 @@ def _partition(broker: Needs, types: Any, topic: str, index: int) -> Any:
             error_message=f"there is no partition {topic}-{index}",
             active_producers=(),
         )
+    if partition.is_offline:
+        return types.PartitionResponse(
+            partition_index=index,
+            error_code=ErrorCode.kafka_storage_error,
+            error_message=f"{topic}-{index} is offline, for its log is damaged",
+            active_producers=(),
+        )
     return types.PartitionResponse(
         partition_index=index,
         error_code=ErrorCode.none,

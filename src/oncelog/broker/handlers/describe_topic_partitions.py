@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.operations import EVERY_TOPIC_OPERATION, UNKNOWN_OPERATIONS
+from oncelog.broker.operations import EVERY_TOPIC_OPERATION, NO_LEADER, UNKNOWN_OPERATIONS
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.partition import Partition
@@ -76,18 +76,18 @@ def _cursor(request: Request, name: str, partition_index: int) -> Any:
 
 
 def _partition(broker: Needs, request: Request, partition: Partition) -> Any:
-    node = broker.node_id
+    node, is_offline = broker.node_id, partition.is_offline
     return construct(
         request.types.DescribeTopicPartitionsResponsePartition,
         error_code=ErrorCode.none,
         partition_index=partition.index,
-        leader_id=node,
+        leader_id=NO_LEADER if is_offline else node,
         leader_epoch=partition.leader_epoch,
         replica_nodes=(node,),
         isr_nodes=(node,),
         eligible_leader_replicas=(),
         last_known_elr=(),
-        offline_replicas=(),
+        offline_replicas=(node,) if is_offline else (),
     )
 
 

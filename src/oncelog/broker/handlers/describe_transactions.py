@@ -32,7 +32,7 @@ async def handle(broker: Needs, request: Request) -> Any:
 
 def _state(broker: Needs, request: Request, transactional_id: str) -> Any:
     types = request.types
-    found = broker.transactions.coordinator.describe(transactional_id)
+    found = broker.transactions.describe(transactional_id)
     if found.metadata is None:
         return types.TransactionState(
             error_code=found.error,

@@ -51,6 +51,8 @@ def _partition(broker: Needs, request: Request, name: str, unknown_type: int | N
         error, message = ErrorCode.invalid_request, f"there is no election of type {unknown_type}"
     elif broker.topics.partition(name, index) is None:
         error, message = ErrorCode.unknown_topic_or_partition, f"there is no partition {name}-{index}"
+    elif broker.topics.is_offline(name, index):
+        error, message = ErrorCode.preferred_leader_not_available, f"{name}-{index} is offline, for its log is damaged"
     else:
         error, message = ErrorCode.election_not_needed, f"broker {broker.node_id} leads it"
     return request.types.PartitionResult(partition_id=index, error_code=error, error_message=message)

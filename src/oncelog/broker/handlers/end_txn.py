@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
-from oncelog.broker.storage.topics import TRANSACTION_STATE
 from oncelog.transactions import EndTransactionAnswer
 from oncelog.transactions.versions import end_bumps_epoch, transaction_error
 from oncelog.wire import ErrorCode
@@ -28,7 +27,7 @@ class Needs(Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
-    if broker.topics.named(TRANSACTION_STATE) is None:
+    if not broker.transactions.coordinates(body.transactional_id):
         return _answer(request, EndTransactionAnswer(ErrorCode.not_coordinator))
     answer = await broker.transactions.end(
         body.transactional_id,

@@ -6,7 +6,7 @@ answers COORDINATOR_NOT_AVAILABLE meanwhile, here the answer waits. Share groups
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
@@ -16,6 +16,11 @@ from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog.environment import Clock
 from oncelog.wire import ErrorCode, construct
 
+if TYPE_CHECKING:
+    from oncelog.broker.coordinators.offsets import CommittedOffsets
+    from oncelog.broker.coordinators.transactions import Transactions
+
+OFFLINE = "the partition that has it is offline, for its log is damaged"
 TOPIC_OF_KEY_TYPE = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 BATCHED_FROM_VERSION = 4
 
@@ -26,7 +31,9 @@ class Needs(auto_creation.Needs, Protocol):
     clock: Clock
     host: str
     node_id: int
+    offsets: CommittedOffsets
     port: int
+    transactions: Transactions
 
 
 async def handle(broker: Needs, request: Request) -> Any:
@@ -39,17 +46,28 @@ async def handle(broker: Needs, request: Request) -> Any:
 
 
 async def _answer(broker: Needs, request: Request, error: ErrorCode, message: str | None) -> Any:
-    found = error is ErrorCode.none
-    where = {
-        "node_id": broker.node_id if found else -1,
-        "host": broker.host if found else "",
-        "port": broker.port if found else -1,
-        "error_code": error,
-        "error_message": message,
-    }
+    def where(key: str) -> dict[str, Any]:
+        problem, text = error, message
+        if error is ErrorCode.none and _is_offline(broker, request, key):
+            problem, text = ErrorCode.coordinator_not_available, OFFLINE
+        found = problem is ErrorCode.none
+        return {
+            "node_id": broker.node_id if found else -1,
+            "host": broker.host if found else "",
+            "port": broker.port if found else -1,
+            "error_code": problem,
+            "error_message": text,
+        }
+
     if request.version < BATCHED_FROM_VERSION:
-        return request.answer(**where)
+        return request.answer(**where(request.body.key))
     coordinator = request.types.Coordinator
     keys = request.body.coordinator_keys
-    coordinators = await Turn(broker.clock).each(keys, lambda key: construct(coordinator, key=key, **where))
+    coordinators = await Turn(broker.clock).each(keys, lambda key: construct(coordinator, key=key, **where(key)))
     return request.answer(coordinators=coordinators)
+
+
+def _is_offline(broker: Needs, request: Request, key: str) -> bool:
+    if getattr(request.body, "key_type", 0) == 0:
+        return broker.offsets.is_offline(key)
+    return not broker.transactions.coordinates(key)

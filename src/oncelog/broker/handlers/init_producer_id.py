@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.handlers.timeouts import milliseconds
 from oncelog.broker.request import Request
-from oncelog.broker.storage.topics import TRANSACTION_STATE
 from oncelog.transactions import InitProducerIdAnswer
 from oncelog.transactions.versions import init_producer_id_error
 from oncelog.wire import ErrorCode
@@ -29,7 +28,7 @@ class Needs(Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
-    if body.transactional_id is not None and broker.topics.named(TRANSACTION_STATE) is None:
+    if body.transactional_id is not None and not broker.transactions.coordinates(body.transactional_id):
         return _answer(request, InitProducerIdAnswer(ErrorCode.not_coordinator))
     answer = await broker.transactions.init_producer_id(
         body.transactional_id,

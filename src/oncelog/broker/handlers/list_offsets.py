@@ -14,6 +14,7 @@ from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.leader_epochs import epoch_problem
 from oncelog.broker.storage.partition import Partition
+from oncelog.log import DamagedLogError
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
@@ -50,7 +51,11 @@ def _partition(broker: Needs, request: Request, topic: str, asked: Any) -> Any:
         return _result(request, asked, problem, *NOT_FOUND, -1)
     if (asked.timestamp < 0 and request.version < MIN_VERSION_OF.get(asked.timestamp, 0)) or asked.timestamp < -6:
         return _result(request, asked, ErrorCode.unsupported_version, *NOT_FOUND, -1)
-    timestamp_ms, offset = _find(partition, asked.timestamp, getattr(request.body, "isolation_level", 0))
+    try:
+        timestamp_ms, offset = _find(partition, asked.timestamp, getattr(request.body, "isolation_level", 0))
+    except DamagedLogError as damage:
+        broker.topics.take_offline(partition, damage)
+        return _result(request, asked, ErrorCode.kafka_storage_error, *NOT_FOUND, -1)
     epoch = -1 if offset < 0 else partition.log.epoch_at(offset)
     return _result(request, asked, ErrorCode.none, timestamp_ms, offset, epoch)
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Protocol
 
-from oncelog.broker.operations import EVERY_CLUSTER_OPERATION, EVERY_TOPIC_OPERATION, UNKNOWN_OPERATIONS
+from oncelog.broker.operations import EVERY_CLUSTER_OPERATION, EVERY_TOPIC_OPERATION, NO_LEADER, UNKNOWN_OPERATIONS
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage import auto_creation
 from oncelog.broker.storage.auto_creation import create_missing
+from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import Topic, name_problem
 from oncelog.environment import Clock
 from oncelog.wire import EncodedItems, ErrorCode, construct, encode
@@ -101,7 +102,28 @@ def _topic(request: Request, broker: Needs, topic: Topic) -> Any:
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         topic_authorized_operations=_operations(request, "include_topic_authorized_operations", EVERY_TOPIC_OPERATION),
-        partitions=_partitions(types, broker.node_id, broker.leader_epoch, len(topic.partitions)),
+        partitions=_led(types, broker, topic),
+    )
+
+
+def _led(types: Any, broker: Needs, topic: Topic) -> Any:
+    if topic.offline:
+        return tuple(_partition(types, broker.node_id, one) for one in topic.partitions)
+    return _partitions(types, broker.node_id, broker.leader_epoch, len(topic.partitions))
+
+
+def _partition(types: Any, node: int, partition: Partition) -> Any:
+    """As Kafka says it of a partition in a directory that is offline."""
+    is_offline = partition.is_offline
+    return construct(
+        types.MetadataResponsePartition,
+        error_code=ErrorCode.leader_not_available if is_offline else ErrorCode.none,
+        partition_index=partition.index,
+        leader_id=NO_LEADER if is_offline else node,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=(node,),
+        isr_nodes=(node,),
+        offline_replicas=(node,) if is_offline else (),
     )
 
 

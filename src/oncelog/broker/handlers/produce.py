@@ -9,14 +9,16 @@ transaction is prepared, nothing more can slip into it. A batch that is transact
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID
 
 from oncelog.broker.request import Request, time_or_none
 from oncelog.broker.slices import Turn, beside
-from oncelog.broker.storage.topics import TRANSACTION_STATE, Topic
+from oncelog.broker.storage.partition import Partition
+from oncelog.broker.storage.topics import Topic
 from oncelog.log import Appended, Origin, PartitionLog, Refused
 from oncelog.records import BatchHeader, Codec, Effort, Form, Prepared, RecordsError, prepare
 from oncelog.transactions.versions import produce_adds_partitions, produce_error
@@ -70,66 +72,77 @@ async def handle(broker: Needs, request: Request) -> Any:
     for topic_data in body.topic_data:
         name = topic_data.topic_id if request.version >= TOPIC_ID_FROM_VERSION else topic_data.name
         for data in topic_data.partition_data:
-            found = await _check(broker, request, name, data)
+            found = _check(broker, request, name, data) or await _check_beside(broker, request, name, data)
             if isinstance(found, Refused):
                 results[name, data.index] = found
             else:
                 checked[name, data.index] = found
             if turn.is_over:
                 await turn.rest()
-    problem = _transactional_problem(request, [one for one in checked.values() if one.header.is_transactional])
+    transactional = {key: batch for key, batch in checked.items() if batch.header.is_transactional}
+    problem = _transactional_problem(request, transactional.values()) if transactional else None
     if problem is not None:
         return _answer(request, _every(request, problem))
-    keys = list(checked)
-    for start in range(0, len(keys), APPENDED_AT_ONCE):
-        await _append(broker, request, {key: checked[key] for key in keys[start : start + APPENDED_AT_ONCE]}, results)
+    for part in _parts(checked):
+        if transactional:
+            results |= await _refused_by_coordinator(broker, request, part)
+        to_flush = _append_all(broker, request, part, results)
+        if to_flush:
+            await broker.durability.make_durable(to_flush)
         if turn.is_over:
             await turn.rest()
     return _answer(request, results)
 
 
-async def _append(broker: Needs, request: Request, checked: dict[Key, Checked], results: Results) -> None:
-    if any(batch.header.is_transactional for batch in checked.values()):
-        transactional = {key: batch for key, batch in checked.items() if batch.header.is_transactional}
-        refused = await _refused_by_coordinator(broker, request, transactional)
-        results |= refused
-        checked = {key: batch for key, batch in checked.items() if key not in refused}
-    to_flush = _append_all(broker, request, checked, results)
-    if to_flush:
-        await broker.durability.make_durable(to_flush)
+def _parts(checked: dict[Key, Checked]) -> Iterator[Mapping[Key, Checked]]:
+    if len(checked) <= APPENDED_AT_ONCE:
+        yield checked
+        return
+    batches = iter(checked.items())
+    while part := dict(islice(batches, APPENDED_AT_ONCE)):
+        yield part
 
 
-def _find(broker: Needs, name: UUID | str | None) -> Topic | None:
-    return broker.topics.with_id(name) if isinstance(name, UUID) else broker.topics.named(name or "")
-
-
-async def _check(broker: Needs, request: Request, name: UUID | str | None, data: Any) -> Checked | Refused:
-    """Everything that can be said of one partition's records without changing anything."""
-    topic = _find(broker, name)
+def _find(broker: Needs, request: Request, name: UUID | str | None, index: int) -> tuple[Topic, Partition] | Refused:
+    topic = broker.topics.with_id(name) if isinstance(name, UUID) else broker.topics.named(name or "")
     if topic is None and request.version >= TOPIC_ID_FROM_VERSION:
         return Refused(ErrorCode.unknown_topic_id, "no topic has this id")
-    if topic is None or topic.partition(data.index) is None:
+    partition = topic.partition(index) if topic is not None else None
+    if topic is None or partition is None:
         return Refused(ErrorCode.unknown_topic_or_partition, "there is no such topic or partition")
+    if partition.is_offline:
+        return _offline(partition)
+    return topic, partition
+
+
+def _check(broker: Needs, request: Request, name: UUID | str | None, data: Any) -> Checked | Refused | None:
+    """All that can be said of one partition's records without changing anything; None if saying it takes long."""
+    found = _find(broker, request, name, data.index)
+    if isinstance(found, Refused):
+        return found
+    topic, partition = found
     if topic.is_internal and request.client_id != ADMIN_CLIENT_ID:
         return Refused(ErrorCode.invalid_topic_exception, f"{topic.name} is written by the broker alone")
-    batch, form, label = data.records or b"", topic.form, topic.name
+    batch, form = data.records or b"", topic.form
     if len(batch) > form.size_bytes_max:
-        message = f"{label}-{data.index}: a batch of {len(batch)} bytes is larger than {form.size_bytes_max}"
+        message = f"{partition}: a batch of {len(batch)} bytes is larger than {form.size_bytes_max}"
         return Refused(ErrorCode.message_too_large, message)
-    prepared = _prepare(batch, form, Effort.SMALL) or await _prepare_beside(broker, batch, form)
-    if isinstance(prepared, Refused):
-        return Refused(prepared.error, f"{label}-{data.index}: {prepared.message}")
-    return _accept(broker, request, name, data.index, prepared)
+    prepared = _prepare(batch, form, Effort.SMALL)
+    return None if prepared is None else _accept(request, topic, partition, prepared)
 
 
-async def _prepare_beside(broker: Needs, batch: bytes, form: Form) -> Prepared | Refused:
+async def _check_beside(broker: Needs, request: Request, name: UUID | str | None, data: Any) -> Checked | Refused:
     """A small batch may take seconds and a hundred megabytes: one at a time, and not from those who are served meanwhile."""
+    found = _find(broker, request, name, data.index)
+    assert not isinstance(found, Refused), "it was checked just now"
+    form = found[0].form
+    prepared: Prepared | Refused | None = None
     for effort in (Effort.LARGE, Effort.ANY):
-        work = partial(_prepare, batch, form, effort)
-        prepared = await beside(broker.workers, work, is_long=effort is Effort.ANY)
-        if prepared is not None:
-            return prepared
-    raise AssertionError("nothing is more work than any")
+        work = partial(_prepare, data.records, form, effort)
+        prepared = prepared or await beside(broker.workers, work, is_long=effort is Effort.ANY)
+    assert prepared is not None, "nothing is more work than any"
+    found = _find(broker, request, name, data.index)
+    return found if isinstance(found, Refused) else _accept(request, *found, prepared)
 
 
 def _prepare(batch: bytes, form: Form, effort: Effort) -> Prepared | Refused | None:
@@ -140,30 +153,22 @@ def _prepare(batch: bytes, form: Form, effort: Effort) -> Prepared | Refused | N
         return Refused(error.error, str(error))
 
 
-def _accept(
-    broker: Needs, request: Request, name: UUID | str | None, index: int, prepared: Prepared
-) -> Checked | Refused:
-    topic = _find(broker, name)
-    partition = topic.partition(index) if topic is not None else None
-    if topic is None or partition is None:
-        return Refused(ErrorCode.unknown_topic_or_partition, "the topic was deleted")
+def _accept(request: Request, topic: Topic, partition: Partition, prepared: Prepared | Refused) -> Checked | Refused:
+    if isinstance(prepared, Refused):
+        return Refused(prepared.error, f"{partition}: {prepared.message}")
     header = prepared.header
     if prepared.sent_codec is Codec.ZSTD and request.version < ZSTD_FROM_VERSION:
         return Refused(ErrorCode.unsupported_compression_type, "zstd needs Produce v7")
-    if header.is_transactional and header.producer_id < 0:
-        return Refused(ErrorCode.invalid_record, f"{partition}: a transactional batch has no producer id")
     if header.is_transactional and header.producer_epoch < partition.log.producer_epoch(header.producer_id):
         # Before the coordinator is asked: it may know nothing of a producer id that ran out of epochs (KIP-890).
         return Refused(ErrorCode.invalid_producer_epoch, f"{partition}: epoch {header.producer_epoch} is fenced")
     if prepared.keyless:
         message = f"{partition} is compacted: its records need a key"
         return Refused(ErrorCode.invalid_record, message, tuple((place, message) for place in prepared.keyless))
-    return Checked(topic.topic_id, topic.name, index, prepared.batch, header)
+    return Checked(topic.topic_id, topic.name, partition.index, prepared.batch, header)
 
 
 def _transactional_problem(request: Request, batches: Collection[Checked]) -> Refused | None:
-    if not batches:
-        return None
     if not request.body.transactional_id:
         message = "a transactional batch came without a transactional id"
         return Refused(ErrorCode.transactional_id_authorization_failed, message)
@@ -173,14 +178,17 @@ def _transactional_problem(request: Request, batches: Collection[Checked]) -> Re
 
 
 async def _refused_by_coordinator(
-    broker: Needs, request: Request, batches: Mapping[Key, Checked]
+    broker: Needs, request: Request, checked: Mapping[Key, Checked]
 ) -> dict[Key, Refused]:
     """Those of one producer's batches that are in no open transaction of it. From v12 on they are added to one."""
+    batches = {key: batch for key, batch in checked.items() if batch.header.is_transactional}
+    if not batches:
+        return {}
     transactional_id = request.body.transactional_id
     partitions = [(batch.topic, batch.partition) for batch in batches.values()]
     header = next(iter(batches.values())).header
     producer = (transactional_id, header.producer_id, header.producer_epoch)
-    if broker.topics.named(TRANSACTION_STATE) is None:
+    if not broker.transactions.coordinates(transactional_id):
         errors = dict.fromkeys(partitions, ErrorCode.not_coordinator)
     elif produce_adds_partitions(request.version):
         errors = dict.fromkeys(partitions, await broker.transactions.add_partitions(*producer, partitions, tv2=True))
@@ -202,10 +210,15 @@ def _append_all(
     to_flush: list[PartitionLog] = []
     first_must_be_zero = produce_adds_partitions(request.version)
     for key, batch in checked.items():
+        if key in results:
+            continue
         topic = broker.topics.with_id(batch.topic_id)
         partition = topic.partition(batch.partition) if topic is not None else None
         if partition is None:
             results[key] = Refused(ErrorCode.unknown_topic_or_partition, f"topic {batch.topic} was deleted")
+            continue
+        if partition.is_offline:
+            results[key] = _offline(partition)
             continue
         is_transactional = batch.header.is_transactional
         result = results[key] = partition.append(
@@ -218,6 +231,10 @@ def _append_all(
         if isinstance(result, Appended) and partition.log.needs_flush(broker.clock.now_ms()):
             to_flush.append(partition.log)
     return to_flush
+
+
+def _offline(partition: Partition) -> Refused:
+    return Refused(ErrorCode.kafka_storage_error, f"{partition} is offline, for its log is damaged")
 
 
 def _every(request: Request, refused: Refused) -> Results:
@@ -237,11 +254,12 @@ def _answer(request: Request, results: Results) -> Any:
             request.connection.close(refused.message)
         return None
     types = request.types
+    named_by = "topic_id" if request.version >= TOPIC_ID_FROM_VERSION else "name"
     responses = []
     for topic in request.body.topic_data:
-        key = topic.topic_id if request.version >= TOPIC_ID_FROM_VERSION else topic.name
-        partitions = tuple(_partition(types, data.index, results[key, data.index]) for data in topic.partition_data)
-        responses.append(construct(types.TopicProduceResponse, name=key, topic_id=key, partition_responses=partitions))
+        name = getattr(topic, named_by)
+        partitions = tuple([_partition(types, data.index, results[name, data.index]) for data in topic.partition_data])
+        responses.append(types.TopicProduceResponse(**{named_by: name}, partition_responses=partitions))
     return request.answer(responses=tuple(responses))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from oncelog.broker.handlers.offset_commit import offset_to_commit
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS
 from oncelog.groups import MemberFacts, OffsetToCommit
 from oncelog.transactions.versions import offset_commit_adds_partitions, transactional_offset_commit_error
 from oncelog.wire import ErrorCode
@@ -37,7 +37,7 @@ class Needs(Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
-    if broker.topics.named(TRANSACTION_STATE) is None or broker.topics.named(CONSUMER_OFFSETS) is None:
+    if not broker.transactions.coordinates(body.transactional_id) or broker.topics.named(CONSUMER_OFFSETS) is None:
         return await _answer(broker, request, _every(request, ErrorCode.not_coordinator))
     home = (CONSUMER_OFFSETS, broker.offsets.partition_for(body.group_id))
     producer = (body.transactional_id, body.producer_id, body.producer_epoch)

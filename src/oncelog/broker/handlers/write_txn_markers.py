@@ -47,6 +47,8 @@ def _marker(broker: Needs, owners: Owners, request: Request, marker: Any, touche
         partition = broker.topics.partition(topic, index)
         if partition is None:
             return ErrorCode.unknown_topic_or_partition
+        if partition.is_offline:
+            return ErrorCode.kafka_storage_error
         touched[partition.log] = None
         return end_as_asked(broker, owners, partition, asked)
 

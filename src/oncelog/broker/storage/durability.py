@@ -106,6 +106,13 @@ class Durability:
             self._retired = start(self._retire(retiring))
         return self._retired
 
+    async def leave_to_itself(self, log: PartitionLog) -> None:
+        """Have the log's own files durable, and no write-ahead log that would put anything back into its sealed segments."""
+        await self.make_durable([log])
+        await self._retired
+        if log in self._current.logs:
+            await self.retire()
+
     async def _retire(self, retiring: _Generation) -> None:
         """One log at a time, so that commits do not queue behind them all."""
         for log in list(retiring.logs):

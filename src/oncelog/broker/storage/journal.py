@@ -149,10 +149,20 @@ class Journal:
         self._on_failure = on_failure
         self._path = f"{directory}/{FILE_NAME}"
         self._file = disk.open(self._path, create=True)
+        self.durable_bytes = 0
 
-    def load(self) -> Iterator[MetadataRecord]:
-        """Yield every record and cut off a torn end. Raises DiskError if a line in the middle is damaged."""
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def load(self, known_bytes: int = 0) -> Iterator[MetadataRecord]:
+        """Yield every record and cut off a torn end. Raises DiskError if a line in the middle is damaged.
+
+        So it does if the journal ends before `known_bytes`, which were durable once.
+        """
         data = self._file.read(0, self._file.size_bytes)
+        if len(data) < known_bytes:
+            raise self._cut_short(len(data), known_bytes)
         position = 0
         while position < len(data):
             end = data.find(b"\n", position)
@@ -160,18 +170,27 @@ class Journal:
             if record is None:
                 if data.find(b"\n", position) not in (-1, len(data) - 1):
                     raise DiskError(f"{self._path} is damaged at byte {position}: restore it from a copy")
+                if position < known_bytes:
+                    raise self._cut_short(position, known_bytes)
                 self._file.truncate(position)
                 return
             yield record
             position = end + 1
 
+    def _cut_short(self, position: int, known_bytes: int) -> DiskError:
+        return DiskError(
+            f"{self._path} is damaged at byte {position}, and {known_bytes} bytes were durable: restore it from a copy"
+        )
+
     def write(self, records: Sequence[MetadataRecord]) -> Parked[None]:
         """Write records; release when they are durable. A crash may keep the first of them only."""
         self._file.append([encode_line(record) for record in records])
         durable: Parked[None] = Parked()
+        end = self._file.size_bytes
 
         def synced(error: DiskError | None) -> None:
             if error is None:
+                self.durable_bytes = max(self.durable_bytes, end)
                 durable.release(None)
             else:
                 self._on_failure(error)
@@ -183,6 +202,7 @@ class Journal:
         """Write a record and block until it is durable. For the start, before anybody is served."""
         self._file.append([encode_line(record)])
         self._file.sync()
+        self.durable_bytes = self._file.size_bytes
 
     def close(self) -> None:
         self._file.sync()

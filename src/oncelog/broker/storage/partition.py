@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
 
-from oncelog.log import Appended, Origin, PartitionLog, Refused
+from oncelog.log import Appended, LogDigest, LogPoints, Origin, PartitionLog, Refused
 from oncelog.records import BatchHeader, ControlType
 
 
+@dataclass(frozen=True, slots=True)
+class UnopenedLog:
+    """A damaged log as a start found and left it. `points` and `aborted` are what the checkpoints say, and go on saying."""
+
+    directory: str
+    topic_id: UUID
+    points: LogPoints
+    aborted: LogDigest | None
+    damage: str
+
+
 class Partition:
-    """Has one replica, so what is appended is at once below the high watermark."""
+    """Has one replica, so what is appended is at once below the high watermark.
 
-    __slots__ = ("_watchers", "index", "leader_epoch", "log", "topic")
+    One with a `damage` is offline: nobody reads or writes it. It has no `log` if a start found the damage.
+    """
 
-    def __init__(self, topic: str, index: int, leader_epoch: int, log: PartitionLog) -> None:
+    __slots__ = ("_watchers", "damage", "index", "leader_epoch", "log", "topic", "unopened")
+
+    def __init__(self, topic: str, index: int, leader_epoch: int, log: PartitionLog | UnopenedLog) -> None:
         self.topic = topic
         self.index = index
         self.leader_epoch = leader_epoch
-        self.log = log
+        self.unopened: UnopenedLog | None = None
+        self.damage: str | None = None
+        if isinstance(log, UnopenedLog):
+            self.unopened, self.damage = log, log.damage
+        else:
+            self.log = log
         self._watchers: dict[Callable[[], None], None] = {}
 
     def __str__(self) -> str:
@@ -54,6 +75,24 @@ class Partition:
         if isinstance(result, Appended):
             self._grown()
         return result
+
+    @property
+    def is_offline(self) -> bool:
+        return self.damage is not None
+
+    def points(self) -> LogPoints:
+        """What a checkpoint has to say of the log."""
+        if self.unopened is not None:
+            return self.unopened.points
+        return LogPoints(
+            self.log.recovery_point, self.log.log_start_offset, self.log.high_watermark, self.log.cleaned_offset
+        )
+
+    def digest(self) -> tuple[UUID, LogDigest | None]:
+        """The topic's id, and what a checkpoint has to say of the transaction indexes."""
+        if self.unopened is not None:
+            return self.unopened.topic_id, self.unopened.aborted
+        return self.log.topic_id, self.log.digest()
 
     def limit_offset(self, isolation_level: int) -> int:
         """The offset below which a reader of this isolation level may read."""

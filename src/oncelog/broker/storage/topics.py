@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -12,10 +12,10 @@ from oncelog.broker.config.configuration import Settings, topic_values
 from oncelog.broker.config.setting import Value, items_of
 from oncelog.broker.slices import Slices
 from oncelog.broker.storage.journal import Journal, TopicCreated, TopicDeleted
-from oncelog.broker.storage.partition import Partition
+from oncelog.broker.storage.partition import Partition, UnopenedLog
 from oncelog.coordination import Parked, start
 from oncelog.environment import Random
-from oncelog.log import LogConfig, PartitionLog
+from oncelog.log import DamagedLogError, LogConfig, PartitionLog
 from oncelog.records import Codec, Form
 
 logger = logging.getLogger("oncelog.broker")
@@ -39,7 +39,7 @@ CODEC_OF_TYPE = {
 }
 """The codecs under the names of compression.type."""
 
-OpenLog = Callable[["Topic", int, LogConfig], PartitionLog]
+OpenLog = Callable[["Topic", int, LogConfig], PartitionLog | UnopenedLog]
 
 
 @dataclass(slots=True)
@@ -51,6 +51,8 @@ class Topic:
     configs: dict[str, str]
     values: Mapping[str, Value]
     partitions: list[Partition]
+    offline: set[int] = field(default_factory=set)
+    """The partitions that are damaged."""
     policies: list[str] = field(init=False)
     form: Form = field(init=False)
 
@@ -135,6 +137,11 @@ def log_config(settings: Settings, topic: str, values: Mapping[str, Value]) -> L
         message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
         message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         producer_id_expiration_ms=settings.number("producer.id.expiration.ms"),
+        is_compacted="compact" in items_of(str(values["cleanup.policy"])),
+        min_cleanable_dirty_ratio=float(values["min.cleanable.dirty.ratio"]),
+        min_compaction_lag_ms=number("min.compaction.lag.ms"),
+        max_compaction_lag_ms=number("max.compaction.lag.ms"),
+        delete_retention_ms=number("delete.retention.ms"),
     )
 
 
@@ -152,6 +159,7 @@ class Topics:
         before_deletion: Callable[[Topic], Parked[None]],
         after_deletion: Callable[[Topic], Parked[None]],
         on_made: Callable[[Topic], None],
+        delete_unopened: Callable[[Topic, int, UnopenedLog], None],
     ) -> None:
         self._journal = journal
         self._slices = slices
@@ -162,6 +170,7 @@ class Topics:
         self._before_deletion = before_deletion
         self._after_deletion = after_deletion
         self._on_made = on_made
+        self._delete_unopened = delete_unopened
         self.version = 0
         """How often a topic was made, deleted or given more partitions since the start."""
         self._by_name: dict[str, Topic] = {}
@@ -185,12 +194,29 @@ class Topics:
         return None if found is None else found.partition(index)
 
     def partitions(self) -> Iterator[Partition]:
-        """Every partition; while topics and partitions come and go, those that are there when it is their turn."""
+        """Every partition that is served."""
+        return (partition for partition in self.every_partition() if not partition.is_offline)
+
+    def every_partition(self) -> Iterator[Partition]:
+        """Those that are offline too; while topics and partitions come and go, those that are there when it is their turn."""
         for topic in tuple(self._by_name.values()):
             for partition in tuple(topic.partitions):
                 if self._by_id.get(topic.topic_id) is not topic:
                     break
                 yield partition
+
+    def is_offline(self, topic: str, index: int) -> bool:
+        found = self._by_name.get(topic)
+        return found is not None and index in found.offline
+
+    def take_offline(self, partition: Partition, damage: DamagedLogError) -> None:
+        """Serve a partition no more. Those that wait for it are woken, and told."""
+        logger.error("%s is offline: %s", partition, damage)
+        partition.damage = str(damage)
+        found = self._by_name.get(partition.topic)
+        if found is not None:
+            found.offline.add(partition.index)
+        partition.wake()
 
     def collision(self, name: str) -> str | None:
         """A topic whose name differs only in dots and underscores: Kafka's metric names cannot tell the two apart."""
@@ -247,7 +273,10 @@ class Topics:
         """Open the logs of these partitions, one each step."""
         config = log_config(self._settings, topic.name, topic.values)
         for index in range(start, stop):
-            opened.append(Partition(topic.name, index, self._leader_epoch, self._open_log(topic, index, config)))
+            partition = Partition(topic.name, index, self._leader_epoch, self._open_log(topic, index, config))
+            if partition.is_offline:
+                topic.offline.add(index)
+            opened.append(partition)
             yield
 
     def grow(self, topic: Topic, partition_count: int) -> Parked[None]:
@@ -261,8 +290,7 @@ class Topics:
         await self._slices.run(self._open(topic, len(topic.partitions), partition_count, opened))
         # It may have been given other settings meanwhile.
         config = log_config(self._settings, topic.name, topic.values)
-        for partition in opened:
-            partition.log.configure(config)
+        _configure(opened, config)
         topic.partitions += opened
         self.version += 1
         logger.info("topic %s has %d partitions now", topic.name, partition_count)
@@ -282,8 +310,7 @@ class Topics:
     def _apply_settings(self, topic: Topic) -> None:
         topic.take(topic_values(self._settings, topic.configs))
         config = log_config(self._settings, topic.name, topic.values)
-        for partition in topic.partitions:
-            partition.log.configure(config)
+        _configure(topic.partitions, config)
 
     def is_being_deleted(self, name: str) -> bool:
         return name in self._being_deleted
@@ -316,6 +343,15 @@ class Topics:
 
     def _remove(self, topic: Topic) -> Iterator[None]:
         for partition in topic.partitions:
-            partition.log.delete()
+            if partition.unopened is None:
+                partition.log.delete()
+            else:
+                self._delete_unopened(topic, partition.index, partition.unopened)
             partition.wake()
             yield
+
+
+def _configure(partitions: Iterable[Partition], config: LogConfig) -> None:
+    for partition in partitions:
+        if partition.unopened is None:
+            partition.log.configure(config)

@@ -29,7 +29,7 @@ class LeaderSearch:
         self._cluster = cluster
         self._create = create
         self._ticket: Ticket | None = None
-        self._partitions: frozenset[TopicPartition] = frozenset()
+        self._partitions: tuple[TopicPartition, ...] = ()
         self._nodes_tried = 0
         self._backoffs: dict[str, Backoff] = {}
         self.causes: dict[TopicPartition, ClientError] = {}
@@ -44,7 +44,7 @@ class LeaderSearch:
         """Ask for partitions without a leader, unless an answer is awaited."""
         if self._ticket is not None:
             return
-        due = frozenset(tp for tp in partitions if self._backoff(tp.topic).retry_at_ms <= now_ms)
+        due = tuple(sorted(tp for tp in partitions if self._backoff(tp.topic).retry_at_ms <= now_ms))
         if not due:
             return
         fields = {

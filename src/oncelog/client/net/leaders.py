@@ -54,7 +54,7 @@ def ask_leaders(
         yield from asking.look_for_leaders(retries)
         timeout_ms = yield from cluster.answer_timeout_ms(retries)
         tickets: dict[Ticket, list[TopicPartition]] = {}
-        for leader, group in by_leader(cluster, asking.missing).items():
+        for leader, group in by_leader(cluster, sorted(asking.missing)).items():
             ticket: Ticket = yield Send(leader, request(group), timeout_ms)
             tickets[ticket] = group
         while tickets:

@@ -1,0 +1,173 @@
+"""Compacting logs, one at a time, the one that needs it most first (Kafka's LogCleaner)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+from uuid import UUID
+
+from oncelog.broker.slices import beside
+from oncelog.coordination import Parked, Task, sleep, start
+from oncelog.environment import DiskError, Syncable
+from oncelog.log import PartitionLog
+from oncelog.log.compaction import Cleaning, CleaningSync, CleaningWork, UncleanableError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.slices import Slices
+    from oncelog.broker.storage.checkpoints import Checkpoints
+    from oncelog.broker.storage.durability import Durability
+    from oncelog.broker.storage.topics import Topics
+    from oncelog.environment import Clock, Disk, Workers
+
+logger = logging.getLogger("oncelog.broker")
+
+BACKOFF_MIN_MS = 50
+"""However short the setting says: to look at every log takes time."""
+MIB = 1024 * 1024
+
+LogKey = tuple[UUID, int]
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    checkpoints: Checkpoints
+    clock: Clock
+    durability: Durability
+
+    def fail(self, error: BaseException) -> None: ...
+
+    settings: Settings
+    slices: Slices
+    topics: Topics
+    workers: Workers
+
+
+class LogCleaner:
+    """Begins with the broker, unless log.cleaner.enable is false."""
+
+    def __init__(self, broker: Needs, disk: Disk) -> None:
+        self._broker = broker
+        self._disk = disk
+        self._uncleanable: set[LogKey] = set()
+        self._task: Task[None] | None = None
+        if broker.settings.value("log.cleaner.enable"):
+            self._task = start(self._run())
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.end()
+
+    async def _run(self) -> None:
+        while True:
+            await sleep(self._broker.clock, max(self._broker.settings.number("log.cleaner.backoff.ms"), BACKOFF_MIN_MS))
+            try:
+                while await self._clean_dirtiest():
+                    pass
+            except DiskError as error:
+                self._broker.fail(error)
+                return
+
+    async def _clean_dirtiest(self) -> bool:
+        """Clean the log with the largest dirty share, of those that are worth it; False if there is none."""
+        found: dict[LogKey, float] = {}
+        await self._broker.slices.run(self._look_at_all(found))
+        if not found:
+            return False
+        key = max(found, key=found.__getitem__)
+        prepared = self._prepare(key)
+        if prepared is None:
+            return False
+        await prepared
+        await self._broker.checkpoints.write()
+        cleaning = self._begin(key)
+        if cleaning is None:
+            return False
+        began_ms = self._broker.clock.monotonic_ms()
+        try:
+            await self._carry_out(cleaning)
+        except UncleanableError as error:
+            self._give_up(key, error)
+            return False
+        await self._broker.checkpoints.write()
+        return self._report(key, cleaning, began_ms)
+
+    def _look_at_all(self, found: dict[LogKey, float]) -> Iterator[None]:
+        """Note the dirty share of every log that is worth cleaning; one partition each step."""
+        now_ms = self._broker.clock.now_ms()
+        for partition in self._broker.topics.partitions():
+            log = partition.log
+            dirt = log.dirt(now_ms)
+            key = (log.topic_id, log.partition)
+            if dirt is not None and key not in self._uncleanable and log.is_worth_cleaning(dirt):
+                found[key] = dirt.ratio
+            yield
+
+    def _prepare(self, key: LogKey) -> Parked[None] | None:
+        """Make durable what is to be cleaned; None if the log is gone."""
+        log = self._log(key)
+        return None if log is None else start(self._broker.durability.leave_to_itself(log))
+
+    def _begin(self, key: LogKey) -> Cleaning | None:
+        log = self._log(key)
+        if log is None:
+            return None
+        load_factor = self._broker.settings.value("log.cleaner.io.buffer.load.factor")
+        assert isinstance(load_factor, float), "it has a default"
+        logger.info("%s: cleaning begins", log.name)
+        return log.begin_cleaning(self._broker.settings.number("log.cleaner.dedupe.buffer.size"), load_factor)
+
+    async def _carry_out(self, cleaning: Cleaning) -> None:
+        """The log drops its cleaning when it is deleted or its segments change otherwise: then there are no more steps."""
+        for step in cleaning.steps():
+            match step:
+                case CleaningWork(work):
+                    await beside(self._broker.workers, work, is_long=True)
+                case CleaningSync(files):
+                    await self._sync(files)
+
+    def _sync(self, files: Sequence[Syncable]) -> Parked[None]:
+        durable: Parked[None] = Parked()
+
+        def synced(error: DiskError | None) -> None:
+            if error is None:
+                durable.release(None)
+            else:
+                self._broker.fail(error)
+
+        self._disk.sync(files, synced)
+        return durable
+
+    def _give_up(self, key: LogKey, error: UncleanableError) -> None:
+        """Leave a log as it is until the next start, as Kafka does."""
+        self._uncleanable.add(key)
+        log = self._log(key)
+        if log is not None:
+            log.drop_cleaning()
+            logger.error("%s is not cleaned any more until the next start: %s", log.name, error)
+
+    def _report(self, key: LogKey, cleaning: Cleaning, began_ms: float) -> bool:
+        """Whether the log was cleaned to the end."""
+        log = self._log(key)
+        if log is None or cleaning.is_dropped:
+            return False
+        took_s = (self._broker.clock.monotonic_ms() - began_ms) / 1000
+        logger.info(
+            "%s: cleaned up to offset %s; of %.1f MiB, %.1f MiB are left, after %.1f s",
+            log.name,
+            log.cleaned_offset,
+            cleaning.bytes_before / MIB,
+            cleaning.bytes_written / MIB,
+            took_s,
+        )
+        return True
+
+    def _log(self, key: LogKey) -> PartitionLog | None:
+        topic_id, index = key
+        topic = self._broker.topics.with_id(topic_id)
+        partition = None if topic is None else topic.partition(index)
+        return None if partition is None else partition.log

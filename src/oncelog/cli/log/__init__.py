@@ -1,0 +1,1 @@
+"""`oncelog log`: the files of a broker that does not run."""

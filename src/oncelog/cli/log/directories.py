@@ -1,0 +1,160 @@
+"""The log directories of a broker that does not run: who has them, and what they say of their partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from oncelog.broker.storage.journal import FILE_NAME as JOURNAL
+from oncelog.cli.exits import CommandError, ExitStatus
+from oncelog.cli.log.journal_reading import JournalContent, read_journal_content
+from oncelog.environment import DirectoryInUseError, Disk, DiskError
+from oncelog.log import PARTITION_METADATA, read_topic_id
+from oncelog.log.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    META_PROPERTIES,
+    RECOVERY_POINTS,
+    read_partition_offsets,
+)
+from oncelog.log.data_directory import CLEAN_SHUTDOWN, LOCK
+from oncelog.log.inspection.partition import KnownOfPartition
+from oncelog.log.names import LOG, SNAPSHOT, offset_of, partition_directory, partition_of
+
+PartitionKey = tuple[str, int]
+CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)
+MARKS = (JOURNAL, META_PROPERTIES, *CHECKPOINTS)
+"""One of these is in every log directory."""
+
+
+@dataclass(slots=True)
+class LogDirectory:
+    """One log directory. A checkpoint that cannot be read, or is not there, is None."""
+
+    path: str
+    was_clean: bool
+    partitions: list[PartitionKey] = field(default_factory=list)
+    checkpoints: dict[str, dict[PartitionKey, int] | None] = field(default_factory=dict)
+    problems: list[tuple[str, str]] = field(default_factory=list)
+
+    def offset(self, checkpoint: str, key: PartitionKey) -> int | None:
+        return (self.checkpoints.get(checkpoint) or {}).get(key)
+
+    def partition_path(self, key: PartitionKey) -> str:
+        return f"{self.path}/{partition_directory(*key)}"
+
+
+@dataclass(slots=True)
+class NodeFiles:
+    """The log directories of one node, as far as they were named. `home` has the journal; None if none of them does."""
+
+    directories: list[LogDirectory]
+    home: str | None
+    journal: JournalContent
+
+    @property
+    def was_clean(self) -> bool:
+        return all(directory.was_clean or not directory.partitions for directory in self.directories)
+
+    def lost_power(self, disk: Disk) -> bool:
+        """Whether the machine was started anew since the broker ended, without a clean stop."""
+        return not self.was_clean and disk.boot_id() != self.journal.state.boot_id
+
+    def known_of(self, disk: Disk, directory: LogDirectory, key: PartitionKey) -> KnownOfPartition:
+        """What is known of a partition before its own files are looked at."""
+        topic = self.journal.state.topics.get(key[0])
+        topic_id = "" if topic is None else topic.topic_id
+        was_clean = self.was_clean
+        end = directory.offset(RECOVERY_POINTS, key)
+        if was_clean:
+            end = self.closed_end(disk, directory, key)
+        return KnownOfPartition(
+            name=partition_directory(*key),
+            was_clean=was_clean and end is not None,
+            lost_power=self.lost_power(disk),
+            recovery_point=end or 0,
+            log_start_offset=directory.offset(LOG_START_OFFSETS, key) or 0,
+            may_have_gaps=self.journal.is_compacted(topic_id),
+            index_interval_bytes=self.journal.index_interval_bytes(topic_id),
+            leader_epoch_max=None if self.home is None else self.journal.state.last_leader_epoch,
+        )
+
+    def closed_end(self, disk: Disk, directory: LogDirectory, key: PartitionKey) -> int | None:
+        """Where a log ended that was closed: two of its checkpoints and its newest snapshot say the same."""
+        said = [directory.offset(name, key) for name in (RECOVERY_POINTS, HIGH_WATERMARKS)]
+        snapshots = [offset_of(name, SNAPSHOT) for name in disk.list_directory(directory.partition_path(key))]
+        newest = max((offset for offset in snapshots if offset is not None), default=0)
+        present = [offset for offset in said if offset is not None]
+        if not present:
+            return newest or None
+        return next((offset for offset in present if offset == newest), max(present))
+
+
+def read_node(disk: Disk, paths: Sequence[str]) -> NodeFiles:
+    """Read what the directories say of themselves. Raises CommandError for a path that is no log directory."""
+    directories = [_read_directory(disk, path) for path in paths]
+    homes = [path for path in paths if disk.exists(f"{path}/{JOURNAL}")]
+    if len(homes) > 1:
+        raise CommandError(f"{homes[0]} and {homes[1]} are of two nodes: name those of one", ExitStatus.USAGE)
+    home = homes[0] if homes else None
+    journal = JournalContent() if home is None else read_journal_content(disk, f"{home}/{JOURNAL}")
+    return NodeFiles(directories, home, journal)
+
+
+def _read_directory(disk: Disk, path: str) -> LogDirectory:
+    names = disk.list_directory(path)
+    found = LogDirectory(path, CLEAN_SHUTDOWN in names)
+    for name in names:
+        key = partition_of(name)
+        if key is not None and is_partition(disk, f"{path}/{name}"):
+            found.partitions.append(key)
+    for name in CHECKPOINTS:
+        try:
+            found.checkpoints[name] = read_partition_offsets(disk, f"{path}/{name}") if name in names else None
+        except DiskError as error:
+            found.checkpoints[name] = None
+            found.problems.append((name, str(error)))
+    return found
+
+
+def is_partition(disk: Disk, path: str) -> bool:
+    """Whether a directory has the files of a partition, and is not somebody else's of such a name."""
+    try:
+        names = disk.list_directory(path)
+    except DiskError:
+        return False
+    return not names or any(
+        name == PARTITION_METADATA or offset_of(name, LOG) is not None or name.endswith(SNAPSHOT) for name in names
+    )
+
+
+def topic_id_of(disk: Disk, directory: str) -> UUID | None:
+    """The topic that a partition's directory says it is of; None if it says nothing that can be read."""
+    try:
+        return read_topic_id(disk, f"{directory}/{PARTITION_METADATA}")
+    except DiskError:
+        return None
+
+
+def is_log_directory(disk: Disk, path: str) -> bool:
+    return any(disk.exists(f"{path}/{name}") for name in MARKS)
+
+
+@contextmanager
+def locked(disk: Disk, paths: Sequence[str], *, must_be_written: bool) -> Iterator[None]:
+    """Own the directories, so that no broker runs on them. Raises CommandError if one does.
+
+    A lock that cannot be made keeps nobody from reading: a broker could not make it either.
+    """
+    with ExitStack() as held:
+        for path in paths:
+            try:
+                held.callback(disk.lock(f"{path}/{LOCK}").release)
+            except DirectoryInUseError as error:
+                raise CommandError(f"a broker runs on {path}: stop it first", ExitStatus.USAGE) from error
+            except DiskError as error:
+                if must_be_written:
+                    raise CommandError(str(error), ExitStatus.FAILED) from error
+        yield

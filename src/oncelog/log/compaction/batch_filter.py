@@ -1,0 +1,125 @@
+"""Which batches and records a cleaning keeps (Kafka's Cleaner, and MemoryRecords.filterTo).
+
+Works beside the event loop: it uses nothing but what it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from typing_extensions import Buffer
+
+from oncelog.log.compaction.offset_map import OffsetMap
+from oncelog.log.compaction.transactions import CleanedTransactions
+from oncelog.log.producers import ProducerStateEntry
+from oncelog.log.scan import ScannedBatch
+from oncelog.records import BatchHeader, read_control, read_header
+from oncelog.records.kept import KeyedRecord, body_of, keyed_records, with_records, without_records
+
+
+class LastRecord(NamedTuple):
+    """What has to stay of a producer: the batch with its last data, or if it has none, a marker with its epoch."""
+
+    data_offset: int | None
+    epoch: int
+
+
+def last_records_of(producers: Iterable[ProducerStateEntry]) -> dict[int, LastRecord]:
+    return {
+        one.producer_id: LastRecord(one.batches[-1].last_offset if one.batches else None, one.epoch)
+        for one in producers
+    }
+
+
+class KeptBatch(NamedTuple):
+    """A batch as it is from now on."""
+
+    header: BatchHeader
+    data: Buffer
+
+
+class BatchFilter:
+    def __init__(
+        self,
+        last_offsets: OffsetMap,
+        transactions: CleanedTransactions,
+        last_records: Mapping[int, LastRecord],
+        now_ms: int,
+        delete_retention_ms: int,
+    ) -> None:
+        self._last_offsets = last_offsets
+        self._transactions = transactions
+        self._last_records = last_records
+        self._now_ms = now_ms
+        self._new_horizon_ms = now_ms + delete_retention_ms
+
+    def kept(self, batch: ScannedBatch, end_offset: int) -> KeptBatch | None:
+        """What stays of a batch. The one that reaches `end_offset` stays, if need be without records: so no segment ends
+        before the next one begins.
+
+        Raises RecordsError for records that cannot be read.
+        """
+        header = batch.header
+        keeps_empty = header.next_offset == end_offset or (
+            header.producer_id >= 0 and self._is_last_of_producer(header)
+        )
+        if header.is_control:
+            return self._kept_marker(batch, keeps_empty=keeps_empty)
+        if self._transactions.take_batch(header):
+            return _emptied(header) if keeps_empty else None
+        body = body_of(header, batch.data, batch.position_in_data)
+        records = keyed_records(header, body)
+        kept = [record for record in records if self._keeps(header, record)]
+        if not kept:
+            return _emptied(header) if keeps_empty else None
+        new_horizon_ms = None
+        if header.delete_horizon_ms is None and not all(record.has_value for record in kept):
+            new_horizon_ms = self._new_horizon_ms
+        if len(kept) == len(records) and new_horizon_ms is None:
+            return _unchanged(batch)
+        return _rewritten(with_records(header, body, kept, new_horizon_ms))
+
+    def _kept_marker(self, batch: ScannedBatch, *, keeps_empty: bool) -> KeptBatch | None:
+        """A marker stays while a batch of its transaction does, and then until its delete horizon (KIP-534)."""
+        header = batch.header
+        marker = read_control(batch.data, batch.position_in_data)
+        is_over = self._transactions.take_marker(header, marker)
+        horizon_ms = header.delete_horizon_ms
+        is_removed = is_over and horizon_ms is not None and horizon_ms <= self._now_ms
+        if is_removed or header.record_count == 0:
+            return _emptied(header) if keeps_empty else None
+        if not is_over or horizon_ms is not None:
+            return _unchanged(batch)
+        body = body_of(header, batch.data, batch.position_in_data)
+        return _rewritten(with_records(header, body, keyed_records(header, body), self._new_horizon_ms))
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        last = self._last_records.get(header.producer_id)
+        if last is None:
+            return False
+        if last.data_offset is None:
+            return header.is_control and header.producer_epoch == last.epoch
+        return header.last_offset == last.data_offset
+
+    def _keeps(self, header: BatchHeader, record: KeyedRecord) -> bool:
+        offset = header.base_offset + record.offset_delta
+        if offset > self._last_offsets.latest_offset:
+            return True
+        if record.key is None or offset < self._last_offsets.get(record.key):
+            return False
+        horizon_ms = header.delete_horizon_ms
+        return record.has_value or horizon_ms is None or self._now_ms < horizon_ms
+
+
+def _unchanged(batch: ScannedBatch) -> KeptBatch:
+    start = batch.position_in_data
+    return KeptBatch(batch.header, memoryview(batch.data)[start : start + batch.header.size_bytes])
+
+
+def _emptied(header: BatchHeader) -> KeptBatch:
+    return _rewritten(without_records(header))
+
+
+def _rewritten(data: bytes) -> KeptBatch:
+    return KeptBatch(read_header(data), data)

@@ -1,0 +1,225 @@
+"""A node with the real broker: it starts on its disk, serves connections, and dies in every way a process can."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any, TypeVar
+from uuid import UUID
+
+from oncelog.broker import BrokerCore, Environment
+from oncelog.client.net.connection import FRAME_LENGTH
+from oncelog.client.values import Address
+from oncelog.coordination import Parked, Task
+from oncelog.environment import DiskError
+from oncelog.simulation.disk import ProcessEndedError, SimulatedDisk
+from oncelog.simulation.events import Event, EventQueue, Process, ProcessClock
+from oncelog.simulation.network import Listener, Network, StreamEnd
+from oncelog.wire import WireError
+
+T = TypeVar("T")
+WORK_MS = (0.1, 20.0)
+RETRY_START_MS = 1_000.0
+
+
+class SimulationFailure(AssertionError):
+    """What must hold does not. The seed shows it again."""
+
+
+class SimulatedWorkers:
+    """Work is done later, at one go."""
+
+    def __init__(self, process: Process, random: Random) -> None:
+        self._process = process
+        self._random = random
+
+    def run(self, work: Callable[[], T], done: Callable[[T], None], *, is_long: bool) -> Event:
+        factor = 10 if is_long else 1
+        return self._process.after(self._random.uniform(*WORK_MS) * factor, "work", lambda: done(work()))
+
+
+class SimulatedRandom:
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def uuid(self) -> UUID:
+        return UUID(int=self._random.getrandbits(128), version=4)
+
+    def fraction(self) -> float:
+        return self._random.random()
+
+
+class ServedConnection:
+    """Serves one request at a time, as the real one does."""
+
+    def __init__(self, node: BrokerNode, core: BrokerCore, end: StreamEnd) -> None:
+        self.peer_host = end.other.process.node
+        self._node = node
+        self._core = core
+        self._end = end
+        self._buffer = bytearray()
+        self._waiting: deque[bytes] = deque()
+        self._is_answering = False
+        self._is_serving = False
+        self._task: Task[Any] | None = None
+        end.received = self._received
+        end.ended = lambda _: self._over()
+
+    def close(self, reason: str | None = None) -> None:
+        """`reason` is None when the client did nothing wrong."""
+        if reason is not None:
+            self._node.refused(reason)
+        self._end.close()
+        self._over()
+
+    def _over(self) -> None:
+        self._waiting.clear()
+        task, self._task = self._task, None
+        if task is not None:
+            task.end()
+
+    def _received(self, data: bytes) -> None:
+        self._buffer += data
+        while len(self._buffer) >= FRAME_LENGTH.size:
+            (size,) = FRAME_LENGTH.unpack_from(self._buffer)
+            stop = FRAME_LENGTH.size + size
+            if len(self._buffer) < stop:
+                break
+            self._waiting.append(bytes(self._buffer[FRAME_LENGTH.size : stop]))
+            del self._buffer[:stop]
+        self._serve()
+
+    def _serve(self) -> None:
+        self._is_serving = True
+        try:
+            while self._waiting and not self._is_answering and not self._end.is_closed:
+                self._is_answering = True
+                answer = self._core.receive(self, memoryview(self._waiting.popleft()))
+                if isinstance(answer, Parked):
+                    self._task = answer if isinstance(answer, Task) else None
+                    answer.then(self._answer)
+                else:
+                    self._answer(answer)
+        except WireError as error:
+            self.close(str(error))
+        finally:
+            self._is_serving = False
+
+    def _answer(self, chunks: Sequence[Any] | None) -> None:
+        self._is_answering = False
+        self._task = None
+        if self._end.is_closed:
+            return
+        if chunks is not None:
+            self._end.send(b"".join(chunks))
+        if self._waiting and not self._is_serving:
+            self._end.process.after(0, "serve", self._serve)
+
+
+class BrokerNode:
+    """`failed` hears of what must not happen: a bug, a client that the broker does not understand."""
+
+    def __init__(
+        self,
+        name: str,
+        queue: EventQueue,
+        network: Network,
+        disk: SimulatedDisk,
+        random: Random,
+        settings: Mapping[str, str],
+        directories: Sequence[str],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self.name = name
+        self.address = Address(name, 9092)
+        self.disk = disk
+        self.jump_ms = 0.0
+        self.core: BrokerCore | None = None
+        self.process = Process(queue, name, failed)
+        self.process.is_alive = False
+        self.settings = settings
+        self.starts = 0
+        self.disk_deaths = 0
+        self.is_disk_bad = False
+        self._queue = queue
+        self._network = network
+        self._random = random
+        self._directories = directories
+        self._failed = failed
+
+    @property
+    def is_up(self) -> bool:
+        return self.core is not None and self.process.is_alive
+
+    def start(self) -> None:
+        """Begin a process on what the disk has. The disk may end it before it is ready."""
+        if self.process.is_alive:
+            return
+        process = self.process = Process(self._queue, self.name, self._error)
+        self.disk.serve(process)
+        clock = ProcessClock(process, lambda: self.jump_ms)
+        workers = SimulatedWorkers(process, self._random)
+        environment = Environment(clock, self.disk, workers, SimulatedRandom(self._random))
+        try:
+            core = BrokerCore(environment, self._directories, self.settings, self._error)
+        except DiskError as error:
+            self._disk_failed(error)
+            return
+        except ProcessEndedError:
+            self.die(power=self._random.random() < 0.5)
+            return
+        self.starts += 1
+        core.serve_at(self.name, 9092)
+        self.core = core
+        self._network.listen(self.address, Listener(process, lambda end: self._accept(core, end)))
+
+    def stop(self) -> None:
+        """As a signal stops it: the next start has nothing to repair."""
+        core = self.core
+        if core is not None and self.is_up:
+            try:
+                core.stop()
+            except DiskError as error:
+                self._disk_failed(error)
+                return
+            except ProcessEndedError:
+                self.die(power=True)
+                return
+            self._end(silently=False)
+            self.disk.kill()
+
+    def die(self, *, power: bool) -> None:
+        """The process is killed, or the machine loses its power."""
+        self._end(silently=power)
+        if power:
+            self.disk.crash()
+        else:
+            self.disk.kill()
+
+    def refused(self, reason: str) -> None:
+        self._failed(SimulationFailure(f"the broker closed the connection of one of our clients: {reason}"))
+
+    def _accept(self, core: BrokerCore, end: StreamEnd) -> None:
+        ServedConnection(self, core, end)
+
+    def _error(self, error: BaseException) -> None:
+        if isinstance(error, DiskError):
+            self._disk_failed(error)
+        else:
+            self._failed(error)
+
+    def _disk_failed(self, error: DiskError) -> None:
+        """The broker stops when the disk fails; somebody starts it again."""
+        if not self.is_disk_bad:
+            self._failed(error)
+            return
+        self.disk_deaths += 1
+        self.die(power=False)
+        self._queue.after(RETRY_START_MS, f"{self.name} start", self.start)
+
+    def _end(self, *, silently: bool) -> None:
+        process = self.process
+        process.is_alive = False
+        self.core = None
+        self._network.process_ended(process, silently=silently)

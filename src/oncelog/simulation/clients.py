@@ -1,0 +1,285 @@
+"""Our own client in a simulated process: its cores are the real ones, only the transport is another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from oncelog.client.consumer.core import ConsumerCore
+from oncelog.client.consumer.fetching import FetchSettings
+from oncelog.client.consumer.offset_reset import parse_reset
+from oncelog.client.groups.consumer import GroupConsumer
+from oncelog.client.groups.settings import Callbacks, group_settings
+from oncelog.client.net.cluster import Cluster
+from oncelog.client.net.conversation import Conversation, Now, WallClock
+from oncelog.client.net.settings import ClientSettings
+from oncelog.client.producer.accumulating import OpenBatch
+from oncelog.client.producer.core import ProducerCore
+from oncelog.client.producer.settings import ProducerSettings
+from oncelog.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, TopicPartition
+from oncelog.records import Record
+from oncelog.simulation.events import EventQueue, Process
+from oncelog.simulation.network import Network
+from oncelog.simulation.transport import Play, SimulatedTransport, Until
+
+SESSION_MS, HEARTBEAT_MS = 8_000, 2_000
+
+
+class ClientNode:
+    """A node whose process holds one client. When it is killed, its next process begins the play again."""
+
+    def __init__(
+        self,
+        name: str,
+        queue: EventQueue,
+        network: Network,
+        settings: ClientSettings,
+        random: Random,
+        play: Callable[[ClientNode], Play],
+        failed: Callable[[BaseException], None],
+        died: Callable[[str], None],
+    ) -> None:
+        """`died` hears of the end of each process that did not come to the end of its play."""
+        self.name = name
+        self.random = random
+        self.settings = settings
+        self.is_done = False
+        self.starts = 0
+        self.errors = 0
+        self._queue = queue
+        self._network = network
+        self._play = play
+        self._failed = failed
+        self._died = died
+        self._transports: list[SimulatedTransport] = []
+        self.process = Process(queue, name, failed)
+        self.process.is_alive = False
+
+    def start(self) -> None:
+        """Begin; a play that an error of the client ends begins again, as a program does that somebody watches over."""
+        if self.process.is_alive or self.is_done:
+            return
+        self.starts += 1
+        self.process = Process(self._queue, self.name, self._failed)
+        self.process.run(self._begin)
+
+    def kill(self) -> None:
+        self.process.is_alive = False
+        self._network.process_ended(self.process, silently=False)
+        self._transports.clear()
+        self._died(self.name)
+
+    def transport(self) -> SimulatedTransport:
+        made = SimulatedTransport(self.process, self._network, self.settings, self.random)
+        self._transports.append(made)
+        return made
+
+    def forget(self, transport: SimulatedTransport) -> None:
+        """Its client was closed."""
+        transport.close()
+        if transport in self._transports:
+            self._transports.remove(transport)
+
+    def changed(self) -> None:
+        """What a play waits for may be so now."""
+        for transport in self._transports:
+            transport.changed()
+
+    def background(self, transport: SimulatedTransport, play: Play, over: Callable[[], None]) -> None:
+        """Run what goes on beside the play. Such a conversation raises nothing."""
+
+        def done(_: Any, error: Exception | None) -> None:
+            if error is not None:
+                self._failed(error)
+            over()
+
+        transport.run(play, done)
+
+    def _begin(self) -> None:
+        self.transport().run(self._play(self), self._over)
+
+    def _over(self, _: Any, error: Exception | None) -> None:
+        if error is None:
+            self.is_done = True
+            return
+        self.errors += 1
+        self._queue.note(f"{self.name} {type(error).__name__}")
+        for transport in list(self._transports):
+            self.forget(transport)
+        self.kill()
+        self._queue.after(self.random.uniform(100, 2_000), f"{self.name} start", self.start)
+
+
+@dataclass(slots=True)
+class Sent:
+    """A record on its way."""
+
+    batch: OpenBatch
+    place: int
+
+
+class SimulatedProducer:
+    """The producer; see AsyncProducer, whose methods these are."""
+
+    def __init__(self, node: ClientNode, settings: ProducerSettings) -> None:
+        self._node = node
+        self.transport = node.transport()
+        self._core = ProducerCore(Cluster(node.settings), settings, node.changed)
+        self._has_pump = False
+        self._pump_is_over = False
+
+    def send(self, topic: str, partition: int, value: bytes, key: bytes | None = None) -> Play:
+        if not self._core.knows(topic, partition):
+            yield from self._core.learn_topic(topic, partition)
+        now_ms: float = yield Now()
+        wall_ms: int = yield WallClock()
+        batch, place = self._core.append(topic, partition, Record(key, value, (), wall_ms), now_ms)
+        if self._core.is_news(batch):
+            self._wake()
+        return Sent(batch, place)
+
+    def flush(self) -> Play:
+        self._core.hurry()
+        self._wake()
+        yield Until(lambda: self._core.is_flushed)
+        failure = self._core.take_failure()
+        if failure is not None:
+            raise failure
+
+    def init(self) -> Conversation[None]:
+        return self._core.init()
+
+    def begin(self) -> None:
+        self._core.begin()
+
+    def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> Conversation[None]:
+        return self._core.commit_offsets(group, offsets)
+
+    def commit(self) -> Conversation[None]:
+        """Everything must be flushed."""
+        return self._core.commit()
+
+    def abort(self) -> Play:
+        self._core.require_transaction()
+        self._core.drop()
+        self._wake()
+        yield Until(lambda: self._core.is_dropped)
+        yield from self._core.abort()
+
+    def close(self) -> Play:
+        self._core.stop()
+        if self._has_pump:
+            self._wake()
+            yield Until(lambda: self._pump_is_over)
+        self._node.forget(self.transport)
+
+    def _wake(self) -> None:
+        if not self._has_pump:
+            self._has_pump = True
+            self._node.background(self.transport, self._core.pump(), self._pump_ended)
+        self.transport.wake()
+
+    def _pump_ended(self) -> None:
+        self._pump_is_over = True
+        self._node.changed()
+
+
+class SimulatedConsumer:
+    """The consumer; see AsyncConsumer, whose methods these are."""
+
+    def __init__(
+        self,
+        node: ClientNode,
+        isolation_level: IsolationLevel,
+        *,
+        group: str | None = None,
+        group_protocol: str = "classic",
+    ) -> None:
+        self._node = node
+        self._transport = node.transport()
+        self._group_transport = node.transport()
+        self._group: GroupConsumer | None = None
+        self._pump_is_over = True
+        cluster, fetching = Cluster(node.settings), FetchSettings(isolation_level, 1, 500, 1_000_000, 100_000)
+        reset = parse_reset("earliest")
+        if group is None:
+            self.core = ConsumerCore(cluster, fetching, reset=reset, include_control=False)
+            return
+        is_classic = group_protocol == "classic"
+        settings = group_settings(
+            group,
+            group_instance_id=None,
+            group_protocol=group_protocol,
+            max_poll_interval_ms=60_000,
+            metadata_max_age_ms=30_000,
+            group_remote_assignor=None,
+            session_timeout_ms=SESSION_MS if is_classic else None,
+            heartbeat_interval_ms=HEARTBEAT_MS if is_classic else None,
+        )
+        self.core = self._group = GroupConsumer(
+            cluster,
+            fetching,
+            settings,
+            reset=reset,
+            include_control=False,
+            auto_commit_interval_ms=None,
+            wake_poll=self._transport.wake,
+            wake_pump=self._group_transport.wake,
+            new_member_id=f"{node.name}-{node.random.getrandbits(64):016x}",
+        )
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        assert self._group is not None
+        self._group.subscribe(topics, Callbacks())
+        self._pump_is_over = False
+        self._node.background(self._group_transport, self._group.member.pump(), self._pump_ended)
+
+    def assign(self, partitions: Mapping[TopicPartition, int]) -> Play:
+        return self._beside(self.core.assign(partitions))
+
+    def poll(self, timeout_ms: float = 1_000) -> Play:
+        """A list of ConsumedRecord."""
+        return self._beside(self.core.poll(timeout_ms, 500))
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> Play:
+        assert self._group is not None
+        return self._beside(self._group.committed(partitions))
+
+    def seek_to_committed(self) -> Play:
+        assert self._group is not None
+        return self._beside(self._group.seek_to_committed())
+
+    def metadata(self) -> GroupMetadata:
+        assert self._group is not None
+        return self._group.metadata()
+
+    def close(self) -> Play:
+        if self._group is not None:
+            yield from self._beside(self._group.end())
+            yield Until(lambda: self._pump_is_over)
+        self._node.forget(self._transport)
+        self._node.forget(self._group_transport)
+
+    def _beside(self, conversation: Conversation[Any]) -> Play:
+        """Hold a conversation on the consumer's own transport, which `wake` reaches."""
+        outcome: list[tuple[Any, Exception | None]] = []
+        node = self._node
+
+        def done(value: Any, error: Exception | None) -> None:
+            outcome.append((value, error))
+            node.changed()
+
+        self._transport.run(conversation, done)
+        yield Until(lambda: bool(outcome))
+        value, error = outcome[0]
+        if error is not None:
+            raise error
+        return value
+
+    def _pump_ended(self) -> None:
+        self._pump_is_over = True
+        self._node.changed()

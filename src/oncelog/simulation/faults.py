@@ -1,0 +1,80 @@
+"""What goes wrong in a run: a list that the seed decides beforehand, of which any part can be left out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum
+
+from oncelog.simulation.events import stream
+
+
+class FaultKind(Enum):
+    KILL = "the broker is killed"
+    KILL_IN_STEP = "the broker is killed between two changes of the disk"
+    POWER = "the power of the broker is cut"
+    POWER_IN_STEP = "the power is cut between two changes of the disk"
+    POWER_TWICE = "the power is cut, and again while the broker starts"
+    STOP = "the broker is stopped and started"
+    PAUSE = "the broker stands still"
+    SLOW_DISK = "the disk is slow"
+    FAILING_DISK = "the disk answers with errors"
+    FULL_DISK = "the disk is full"
+    CLOCK = "the broker's time of day jumps"
+    CLIENT_KILL = "a client is killed"
+    CLIENT_PAUSE = "a client stands still"
+    CUT = "a connection is cut at some byte"
+    VANISH = "a connection loses everything, and nobody is told"
+    PART = "a client and the broker are parted"
+    LATENCY = "some messages are late"
+
+
+INTERVALS_S = {
+    FaultKind.KILL: 40,
+    FaultKind.KILL_IN_STEP: 60,
+    FaultKind.POWER: 50,
+    FaultKind.POWER_IN_STEP: 50,
+    FaultKind.POWER_TWICE: 120,
+    FaultKind.STOP: 120,
+    FaultKind.PAUSE: 60,
+    FaultKind.SLOW_DISK: 60,
+    FaultKind.FAILING_DISK: 150,
+    FaultKind.FULL_DISK: 150,
+    FaultKind.CLOCK: 60,
+    FaultKind.CLIENT_KILL: 15,
+    FaultKind.CLIENT_PAUSE: 30,
+    FaultKind.CUT: 10,
+    FaultKind.VANISH: 40,
+    FaultKind.PART: 40,
+    FaultKind.LATENCY: 30,
+}
+"""Seconds from one fault of a kind to the next, on average, in a run that has the kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFault:
+    """`draw` decides whatever else there is to decide about it, so that it is the same without the others."""
+
+    number: int
+    at_ms: float
+    kind: FaultKind
+    draw: int
+
+    def __str__(self) -> str:
+        return f"{self.number}: after {self.at_ms / 1000:.3f} s {self.kind.value}"
+
+
+def plan(seed: int, duration_ms: float, left_out: Collection[int] = ()) -> list[PlannedFault]:
+    """The faults of a run in order. A run has some of the kinds only: what hides another fault is absent now and then."""
+    drawn: list[tuple[float, FaultKind, int]] = []
+    for kind, interval_s in INTERVALS_S.items():
+        random = stream(seed, f"fault {kind.name}")
+        if random.random() < 0.35:
+            continue
+        at_ms = random.expovariate(1) * interval_s * 1000
+        while at_ms < duration_ms:
+            drawn.append((at_ms, kind, random.getrandbits(48)))
+            at_ms += random.expovariate(1) * interval_s * 1000
+    drawn.sort(key=lambda item: item[0])
+    faults = [PlannedFault(number, at_ms, kind, draw) for number, (at_ms, kind, draw) in enumerate(drawn)]
+    return [fault for fault in faults if fault.number not in left_out]

@@ -1,0 +1,165 @@
+"""What the clients did and were told, and what must follow from it for what is in the log in the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from oncelog.client.values import TopicPartition
+from oncelog.simulation.broker_node import SimulationFailure
+
+COPIED = b" copied "
+"""Between a value and what makes this attempt to copy it another than the one before."""
+
+
+class Outcome(Enum):
+    """What the one who wrote knows."""
+
+    OPEN = "open"
+    ENDING = "its commit was asked for"
+    COMMITTED = "committed"
+    FAILED = "not committed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class WrittenTogether:
+    """What was written together: the records of a transaction, or one record outside of any.
+
+    Where the values must be seen, they are seen once, in this order within a partition.
+    """
+
+    writer: str
+    is_transactional: bool
+    values: dict[TopicPartition, list[bytes]] = field(default_factory=dict)
+    outcome: Outcome = Outcome.OPEN
+
+    def add(self, partition: TopicPartition, value: bytes) -> None:
+        self.values.setdefault(partition, []).append(value)
+
+
+@dataclass(slots=True)
+class ReaderSighting:
+    """What one reader saw of one partition without a break, and the offset up to which it has read."""
+
+    reader: str
+    is_committed_only: bool
+    partition: TopicPartition
+    seen: list[tuple[int, bytes]] = field(default_factory=list)
+
+
+View = Mapping[TopicPartition, Sequence[tuple[int, bytes]]]
+
+
+class RunHistory:
+    def __init__(self) -> None:
+        self.written: list[WrittenTogether] = []
+        self.sightings: list[ReaderSighting] = []
+        self.polls = 0
+
+    def write(self, writer: str, *, is_transactional: bool) -> WrittenTogether:
+        made = WrittenTogether(writer, is_transactional)
+        self.written.append(made)
+        return made
+
+    def read(self, reader: str, partition: TopicPartition, *, is_committed_only: bool) -> ReaderSighting:
+        made = ReaderSighting(reader, is_committed_only, partition)
+        self.sightings.append(made)
+        return made
+
+    def died(self, writer: str) -> None:
+        """A process is gone: what it had asked for may be so or not, what it had not asked for is not."""
+        for one in reversed(self.written):
+            if one.writer == writer and one.outcome in (Outcome.OPEN, Outcome.ENDING):
+                is_open = one.outcome is Outcome.OPEN and one.is_transactional
+                one.outcome = Outcome.FAILED if is_open else Outcome.UNKNOWN
+
+    def count(self, outcome: Outcome) -> int:
+        return sum(one.outcome is outcome and one.is_transactional for one in self.written)
+
+    def check(self, view: View, *, plain_is_durable: bool, deleted: Iterable[str]) -> None:
+        """Raise SimulationFailure for what read_committed shows in the end and must not, or does not and must.
+
+        `plain_is_durable` says whether what was acknowledged outside transactions survives a power cut. Of the topics in
+        `deleted` anything may be missing.
+        """
+        gone = frozenset(deleted)
+        there = {partition: Counter(value for _, value in records) for partition, records in view.items()}
+        visible: dict[TopicPartition, set[bytes]] = {}
+        for one in self.written:
+            self._check_written(one, there, visible, plain_is_durable=plain_is_durable, gone=gone)
+        for partition, values in there.items():
+            for value, times in values.items():
+                _must(times == 1, f"{partition}: {value!r} is there {times} times")
+                _must(value in visible.get(partition, ()), f"{partition}: {value!r} is visible and must not be")
+        self._check_order(view)
+        for sighting in self.sightings:
+            if sighting.is_committed_only and sighting.partition.topic not in gone:
+                self._check_sighting(sighting, view)
+
+    def _check_written(
+        self,
+        one: WrittenTogether,
+        there: Mapping[TopicPartition, Mapping[bytes, int]],
+        visible: dict[TopicPartition, set[bytes]],
+        *,
+        plain_is_durable: bool,
+        gone: frozenset[str],
+    ) -> None:
+        seen, missing = [], []
+        for partition, values in one.values.items():
+            for value in values:
+                if there.get(partition, {}).get(value):
+                    seen.append((partition, value))
+                elif partition.topic not in gone:
+                    missing.append((partition, value))
+        what = f"{one.writer}, {one.outcome.value}"
+        must_be_there = one.outcome is Outcome.COMMITTED and (one.is_transactional or plain_is_durable)
+        _must(not (must_be_there and missing), f"{what}: lost {missing[:3]}")
+        _must(not (one.outcome is Outcome.FAILED and seen), f"{what}: visible none the less: {seen[:3]}")
+        if one.is_transactional:
+            _must(not (seen and missing), f"{what}: {seen[:1]} is visible and {missing[:1]} is not")
+        if one.outcome is not Outcome.FAILED:
+            for partition, value in seen:
+                visible.setdefault(partition, set()).add(value)
+
+    def _check_order(self, view: View) -> None:
+        """Within a partition, what one process wrote later comes later."""
+        places = {(p, value): offset for p, records in view.items() for offset, value in records}
+        last: dict[tuple[str, TopicPartition], tuple[int, bytes]] = {}
+        for one in self.written:
+            for partition, values in one.values.items():
+                for value in values:
+                    offset = places.get((partition, value))
+                    if offset is None:
+                        continue
+                    before = last.get((one.writer, partition), (-1, b""))
+                    _must(offset > before[0], f"{partition}: {value!r} comes before {before[1]!r}")
+                    last[one.writer, partition] = offset, value
+
+    def _check_sighting(self, sighting: ReaderSighting, view: View) -> None:
+        """What was seen of transactions is there still, at the same offsets, and nothing between was passed over."""
+        if not sighting.seen:
+            return
+        first, last = sighting.seen[0][0], sighting.seen[-1][0]
+        seen = [item for item in sighting.seen if not item[1].startswith(b"plain")]
+        kept = [
+            item for item in view[sighting.partition] if first <= item[0] <= last and not item[1].startswith(b"plain")
+        ]
+        if seen != kept:
+            odd = [item for item in seen if item not in kept][:3] or [item for item in kept if item not in seen][:3]
+            raise SimulationFailure(f"{sighting.reader} saw {sighting.partition} otherwise than it is: {odd}")
+
+    def check_copies(self, view: View, source: str, target: str) -> None:
+        """Every record of one topic was copied to the other exactly once."""
+        wanted = Counter(value for p, records in view.items() if p.topic == source for _, value in records)
+        copies = (value for p, records in view.items() if p.topic == target for _, value in records)
+        found = Counter(value.partition(COPIED)[0] for value in copies)
+        _must(wanted == found, f"copies: {sorted((wanted - found) + (found - wanted))[:3]} are lost or there twice")
+
+
+def _must(is_so: bool, otherwise: str) -> None:
+    if not is_so:
+        raise SimulationFailure(otherwise)

@@ -1,0 +1,157 @@
+"""Carries out the faults of a run, and takes them back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+
+from oncelog.simulation.broker_node import BrokerNode
+from oncelog.simulation.clients import ClientNode
+from oncelog.simulation.events import EventQueue
+from oncelog.simulation.faults import FaultKind, PlannedFault
+from oncelog.simulation.network import Network
+
+DOWN_MS = (10.0, 8_000.0)
+OPERATIONS_MAX = 40
+
+
+class Injection:
+    def __init__(self, queue: EventQueue, network: Network, broker: BrokerNode, clients: Sequence[ClientNode]) -> None:
+        self.happened: Counter[FaultKind] = Counter()
+        self._queue = queue
+        self._network = network
+        self._broker = broker
+        self._clients = clients
+        self._is_over = False
+        self._dies_by_power = False
+        self._carry_out: dict[FaultKind, Callable[[Random], None]] = {
+            FaultKind.KILL: lambda random: self._die(random, power=False),
+            FaultKind.POWER: lambda random: self._die(random, power=True),
+            FaultKind.KILL_IN_STEP: lambda random: self._die_in_step(random, power=False),
+            FaultKind.POWER_IN_STEP: lambda random: self._die_in_step(random, power=True),
+            FaultKind.POWER_TWICE: self._power_twice,
+            FaultKind.STOP: self._stop,
+            FaultKind.PAUSE: lambda random: self._pause(self._broker, random),
+            FaultKind.SLOW_DISK: self._slow_disk,
+            FaultKind.FAILING_DISK: self._failing_disk,
+            FaultKind.FULL_DISK: self._full_disk,
+            FaultKind.CLOCK: self._clock,
+            FaultKind.CLIENT_KILL: self._client_kill,
+            FaultKind.CLIENT_PAUSE: lambda random: self._pause(random.choice(self._clients), random),
+            FaultKind.CUT: self._cut,
+            FaultKind.VANISH: self._vanish,
+            FaultKind.PART: self._part,
+            FaultKind.LATENCY: self._latency,
+        }
+
+    def schedule(self, faults: Sequence[PlannedFault]) -> None:
+        for fault in faults:
+            self._queue.at(self._queue.now_ms + fault.at_ms, f"fault {fault}", partial(self._happen, fault))
+
+    def end(self) -> None:
+        """No faults from now on, and the broker is up, or comes up."""
+        self._is_over = True
+        self._network.heal()
+        disk = self._broker.disk
+        disk.is_failing = False
+        disk.space_bytes = None
+        disk.slow_until_ms = 0.0
+        disk.operations_left = None
+        self._broker.start()
+
+    def broker_ended_in_step(self) -> None:
+        """Its disk has ended it."""
+        self._broker.die(power=self._dies_by_power)
+        self._start_later(Random(self._queue.count))
+
+    def _happen(self, fault: PlannedFault) -> None:
+        if not self._is_over:
+            self.happened[fault.kind] += 1
+            self._carry_out[fault.kind](Random(fault.draw))
+
+    def _later(self, delay_ms: float, label: str, callback: Callable[[], None]) -> None:
+        self._queue.after(delay_ms, label, callback)
+
+    def _start_later(self, random: Random) -> None:
+        self._later(random.uniform(*DOWN_MS), f"{self._broker.name} start", self._broker.start)
+
+    def _die(self, random: Random, *, power: bool) -> None:
+        if self._broker.is_up:
+            self._broker.die(power=power)
+            self._start_later(random)
+
+    def _die_in_step(self, random: Random, *, power: bool) -> None:
+        if self._broker.is_up:
+            self._dies_by_power = power
+            self._broker.disk.operations_left = random.randrange(OPERATIONS_MAX)
+
+    def _power_twice(self, random: Random) -> None:
+        if not self._broker.is_up:
+            return
+        self._broker.die(power=True)
+
+        def start() -> None:
+            self._broker.disk.operations_left = random.randrange(OPERATIONS_MAX)
+            self._dies_by_power = True
+            self._broker.start()
+            if not self._broker.process.is_alive:
+                self._start_later(random)
+
+        self._later(random.uniform(*DOWN_MS), f"{self._broker.name} start", start)
+
+    def _stop(self, random: Random) -> None:
+        if self._broker.is_up:
+            self._broker.stop()
+            self._start_later(random)
+
+    def _pause(self, node: BrokerNode | ClientNode, random: Random) -> None:
+        process = node.process
+        process.paused_until_ms = self._queue.now_ms + 10 ** random.uniform(0, 4.3)
+
+    def _slow_disk(self, random: Random) -> None:
+        self._broker.disk.slow_until_ms = self._queue.now_ms + random.uniform(500, 15_000)
+
+    def _failing_disk(self, random: Random) -> None:
+        disk = self._broker.disk
+        disk.is_failing = self._broker.is_disk_bad = True
+        self._later(random.uniform(10, 5_000), "disk works", self._disk_works)
+
+    def _full_disk(self, random: Random) -> None:
+        self._broker.disk.space_bytes = random.randrange(50_000)
+        self._broker.is_disk_bad = True
+        self._later(random.uniform(100, 8_000), "disk has room", self._disk_works)
+
+    def _disk_works(self) -> None:
+        self._broker.disk.is_failing = False
+        self._broker.disk.space_bytes = None
+
+    def _clock(self, random: Random) -> None:
+        self._broker.jump_ms = random.uniform(-1, 1) * 10 ** random.uniform(1, 5)
+
+    def _client_kill(self, random: Random) -> None:
+        client = random.choice(self._clients)
+        if client.process.is_alive and not client.is_done:
+            client.kill()
+            self._later(random.uniform(*DOWN_MS), f"{client.name} start", client.start)
+
+    def _cut(self, random: Random) -> None:
+        ends = self._network.ends_of(self._broker.name)
+        if ends:
+            end = random.choice(ends)
+            for one in (end, end.other):
+                one.process.after(0, "cut", partial(one.cut, random.randrange(one.in_flight_bytes + 1)))
+
+    def _vanish(self, random: Random) -> None:
+        ends = self._network.ends_of(self._broker.name)
+        if ends:
+            random.choice(ends).vanish()
+
+    def _part(self, random: Random) -> None:
+        client = random.choice(self._clients)
+        self._network.part(client.name, self._broker.name, self._queue.now_ms + 10 ** random.uniform(2, 4.5))
+
+    def _latency(self, random: Random) -> None:
+        self._network.spike_share = random.uniform(0.01, 0.3)
+        self._later(random.uniform(1_000, 20_000), "latency", lambda: setattr(self._network, "spike_share", 0.0))

@@ -1,0 +1,376 @@
+"""A disk in memory that can lose its power.
+
+Bytes that were not synced are lost at a crash, or kept, or torn: whole writes, half writes, sectors of zeros where the
+device never wrote. Files appear, move and go in the order in which that was asked for, but no later than the next sync
+of any file, as a journaling file system does it. Each directory of the root is a file system of its own: in what order
+two of them keep their names, nothing says. The seed decides everything that may happen either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import NamedTuple
+
+from typing_extensions import Buffer
+
+from oncelog.environment import DirectoryInUseError, DiskError, Syncable
+
+SECTOR_BYTES = 512
+SPACE_BYTES = 10**12
+NAME_BYTES_MAX = 255
+
+
+class _Node:
+    """One file: its bytes as processes see them, as they are on the medium, and the writes in between."""
+
+    __slots__ = ("data", "durable", "modified_ms", "synced", "writes")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.durable = bytearray()
+        self.synced = 0
+        self.writes: list[tuple[int, bytes | None]] = []
+        self.modified_ms = 0
+
+    def write(self, position: int, data: bytes | None) -> None:
+        """Without data, end the file there."""
+        _apply(self.data, position, data)
+        self.writes.append((position, data))
+
+    def sync(self) -> None:
+        self.sync_up_to(self.written)
+
+    @property
+    def written(self) -> int:
+        """How many writes there were."""
+        return self.synced + len(self.writes)
+
+    def sync_up_to(self, written: int) -> None:
+        """Make the first so many writes durable."""
+        count = max(0, written - self.synced)
+        for position, data in self.writes[:count]:
+            _apply(self.durable, position, data)
+        del self.writes[:count]
+        self.synced += count
+
+    def crash(self, random: Random) -> None:
+        """Choose what the medium has of the writes that were not synced."""
+        kept = random.choice(("none", "all", "torn", "sectors"))
+        writes = list(self.writes)
+        survivor = _Node()
+        survivor.data[:] = self.durable
+        if kept == "torn" and writes:
+            writes = writes[: random.randrange(len(writes)) + 1]
+            position, last = writes[-1]
+            if last is not None:
+                writes[-1] = (position, last[: random.randrange(len(last) + 1)])
+        for position, data in writes if kept != "none" else ():
+            survivor.write(position, data)
+        if kept == "sectors":
+            survivor._lose_sectors(random, self.durable)
+        self.data = survivor.data
+        self.durable = bytearray(self.data)
+        self.synced += len(self.writes)
+        self.writes.clear()
+
+    def _lose_sectors(self, random: Random, durable: bytearray) -> None:
+        for start in range(0, len(self.data), SECTOR_BYTES):
+            end = min(start + SECTOR_BYTES, len(self.data))
+            old = durable[start:end]
+            if self.data[start:end] != old and random.random() < 0.3:
+                self.data[start:end] = old + bytes(end - start - len(old))
+
+
+def _apply(content: bytearray, position: int, data: bytes | None) -> None:
+    if data is None:
+        del content[position:]
+    content.extend(bytes(max(0, position - len(content))))
+    if data is not None:
+        content[position : position + len(data)] = data
+
+
+class SyncMark(NamedTuple):
+    """A file as it was when somebody asked for it to be durable."""
+
+    path: str
+    node: _Node
+    written: int
+    names: int
+
+
+class MemoryFile:
+    """An open file. After a crash it belongs to a process that is gone."""
+
+    __slots__ = ("_disk", "_life", "_node", "_path", "is_open")
+
+    def __init__(self, disk: MemoryDisk, path: str, node: _Node) -> None:
+        self._disk = disk
+        self._life = disk.life
+        self._node = node
+        self._path = path
+        self.is_open = True
+        disk.open_files += 1
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._node.data)
+
+    def append(self, chunks: Sequence[Buffer]) -> int:
+        position = len(self._node.data)
+        self.write(position, b"".join(chunks))
+        return position
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        self._check()
+        data = bytes(self._node.data[position : position + size_bytes])
+        self._disk.bytes_read += len(data)
+        self._disk.reads += 1
+        return data
+
+    def write(self, position: int, data: Buffer) -> None:
+        self._check()
+        data = bytes(data)
+        if not data:
+            return
+        self._disk.changed()
+        if self._disk.space_bytes is not None:
+            if self._disk.space_bytes < len(data):
+                raise DiskError(f"cannot write {len(data)} bytes to {self._path}: no space left on device")
+            self._disk.space_bytes -= len(data)
+        self._node.write(position, data)
+        self._node.modified_ms = self._disk.now_ms()
+
+    def truncate(self, size_bytes: int) -> None:
+        self._check()
+        self._disk.changed()
+        self._node.write(size_bytes, None)
+
+    def write_back(self, position: int, size_bytes: int) -> None:
+        """What a crash leaves of it is up to the seed, with this and without."""
+        self._disk.written_back.append((position, size_bytes))
+
+    def sync(self) -> None:
+        """Closed files are durable as they are: nobody waits for what was deleted."""
+        if self.is_open:
+            self._check()
+            self._disk.syncs += 1
+            self._disk.changed()
+            self._disk.sync_up_to(self.mark())
+
+    def mark(self) -> SyncMark:
+        return SyncMark(self._path, self._node, self._node.written, self._disk.name_changes(self._path))
+
+    def close(self) -> None:
+        if self.is_open:
+            self._disk.open_files -= 1
+        self.is_open = False
+
+    def _check(self) -> None:
+        assert self._life == self._disk.life, f"{self._path} was opened before the crash"
+        assert self.is_open, f"{self._path} is closed"
+
+
+class MemoryLock:
+    def __init__(self, disk: MemoryDisk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def release(self) -> None:
+        self._disk.locked.discard(self._path)
+
+
+class MemoryDisk:
+    """`space_bytes` is how much may still be written before the disk is full; None for no limit."""
+
+    def __init__(self, seed: int = 0, now_ms: Callable[[], int] = lambda: 0) -> None:
+        self.now_ms = now_ms
+        self.life = 0
+        self.space_bytes: int | None = None
+        self.syncs = self.reads = self.bytes_read = self.open_files = 0
+        self.written_back: list[tuple[int, int]] = []
+        self.locked: set[str] = set()
+        self._boots = 0
+        self._random = Random(seed)
+        self._names: dict[str, _Node] = {}
+        self._durable_names: dict[str, _Node] = {}
+        self._renamings: dict[str, list[Callable[[dict[str, _Node]], None]]] = {}
+        self._renamed: dict[str, int] = {}
+        self._directories: set[str] = set()
+
+    def lose_by(self, random: Random) -> None:
+        """What a power cut takes is drawn from these numbers."""
+        self._random = random
+
+    def crash(self) -> None:
+        """Cut the power: what was not synced is lost, or torn, and open files are open no more."""
+        self.kill()
+        self._boots += 1
+        for volume, changes in self._renamings.items():
+            for change in changes[: self._random.randrange(len(changes) + 1)]:
+                change(self._durable_names)
+            self._renamed[volume] = self._renamed.get(volume, 0) + len(changes)
+        self._renamings.clear()
+        for node in self._durable_names.values():
+            node.crash(self._random)
+        self._names = dict(self._durable_names)
+
+    def kill(self) -> None:
+        """End the process alone: what it wrote stays with the operating system, synced or not."""
+        self.life += 1
+        self.open_files = 0
+        self.locked.clear()
+
+    def changed(self) -> None:
+        """The process is about to change something. A disk that fails raises DiskError here."""
+
+    def name_changes(self, path: str) -> int:
+        """How often names were changed so far on the file system that `path` is on."""
+        volume = _volume(path)
+        return self._renamed.get(volume, 0) + len(self._renamings.get(volume, ()))
+
+    def sync_up_to(self, mark: SyncMark) -> None:
+        """Make durable what a file, and the names beside it, were at that mark."""
+        mark.node.sync_up_to(mark.written)
+        self._commit_names(_volume(mark.path), mark.names)
+
+    def commit_names(self) -> None:
+        """Keep the names as they are now, on every file system."""
+        for volume in list(self._renamings):
+            self._commit_names(volume, self.name_changes(f"/{volume}/"))
+
+    def _commit_names(self, volume: str, names: int) -> None:
+        changes = self._renamings.get(volume, [])
+        count = max(0, names - self._renamed.get(volume, 0))
+        for change in changes[:count]:
+            change(self._durable_names)
+        del changes[:count]
+        self._renamed[volume] = self._renamed.get(volume, 0) + count
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        node = self._names.get(path)
+        if node is None:
+            if not create:
+                raise DiskError(f"cannot open {path}: No such file or directory")
+            _check_name(path)
+            node = made = _Node()
+            node.modified_ms = self.now_ms()
+            self._change(path, lambda names: names.update({path: made}))
+        return MemoryFile(self, path, node)
+
+    def exists(self, path: str) -> bool:
+        return path in self._names or path in self._directories
+
+    def list_directory(self, path: str) -> list[str]:
+        if path not in self._directories:
+            raise DiskError(f"cannot list {path}: No such file or directory")
+        prefix = path + "/"
+        inside = [name for name in (*self._names, *self._directories) if name.startswith(prefix)]
+        return sorted({name[len(prefix) :].split("/")[0] for name in inside})
+
+    def make_directory(self, path: str) -> None:
+        _check_name(path)
+        self.changed()
+        self._directories.add(path)
+
+    def rename(self, source: str, target: str) -> None:
+        if not self.exists(source):
+            raise DiskError(f"cannot rename {source}: No such file or directory")
+        _check_name(target)
+        if target in self._directories and any(name.startswith(target + "/") for name in self._names):
+            raise DiskError(f"cannot rename {source}: Directory not empty")
+        if source in self._directories:
+            self.changed()
+            self._directories.discard(source)
+            self._directories.add(target)
+
+        def change(names: dict[str, _Node]) -> None:
+            for name in list(names):
+                if name == source or name.startswith(source + "/"):
+                    names[target + name[len(source) :]] = names.pop(name)
+
+        self._change(source, change)
+
+    def remove(self, path: str) -> None:
+        self.changed()
+        self._directories = {one for one in self._directories if one != path and not one.startswith(path + "/")}
+
+        def change(names: dict[str, _Node]) -> None:
+            for name in list(names):
+                if name == path or name.startswith(path + "/"):
+                    del names[name]
+
+        self._change(path, change)
+
+    def modified_ms(self, path: str) -> int:
+        return self._node(path).modified_ms
+
+    def read_file(self, path: str) -> bytes:
+        data = bytes(self._node(path).data)
+        self.bytes_read += len(data)
+        self.reads += 1
+        return data
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        node = _Node()
+        node.write(0, data)
+        node.sync()
+        node.modified_ms = self.now_ms()
+        self._change(path, lambda names: names.update({path: node}))
+        self._commit_names(_volume(path), self.name_changes(path))
+
+    def sync(self, files: Sequence[Syncable], done: Callable[[DiskError | None], None]) -> None:
+        for file in files:
+            file.sync()
+        done(None)
+
+    def in_background(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
+        try:
+            work()
+        except DiskError as error:
+            done(error)
+        else:
+            done(None)
+
+    def space(self, path: str) -> tuple[int, int]:
+        used = sum(len(node.data) for node in self._names.values())
+        return SPACE_BYTES, SPACE_BYTES - used
+
+    def boot_id(self) -> str:
+        return f"boot-{self._boots}"
+
+    def lock(self, path: str) -> MemoryLock:
+        if path in self.locked:
+            raise DirectoryInUseError(f"{path} is in use by another process")
+        self.locked.add(path)
+        return MemoryLock(self, path)
+
+    def damage(self, path: str, position: int, data: bytes) -> None:
+        """Change bytes on the medium, as a device that fails without saying so."""
+        node = self._node(path)
+        node.data[position : position + len(data)] = data
+        node.durable[position : position + len(data)] = data
+
+    def _node(self, path: str) -> _Node:
+        if path not in self._names:
+            raise DiskError(f"cannot read {path}: No such file or directory")
+        return self._names[path]
+
+    def _change(self, path: str, change: Callable[[dict[str, _Node]], None]) -> None:
+        self.changed()
+        change(self._names)
+        self._renamings.setdefault(_volume(path), []).append(change)
+
+
+def _check_name(path: str) -> None:
+    if len(path.rpartition("/")[2].encode()) > NAME_BYTES_MAX:
+        raise DiskError(f"cannot make {path}: File name too long")
+
+
+def _volume(path: str) -> str:
+    """The directory of the root that a path begins with."""
+    return path.split("/", 2)[1]

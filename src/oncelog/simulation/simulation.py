@@ -1,0 +1,274 @@
+"""One run: a seed, a broker, clients, faults; then no faults and everything comes to an end; then the history is checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+
+from oncelog.broker.storage import durability
+from oncelog.client.net.settings import ClientSettings
+from oncelog.client.values import IsolationLevel, TopicPartition
+from oncelog.log import partition_log
+from oncelog.simulation import workload
+from oncelog.simulation.broker_node import BrokerNode, SimulationFailure
+from oncelog.simulation.clients import ClientNode
+from oncelog.simulation.disk import ProcessEndedError, SimulatedDisk
+from oncelog.simulation.events import EventQueue, stream
+from oncelog.simulation.faults import FaultKind, PlannedFault, plan
+from oncelog.simulation.history import Outcome, RunHistory
+from oncelog.simulation.injection import Injection
+from oncelog.simulation.invariants import Invariants
+from oncelog.simulation.network import Network
+from oncelog.simulation.transport import Play
+
+MINUTE_MS = 60_000.0
+LIVENESS_MS = 15 * MINUTE_MS
+LOOK_MS = 500.0
+EVENTS_AT_ONE_TIME_MAX = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of a run. `failure` is None where everything held."""
+
+    seed: int
+    minutes: float
+    failure: str | None
+    trace: str
+    events: int
+    simulated_ms: float
+    committed: int
+    aborted: int
+    unknown: int
+    starts: int
+    records_seen: int
+    happened: Mapping[FaultKind, int]
+    planned: tuple[PlannedFault, ...] = field(repr=False)
+
+
+@contextmanager
+def _hidden_paths_open(random: Random) -> Iterator[None]:
+    """What happens only after megabytes happens now and then after kilobytes."""
+    before = durability.WRITE_AHEAD_BYTES_MAX, durability.TAIL_BYTES_MAX, partition_log.SNAPSHOT_INTERVAL_BYTES
+    durability.WRITE_AHEAD_BYTES_MAX = random.choice((5_000, 100_000, before[0]))
+    durability.TAIL_BYTES_MAX = random.choice((500, 20_000, before[1]))
+    partition_log.SNAPSHOT_INTERVAL_BYTES = random.choice((3_000, 200_000, before[2]))
+    try:
+        yield
+    finally:
+        durability.WRITE_AHEAD_BYTES_MAX, durability.TAIL_BYTES_MAX, partition_log.SNAPSHOT_INTERVAL_BYTES = before
+
+
+def _settings(random: Random) -> dict[str, str]:
+    choices = {
+        "offsets.topic.num.partitions": (1, 2),
+        "transaction.state.log.num.partitions": (1, 3),
+        "log.roll.ms": (1_000, 10_000, 604_800_000),
+        "log.index.interval.bytes": (0, 200, 4_096),
+        "log.flush.offset.checkpoint.interval.ms": (1_000, 10_000, 60_000),
+        "log.retention.check.interval.ms": (2_000, 300_000),
+        "log.segment.delete.delay.ms": (0, 500, 60_000),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": (500, 3_000, 10_000),
+        "group.initial.rebalance.delay.ms": (0, 1_000, 3_000),
+        "auto.create.topics.enable": ("false",),
+    }
+    return {name: str(random.choice(values)) for name, values in choices.items()}
+
+
+class Simulation:
+    def __init__(self, seed: int, minutes: float, left_out: Collection[int] = ()) -> None:
+        self.seed = seed
+        self.minutes = minutes
+        self.queue = EventQueue()
+        self.network = Network(self.queue, stream(seed, "network"))
+        self.history = RunHistory()
+        self.shared = workload.Shared(self.history)
+        self._draw = draw = stream(seed, "settings")
+        self._plain_is_durable = draw.random() < 0.5
+        self._segment_bytes = draw.choice((1_048_576, 1_073_741_824))
+        self._failure: BaseException | None = None
+        self.disk = SimulatedDisk(stream(seed, "disk"), lambda: int(self.queue.now_ms))
+        self.disk.lose_by(stream(seed, "power"))
+        self.broker = BrokerNode(
+            "broker",
+            self.queue,
+            self.network,
+            self.disk,
+            stream(seed, "broker"),
+            _settings(draw),
+            draw.choice((["/data"], ["/data", "/more"])),
+            self._failed,
+        )
+        self.clients = self._clients(draw)
+        self.injection = Injection(self.queue, self.network, self.broker, self.clients)
+        self.invariants = Invariants(self.broker)
+        self.faults = plan(seed, minutes * MINUTE_MS, left_out)
+
+    def run(self) -> Report:
+        """Raises nothing: what fails is in the report."""
+        failure: str | None = None
+        with _hidden_paths_open(stream(self.seed, "constants")):
+            try:
+                self._play()
+            except Exception as error:  # noqa: BLE001 - a bug of the broker comes out here
+                failure = _described(error)
+        return self._report(failure)
+
+    def _play(self) -> None:
+        self.broker.start()
+        self._finish("the topics", self._client("maker", self._make_topics), 2 * MINUTE_MS)
+        self.injection.schedule(self.faults)
+        for client in self.clients:
+            self.queue.after(self._draw.uniform(0, 500), f"{client.name} start", client.start)
+        self._advance(self.queue.now_ms + self.minutes * MINUTE_MS)
+        self.injection.end()
+        self._settle()
+        self._check()
+
+    def _settle(self) -> None:
+        """Without faults, everything comes to its end in time."""
+        self._advance(self.queue.now_ms + 2 * MINUTE_MS / 4)
+        self.shared.stop_writing()
+        writers = [client for client in self.clients if client.name.startswith(("writer", "plain", "admin"))]
+        self._await("the writers do not end", lambda: next((c.name for c in writers if not c.is_done), None))
+        self._await("transactions do not end", self.invariants.unsettled)
+        self._await("what is written is not copied", self._uncopied)
+        self.shared.is_over = True
+        self._await("the clients do not end", lambda: next((c.name for c in self.clients if not c.is_done), None))
+        self._await("transactions do not end", self.invariants.unsettled)
+
+    def _uncopied(self) -> str | None:
+        core = self.broker.core
+        assert core is not None
+        for partition in core.topics.partitions():
+            if partition.topic == workload.INPUT:
+                committed = self._committed(partition.index)
+                if committed < partition.log.log_end_offset and self._has_records(partition.index, committed):
+                    return f"{partition.topic}-{partition.index}: {committed} of {partition.log.log_end_offset}"
+        return None
+
+    def _committed(self, index: int) -> int:
+        core = self.broker.core
+        assert core is not None
+        offsets = core.offsets.coordinator.committed_offsets(workload.GROUP, False)
+        stored = (offsets or {}).get((workload.INPUT, index))
+        return 0 if stored is None else stored.committed.offset
+
+    def _has_records(self, index: int, offset: int) -> bool:
+        """Whether anything but markers and aborted records comes after an offset."""
+        view = self._view()
+        return any(place >= offset for place, _ in view[TopicPartition(workload.INPUT, index)])
+
+    def _check(self) -> None:
+        view = self._view()
+        self.history.check(view, plain_is_durable=self._plain_is_durable, deleted=())
+        self.history.check_copies(view, workload.INPUT, workload.OUTPUT)
+
+    def _view(self) -> dict[TopicPartition, list[tuple[int, bytes]]]:
+        view: dict[TopicPartition, list[tuple[int, bytes]]] = {}
+        client = self._client("judge", lambda node: workload.read_all(node, view))
+        self._finish("reading everything", client, 2 * MINUTE_MS)
+        return view
+
+    def _make_topics(self, node: ClientNode) -> Play:
+        return workload.make_topics(node, plain_is_durable=self._plain_is_durable, segment_bytes=self._segment_bytes)
+
+    def _clients(self, draw: Random) -> list[ClientNode]:
+        plays: dict[str, Callable[[ClientNode], Play]] = {}
+        shared = self.shared
+        for number in range(draw.randrange(1, 4)):
+            plays[f"writer-{number}"] = self._writer(f"id-{number}")
+        if draw.random() < 0.5:
+            plays["writer-zombie"] = self._writer("id-0")
+        for number in range(draw.randrange(0, 3)):
+            plays[f"plain-{number}"] = lambda node: workload.write_plain(node, shared)
+        protocol = draw.choice(("classic", "consumer"))
+        for number in range(draw.randrange(1, 4)):
+            plays[f"copier-{number}"] = lambda node: workload.copy(node, shared, protocol)
+        for level in draw.choice((list(IsolationLevel), [IsolationLevel.READ_COMMITTED])):
+            plays[f"reader-{level.name}"] = partial(workload.read, shared=shared, isolation_level=level)
+        if draw.random() < 0.7:
+            plays["admin"] = lambda node: workload.administer(node, shared)
+        return [self._client(name, play) for name, play in plays.items()]
+
+    def _writer(self, transactional_id: str) -> Callable[[ClientNode], Play]:
+        return lambda node: workload.write_in_transactions(node, self.shared, transactional_id)
+
+    def _client(self, name: str, play: Callable[[ClientNode], Play]) -> ClientNode:
+        random = stream(self.seed, f"client {name}")
+        settings = ClientSettings(
+            (self.broker.address,),
+            client_id=name,
+            request_timeout_ms=random.choice((1_000, 5_000, 30_000)),
+            connect_timeout_ms=random.choice((500, 3_000)),
+            call_timeout_ms=random.choice((10_000, 30_000)),
+        )
+        return ClientNode(name, self.queue, self.network, settings, random, play, self._failed, self.history.died)
+
+    def _advance(self, until_ms: float) -> None:
+        queue, broker, invariants = self.queue, self.broker, self.invariants
+        while True:
+            try:
+                event = queue.step(until_ms)
+            except ProcessEndedError:
+                self.injection.broker_ended_in_step()
+                continue
+            if self._failure is not None:
+                raise self._failure
+            if event is None:
+                return
+            if queue.count_at_this_time > EVENTS_AT_ONE_TIME_MAX:
+                raise SimulationFailure(f"time does not go on: {event.label}")
+            if event.process is broker.process:
+                invariants.check()
+
+    def _await(self, what: str, unsettled: Callable[[], str | None]) -> None:
+        end_ms = self.queue.now_ms + LIVENESS_MS
+        while (reason := unsettled()) is not None:
+            if self.queue.now_ms >= end_ms:
+                raise SimulationFailure(f"without any faults {what}: {reason}")
+            self._advance(self.queue.now_ms + LOOK_MS)
+
+    def _finish(self, what: str, client: ClientNode, time_ms: float) -> None:
+        client.start()
+        end_ms = self.queue.now_ms + time_ms
+        while not client.is_done:
+            if self.queue.now_ms >= end_ms:
+                raise SimulationFailure(f"without any faults {what} takes too long")
+            self._advance(self.queue.now_ms + LOOK_MS)
+
+    def _failed(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
+
+    def _report(self, failure: str | None) -> Report:
+        history = self.history
+        return Report(
+            self.seed,
+            self.minutes,
+            failure,
+            self.queue.trace,
+            self.queue.count,
+            self.queue.now_ms,
+            history.count(Outcome.COMMITTED),
+            history.count(Outcome.FAILED),
+            history.count(Outcome.UNKNOWN),
+            self.broker.starts,
+            sum(len(sighting.seen) for sighting in history.sightings),
+            Counter(self.injection.happened),
+            tuple(self.faults),
+        )
+
+
+def _described(error: BaseException) -> str:
+    if isinstance(error, SimulationFailure):
+        return str(error)
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    where = "" if frame is None else f" ({frame.tb_frame.f_code.co_filename}:{frame.tb_lineno})"
+    return f"{type(error).__name__}: {error}{where}"

@@ -1,0 +1,349 @@
+"""Conversations over the simulated network. Any number may run at the same time on one transport."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from random import Random
+from typing import Any, TypeAlias
+
+from oncelog.client.errors import ClientError, ConnectionLost, UnsupportedVersion
+from oncelog.client.net.connection import FRAME_LENGTH, BrokerConnection, frame_bytes
+from oncelog.client.net.conversation import (
+    Call,
+    ConnectionUse,
+    Draw,
+    Effect,
+    Greet,
+    Now,
+    Send,
+    Sleep,
+    Ticket,
+    Wait,
+    WallClock,
+)
+from oncelog.client.net.settings import ClientSettings
+from oncelog.client.values import Address
+from oncelog.simulation.events import DELAY_MS_MIN, Event, Process, ProcessClock
+from oncelog.simulation.network import Network, StreamEnd
+
+LinkName = tuple[Address, ConnectionUse]
+Resume = Callable[[], Any]
+Done = Callable[[Any, Exception | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """Go on when it is so; it is looked at again when somebody says that something has changed."""
+
+    is_so: Callable[[], bool]
+
+
+Play: TypeAlias = Generator[Effect | Until, Any, Any]
+"""What a simulated client does: conversations, one after the other."""
+
+
+class Link:
+    """A stream, and the connection that gives its bytes a meaning."""
+
+    def __init__(self, end: StreamEnd, connection: BrokerConnection) -> None:
+        self.end = end
+        self.connection = connection
+        self.buffer = bytearray()
+
+    def frames(self, data: bytes) -> list[bytes]:
+        self.buffer += data
+        found = []
+        while len(self.buffer) >= FRAME_LENGTH.size:
+            stop = FRAME_LENGTH.size + frame_bytes(bytes(self.buffer[: FRAME_LENGTH.size]))
+            if len(self.buffer) < stop:
+                break
+            found.append(bytes(self.buffer[FRAME_LENGTH.size : stop]))
+            del self.buffer[:stop]
+        return found
+
+
+class Strand:
+    """One conversation under way."""
+
+    def __init__(self, transport: SimulatedTransport, play: Play, done: Done) -> None:
+        self._transport = transport
+        self._play = play
+        self._done = done
+        self._waits_for: Wait | Until | None = None
+        self._until_ms = float("inf")
+        self._timer: Event | None = None
+        self._is_poked = False
+
+    def go_on(self, resume: Resume) -> None:
+        """Take steps up to the next wait."""
+        while True:
+            try:
+                effect = resume()
+            except StopIteration as over:
+                self._done(over.value, None)
+                return
+            except ClientError as error:
+                self._done(None, error)
+                return
+            try:
+                value = self._transport.perform(self, effect)
+            except Exception as error:  # noqa: BLE001 - the conversation decides what it means
+                resume = self._thrower(error)
+                continue
+            if value is self:
+                return
+            resume = self._sender(value)
+
+    def answer(self, value: Any) -> None:
+        self.go_on(self._sender(value))
+
+    def fail(self, error: Exception) -> None:
+        self.go_on(self._thrower(error))
+
+    def wait(self, effect: Wait | Until) -> None:
+        self._waits_for = effect
+        timeout_ms = effect.timeout_ms if isinstance(effect, Wait) else None
+        self._until_ms = float("inf") if timeout_ms is None else self._transport.now_ms + timeout_ms
+        self._look()
+
+    @property
+    def waits_to_be_woken(self) -> bool:
+        return isinstance(self._waits_for, Wait) and self._waits_for.until_woken
+
+    @property
+    def waits_for_change(self) -> bool:
+        return isinstance(self._waits_for, Until)
+
+    def poke(self) -> None:
+        """Look again, soon."""
+        if not self._is_poked and self._waits_for is not None:
+            self._is_poked = True
+            self._transport.process.after(0, "look", self._looks)
+
+    def _looks(self) -> None:
+        self._is_poked = False
+        if self._waits_for is not None:
+            self._look()
+
+    def _look(self) -> None:
+        effect = self._waits_for
+        assert effect is not None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if isinstance(effect, Until):
+            if effect.is_so():
+                self._resume(None)
+            return
+        transport = self._transport
+        transport.give_up_late(effect.tickets)
+        done = [ticket for ticket in effect.tickets if ticket.is_done]
+        if done or transport.now_ms >= self._until_ms or transport.takes_waking(effect):
+            self._resume(done)
+            return
+        deadline_ms = self._until_ms
+        for ticket in effect.tickets:
+            ticket.on_done = self.poke
+            deadline_ms = min(deadline_ms, ticket.deadline_ms)
+        if deadline_ms != float("inf"):
+            self._timer = transport.process.after(deadline_ms - transport.now_ms, "deadline", self.poke)
+
+    def _resume(self, value: Any) -> None:
+        """To wait for no time takes time, too: whoever looks again and again at what is nearly due would stop the clock."""
+        self._waits_for = None
+        self._transport.process.after(DELAY_MS_MIN, "resume", lambda: self.answer(value))
+
+    def _sender(self, value: Any) -> Resume:
+        return lambda: self._play.send(value)
+
+    def _thrower(self, error: Exception) -> Resume:
+        return lambda: self._play.throw(error)
+
+
+class SimulatedTransport:
+    """Holds the conversations of one client process."""
+
+    def __init__(self, process: Process, network: Network, settings: ClientSettings, random: Random) -> None:
+        self.process = process
+        self._network = network
+        self._settings = settings
+        self._random = random
+        self._clock = ProcessClock(process)
+        self._links: dict[LinkName, Link] = {}
+        self._opening: dict[LinkName, list[Callable[[Link | ClientError], None]]] = {}
+        self._strands: dict[Strand, None] = {}
+        self._was_woken = False
+
+    def run(self, play: Play, done: Done) -> None:
+        """Begin a conversation; `done` hears of its result, or of the error of the client that ended it."""
+
+        def over(value: Any, error: Exception | None) -> None:
+            del self._strands[strand]
+            done(value, error)
+
+        strand = Strand(self, play, over)
+        self._strands[strand] = None
+        strand.answer(None)
+
+    def wake(self) -> None:
+        self._was_woken = True
+        for strand in self._strands:
+            if strand.waits_to_be_woken:
+                strand.poke()
+
+    def changed(self) -> None:
+        for strand in self._strands:
+            if strand.waits_for_change:
+                strand.poke()
+
+    def close(self) -> None:
+        """End the connections; what is under way fails."""
+        for name, link in list(self._links.items()):
+            self._drop(name, link, "this client was closed")
+
+    @property
+    def now_ms(self) -> float:
+        return self._clock.monotonic_ms()
+
+    def perform(self, strand: Strand, effect: Effect | Until) -> Any:
+        """The result, or the strand itself where that comes later."""
+        match effect:
+            case Send():
+                return self._send(effect)
+            case Wait() | Until():
+                strand.wait(effect)
+                return strand
+            case Sleep():
+                pause_ms = self._random.uniform(effect.low_ms, effect.high_ms)
+                self.process.after(pause_ms, "sleep", lambda: strand.answer(None))
+                return strand
+            case Now():
+                return self.now_ms
+            case Draw():
+                return self._random.uniform(effect.low, effect.high)
+            case Greet():
+                self._greet(strand, effect)
+                return strand
+            case WallClock():
+                return self._clock.now_ms()
+            case Call():
+                return effect.function()
+
+    def takes_waking(self, effect: Wait) -> bool:
+        if effect.until_woken and self._was_woken:
+            self._was_woken = False
+            return True
+        return False
+
+    def give_up_late(self, tickets: tuple[Ticket, ...]) -> None:
+        """An answer that is late ends its connection: those behind it would be late as well."""
+        for ticket in tickets:
+            name = ticket.address, ticket.lane
+            if not ticket.is_done and self.now_ms >= ticket.deadline_ms and name in self._links:
+                self._drop(name, self._links[name], f"no answer to {ticket.request.api.name} in time")
+
+    def _greet(self, strand: Strand, effect: Greet) -> None:
+        def opened(link: Link | ClientError) -> None:
+            if isinstance(link, Link):
+                strand.answer(link.connection.greeting)
+            else:
+                strand.fail(link)
+
+        name = effect.address, ConnectionUse.PROMPT
+        self._with_link(name, effect.timeout_ms, lambda link: self.process.after(0, "greeted", lambda: opened(link)))
+
+    def _send(self, effect: Send) -> Ticket:
+        timeout_ms = self._settings.request_timeout_ms if effect.timeout_ms is None else effect.timeout_ms
+        ticket = Ticket(effect.address, effect.request, effect.lane)
+
+        def opened(link: Link | ClientError) -> None:
+            if not isinstance(link, Link):
+                ticket.fail(link)
+                return
+            self._send_over(link, ticket, timeout_ms)
+            if ticket.on_done is not None:
+                ticket.on_done()  # who waits has a deadline only now
+
+        self._with_link((ticket.address, ticket.lane), timeout_ms, opened)
+        return ticket
+
+    def _send_over(self, link: Link, ticket: Ticket, timeout_ms: float) -> None:
+        ticket.deadline_ms = self.now_ms + timeout_ms
+        try:
+            chunks = link.connection.send(ticket)
+        except UnsupportedVersion as error:
+            ticket.fail(error)
+            return
+        link.end.send(b"".join(chunks))
+        if not ticket.request.expects_answer:
+            ticket.answer(None)
+
+    def _with_link(self, name: LinkName, timeout_ms: float, use: Callable[[Link | ClientError], Any]) -> None:
+        """Use the connection, in the order of asking, when there is one, or hear why there is none."""
+        link = self._links.get(name)
+        if link is not None:
+            use(link)
+        elif name in self._opening:
+            self._opening[name].append(use)
+        else:
+            self._opening[name] = [use]
+            self._open(name, min(timeout_ms, self._settings.connect_timeout_ms))
+
+    def _open(self, name: LinkName, timeout_ms: float) -> None:
+        ends: list[StreamEnd] = []
+        is_over = False
+
+        def finish(outcome: Link | str) -> None:
+            nonlocal is_over
+            if is_over:
+                return
+            is_over = True
+            timer.cancel()
+            if isinstance(outcome, Link):
+                self._links[name] = outcome
+            elif ends:
+                ends[0].close()
+            waiting = self._opening.pop(name)
+            for use in waiting:
+                use(outcome if isinstance(outcome, Link) else ConnectionLost(f"{name[0]}: {outcome}", sent=False))
+
+        def connected(end: StreamEnd | None) -> None:
+            if end is None:
+                finish("nobody listens")
+            elif is_over:
+                end.close()
+            else:
+                ends.append(end)
+                self._hello(name, end, finish)
+
+        timer = self.process.after(timeout_ms, "connect timeout", lambda: finish("no connection in time"))
+        self._network.connect(self.process, name[0], connected)
+
+    def _hello(self, name: LinkName, end: StreamEnd, finish: Callable[[Link | str], None]) -> None:
+        link = Link(end, BrokerConnection(name[0], self._settings.client_id))
+
+        def received(data: bytes) -> None:
+            for frame in link.frames(data):
+                if link.connection.greeting is not None:
+                    link.connection.receive(frame)
+                elif link.connection.greeted(frame):
+                    finish(link)
+                else:
+                    end.send(b"".join(link.connection.hello()))
+
+        def ended(reason: str) -> None:
+            finish(reason)
+            self._drop(name, link, reason)
+
+        end.received, end.ended = received, ended
+        if end.is_closed:
+            finish("the connection ended")
+            return
+        end.send(b"".join(link.connection.hello()))
+
+    def _drop(self, name: LinkName, link: Link, reason: str) -> None:
+        if self._links.get(name) is link:
+            del self._links[name]
+        link.end.close()
+        link.connection.lose(reason)

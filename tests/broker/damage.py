@@ -1,0 +1,277 @@
+"""A broker in memory with a little of everything on its disk, and the kinds of damage that may be done to that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from harness.broker_in_memory import DIRECTORY, BrokerInMemory, SteppedDisk
+from harness.manual_clock import ManualClock
+from harness.transaction_in_memory import MINUTE, NONE, TOPIC, TV1, ProducerInMemory
+from oncelog.records import batches, decode_batch
+
+FILLER = "x" * 60
+FIRST = f"{DIRECTORY}/{TOPIC}-0"
+JOURNAL = f"{DIRECTORY}/oncelog-metadata.jsonl"
+Harm = Callable[[SteppedDisk], None]
+
+
+@dataclass(frozen=True)
+class Damage:
+    """`served` and `after_kill` say what becomes of it after a clean stop and after a kill."""
+
+    file: str
+    kind: str
+    harm: Harm
+    served: str
+    after_kill: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file} {self.kind}"
+
+
+def started() -> BrokerInMemory:
+    """Topics, several segments, transactions of both ends in each of them, offsets of a group, a deleted record."""
+    clock = ManualClock()
+    broker = BrokerInMemory(
+        SteppedDisk(0, clock.now_ms),
+        clock,
+        offsets_topic_num_partitions="2",
+        transaction_state_log_num_partitions="2",
+        log_retention_ms="-1",
+    )
+    configs = [{"name": "index.interval.bytes", "value": "200"}]
+    topic = {"name": TOPIC, "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": configs}
+    assert broker.ask("create_topics", 5, topics=[topic], timeout=MINUTE).topics[0].error_code is NONE
+    broker.settle()
+    for partition in broker.core.topics.partitions():
+        # Smaller than a setting may say.
+        partition.log.configure(replace(partition.log._config, segment_bytes=1000))
+    producer = ProducerInMemory(broker, TV1)
+    for number in range(12):
+        producer.write(f"{number}{FILLER}", number)
+        producer.end(committed=number % 3 != 1)
+        broker.clock.advance(10)
+    records = {"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 1}]}
+    broker.ask("delete_records", 2, topics=[records], timeout=MINUTE)
+    broker.settle()
+    return broker
+
+
+def stop(broker: BrokerInMemory) -> None:
+    broker.core.stop()
+    broker.settle()
+
+
+def kill(broker: BrokerInMemory) -> None:
+    """What was written by now is durable, and the checkpoints say so; what comes then is not."""
+    broker.core.durability.retire()
+    broker.settle()
+    for partition in broker.core.topics.partitions():
+        for file in partition.log.unsynced_files():
+            file.sync()
+        partition.log.synced_up_to(partition.log.sync_point())
+    broker.core.checkpoints.write()
+    broker.settle()
+    broker.disk.kill()
+
+
+def bases(disk: SteppedDisk, directory: str = FIRST) -> list[str]:
+    return sorted(name.removesuffix(".log") for name in disk.list_directory(directory) if name.endswith(".log"))
+
+
+def segment(slot: int, suffix: str = ".log", directory: str = FIRST) -> Callable[[SteppedDisk], str]:
+    return lambda disk: f"{directory}/{bases(disk, directory)[slot]}{suffix}"
+
+
+def fixed(path: str) -> Callable[[SteppedDisk], str]:
+    return lambda disk: path
+
+
+Path = Callable[[SteppedDisk], str]
+
+
+def removed(path: Path) -> Harm:
+    return lambda disk: disk.remove(path(disk))
+
+
+def emptied(path: Path) -> Harm:
+    return shortened(path, lambda data: 0)
+
+
+def shortened(path: Path, size: Callable[[bytes], int]) -> Harm:
+    def harm(disk: SteppedDisk) -> None:
+        file = disk.open(path(disk))
+        file.truncate(size(disk.read_file(path(disk))))
+        file.sync()
+        file.close()
+
+    return harm
+
+
+def zeroed(path: Path) -> Harm:
+    def harm(disk: SteppedDisk) -> None:
+        disk.damage(path(disk), 0, bytes(len(disk.read_file(path(disk)))))
+
+    return harm
+
+
+def flipped(path: Path, position: Callable[[bytes], int]) -> Harm:
+    def harm(disk: SteppedDisk) -> None:
+        at = position(disk.read_file(path(disk)))
+        disk.damage(path(disk), at, bytes([disk.read_file(path(disk))[at] ^ 0x15]))
+
+    return harm
+
+
+def last_batch(data: bytes) -> int:
+    """Where the last batch of a segment begins."""
+    position = before = 0
+    while position < len(data):
+        before, position = position, position + 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+    return before
+
+
+def last_line(data: bytes) -> int:
+    return data.rstrip(b"\n").rfind(b"\n") + 1
+
+
+def newest_snapshot(disk: SteppedDisk) -> str:
+    return f"{FIRST}/{max(name for name in disk.list_directory(FIRST) if name.endswith('.snapshot'))}"
+
+
+WHOLE = "everything"
+OFFLINE = "all but the partition"
+REFUSED = "nothing: the start is refused"
+AT_READ = "all but the partition, once the place is read"
+EMPTY_INDEX = shortened(segment(1, ".txnindex"), lambda data: len(data) - 34)
+
+LOG, INDEX, TIMES, ABORTED = "`.log`", "`.index`", "`.timeindex`", "`.txnindex`"
+DAMAGES = [
+    Damage(LOG, "the first removed", removed(segment(0)), OFFLINE),
+    Damage(LOG, "one in the middle removed", removed(segment(1)), OFFLINE),
+    Damage(LOG, "the last removed", removed(segment(-1)), OFFLINE),
+    Damage(LOG, "the first emptied", emptied(segment(0)), OFFLINE),
+    Damage(LOG, "one in the middle emptied", emptied(segment(1)), OFFLINE),
+    Damage(LOG, "the last emptied", emptied(segment(-1)), OFFLINE),
+    Damage(LOG, "the first zeroed", zeroed(segment(0)), OFFLINE),
+    Damage(LOG, "one in the middle zeroed", zeroed(segment(1)), OFFLINE),
+    Damage(LOG, "the last zeroed", zeroed(segment(-1)), OFFLINE),
+    Damage(LOG, "one in the middle cut inside a batch", shortened(segment(1), lambda data: len(data) - 7), OFFLINE),
+    Damage(LOG, "one in the middle cut after a batch", shortened(segment(1), last_batch), OFFLINE),
+    Damage(LOG, "the last cut inside a batch", shortened(segment(-1), lambda data: len(data) - 7), OFFLINE),
+    Damage(LOG, "the last cut after a batch", shortened(segment(-1), last_batch), OFFLINE),
+    Damage(LOG, "a record changed, in the middle", flipped(segment(1), lambda data: 80), AT_READ),
+    Damage(LOG, "a record changed, at the end", flipped(segment(-1), lambda data: len(data) - 9), AT_READ, OFFLINE),
+    Damage(LOG, "a batch's base offset changed, in the middle", flipped(segment(1), lambda data: 7), AT_READ, AT_READ),
+    Damage(
+        LOG,
+        "a batch's base offset changed, at the end",
+        flipped(segment(-1), lambda data: last_batch(data) + 7),
+        OFFLINE,
+    ),
+    Damage(
+        LOG, "a batch's length changed, at the end", flipped(segment(-1), lambda data: last_batch(data) + 11), OFFLINE
+    ),
+    Damage(INDEX, "removed", removed(segment(1, ".index")), WHOLE),
+    Damage(INDEX, "zeroed", zeroed(segment(1, ".index")), WHOLE),
+    Damage(INDEX, "an entry changed", flipped(segment(1, ".index"), lambda data: len(data) - 1), WHOLE),
+    Damage(INDEX, "the last one's removed", removed(segment(-1, ".index")), WHOLE),
+    Damage(TIMES, "removed", removed(segment(1, ".timeindex")), WHOLE),
+    Damage(TIMES, "zeroed", zeroed(segment(1, ".timeindex")), WHOLE),
+    Damage(ABORTED, "removed", removed(segment(1, ".txnindex")), WHOLE),
+    Damage(ABORTED, "emptied", emptied(segment(1, ".txnindex")), WHOLE),
+    Damage(ABORTED, "cut by an entry", EMPTY_INDEX, WHOLE),
+    Damage(ABORTED, "zeroed", zeroed(segment(1, ".txnindex")), WHOLE),
+    Damage(ABORTED, "an entry changed", flipped(segment(1, ".txnindex"), lambda data: 17), WHOLE),
+    Damage(ABORTED, "the last removed", removed(segment(-1, ".txnindex")), WHOLE),
+    Damage("`.snapshot`", "the newest removed", removed(newest_snapshot), WHOLE),
+    Damage("`.snapshot`", "the newest changed", flipped(newest_snapshot, lambda data: 12), WHOLE),
+    Damage("`leader-epoch-checkpoint`", "removed", removed(fixed(f"{FIRST}/leader-epoch-checkpoint")), WHOLE),
+    Damage(
+        "`leader-epoch-checkpoint`",
+        "changed",
+        flipped(fixed(f"{FIRST}/leader-epoch-checkpoint"), lambda data: 0),
+        WHOLE,
+    ),
+    Damage("`partition.metadata`", "removed", removed(fixed(f"{FIRST}/partition.metadata")), WHOLE),
+    Damage("a partition's directory", "removed", removed(fixed(FIRST)), OFFLINE),
+    Damage("`oncelog-metadata.jsonl`", "removed", removed(fixed(JOURNAL)), REFUSED),
+    Damage("`oncelog-metadata.jsonl`", "emptied", emptied(fixed(JOURNAL)), REFUSED),
+    Damage(
+        "`oncelog-metadata.jsonl`", "cut inside a line", shortened(fixed(JOURNAL), lambda data: len(data) - 5), REFUSED
+    ),
+    Damage("`oncelog-metadata.jsonl`", "the last line cut", shortened(fixed(JOURNAL), last_line), REFUSED),
+    Damage("`oncelog-metadata.jsonl`", "changed", flipped(fixed(JOURNAL), lambda data: 30), REFUSED),
+    Damage(
+        "`oncelog-metadata.jsonl`",
+        "the last line changed",
+        flipped(fixed(JOURNAL), lambda data: len(data) - 9),
+        REFUSED,
+    ),
+    Damage("`meta.properties`", "removed", removed(fixed(f"{DIRECTORY}/meta.properties")), REFUSED),
+    Damage("`meta.properties`", "emptied", emptied(fixed(f"{DIRECTORY}/meta.properties")), REFUSED),
+    Damage(
+        "`recovery-point-offset-checkpoint`",
+        "removed",
+        removed(fixed(f"{DIRECTORY}/recovery-point-offset-checkpoint")),
+        WHOLE,
+    ),
+    Damage(
+        "`recovery-point-offset-checkpoint`",
+        "changed",
+        flipped(fixed(f"{DIRECTORY}/recovery-point-offset-checkpoint"), lambda data: 0),
+        REFUSED,
+    ),
+    Damage(
+        "`log-start-offset-checkpoint`", "removed", removed(fixed(f"{DIRECTORY}/log-start-offset-checkpoint")), WHOLE
+    ),
+    Damage("`oncelog-checkpoint`", "removed", removed(fixed(f"{DIRECTORY}/oncelog-checkpoint")), WHOLE),
+    Damage(
+        "`oncelog-checkpoint`", "changed", flipped(fixed(f"{DIRECTORY}/oncelog-checkpoint"), lambda data: 30), WHOLE
+    ),
+]
+
+
+def read(broker: BrokerInMemory, partition: int) -> list[str] | None:
+    """What a read_committed reader sees, from the beginning to the end; None if the partition is offline."""
+    asked: dict[str, Any] = {"partition_index": partition, "timestamp": -2}
+    topics = [{"name": TOPIC, "partitions": [asked]}]
+    answer = broker.ask("list_offsets", 5, replica_id=-1, isolation_level=1, topics=topics)
+    (found,) = answer.topics[0].partitions
+    values: list[str] = []
+    offset, end = found.offset, -1
+    while found.error_code is NONE and offset != end:
+        asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 2**20}
+        topics = [{"topic": TOPIC, "partitions": [asked]}]
+        answer = broker.ask(
+            "fetch", 11, max_wait=timedelta(0), min_bytes=0, isolation_level=1, topics=topics, forgotten_topics_data=[]
+        )
+        (found,) = answer.responses[0].partitions
+        if found.error_code is NONE:
+            end = found.last_stable_offset
+            offset = _take(found, offset, values)
+    if found.error_code is NONE:
+        return values
+    assert found.error_code is ErrorCode.kafka_storage_error, found
+    return None
+
+
+def _take(found: Any, offset: int, values: list[str]) -> int:
+    """Add the committed records of an answer, and return where the next one begins."""
+    starts = [(entry.first_offset, entry.producer_id) for entry in found.aborted_transactions]
+    aborting: set[int] = set()
+    for position, header in batches(found.records):
+        assert header.base_offset <= offset <= header.last_offset, "offsets are the right ones, and none is missing"
+        offset = header.next_offset
+        while starts and starts[0][0] <= header.last_offset:
+            aborting.add(starts.pop(0)[1])
+        if header.is_control:
+            aborting.discard(header.producer_id)
+        elif header.producer_id not in aborting:
+            values += [(record.value or b"").decode() for record in decode_batch(found.records, position)]
+    return offset

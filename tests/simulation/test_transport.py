@@ -1,0 +1,29 @@
+"""The transport of the simulated clients."""
+
+from __future__ import annotations
+
+from random import Random
+
+from oncelog.client.net.conversation import Now, Wait
+from oncelog.client.net.settings import ClientSettings
+from oncelog.simulation.events import EventQueue, Process
+from oncelog.simulation.network import Network
+from oncelog.simulation.transport import Play, SimulatedTransport
+
+
+def test_who_waits_for_no_time_again_and_again_does_not_stop_the_clock() -> None:
+    queue = EventQueue()
+    process = Process(queue, "client", lambda error: None)
+    transport = SimulatedTransport(process, Network(queue, Random(1)), ClientSettings(()), Random(1))
+    ends: list[float] = []
+
+    def play() -> Play:
+        while (yield Now()) < 1:
+            yield Wait((), 0.0)
+        return (yield Now())
+
+    transport.run(play(), lambda value, _: ends.append(value))
+    while queue.step(10) is not None:
+        pass
+    assert ends
+    assert 1 <= ends[0] < 1.1
