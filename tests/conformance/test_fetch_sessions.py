@@ -30,19 +30,24 @@ def topics(log):
 
 
 class Topics:
-    """Makes and deletes topics, and waits until the broker shows it."""
+    """Makes and deletes topics, and waits until the broker's log has followed.
+
+    Kafka's broker shows a change of its metadata a moment before its replicas follow it: a topic that Metadata names
+    may not be led yet, and a topic that Metadata misses may still have its log.
+    """
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
 
     def make(self, connection: Connection, name: str) -> UUID:
         self._admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
-        until(lambda: described(connection, name).error_code is ErrorCode.none)
+        until(lambda: led(connection, name))
         return described(connection, name).topic_id
 
     def delete(self, connection: Connection, name: str) -> None:
         self._admin.delete_topics([name])[name].result(30)
         until(lambda: described(connection, name).error_code is ErrorCode.unknown_topic_or_partition)
+        until(lambda: not has_log(connection, name))
 
 
 def described(connection: Connection, name: str) -> Any:
@@ -54,6 +59,19 @@ def described(connection: Connection, name: str) -> Any:
         include_topic_authorized_operations=False,
     )
     return answer.topics[0]
+
+
+def led(connection: Connection, name: str) -> bool:
+    partition = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
+    wanted = {"name": name, "partitions": [partition]}
+    answer = connection.ask("list_offsets", 7, replica_id=-1, isolation_level=0, topics=[wanted])
+    return bool(answer.topics[0].partitions[0].error_code is ErrorCode.none)
+
+
+def has_log(connection: Connection, name: str) -> bool:
+    wanted = {"topic": name, "partitions": [0]}
+    answer = connection.ask("describe_log_dirs", 4, topics=[wanted])
+    return any(topic.name == name for directory in answer.results for topic in directory.topics)
 
 
 def fetch(connection: Connection, session: tuple[int, int], *topic_ids: UUID) -> Any:
