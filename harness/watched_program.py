@@ -21,7 +21,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from oncelog.broker import BrokerCore
+from oncelog.broker.dispatch import Dispatch
 from oncelog.cli.main import main
 from oncelog.server import main as server
 from oncelog.server import warm_up
@@ -52,7 +52,7 @@ class Watch:
 
     def begin(self) -> None:
         run = asyncio.events.Handle._run
-        receive = BrokerCore.receive
+        receive = Dispatch.receive
 
         def watched_run(handle: asyncio.Handle) -> None:
             self._requests.clear()
@@ -65,13 +65,13 @@ class Watch:
                 collecting_ms = self._collected_ns / 1e6 * share
                 self._say(cpu_ms=took_ms * share, collecting_ms=collecting_ms, name=self._name(handle))
 
-        def watched_receive(broker: BrokerCore, connection: Any, frame: memoryview) -> Any:
+        def watched_receive(dispatch: Dispatch, connection: Any, frame: memoryview) -> Any:
             header = read_request_header(frame)
             self._requests.append(f"{api_name(header.api_key)} v{header.version}")
-            return receive(broker, connection, frame)
+            return receive(dispatch, connection, frame)
 
         asyncio.events.Handle._run = watched_run  # type: ignore[method-assign]
-        BrokerCore.receive = watched_receive  # type: ignore[method-assign]
+        Dispatch.receive = watched_receive  # type: ignore[method-assign]
         server.new_event_loop = asyncio.new_event_loop
         # The loads come at once, and are to meet a broker that has been there for a while.
         warm_up.BEGIN_S = 0.0

@@ -1,6 +1,13 @@
 """The log of a partition on disk: Kafka's files, byte for byte."""
 
-from oncelog.log.checkpoints import PARTITION_METADATA, read_topic_id, uuid_of, uuid_text, write_topic_id
+from oncelog.log.checkpoints import (
+    PARTITION_METADATA,
+    PartitionOffsets,
+    read_topic_id,
+    uuid_of,
+    uuid_text,
+    write_topic_id,
+)
 from oncelog.log.config import LogConfig
 from oncelog.log.damage import DamagedLogError
 from oncelog.log.data_directory import LogPoints
@@ -39,6 +46,7 @@ __all__ = [
     "Origin",
     "OwnCheckpoint",
     "PartitionLog",
+    "PartitionOffsets",
     "RecoveryReport",
     "Refused",
     "Replayed",

@@ -1,0 +1,156 @@
+"""The way of a request through the broker: read it, hand it to its handler, write the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from functools import cache, partial
+from types import CoroutineType
+from typing import Any
+
+from typing_extensions import Buffer
+
+from oncelog.broker import request_log
+from oncelog.broker.apis import APIS, ServedApi
+from oncelog.broker.handlers import api_versions
+from oncelog.broker.request import Peer, Request
+from oncelog.broker.slices import beside
+from oncelog.coordination import Parked, Task, begin, start
+from oncelog.environment import Clock, DiskError, Workers
+from oncelog.wire import (
+    RequestHeader,
+    TooManyItemsError,
+    WireError,
+    decode_request,
+    encode_answer,
+    message_class,
+    read_request_header,
+    skip_tagged_fields,
+)
+
+Answer = list[Buffer] | None
+ITEMS_AT_ONCE = 2000
+"""A request with more of them is read, and its answer written, beside the event loop."""
+
+
+class Dispatch:
+    """Finds the handler of each request. `parts` is what handlers take what they need from; `fail` hears of a disk that fails."""
+
+    __slots__ = ("_clock", "_fail", "_has_failed", "_parts", "_workers")
+
+    def __init__(
+        self,
+        parts: Any,
+        clock: Clock,
+        workers: Workers,
+        fail: Callable[[BaseException], None],
+        has_failed: Callable[[], bool],
+    ) -> None:
+        self._parts = parts
+        self._clock = clock
+        self._workers = workers
+        self._fail = fail
+        self._has_failed = has_failed
+
+    def receive(self, connection: Peer, frame: memoryview) -> Answer | Parked[Answer]:
+        """Take one request, without its length, and give its answer, with its length; later if the request has to wait.
+
+        The answer is None for a request that has none. A request that waits is a task, which whoever sent it may end.
+        Raises WireError for bytes that are no request of a served version.
+        """
+        if self._has_failed():
+            return Parked()
+        header = read_request_header(frame)
+        api = APIS.get(header.api_key)
+        if api is None or not api.minimum <= header.version <= api.maximum:
+            return self._refuse(header)
+        request_class = message_class(header.api_key, header.version, "request")
+        position = skip_tagged_fields(frame, header.end) if request_class.__flexible__ else header.end
+        arrived_ms = self._clock.monotonic_ms()
+        try:
+            body = decode_request(request_class, frame, position, ITEMS_AT_ONCE)
+        except TooManyItemsError:
+            request = Request(header.api_key, header.version, header.client_id, None, connection, arrived_ms)
+            decode = partial(_decoded, request_class, frame, position)
+            return start(self._receive_large(api, request, header.correlation_id, decode))
+        request = Request(header.api_key, header.version, header.client_id, body, connection, arrived_ms)
+        return self._handle(api, request, header.correlation_id)
+
+    async def _receive_large(
+        self, api: ServedApi, request: Request, correlation_id: int, decode: Callable[[], Any]
+    ) -> Answer:
+        """Read a request of many items, and write its answer, beside those that are served meanwhile."""
+        body = await beside(self._workers, decode, is_long=False)
+        if isinstance(body, WireError):
+            request.connection.close(str(body))
+            return None
+        request.body = body
+        answer = api.handle(self._parts, request)
+        if isinstance(answer, CoroutineType):
+            answer = await answer
+        return await self._encoded_beside(api, request, correlation_id, answer)
+
+    async def _encoded_beside(self, api: ServedApi, request: Request, correlation_id: int, body: Any) -> Answer:
+        encode = partial(self._encoded, api, request, correlation_id, body)
+        return await beside(self._workers, encode, is_long=False)
+
+    def _handle(self, api: ServedApi, request: Request, correlation_id: int) -> Answer | Parked[Answer]:
+        try:
+            answer = api.handle(self._parts, request)
+            if isinstance(answer, CoroutineType):
+                answer = begin(answer)
+                if isinstance(answer, Task):
+                    return start(self._answered(api, request, correlation_id, answer))
+        except DiskError as error:
+            self._fail(error)
+            return Parked()
+        except Exception as bug:
+            bug.add_note(f"in {api.name} v{request.version}")
+            raise
+        return self._encoded(api, request, correlation_id, answer)
+
+    async def _answered(self, api: ServedApi, request: Request, correlation_id: int, handling: Task[Any]) -> Answer:
+        try:
+            body = await handling
+        finally:
+            handling.end()
+        if not _has_many_items(body):
+            return self._encoded(api, request, correlation_id, body)
+        return await self._encoded_beside(api, request, correlation_id, body)
+
+    def _encoded(self, api: ServedApi, request: Request, correlation_id: int, body: Any) -> Answer:
+        if request_log.is_logged():
+            request_log.log_answer(api.name, request, body, self._clock.monotonic_ms() - request.arrived_ms)
+        try:
+            return None if body is None else encode_answer(api.key, request.version, correlation_id, body)
+        except Exception as bug:
+            bug.add_note(f"in the answer to {api.name} v{request.version}")
+            raise
+
+    def _refuse(self, header: RequestHeader) -> Answer:
+        if header.api_key == api_versions.API_KEY:
+            return encode_answer(
+                header.api_key, 0, header.correlation_id, api_versions.unsupported_version(self._parts)
+            )
+        raise WireError(f"API {header.api_key} is not served in version {header.version}")
+
+
+def _decoded(request_class: Any, frame: memoryview, position: int) -> Any:
+    try:
+        return decode_request(request_class, frame, position)
+    except WireError as error:
+        return error
+
+
+def _has_many_items(body: Any) -> bool:
+    """Whether writing an answer would keep everybody waiting. Most arrays in arrays are of requests that are large themselves."""
+    if body is None:
+        return False
+    answer_class: Any = type(body)
+    found = (getattr(body, name) for name in _arrays(answer_class))
+    return any(isinstance(items, tuple) and len(items) > ITEMS_AT_ONCE for items in found)
+
+
+@cache
+def _arrays(answer_class: Any) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(answer_class) if "tuple" in str(one.type))
