@@ -305,3 +305,11 @@ def test_rebalance_that_nobody_can_lead_waits_although_its_time_is_up_at_once(
     assert broker.describe() == ("PreparingRebalance", [static.message.member_id])
     broker.clock.advance(SESSION_MS)
     assert broker.describe() == ("Empty", [])
+
+
+def test_offsets_that_were_committed_without_a_transaction_survive_a_kill(broker: GroupBroker) -> None:
+    assert broker.commit(7) is NONE
+    broker.disk.kill()
+    broker.restart()
+    broker.ask("find_coordinator", 3, key=GROUP, key_type=0)
+    assert broker.offset() == 7
