@@ -1,9 +1,9 @@
-"""A broker in memory with a little of everything on its disk, and the kinds of damage that may be done to that."""
+"""A broker in memory with a little of everything on its disk, and ways to damage that."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,38 +12,25 @@ from kio.schema.errors import ErrorCode
 from harness.broker_in_memory import DIRECTORY, BrokerInMemory, SteppedDisk
 from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import MINUTE, NONE, TOPIC, TV1, ProducerInMemory
+from oncelog.log.names import LOG, offset_name
+from oncelog.log.write_ahead import PREFIX
 from oncelog.records import batches, decode_batch
 
 FILLER = "x" * 60
 FIRST = f"{DIRECTORY}/{TOPIC}-0"
 JOURNAL = f"{DIRECTORY}/oncelog-metadata.jsonl"
+SETTINGS = {
+    "offsets_topic_num_partitions": "2",
+    "transaction_state_log_num_partitions": "2",
+    "log_retention_ms": "-1",
+}
 Harm = Callable[[SteppedDisk], None]
-
-
-@dataclass(frozen=True)
-class Damage:
-    """`served` and `after_kill` say what becomes of it after a clean stop and after a kill."""
-
-    file: str
-    kind: str
-    harm: Harm
-    served: str
-    after_kill: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.file} {self.kind}"
 
 
 def started() -> BrokerInMemory:
     """Topics, several segments, transactions of both ends in each of them, offsets of a group, a deleted record."""
     clock = ManualClock()
-    broker = BrokerInMemory(
-        SteppedDisk(0, clock.now_ms),
-        clock,
-        offsets_topic_num_partitions="2",
-        transaction_state_log_num_partitions="2",
-        log_retention_ms="-1",
-    )
+    broker = BrokerInMemory(SteppedDisk(0, clock.now_ms), clock, **SETTINGS)
     configs = [{"name": "index.interval.bytes", "value": "200"}]
     topic = {"name": TOPIC, "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": configs}
     assert broker.ask("create_topics", 5, topics=[topic], timeout=MINUTE).topics[0].error_code is NONE
@@ -144,107 +131,53 @@ def newest_snapshot(disk: SteppedDisk) -> str:
     return f"{FIRST}/{max(name for name in disk.list_directory(FIRST) if name.endswith('.snapshot'))}"
 
 
-WHOLE = "everything"
-OFFLINE = "all but the partition"
-REFUSED = "nothing: the start is refused"
-AT_READ = "all but the partition, once the place is read"
-EMPTY_INDEX = shortened(segment(1, ".txnindex"), lambda data: len(data) - 34)
+def swapped(one: Path, other: Path) -> Harm:
+    def harm(disk: SteppedDisk) -> None:
+        first, second = disk.read_file(one(disk)), disk.read_file(other(disk))
+        written(one, lambda _: second)(disk)
+        written(other, lambda _: first)(disk)
 
-LOG, INDEX, TIMES, ABORTED = "`.log`", "`.index`", "`.timeindex`", "`.txnindex`"
-DAMAGES = [
-    Damage(LOG, "the first removed", removed(segment(0)), OFFLINE),
-    Damage(LOG, "one in the middle removed", removed(segment(1)), OFFLINE),
-    Damage(LOG, "the last removed", removed(segment(-1)), OFFLINE),
-    Damage(LOG, "the first emptied", emptied(segment(0)), OFFLINE),
-    Damage(LOG, "one in the middle emptied", emptied(segment(1)), OFFLINE),
-    Damage(LOG, "the last emptied", emptied(segment(-1)), OFFLINE),
-    Damage(LOG, "the first zeroed", zeroed(segment(0)), OFFLINE),
-    Damage(LOG, "one in the middle zeroed", zeroed(segment(1)), OFFLINE),
-    Damage(LOG, "the last zeroed", zeroed(segment(-1)), OFFLINE),
-    Damage(LOG, "one in the middle cut inside a batch", shortened(segment(1), lambda data: len(data) - 7), OFFLINE),
-    Damage(LOG, "one in the middle cut after a batch", shortened(segment(1), last_batch), OFFLINE),
-    Damage(LOG, "the last cut inside a batch", shortened(segment(-1), lambda data: len(data) - 7), OFFLINE),
-    Damage(LOG, "the last cut after a batch", shortened(segment(-1), last_batch), OFFLINE),
-    Damage(LOG, "a record changed, in the middle", flipped(segment(1), lambda data: 80), AT_READ),
-    Damage(LOG, "a record changed, at the end", flipped(segment(-1), lambda data: len(data) - 9), AT_READ, OFFLINE),
-    Damage(LOG, "a batch's base offset changed, in the middle", flipped(segment(1), lambda data: 7), AT_READ, AT_READ),
-    Damage(
-        LOG,
-        "a batch's base offset changed, at the end",
-        flipped(segment(-1), lambda data: last_batch(data) + 7),
-        OFFLINE,
-    ),
-    Damage(
-        LOG, "a batch's length changed, at the end", flipped(segment(-1), lambda data: last_batch(data) + 11), OFFLINE
-    ),
-    Damage(INDEX, "removed", removed(segment(1, ".index")), WHOLE),
-    Damage(INDEX, "zeroed", zeroed(segment(1, ".index")), WHOLE),
-    Damage(INDEX, "an entry changed", flipped(segment(1, ".index"), lambda data: len(data) - 1), WHOLE),
-    Damage(INDEX, "the last one's removed", removed(segment(-1, ".index")), WHOLE),
-    Damage(TIMES, "removed", removed(segment(1, ".timeindex")), WHOLE),
-    Damage(TIMES, "zeroed", zeroed(segment(1, ".timeindex")), WHOLE),
-    Damage(ABORTED, "removed", removed(segment(1, ".txnindex")), WHOLE),
-    Damage(ABORTED, "emptied", emptied(segment(1, ".txnindex")), WHOLE),
-    Damage(ABORTED, "cut by an entry", EMPTY_INDEX, WHOLE),
-    Damage(ABORTED, "zeroed", zeroed(segment(1, ".txnindex")), WHOLE),
-    Damage(ABORTED, "an entry changed", flipped(segment(1, ".txnindex"), lambda data: 17), WHOLE),
-    Damage(ABORTED, "the last removed", removed(segment(-1, ".txnindex")), WHOLE),
-    Damage("`.snapshot`", "the newest removed", removed(newest_snapshot), WHOLE),
-    Damage("`.snapshot`", "the newest changed", flipped(newest_snapshot, lambda data: 12), WHOLE),
-    Damage("`leader-epoch-checkpoint`", "removed", removed(fixed(f"{FIRST}/leader-epoch-checkpoint")), WHOLE),
-    Damage(
-        "`leader-epoch-checkpoint`",
-        "changed",
-        flipped(fixed(f"{FIRST}/leader-epoch-checkpoint"), lambda data: 0),
-        WHOLE,
-    ),
-    Damage("`partition.metadata`", "removed", removed(fixed(f"{FIRST}/partition.metadata")), WHOLE),
-    Damage("a partition's directory", "removed", removed(fixed(FIRST)), OFFLINE),
-    Damage("`oncelog-metadata.jsonl`", "removed", removed(fixed(JOURNAL)), REFUSED),
-    Damage("`oncelog-metadata.jsonl`", "emptied", emptied(fixed(JOURNAL)), REFUSED),
-    Damage(
-        "`oncelog-metadata.jsonl`", "cut inside a line", shortened(fixed(JOURNAL), lambda data: len(data) - 5), REFUSED
-    ),
-    Damage("`oncelog-metadata.jsonl`", "the last line cut", shortened(fixed(JOURNAL), last_line), REFUSED),
-    Damage("`oncelog-metadata.jsonl`", "changed", flipped(fixed(JOURNAL), lambda data: 30), REFUSED),
-    Damage(
-        "`oncelog-metadata.jsonl`",
-        "the last line changed",
-        flipped(fixed(JOURNAL), lambda data: len(data) - 9),
-        REFUSED,
-    ),
-    Damage("`meta.properties`", "removed", removed(fixed(f"{DIRECTORY}/meta.properties")), REFUSED),
-    Damage("`meta.properties`", "emptied", emptied(fixed(f"{DIRECTORY}/meta.properties")), REFUSED),
-    Damage(
-        "`recovery-point-offset-checkpoint`",
-        "removed",
-        removed(fixed(f"{DIRECTORY}/recovery-point-offset-checkpoint")),
-        WHOLE,
-    ),
-    Damage(
-        "`recovery-point-offset-checkpoint`",
-        "changed",
-        flipped(fixed(f"{DIRECTORY}/recovery-point-offset-checkpoint"), lambda data: 0),
-        REFUSED,
-    ),
-    Damage(
-        "`log-start-offset-checkpoint`", "removed", removed(fixed(f"{DIRECTORY}/log-start-offset-checkpoint")), WHOLE
-    ),
-    Damage("`oncelog-checkpoint`", "removed", removed(fixed(f"{DIRECTORY}/oncelog-checkpoint")), WHOLE),
-    Damage(
-        "`oncelog-checkpoint`", "changed", flipped(fixed(f"{DIRECTORY}/oncelog-checkpoint"), lambda data: 30), WHOLE
-    ),
-]
+    return harm
 
 
-def read(broker: BrokerInMemory, partition: int) -> list[str] | None:
-    """What a read_committed reader sees, from the beginning to the end; None if the partition is offline."""
+def written(path: Path, change: Callable[[bytes], bytes]) -> Harm:
+    def harm(disk: SteppedDisk) -> None:
+        data = change(disk.read_file(path(disk)))
+        disk.replace_file(path(disk), data)
+
+    return harm
+
+
+def replaced(path: Path, old: bytes, new: bytes) -> Harm:
+    def change(data: bytes) -> bytes:
+        assert old in data
+        return data.replace(old, new)
+
+    return written(path, change)
+
+
+def largest(topic: str) -> Path:
+    """The largest segment of a coordinator's topic: that of the partition that is in use."""
+
+    def path(disk: SteppedDisk) -> str:
+        paths = [f"{DIRECTORY}/{topic}-{index}/{offset_name(0, LOG)}" for index in range(2)]
+        return max((one for one in paths if disk.exists(one)), key=lambda one: len(disk.read_file(one)))
+
+    return path
+
+
+def newest_write_ahead(disk: SteppedDisk) -> str:
+    return f"{DIRECTORY}/{max(name for name in disk.list_directory(DIRECTORY) if name.startswith(PREFIX))}"
+
+
+def read(broker: BrokerInMemory, partition: int, first: int | None = None) -> list[str] | None:
+    """What a read_committed reader sees, from an offset or the beginning to the end; None if the partition is offline."""
     asked: dict[str, Any] = {"partition_index": partition, "timestamp": -2}
     topics = [{"name": TOPIC, "partitions": [asked]}]
     answer = broker.ask("list_offsets", 5, replica_id=-1, isolation_level=1, topics=topics)
     (found,) = answer.topics[0].partitions
     values: list[str] = []
-    offset, end = found.offset, -1
+    offset, end = found.offset if first is None else first, -1
     while found.error_code is NONE and offset != end:
         asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 2**20}
         topics = [{"topic": TOPIC, "partitions": [asked]}]

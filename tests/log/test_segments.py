@@ -324,3 +324,20 @@ def test_damaged_snapshot_gives_way_to_an_older_one() -> None:
     assert (report.snapshot_offset, report.batches_read) == (3, 6)
     assert on.log.active_producers()[0].last_sequence == 8
     assert names(on, ".snapshot") == [3]
+
+
+def test_segment_whose_time_index_lost_its_last_entry_is_not_deleted_early() -> None:
+    on = LogOnMemoryDisk(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_ms=3 * HOUR_MS))
+    for hours in (9, 6, 3, 2, 1):
+        on.produce(bytes(200), timestamp_ms=START_MS - hours * HOUR_MS)
+    path = f"{DIRECTORY}/00000000000000000000.timeindex"
+    on.restart()
+    whole = on.disk.read_file(path)
+    assert len(whole) > 12
+    file = on.disk.open(path)
+    file.truncate(12)
+    file.close()
+    on.restart()
+    assert on.delete_expired() == 0, "its last record is younger than that"
+    on.restart()
+    assert on.disk.read_file(path) == whole

@@ -44,7 +44,7 @@ from oncelog.broker.storage.journal import (
     LogDirectoriesNamed,
     TopicCreated,
 )
-from oncelog.broker.storage.opening import LeftByLastStop, LogOpening
+from oncelog.broker.storage.opening import LeftByLastStop, LogOpening, say_what_is_missing
 from oncelog.broker.storage.partition import UnopenedLog
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic, Topics, log_config
 from oncelog.coordination import Parked, start
@@ -155,6 +155,8 @@ class BrokerCore:
             replayed.durable_ends,
             None if own is None else own.aborted,
         )
+        if state.last_leader_epoch >= 0:
+            say_what_is_missing(directories, own, replayed, was_clean=was_clean)
         opening = LogOpening(environment.disk, self.clock, directories, self.leader_epoch, state.compacted, left)
         self.durability = Durability(
             environment.disk, directories.home, self.fail, number=replayed.next_number, has_decisions=_has_decisions

@@ -1,6 +1,7 @@
 """The log of a partition on disk: Kafka's files, byte for byte."""
 
 from oncelog.log.checkpoints import (
+    LOG_START_OFFSETS,
     PARTITION_METADATA,
     PartitionOffsets,
     read_topic_id,
@@ -12,7 +13,7 @@ from oncelog.log.config import LogConfig
 from oncelog.log.damage import DamagedLogError
 from oncelog.log.data_directory import LogPoints
 from oncelog.log.log_directories import LogDirectories
-from oncelog.log.names import has_room_for
+from oncelog.log.names import LEADER_EPOCHS, has_room_for
 from oncelog.log.outcome import (
     AbortedTransaction,
     ActiveProducer,
@@ -23,7 +24,13 @@ from oncelog.log.outcome import (
     Refused,
     TimestampOffset,
 )
-from oncelog.log.own_checkpoint import LogDigest, OwnCheckpoint, read_own_checkpoint, write_own_checkpoint
+from oncelog.log.own_checkpoint import (
+    OWN_CHECKPOINT,
+    LogDigest,
+    OwnCheckpoint,
+    read_own_checkpoint,
+    write_own_checkpoint,
+)
 from oncelog.log.partition_log import PartitionLog
 from oncelog.log.recovery import RecoveryReport
 from oncelog.log.removal import delete_partition
@@ -31,6 +38,9 @@ from oncelog.log.unsynced import SyncPoint
 from oncelog.log.write_ahead import Entry, Replayed, Tail, WriteAheadLog, replay
 
 __all__ = [
+    "LEADER_EPOCHS",
+    "LOG_START_OFFSETS",
+    "OWN_CHECKPOINT",
     "PARTITION_METADATA",
     "AbortedTransaction",
     "ActiveProducer",

@@ -90,6 +90,7 @@ def read_topic_id(disk: Disk, path: str) -> UUID:
 def write_topic_id(disk: Disk, path: str, topic_id: UUID) -> None:
     """Not durable: a log tells its topic by its directory, and the file is for programs that look at that alone."""
     file = disk.open(path, create=True)
+    file.truncate(0)
     file.write(0, f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}".encode())
     file.close()
 

@@ -121,6 +121,14 @@ class DataDirectory:
     def write_log_start_offsets(self, offsets: PartitionOffsets) -> None:
         write_partition_offsets(self._disk, self._file(LOG_START_OFFSETS), offsets)
 
+    def has_high_watermarks(self) -> bool:
+        """Whether their checkpoint is whole. A log without followers does not need it."""
+        try:
+            self.high_watermarks()
+        except DiskError:
+            return False
+        return self.has(HIGH_WATERMARKS)
+
     def high_watermarks(self) -> dict[tuple[str, int], int]:
         return read_partition_offsets(self._disk, self._file(HIGH_WATERMARKS))
 

@@ -9,7 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from oncelog.environment import Disk, DiskError
-from oncelog.log.checkpoints import PARTITION_METADATA, RECOVERY_POINTS, NodeIdentity
+from oncelog.log.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    NodeIdentity,
+)
 from oncelog.log.data_directory import DataDirectory, LogPoints
 from oncelog.log.names import partition_directory
 from oncelog.log.own_checkpoint import OWN_CHECKPOINT
@@ -148,6 +154,17 @@ class LogDirectories:
     def were_in_use(self) -> bool:
         """Whether a broker has begun in them: the first thing it writes but for the journal is a checkpoint."""
         return any(directory.has(RECOVERY_POINTS) or directory.has_partitions() for directory in self._directories)
+
+    def missing_checkpoints(self) -> list[str]:
+        """The checkpoints that are not there in directories that were used, or that are damaged and not needed."""
+        missing = []
+        for directory in self._directories:
+            if directory.has_partitions():
+                names = [name for name in (RECOVERY_POINTS, LOG_START_OFFSETS) if not directory.has(name)]
+                if not directory.has_high_watermarks():
+                    names.append(HIGH_WATERMARKS)
+                missing += [f"{directory.path}/{name}" for name in names]
+        return missing
 
     def partition_path(self, topic: str, partition: int) -> str | None:
         """Where a partition is; None for one that there is not."""

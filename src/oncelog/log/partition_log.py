@@ -294,7 +294,8 @@ class PartitionLog:
                     raise segment.damaged(position, offset, "it ends before")
                 offset = end_offset
                 continue
-            part = segment.read(position, size_bytes_max, limit_offset, end_offset, offset)
+            epoch_max = max(self._leader_epoch, self._epochs.latest)
+            part = segment.read(position, size_bytes_max, limit_offset, end_offset, offset, epoch_max)
             if part.data:
                 self._read_positions.keep(part.next_offset, segment, position + len(part.data))  # type: ignore[arg-type]
             return part

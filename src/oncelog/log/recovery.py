@@ -44,6 +44,8 @@ class RecoveryReport:
     batches_read: int = 0
     bytes_cut: int = 0
     indexes_rebuilt: int = 0
+    snapshots_damaged: int = 0
+    epochs_rebuilt: bool = False
     fault_path: str | None = None
     fault: Fault | None = None
 
@@ -98,6 +100,10 @@ def load_log(
     durable = max(recovery_point, durable_end)
     loaded.report.indexes_rebuilt = len(rebuilt)
     _Loading(loaded, recovery_point, durable, LONG_MAX if high_watermark is None else high_watermark).run(rebuilt)
+    if loaded.report.was_clean and loaded.log_end_offset < loaded.log_start_offset:
+        last = loaded.segments[-1]
+        reason = f"the log ends there, and was said to begin at offset {loaded.log_start_offset}"
+        raise last.damaged(last.size_bytes, loaded.log_end_offset, reason)
     for name in sorted(leftovers):
         disk.remove(f"{directory}/{name}")
     disk.make_directory(directory)
@@ -152,7 +158,7 @@ class _Loading:
             loaded.snapshots.remove_above(self._recovery_point)
             self._read_from(start)
             self._make_durable()
-        loaded.snapshots.remove_damaged()
+        loaded.report.snapshots_damaged = loaded.snapshots.remove_damaged()
         loaded.producers.advance_high_watermark(min(self._high_watermark, loaded.log_end_offset))
 
     def _load_snapshot(self, offset_max: int) -> int:
@@ -308,6 +314,7 @@ def _join_epochs(loaded: LoadedLog, disk: Disk, directory: str, recovery_point: 
         for segment in loaded.segments:
             for batch in segment.scan(0, segment.base_offset, check_crc=False):
                 epochs.assign(batch.header.leader_epoch, batch.header.base_offset)
+        loaded.report.epochs_rebuilt = bool(epochs.starts)
     for start in loaded.epochs.starts:
         epochs.assign(start.epoch, start.start_offset)
     epochs.truncate_end(loaded.log_end_offset)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oncelog.log.config import LogConfig
+from oncelog.log.damage import DamagedLogError
 from oncelog.log.segment import Segment
+from oncelog.log.timestamps import check_times
 
 
 def expired(
@@ -26,7 +28,7 @@ def expired(
     for slot, (segment, end_offset) in enumerate(zip(segments, ends, strict=True)):
         is_empty_last = segment.size_bytes == 0 and slot + 1 == len(segments)
         is_old = (
-            config.retention_ms >= 0 and segment.size_bytes > 0 and now_ms - _age_from_ms(segment) > config.retention_ms
+            config.retention_ms >= 0 and segment.size_bytes > 0 and _is_older(segment, now_ms - config.retention_ms)
         )
         is_surplus = config.retention_bytes >= 0 and surplus_bytes >= segment.size_bytes
         is_before_start = end_offset <= log_start_offset
@@ -34,6 +36,17 @@ def expired(
             return slot
         surplus_bytes -= segment.size_bytes
     return len(segments)
+
+
+def _is_older(segment: Segment, time_ms: int) -> bool:
+    """Whether all of a segment is from before a time; not if that cannot be told."""
+    if _age_from_ms(segment) >= time_ms:
+        return False
+    try:
+        check_times(segment)
+    except DamagedLogError:
+        return False
+    return _age_from_ms(segment) < time_ms
 
 
 def _age_from_ms(segment: Segment) -> int:

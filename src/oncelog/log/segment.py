@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,8 @@ from oncelog.log.time_index import NO_TIMESTAMP, TimeIndex
 from oncelog.log.transaction_index import TransactionIndex
 from oncelog.records import HEADER_BYTES, BatchHeader, CorruptBatchError, batches, crc_is_valid, read_header
 from oncelog.records.batch import MAGIC
+
+logger = logging.getLogger("oncelog.log")
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 WALK_BYTES = 8192
@@ -49,6 +52,7 @@ class Segment:
         "_index_interval_bytes",
         "_max",
         "_written_back_bytes",
+        "are_times_checked",
         "base_offset",
         "created_ms",
         "has_gaps",
@@ -92,6 +96,7 @@ class Segment:
         self._bytes_since_entry = 0
         self._max: tuple[int, int] | None = None
         self._first_timestamp_ms: int | None = None
+        self.are_times_checked = not exists
 
     @property
     def file(self) -> File:
@@ -196,7 +201,13 @@ class Segment:
         return scan.position, scan.next_offset
 
     def read(
-        self, position: int, size_bytes_max: int, limit_offset: int, end_offset: int, offset: int | None = None
+        self,
+        position: int,
+        size_bytes_max: int,
+        limit_offset: int,
+        end_offset: int,
+        offset: int,
+        leader_epoch_max: int,
     ) -> LogSlice:
         """Whole batches from `position`, below `limit_offset`: as many as fit, but at least one if there is one.
 
@@ -210,7 +221,7 @@ class Segment:
         else:
             found = self._cut(position, min(size_left, max(size_bytes_max, HEADER_BYTES)), limit_offset)
         if position < self.trusted_from:
-            self._check(found.data, position, self.base_offset if offset is None else offset, end_offset)
+            self._check(found.data, position, offset, end_offset, leader_epoch_max)
         return found
 
     def scan(self, position: int, next_offset: int, *, check_crc: bool = True) -> Scan:
@@ -251,10 +262,12 @@ class Segment:
 
     def rebuild_indexes(self) -> None:
         """Make both indexes anew from the batches. Raises DiskError if there are bytes that are no batch."""
+        logger.warning("the indexes of %s are made anew, for they are missing or damaged", self.path)
         scan = self.scan(self.index_start(self.base_offset), self.base_offset)
         for batch in scan:
             header = batch.header
             self.note(batch.position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
+        self.time_index.append_if_later(*self.max_timestamp)
         if scan.fault is not None:
             raise self.damaged(scan.fault.position, scan.fault.offset, scan.fault.reason)
 
@@ -433,13 +446,17 @@ class Segment:
             raise self.damaged(position, self.base_offset, f"{len(data)} bytes are no batch header")
         return LogSlice(data if end == len(data) else memoryview(data)[:end], next_offset)
 
-    def _check(self, data: Buffer, position: int, offset: int, end_offset: int) -> None:
+    def _check(self, data: Buffer, position: int, offset: int, end_offset: int, leader_epoch_max: int) -> None:
         end, next_offset = 0, offset
         try:
             for at, header in batches(data):
                 if not crc_is_valid(data, at, header):
                     raise self.damaged(position + at, next_offset, "the CRC-32C is not that of the bytes")
-                # Offsets are not part of what the CRC covers. The first batch may begin before the offset.
+                # What follows is not part of what the CRC covers.
+                if header.leader_epoch > leader_epoch_max:
+                    reason = f"the leader epoch is {header.leader_epoch}, and there were {leader_epoch_max + 1}"
+                    raise self.damaged(position + at, next_offset, reason)
+                # The first batch may begin before the offset.
                 is_next = header.base_offset == next_offset or (at == 0 and header.base_offset < next_offset)
                 if not (
                     (is_next or (self.has_gaps and header.base_offset > next_offset))

@@ -40,12 +40,14 @@ class Snapshots:
                 self._damaged.append(offset)
         return None
 
-    def remove_damaged(self) -> None:
-        """Remove the files of those that `newest` found to be damaged, but what was written anew."""
+    def remove_damaged(self) -> int:
+        """Remove the files of those that `newest` found to be damaged, but what was written anew; return how many were."""
         for offset in self._damaged:
             if offset not in self._offsets:
                 self._disk.remove(self._path(offset))
+        count = len(self._damaged)
         self._damaged.clear()
+        return count
 
     def write(self, offset: int, producers: Iterable[ProducerStateEntry], segment_bases: Collection[int]) -> File:
         """Write a snapshot, and remove old ones that no segment begins with. The caller makes the file durable."""

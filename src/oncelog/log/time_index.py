@@ -51,11 +51,11 @@ class TimeIndex:
             self.file.append(_ENTRY.pack(timestamp_ms, offset - self._base_offset))
             self._last = (timestamp_ms, offset)
 
-    def floor(self, timestamp_ms: int) -> int:
-        """An offset before which no record has a timestamp as late as `timestamp_ms`."""
+    def floor(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """The last entry with a timestamp before `timestamp_ms`: no record before its offset has one as late as that."""
         entries = list(self._entries())
         slot = bisect_right(entries, timestamp_ms - 1, key=lambda entry: entry[0]) - 1
-        return self._base_offset if slot < 0 else entries[slot][1]
+        return None if slot < 0 else entries[slot]
 
     def truncate(self, offset: int) -> None:
         """Keep the entries of batches that end before `offset`."""

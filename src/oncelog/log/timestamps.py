@@ -9,6 +9,47 @@ from oncelog.log.segment import Segment
 from oncelog.log.time_index import NO_TIMESTAMP
 from oncelog.records import decode_batch
 
+CHECKED_BYTES = 1024 * 1024
+
+
+def check_times(segment: Segment) -> None:
+    """Make the indexes anew if a batch is later than they say, as far as a few headers tell. Raises DamagedLogError.
+
+    Ask it before records are passed over or deleted for their age: an index that lost its last entries makes them older.
+    """
+    if segment.are_times_checked:
+        return
+    segment.are_times_checked = True
+    if segment.size_bytes and not _is_latest(segment, *segment.max_timestamp):
+        segment.rebuild_indexes()
+
+
+def _is_latest(segment: Segment, timestamp_ms: int, offset: int) -> bool:
+    """Whether a batch has this timestamp, and none behind it a later one."""
+    position = 0
+    if timestamp_ms != NO_TIMESTAMP:
+        found = segment.position_of(offset)
+        if found is None or found.header.max_timestamp_ms != timestamp_ms:
+            return False
+        position = found.position
+    for batch in segment.scan(position, segment.base_offset, check_crc=False):
+        if batch.header.max_timestamp_ms > timestamp_ms:
+            return False
+        if batch.position - position > CHECKED_BYTES:
+            break
+    return True
+
+
+def _floor(segment: Segment, timestamp_ms: int) -> int:
+    """An offset before which no record has a timestamp as late as `timestamp_ms`."""
+    entry = segment.time_index.floor(timestamp_ms)
+    if entry is not None:
+        found = segment.position_of(entry[1])
+        if found is None or found.header.max_timestamp_ms != entry[0]:
+            segment.rebuild_indexes()
+            entry = segment.time_index.floor(timestamp_ms)
+    return segment.base_offset if entry is None else entry[1]
+
 
 def first_at_or_after(
     segments: Sequence[Segment], timestamp_ms: int, first_offset: int, limit_offset: int
@@ -16,8 +57,10 @@ def first_at_or_after(
     """The first record in [first offset, limit) whose timestamp is not before `timestamp_ms`."""
     for segment in segments:
         if segment.max_timestamp[0] < timestamp_ms:
+            check_times(segment)
+        if segment.max_timestamp[0] < timestamp_ms:
             continue
-        for batch in segment.batches_from(max(segment.time_index.floor(timestamp_ms), first_offset)):
+        for batch in segment.batches_from(max(_floor(segment, timestamp_ms), first_offset)):
             header = batch.header
             if header.base_offset >= limit_offset:
                 return None
@@ -31,6 +74,8 @@ def first_at_or_after(
 
 def latest(segments: Sequence[Segment], first_offset: int) -> TimestampOffset | None:
     """The first record that has the largest timestamp; None if no record has one."""
+    for segment in segments:
+        check_times(segment)
     largest_ms = max(segment.max_timestamp[0] for segment in segments)
     if largest_ms == NO_TIMESTAMP:
         return None

@@ -55,7 +55,8 @@ class Entry:
 class Replayed:
     """What the write-ahead logs said: how many entries were put back, and up to where each partition is durable.
 
-    `is_whole`: no entry was left out because what comes before it is gone.
+    `is_whole`: no entry was left out because what comes before it is gone. `unread`: files with bytes that are no entry, and how
+    many of their bytes were not used for that.
     """
 
     files: list[str] = field(default_factory=list)
@@ -63,6 +64,7 @@ class Replayed:
     count: int = 0
     is_whole: bool = True
     durable_ends: dict[tuple[UUID, int], int] = field(default_factory=dict)
+    unread: list[tuple[str, int]] = field(default_factory=list)
 
     def vouch(self, entry: Entry) -> None:
         """A sync that began before a tail was taken may be vouched for after it: it takes nothing of the tail back."""
@@ -153,7 +155,10 @@ def replay(disk: Disk, directory: str, partition_path: Callable[[UUID, int], str
     for number, path in files_in(disk, directory):
         if number != replayed.next_number:
             before = None
-        found, before = read_entries(disk.read_file(path), before)
+        data = disk.read_file(path)
+        found, before = read_entries(data, before)
+        if before < len(data) or not data:
+            replayed.unread.append((path, len(data) - before))
         replayed.files.append(path)
         replayed.next_number = number + 1
         for entry in found:

@@ -9,16 +9,23 @@ from uuid import UUID
 
 from oncelog.broker.storage.partition import UnopenedLog
 from oncelog.broker.storage.topics import Topic
-from oncelog.environment import Clock, Disk
+from oncelog.environment import Clock, Disk, DiskError
 from oncelog.log import (
+    LEADER_EPOCHS,
+    LOG_START_OFFSETS,
+    OWN_CHECKPOINT,
     PARTITION_METADATA,
     DamagedLogError,
     LogConfig,
     LogDigest,
     LogDirectories,
     LogPoints,
+    OwnCheckpoint,
     PartitionLog,
     PartitionOffsets,
+    Replayed,
+    read_topic_id,
+    uuid_text,
     write_topic_id,
 )
 
@@ -37,6 +44,21 @@ class LeftByLastStop:
     """Up to which offset the write-ahead files vouch for a log."""
     digests: Mapping[tuple[UUID, int], LogDigest] | None = None
     """What the checkpoint says of each log; None without a checkpoint."""
+
+
+def say_what_is_missing(
+    directories: LogDirectories, own: OwnCheckpoint | None, replayed: Replayed, *, was_clean: bool
+) -> None:
+    """What a broker that has run before does not leave so."""
+    for path in directories.missing_checkpoints():
+        logger.warning("%s is missing or damaged, and made anew", path)
+    if own is None:
+        path = f"{directories.home}/{OWN_CHECKPOINT}"
+        logger.warning("%s is missing or damaged, and made anew: transaction indexes are believed", path)
+    if not was_clean and not replayed.files:
+        logger.warning("%s has no write-ahead log, and one is made anew: what it alone had is lost", directories.home)
+    for path, size_bytes in replayed.unread:
+        logger.warning("%s: its last %d bytes are no entries, as after a power cut, and not used", path, size_bytes)
 
 
 class LogOpening:
@@ -73,12 +95,15 @@ class LogOpening:
         digest = None
         if left.digests is not None:
             digest = left.digests.get((topic.topic_id, index), LogDigest(recovery_point))
-            # It is written first, and a log never begins earlier again.
-            log_start_offset = max(log_start_offset, digest.log_start_offset)
+            if log_start_offset > digest.log_start_offset:
+                _say_which_start_counts(f"{topic.name}-{index}", log_start_offset, digest.log_start_offset)
+            # It is written first, and has a checksum.
+            log_start_offset = digest.log_start_offset
         cleaned_offset = left.cleaned_offsets.get(key)
         if topic.topic_id in self._compacted or cleaned_offset is not None:
             config = replace(config, has_gaps=True)
         try:
+            names_topic = found is not None and self._names_topic(f"{path}/{PARTITION_METADATA}", topic.topic_id)
             log = PartitionLog.open(
                 self._disk,
                 self._clock,
@@ -97,17 +122,57 @@ class LogOpening:
         except DamagedLogError as damage:
             logger.error("%s-%d is offline: %s", topic.name, index, damage)
             points = LogPoints(recovery_point, log_start_offset, max(recovery_point, log_start_offset), cleaned_offset)
+            digest = digest or LogDigest(recovery_point, log_start_offset)
             return UnopenedLog(path, topic.topic_id, points, digest, str(damage))
-        _say_what_is_cut(log)
+        _say_what_was_found(log, was_clean=left.was_clean)
         if cleaned_offset is not None:
             log.cleaned_offset = cleaned_offset
-        if found is None:
+        if not names_topic:
             write_topic_id(self._disk, f"{path}/{PARTITION_METADATA}", topic.topic_id)
         return log
 
+    def _names_topic(self, path: str, topic_id: UUID) -> bool:
+        """Whether a directory says which topic it is of. Raises DamagedLogError if it says another one."""
+        try:
+            said = read_topic_id(self._disk, path) if self._disk.exists(path) else None
+        except DiskError:
+            said = None
+        if said is None:
+            # A crash may leave it so, for it is not made durable.
+            if self.left.was_clean:
+                logger.warning("%s is made anew, for it is missing or damaged", path)
+            return False
+        if said != topic_id:
+            known = uuid_text(topic_id)
+            raise DamagedLogError(
+                f"{path} is damaged at offset 0: it is of topic {uuid_text(said)}, and the journal has {known}"
+            )
+        return True
 
-def _say_what_is_cut(log: PartitionLog) -> None:
+
+def _say_which_start_counts(name: str, offset: int, own_offset: int) -> None:
+    logger.warning(
+        "%s begins at offset %d: %s has %d, and %s, which is never behind it, counts",
+        name,
+        own_offset,
+        LOG_START_OFFSETS,
+        offset,
+        OWN_CHECKPOINT,
+    )
+
+
+def _say_what_was_found(log: PartitionLog, *, was_clean: bool) -> None:
     found = log.recovery
+    if was_clean and not found.was_clean:
+        logger.warning("%s is read again, for it is not as a clean stop leaves it", log.name)
+    elif was_clean and found.bytes_read:
+        logger.warning("%s: %d bytes are read again, for a producer snapshot is missing", log.name, found.bytes_read)
+    if found.snapshots_damaged:
+        logger.warning(
+            "%s: %d producer snapshots are not used, for they are damaged", log.name, found.snapshots_damaged
+        )
+    if found.epochs_rebuilt:
+        logger.warning("%s: %s is made anew, for it is missing or damaged", log.name, LEADER_EPOCHS)
     if found.indexes_rebuilt:
         logger.warning(
             "%s: %d transaction indexes are made again, for they are damaged", log.name, found.indexes_rebuilt

@@ -11,7 +11,7 @@ from oncelog.broker.storage.journal import FILE_NAME as JOURNAL
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.log.journal_reading import JournalContent, read_journal_content
 from oncelog.environment import DirectoryInUseError, Disk, DiskError
-from oncelog.log import PARTITION_METADATA, read_topic_id
+from oncelog.log import PARTITION_METADATA, LogDigest, OwnCheckpoint, read_own_checkpoint, read_topic_id
 from oncelog.log.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -53,6 +53,7 @@ class NodeFiles:
     directories: list[LogDirectory]
     home: str | None
     journal: JournalContent
+    own: OwnCheckpoint | None
 
     @property
     def was_clean(self) -> bool:
@@ -75,11 +76,19 @@ class NodeFiles:
             was_clean=was_clean and end is not None,
             lost_power=self.lost_power(disk),
             recovery_point=end or 0,
-            log_start_offset=directory.offset(LOG_START_OFFSETS, key) or 0,
+            log_start_offset=self.log_start_offset(directory, key),
             may_have_gaps=self.journal.is_compacted(topic_id),
             index_interval_bytes=self.journal.index_interval_bytes(topic_id),
             leader_epoch_max=None if self.home is None else self.journal.state.last_leader_epoch,
+            has_own_checkpoint=self.own is not None,
         )
+
+    def log_start_offset(self, directory: LogDirectory, key: PartitionKey) -> int:
+        """Where a start takes a log to begin."""
+        topic = self.journal.state.topics.get(key[0])
+        if self.own is None or topic is None:
+            return directory.offset(LOG_START_OFFSETS, key) or 0
+        return self.own.aborted.get((topic.uuid, key[1]), LogDigest(0)).log_start_offset
 
     def closed_end(self, disk: Disk, directory: LogDirectory, key: PartitionKey) -> int | None:
         """Where a log ended that was closed: two of its checkpoints and its newest snapshot say the same."""
@@ -100,7 +109,8 @@ def read_node(disk: Disk, paths: Sequence[str]) -> NodeFiles:
         raise CommandError(f"{homes[0]} and {homes[1]} are of two nodes: name those of one", ExitStatus.USAGE)
     home = homes[0] if homes else None
     journal = JournalContent() if home is None else read_journal_content(disk, f"{home}/{JOURNAL}")
-    return NodeFiles(directories, home, journal)
+    own = None if home is None else read_own_checkpoint(disk, home)
+    return NodeFiles(directories, home, journal, own)
 
 
 def _read_directory(disk: Disk, path: str) -> LogDirectory:

@@ -84,7 +84,7 @@ def lines_of_plan(plan: NodePlan) -> Iterator[str]:
         if partition.cut_from is not None:
             yield f"{partition.cut_from[0]} is cut at byte {partition.cut_from[1]}, as a start would do it"
         begins = one.facts.segments[0].base_offset if one.facts.segments else one.known.recovery_point
-        if one.known.was_clean and begins > one.known.log_start_offset:
+        if begins > one.known.log_start_offset < one.known.recovery_point:
             yield f"LOST {one.facts.directory}: offsets {one.known.log_start_offset} to {begins - 1}: their files are missing"
         if partition.healed_count:
             yield f"{one.facts.directory}: {partition.healed_count} batches get back what their headers had, without a loss"

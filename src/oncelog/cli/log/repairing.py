@@ -251,10 +251,10 @@ def _write_checkpoints(disk: Disk, plan: NodePlan, directory: LogDirectory, asid
         if plan.found.node.was_clean:
             durable = end
         first = _first_offset(disk, one.facts.directory)
-        begins = directory.offset(LOG_START_OFFSETS, one.key)
+        begins = one.known.log_start_offset
         watermark = directory.offset(HIGH_WATERMARKS, one.key)
         points[RECOVERY_POINTS][one.key] = min(durable, end)
-        points[LOG_START_OFFSETS][one.key] = first if begins is None else min(max(begins, first), end)
+        points[LOG_START_OFFSETS][one.key] = min(max(begins, first), end)
         is_at_end = watermark is None or plan.found.node.was_clean
         points[HIGH_WATERMARKS][one.key] = end if is_at_end or watermark is None else min(max(watermark, 0), end)
     for at, key, offset in plan.missing:

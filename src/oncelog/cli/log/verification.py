@@ -125,12 +125,13 @@ class _NodeVerification:
         for line in broken:
             is_last = line.position + len(line.data) + line.is_whole >= file.size_bytes
             is_torn = is_last and not self._was_clean and (self._lost_power or not line.is_whole)
-            at_start = AtStart.CUTS if is_last else AtStart.REFUSES
+            is_known = node.own is not None and line.position < node.own.journal_bytes
+            at_start = AtStart.CUTS if is_last and not is_known else AtStart.REFUSES
             severity = Severity.PENDING if is_torn else Severity.DAMAGE
             what = "a record was interrupted" if is_torn else "the bytes are no record"
             self._say(Finding(path, what, at_start, severity, position=line.position))
         if not node.journal.records and not broken:
-            self._say(Finding(path, "there is nothing in it", AtStart.IGNORES))
+            self._say(Finding(path, "there is nothing in it", AtStart.REFUSES))
 
     def _check_home(self) -> None:
         """A directory without the journal is one of several, or has lost it."""
@@ -143,7 +144,8 @@ class _NodeVerification:
     def _check_directory(self, directory: LogDirectory) -> None:
         self._check_identity(directory)
         for name, problem in directory.problems:
-            self._say(Finding(f"{directory.path}/{name}", problem, AtStart.REFUSES))
+            at_start = AtStart.REBUILDS if name == HIGH_WATERMARKS else AtStart.REFUSES
+            self._say(Finding(f"{directory.path}/{name}", problem, at_start))
         for name in CHECKPOINTS:
             self._check_checkpoint(directory, name)
         try:
@@ -160,12 +162,12 @@ class _NodeVerification:
 
     def _check_own_checkpoint(self, path: str) -> None:
         if self._disk.exists(path) and read_own_checkpoint(self._disk, path.rpartition("/")[0]) is None:
-            self._say(Finding(path, "the checksum is not that of the bytes", AtStart.IGNORES))
+            self._say(Finding(path, "the checksum is not that of the bytes", AtStart.REBUILDS))
 
     def _check_identity(self, directory: LogDirectory) -> None:
         path = f"{directory.path}/{META_PROPERTIES}"
         if not self._disk.exists(path):
-            self._say(Finding(path, "the file is missing", AtStart.IGNORES))
+            self._say(Finding(path, "the file is missing", AtStart.REFUSES))
             return
         try:
             identity = read_identity(self._disk, path)
@@ -194,7 +196,8 @@ class _NodeVerification:
         if offsets is None:
             if not any(one == name for one, _ in directory.problems) and directory.partitions:
                 severity = Severity.DAMAGE if self._was_clean else Severity.PENDING
-                self._say(Finding(path, "the file is missing", AtStart.READS_AGAIN, severity))
+                at_start = AtStart.READS_AGAIN if name == RECOVERY_POINTS else AtStart.REBUILDS
+                self._say(Finding(path, "the file is missing", at_start, severity))
             return
         there = set(directory.partitions)
         severity = Severity.DAMAGE if self._was_clean else Severity.PENDING
@@ -233,7 +236,7 @@ class _NodeVerification:
             if key[0] in state.deleted:
                 self._pending(path, "the topic was deleted", AtStart.REMOVES)
             else:
-                self._say(Finding(path, "the journal does not know of the partition", AtStart.IGNORES))
+                self._say(Finding(path, "the journal does not know of the partition", AtStart.REFUSES))
         self._check_missing(sorted(wanted - set(places)))
 
     def _check_missing(self, missing: list[PartitionKey]) -> None:
@@ -248,7 +251,8 @@ class _NodeVerification:
             said = [directory.offset(RECOVERY_POINTS, key) for directory in node.directories]
             had_records = self._was_clean or any(said)
             severity = Severity.DAMAGE if had_records else Severity.PENDING
-            self._say(Finding(path, "the partition's directory is missing", AtStart.IGNORES, severity))
+            at_start = AtStart.OFFLINE if any(said) else AtStart.IGNORES
+            self._say(Finding(path, "the partition's directory is missing", at_start, severity))
 
     # --- the partitions
 
@@ -287,19 +291,19 @@ class _NodeVerification:
         path = f"{directory}/{PARTITION_METADATA}"
         severity = Severity.DAMAGE if self._was_clean else Severity.PENDING
         if not self._disk.exists(path):
-            self._say(Finding(path, "the file is missing", AtStart.IGNORES, severity))
+            self._say(Finding(path, "the file is missing", AtStart.REBUILDS, severity))
             return
         try:
             found = read_topic_id(self._disk, path)
         except DiskError as error:
-            self._say(Finding(path, str(error), AtStart.IGNORES, severity))
+            self._say(Finding(path, str(error), AtStart.REBUILDS, severity))
             return
         first, *others = self._disk.read_file(path).splitlines()
         if first != b"version: 0" or len(others) != 1:
             self._say(Finding(path, "it is not one topic id in version 0", AtStart.IGNORES, severity))
         if topic_id is not None and found != topic_id:
             what = f"it is of topic {uuid_text(found)}, and the journal has {uuid_text(topic_id)}"
-            self._say(Finding(path, what, AtStart.IGNORES))
+            self._say(Finding(path, what, AtStart.OFFLINE))
 
     def _check_points(
         self, directory: LogDirectory, key: PartitionKey, known: KnownOfPartition, facts: PartitionFacts
@@ -313,9 +317,7 @@ class _NodeVerification:
                 continue
             path = f"{directory.path}/{checkpoint}"
             if checkpoint == LOG_START_OFFSETS:
-                if offset > facts.end_offset:
-                    what = f"{name} begins at offset {offset} in it, and ends at {facts.end_offset}"
-                    self._say(Finding(path, what, AtStart.IGNORES, severity, offset))
+                self._check_log_start(path, name, offset, known, facts, severity)
             elif known.was_clean and offset != known.recovery_point:
                 what = f"{name} has the offset {offset} in it, and was closed at {known.recovery_point}"
                 at_start = AtStart.OFFLINE if offset > known.recovery_point else AtStart.READS_AGAIN
@@ -324,6 +326,18 @@ class _NodeVerification:
                 what = f"{name} has the offset {offset} in it, and ends at {facts.end_offset}"
                 self._say(Finding(path, what, AtStart.IGNORES, severity, offset))
 
+    def _check_log_start(
+        self, path: str, name: str, offset: int, known: KnownOfPartition, facts: PartitionFacts, severity: Severity
+    ) -> None:
+        if offset > known.log_start_offset:
+            # It is written after the other one.
+            what = f"{name} begins at offset {offset} in it, and at {known.log_start_offset} in {OWN_CHECKPOINT}"
+            self._say(Finding(path, what, AtStart.CORRECTS, offset=offset))
+        elif offset > facts.end_offset:
+            what = f"{name} begins at offset {offset} in it, and ends at {facts.end_offset}"
+            at_start = AtStart.OFFLINE if known.was_clean else AtStart.REMOVES
+            self._say(Finding(path, what, at_start, severity, offset))
+
     def _check_whole(self) -> None:
         """What only all partitions together tell."""
         node, state = self._node, self._node.journal.state
@@ -331,7 +345,7 @@ class _NodeVerification:
         epoch = max((one.facts.epochs.epochs.latest for one in self._found.partitions), default=-1)
         if epoch > state.last_leader_epoch:
             what = f"it knows starts up to leader epoch {state.last_leader_epoch}, and batches have {epoch}"
-            self._say(Finding(path, what, AtStart.IGNORES))
+            self._say(Finding(path, what, AtStart.REFUSES))
         producer_id = self._found.watch.producer_id_max
         if producer_id >= state.reserved_producer_ids and producer_id >= 0:
             what = f"it reserved producer ids below {state.reserved_producer_ids}, and {producer_id} was given out"

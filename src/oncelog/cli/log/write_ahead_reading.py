@@ -38,7 +38,7 @@ def read_write_ahead(
         entries, before = read_entries(data, before)
         content.replayed.files.append(path)
         content.replayed.next_number = number + 1
-        if before < len(data):
+        if before < len(data) or not data:
             _report_rest(path, data, before, report, lost_power=lost_power)
         for entry in entries:
             content.replayed.vouch(entry)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oncelog.environment import Disk, DiskError
+from oncelog.log.checkpoints import read_epoch_starts
+from oncelog.log.inspection.findings import AtStart, Finding, Report
 from oncelog.log.leader_epochs import LeaderEpochs
+from oncelog.log.names import LEADER_EPOCHS
 from oncelog.log.scan import ScannedBatch
 
 
@@ -62,3 +66,18 @@ class EpochCheck:
         said = -1 if self.in_file is None else self.in_file.epoch_of(offset)
         is_possible = said >= self._last and (following is None or said <= max(following, self._last))
         return said if is_possible else max(self._last, 0)
+
+
+def read_epochs(disk: Disk, directory: str, report: Report) -> LeaderEpochs | None:
+    """What the checkpoint says; None if it makes no sense."""
+    path = f"{directory}/{LEADER_EPOCHS}"
+    try:
+        starts = read_epoch_starts(disk, path)
+    except DiskError as error:
+        report(Finding(path, str(error), AtStart.REBUILDS))
+        return None
+    epochs = LeaderEpochs(starts)
+    if list(epochs.starts) != starts:
+        report(Finding(path, "epochs and their offsets do not grow from line to line", AtStart.REBUILDS))
+        return None
+    return epochs

@@ -17,6 +17,7 @@ class Severity(Enum):
 class AtStart(StrEnum):
     """What a start does about it."""
 
+    CORRECTS = "a start takes oncelog-checkpoint's word instead"
     CUTS = "a start cuts it off"
     FINISHES = "a start finishes it"
     IGNORES = "a start does not notice"

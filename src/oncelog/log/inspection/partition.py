@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from oncelog.environment import Disk, DiskError
-from oncelog.log.checkpoints import read_epoch_starts
-from oncelog.log.inspection.epoch_check import EpochCheck
+from oncelog.environment import Disk
+from oncelog.log.inspection.epoch_check import EpochCheck, read_epochs
 from oncelog.log.inspection.findings import AtStart, Finding, Report, Severity
 from oncelog.log.inspection.index_checks import OffsetIndexCheck, Problem, TimeIndexCheck, check_transaction_index
 from oncelog.log.inspection.producer_check import ProducerCheck
 from oncelog.log.inspection.record_check import problem_inside
 from oncelog.log.inspection.walk import Damage, SegmentWalk
-from oncelog.log.leader_epochs import LeaderEpochs
 from oncelog.log.names import (
     DELETED,
     LEADER_EPOCHS,
@@ -38,7 +36,7 @@ class KnownOfPartition:
 
     `was_clean`: the broker closed it, and everything below the recovery point is all there is. `may_have_gaps`: its topic is
     compacted, or was. `lost_power`: what was not durable may be gone in any part. `leader_epoch_max` is None where the
-    journal is not at hand.
+    journal is not at hand. `has_own_checkpoint`: a start knows which transactions were aborted.
     """
 
     name: str
@@ -49,6 +47,7 @@ class KnownOfPartition:
     may_have_gaps: bool = False
     index_interval_bytes: int = 4096
     leader_epoch_max: int | None = None
+    has_own_checkpoint: bool = False
 
 
 @dataclass(slots=True)
@@ -103,7 +102,7 @@ def inspect_partition(
     names = set(disk.list_directory(directory))
     bases = sorted(base for name in names if (base := offset_of(name, LOG)) is not None)
     first = bases[0] if bases else known.log_start_offset
-    in_file = _read_epochs(disk, directory, report)
+    in_file = read_epochs(disk, directory, report)
     facts = PartitionFacts(
         directory,
         [],
@@ -113,20 +112,6 @@ def inspect_partition(
     )
     _Inspection(disk, known, facts, report, watch, progress).run(bases, names)
     return facts
-
-
-def _read_epochs(disk: Disk, directory: str, report: Report) -> LeaderEpochs | None:
-    path = f"{directory}/{LEADER_EPOCHS}"
-    try:
-        starts = read_epoch_starts(disk, path)
-    except DiskError as error:
-        report(Finding(path, str(error), AtStart.OFFLINE))
-        return None
-    epochs = LeaderEpochs(starts)
-    if list(epochs.starts) != starts:
-        report(Finding(path, "epochs and their offsets do not grow from line to line", AtStart.IGNORES))
-        return None
-    return epochs
 
 
 class _Inspection:
@@ -150,9 +135,9 @@ class _Inspection:
     def run(self, bases: list[int], names: Collection[str]) -> None:
         facts, known = self._facts, self._known
         self._look_at_names(bases, names)
-        if bases and known.was_clean and bases[0] > known.log_start_offset:
+        if bases and bases[0] > known.log_start_offset < known.recovery_point:
             what = f"the log begins at offset {bases[0]}, and those from {known.log_start_offset} on are missing"
-            self._say(self._path(bases[0], LOG), what, AtStart.IGNORES, offset=known.log_start_offset)
+            self._say(self._path(bases[0], LOG), what, AtStart.OFFLINE, offset=known.log_start_offset)
         for slot, base in enumerate(bases):
             following = bases[slot + 1] if slot + 1 < len(bases) else None
             self._segment(base, following)
@@ -319,7 +304,8 @@ class _Inspection:
         if problem is not None:
             found.wrong_indexes.append(path)
             severity = self._severity_of(problem, is_last=is_last)
-            at_start = AtStart.REBUILDS if severity is Severity.PENDING else AtStart.IGNORES
+            is_noticed = severity is Severity.PENDING or known.has_own_checkpoint
+            at_start = AtStart.REBUILDS if is_noticed else AtStart.IGNORES
             self._say(path, problem.what, at_start, position=problem.position, severity=severity)
 
     def _finish_producers(self) -> None:
@@ -339,7 +325,8 @@ class _Inspection:
         epochs.finish()
         for wrong in epochs.wrong:
             what = f"the leader epoch of the batch is {wrong.epoch}, and was {wrong.right_epoch}"
-            self._say(wrong.segment_path, what, AtStart.IGNORES, offset=wrong.offset, position=wrong.position)
+            at_start = self._start_with_epoch(wrong.epoch, wrong.offset)
+            self._say(wrong.segment_path, what, at_start, offset=wrong.offset, position=wrong.position)
         path = f"{self._facts.directory}/{LEADER_EPOCHS}"
         self._facts.is_epoch_file_wrong |= epochs.in_file is None
         beyond = (
@@ -361,15 +348,19 @@ class _Inspection:
             offset, said, epoch = epochs.disagreement
             self._facts.is_epoch_file_wrong = True
             what = f"it says epoch {said} for offset {offset}, and the batch has {epoch}"
+            at_start = AtStart.IGNORES if known.was_clean else AtStart.REBUILDS
             if not self._disk.exists(path):
-                what = "the file is missing"
-            self._say(
-                path,
-                what,
-                AtStart.REBUILDS if not known.was_clean else AtStart.IGNORES,
-                offset=offset,
-                severity=self._derived(offset + 1),
-            )
+                what, at_start = "the file is missing", AtStart.REBUILDS
+            self._say(path, what, at_start, offset=offset, severity=self._derived(offset + 1))
+
+    def _start_with_epoch(self, epoch: int, offset: int) -> AtStart:
+        known = self._known
+        if known.leader_epoch_max is None or epoch <= known.leader_epoch_max:
+            return AtStart.IGNORES
+        snapshots = [one for one in self._facts.producers.offsets if one <= known.recovery_point]
+        is_read = not known.was_clean and offset >= max(snapshots, default=0)
+        # Records of a start that the journal does not know may mean that the journal lost its end.
+        return AtStart.REFUSES if is_read else AtStart.OFFLINE
 
     def _severity_of(self, problem: Problem, *, is_last: bool) -> Severity:
         """What an index of the active segment says is made anew by a start after a crash, but for markers that were durable."""

@@ -169,6 +169,9 @@ def _restored(
         are_known = are_known and path not in segment.wrong_indexes
         for entry in found:
             entries.setdefault(entry.last_offset, []).append(entry)
+    for path in _left_alone(disk, facts, TRANSACTION_INDEX):
+        for entry in read_aborted(disk, path):
+            entries.setdefault(entry.last_offset, []).append(entry)
     base = facts.segments[0].base_offset
     producers = ProducerCheck(disk, facts.directory, disk.list_directory(facts.directory), known.name, base).producers
 
@@ -178,6 +181,13 @@ def _restored(
                 yield segment.path, one
 
     return lost_markers(walk, producers, entries, is_ongoing, are_aborts_known=are_known)
+
+
+def _left_alone(disk: Disk, facts: PartitionFacts, suffix: str) -> list[str]:
+    """The indexes of segments that are missing."""
+    bases = {segment.base_offset for segment in facts.segments}
+    names = sorted(disk.list_directory(facts.directory))
+    return [f"{facts.directory}/{name}" for name in names if offset_of(name, suffix) not in (None, *bases)]
 
 
 def _walk(disk: Disk, segment: SegmentFacts, known: KnownOfPartition) -> Iterator[ScannedBatch | Damage]:

@@ -74,6 +74,11 @@ class SegmentWalk:
 
     def __iter__(self) -> Iterator[ScannedBatch | Damage]:
         while self.position < self._end:
+            if self._is_sealed and self._end_offset is not None and self.next_offset >= self._end_offset:
+                reason = f"the segment ends at offset {self._end_offset}: these bytes do not belong here"
+                yield Damage(self.position, self._end, self.next_offset, self.next_offset, reason)
+                self.position = self._end
+                return
             header = self._whole(self.position, self.next_offset)
             if header is not None and self._is_next(header):
                 yield self._batch(header)
