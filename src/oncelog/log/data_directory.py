@@ -15,6 +15,7 @@ from oncelog.log.checkpoints import (
     RECOVERY_POINTS,
     NodeIdentity,
     PartitionOffsets,
+    read_cleaned_offsets,
     read_identity,
     read_partition_offsets,
     write_identity,
@@ -137,7 +138,7 @@ class DataDirectory:
 
     def cleaned_offsets(self) -> dict[tuple[str, int], int]:
         """Below these offsets logs were cleaned."""
-        return read_partition_offsets(self._disk, self._file(CLEANED_OFFSETS))
+        return read_cleaned_offsets(self._disk, self._file(CLEANED_OFFSETS))
 
     def write_cleaned_offsets(self, offsets: PartitionOffsets) -> None:
         """A directory in which no log was ever cleaned gets no such file."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -13,10 +13,12 @@ from oncelog.cli.log.journal_reading import JournalContent, read_journal_content
 from oncelog.environment import DirectoryInUseError, Disk, DiskError
 from oncelog.log import PARTITION_METADATA, LogDigest, OwnCheckpoint, read_own_checkpoint, read_topic_id
 from oncelog.log.checkpoints import (
+    CLEANED_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     META_PROPERTIES,
     RECOVERY_POINTS,
+    read_cleaned_offsets,
     read_partition_offsets,
 )
 from oncelog.log.data_directory import CLEAN_SHUTDOWN, LOCK
@@ -38,6 +40,8 @@ class LogDirectory:
     partitions: list[PartitionKey] = field(default_factory=list)
     checkpoints: dict[str, dict[PartitionKey, int] | None] = field(default_factory=dict)
     problems: list[tuple[str, str]] = field(default_factory=list)
+    cleaned: set[PartitionKey] = field(default_factory=set)
+    """The partitions that were compacted once."""
 
     def offset(self, checkpoint: str, key: PartitionKey) -> int | None:
         return (self.checkpoints.get(checkpoint) or {}).get(key)
@@ -77,7 +81,7 @@ class NodeFiles:
             lost_power=self.lost_power(disk),
             recovery_point=end or 0,
             log_start_offset=self.log_start_offset(directory, key),
-            may_have_gaps=self.journal.is_compacted(topic_id),
+            may_have_gaps=self.journal.is_compacted(topic_id) or key in directory.cleaned,
             index_interval_bytes=self.journal.index_interval_bytes(topic_id),
             leader_epoch_max=None if self.home is None else self.journal.state.last_leader_epoch,
             has_own_checkpoint=self.own is not None,
@@ -126,6 +130,8 @@ def _read_directory(disk: Disk, path: str) -> LogDirectory:
         except DiskError as error:
             found.checkpoints[name] = None
             found.problems.append((name, str(error)))
+    with suppress(DiskError):
+        found.cleaned.update(read_cleaned_offsets(disk, f"{path}/{CLEANED_OFFSETS}"))
     return found
 
 

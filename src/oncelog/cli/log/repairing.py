@@ -88,6 +88,7 @@ def _missing_records(disk: Disk, found: NodeFindings, new_id: Callable[[], UUID]
     added: list[MetadataRecord] = []
     counts: dict[str, int] = {}
     ids: dict[str, UUID] = {}
+    cleaned = {name for directory in node.directories for name, _ in directory.cleaned}
     for directory in node.directories:
         for key in directory.partitions:
             if key[0] in state.deleted:
@@ -99,7 +100,9 @@ def _missing_records(disk: Disk, found: NodeFindings, new_id: Callable[[], UUID]
     for name, count in sorted(counts.items()):
         topic = state.topics.get(name)
         if topic is None:
-            configs = dict(COMPACTED) if name in INTERNAL_TOPICS else {}
+            # By default retention would delete what the topic was to keep.
+            is_compacted = name in INTERNAL_TOPICS or name in cleaned
+            configs = dict(COMPACTED) if is_compacted else {}
             topic_id = ids.get(name) or new_id()
             added.append(TopicCreated(name=name, topic_id=str(topic_id), partition_count=count, configs=configs))
         elif topic.partition_count < count:

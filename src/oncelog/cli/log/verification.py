@@ -25,8 +25,8 @@ from oncelog.log.checkpoints import (
     LOG_START_OFFSETS,
     META_PROPERTIES,
     RECOVERY_POINTS,
+    read_cleaned_offsets,
     read_identity,
-    read_partition_offsets,
 )
 from oncelog.log.inspection.findings import AtStart, Finding, Report, Severity
 from oncelog.log.inspection.lines import lines_of
@@ -149,7 +149,7 @@ class _NodeVerification:
         for name in CHECKPOINTS:
             self._check_checkpoint(directory, name)
         try:
-            read_partition_offsets(self._disk, f"{directory.path}/{CLEANED_OFFSETS}")
+            read_cleaned_offsets(self._disk, f"{directory.path}/{CLEANED_OFFSETS}")
         except DiskError as error:
             self._say(Finding(f"{directory.path}/{CLEANED_OFFSETS}", str(error), AtStart.REFUSES))
         if directory.path == self._node.home:
