@@ -4,6 +4,7 @@ python -m bench
 """
 
 from bench.arrow import ArrowProgram
+from bench.compaction import CompactionProgram
 from bench.groups import ManyGroupsProgram, RebalanceProgram
 from bench.guarantees import FormatProgram, GuaranteesProgram
 from bench.memory import MemoryProgram
@@ -20,6 +21,7 @@ main(
         MemoryProgram,
         ProduceConsumeProgram,
         TransactionsProgram,
+        CompactionProgram,
         GuaranteesProgram,
         FormatProgram,
         RebalanceProgram,

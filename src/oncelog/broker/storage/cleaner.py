@@ -27,6 +27,10 @@ logger = logging.getLogger("oncelog.broker")
 
 BACKOFF_MIN_MS = 50
 """However short the setting says: to look at every log takes time."""
+REST = 2
+"""So many times as long as a step took is rested after it: reading, deciding and writing take the interpreter from those who
+are served.
+"""
 MIB = 1024 * 1024
 
 LogKey = tuple[UUID, int]
@@ -123,10 +127,16 @@ class LogCleaner:
 
     async def _carry_out(self, cleaning: Cleaning) -> None:
         """The log drops its cleaning when it is deleted or its segments change otherwise: then there are no more steps."""
+        clock = self._broker.clock
+        began_ms = clock.monotonic_ms()
         for step in cleaning.steps():
             match step:
                 case CleaningWork(work):
                     await beside(self._broker.workers, work, is_long=True)
+                    took_ms = clock.monotonic_ms() - began_ms
+                    if took_ms > 0:
+                        await sleep(clock, took_ms * REST)
+                    began_ms = clock.monotonic_ms()
                 case CleaningSync(files):
                     await self._sync(files)
 
