@@ -15,6 +15,8 @@ from typing import Any
 from urllib.parse import parse_qs
 
 LIFE_S = 3600
+ISSUED_BEFORE_S = 60
+"""Kafka refuses a token that was issued in its future, be it by a clock that was set back in between."""
 
 
 class TokenEndpoint(ThreadingHTTPServer):
@@ -78,7 +80,7 @@ class _Answer(BaseHTTPRequestHandler):
 def unsigned_token(subject: str, life_s: float) -> str:
     """A JSON web token without a signature (RFC 7519 §6)."""
     now_s = time.time()
-    parts = {"alg": "none"}, {"sub": subject, "iat": now_s, "exp": now_s + life_s, "scope": "kafka"}
+    parts = {"alg": "none"}, {"sub": subject, "iat": now_s - ISSUED_BEFORE_S, "exp": now_s + life_s, "scope": "kafka"}
     return ".".join(urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts) + "."
 
 
