@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from uuid import UUID
 from zlib import crc32
@@ -27,10 +26,10 @@ from oncelog.log.outcome import (
     TimestampOffset,
 )
 from oncelog.log.own_checkpoint import LogDigest
-from oncelog.log.read_positions import ReadPositions
 from oncelog.log.recovery import LoadedLog, RecoveryReport, load_log, reload_producers
 from oncelog.log.removal import delete_partition, remove_later
 from oncelog.log.segment import Segment
+from oncelog.log.segments import Segments
 from oncelog.log.unsynced import SyncPoint, Unsynced
 from oncelog.log.write_ahead import Tail
 from oncelog.records import BatchHeader, ControlType, control_batch, stamped
@@ -47,7 +46,6 @@ class PartitionLog:
     """
 
     __slots__ = (
-        "_active",
         "_cleaned_offset",
         "_cleaning",
         "_clock",
@@ -62,7 +60,6 @@ class PartitionLog:
         "_leader_epoch",
         "_log_start",
         "_producers",
-        "_read_positions",
         "_segments",
         "_snapshots",
         "_unsnapshotted_bytes",
@@ -94,8 +91,7 @@ class PartitionLog:
         self.topic_id = topic_id
         self.partition = partition
         self.recovery: RecoveryReport = loaded.report
-        self._segments = loaded.segments
-        self._active = loaded.segments[-1]
+        self._segments = Segments(loaded.segments)
         self._producers = loaded.producers
         self._snapshots = loaded.snapshots
         self._epochs = loaded.epochs
@@ -106,7 +102,6 @@ class PartitionLog:
         # Up to here the indexes are as a clean close left them.
         self._closed_end = self._end if loaded.report.was_clean else -1
         self._unsnapshotted_bytes = 0
-        self._read_positions = ReadPositions()
         self._cleaned_offset: int | None = None
         self._cleaning: Cleaning | None = None
 
@@ -173,7 +168,7 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self._segments)
+        return self._segments.size_bytes
 
     @property
     def recovery_point(self) -> int:
@@ -229,7 +224,7 @@ class PartitionLog:
         last_offset = base_offset + header.last_offset_delta
         self._write(chunks, len(batch), last_offset, timestamp_ms, now_ms)
         if header.is_transactional:
-            self._active.write_back()
+            self._segments.active.write_back()
         if has_producer:
             self._producers.record_data(header, base_offset, timestamp_ms)
         return Appended(base_offset, last_offset, -1 if append_time_ms is None else now_ms, False, self._log_start)
@@ -262,8 +257,8 @@ class PartitionLog:
             control, producer_id, producer_epoch, coordinator_epoch, timestamp_ms, offset
         )
         if aborted is not None:
-            self._active.transaction_index.append(aborted)
-            self._unsynced.add(offset, self._active.transaction_index.file.create())
+            self._segments.active.transaction_index.append(aborted)
+            self._unsynced.add(offset, self._segments.active.transaction_index.file.create())
         self._update_last_stable_offset()
         return Appended(offset, offset, -1, False, self._log_start)
 
@@ -282,24 +277,8 @@ class PartitionLog:
         `limit_offset` is the high watermark, the last stable offset, or the end of the log.
         """
         assert self._log_start <= offset <= self._end, f"{self.name} does not have offset {offset}"
-        while offset < limit_offset:
-            segment, end_offset = self._segment_of(offset)
-            position = self._read_positions.of(offset, segment)
-            if position is None:
-                found = segment.position_of(offset)
-                position = segment.size_bytes if found is None else found.position
-                self._read_positions.keep(offset, segment, position)
-            if position == segment.size_bytes:
-                if not segment.has_gaps:
-                    raise segment.damaged(position, offset, "it ends before")
-                offset = end_offset
-                continue
-            epoch_max = max(self._leader_epoch, self._epochs.latest)
-            part = segment.read(position, size_bytes_max, limit_offset, end_offset, offset, epoch_max)
-            if part.data:
-                self._read_positions.keep(part.next_offset, segment, position + len(part.data))  # type: ignore[arg-type]
-            return part
-        return LogSlice(b"", offset)
+        epoch_max = max(self._leader_epoch, self._epochs.latest)
+        return self._segments.read(offset, size_bytes_max, limit_offset, self._end, epoch_max)
 
     def size_between(self, offset: int, limit_offset: int) -> int:
         """The bytes of the batches from `offset` on, below `limit_offset`. It reads nothing.
@@ -307,30 +286,11 @@ class PartitionLog:
         Exact for a reader that goes on where it ended, up to the end of the log; else what lies between two entries of
         an offset index may be too much.
         """
-        if offset == self._end:
-            self._read_positions.keep(offset, self._active, self._active.size_bytes)
-        if offset >= limit_offset:
-            return 0
-        segment, _ = self._segment_of(offset)
-        start = self._read_positions.of(offset, segment)
-        if start is None:
-            start = segment.position_before(offset)
-        if segment is self._active:
-            return self._active.position_after(limit_offset if limit_offset < self._end else None) - start
-        later = self._segments[self._slot_of(offset) + 1 :]
-        return segment.size_bytes - start + sum(one.size_bytes for one in later if one.base_offset < limit_offset)
+        return self._segments.size_between(offset, limit_offset, self._end)
 
     def aborted_transactions(self, first_offset: int, upper_bound_offset: int) -> tuple[AbortedTransaction, ...]:
         """The aborted transactions with records from `first_offset` on and below the upper bound, by first offset."""
-        found: list[AbortedTransaction] = []
-        slot = self._slot_of(first_offset)
-        for segment in self._segments[slot:]:
-            part, is_last = segment.transaction_index.between(first_offset, upper_bound_offset)
-            found += part
-            if is_last:
-                break
-        found.sort(key=lambda aborted: aborted.first_offset)
-        return tuple(found)
+        return self._segments.aborted_transactions(first_offset, upper_bound_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int, limit_offset: int) -> TimestampOffset | None:
         """The first record below `limit_offset` whose timestamp is not before `timestamp_ms`."""
@@ -386,11 +346,11 @@ class PartitionLog:
 
     def sync_point(self) -> SyncPoint:
         """Where the log ends now, for `synced_up_to` or `journaled_up_to` later."""
-        return SyncPoint(self._end, self._active.base_offset, self._active.size_bytes)
+        return SyncPoint(self._end, self._segments.active.base_offset, self._segments.active.size_bytes)
 
     def take_tail(self, size_bytes_max: int) -> Tail | None:
         """What a write-ahead log has not taken yet, for it to take now; None if files have to be synced instead."""
-        active = self._active
+        active = self._segments.active
         start = self._unsynced.tail_start(active.base_offset)
         if start is None or active.size_bytes - start > size_bytes_max:
             return None
@@ -408,8 +368,8 @@ class PartitionLog:
         unsynced = self._unsynced.files()
         if self._unsynced.is_closed:
             return ()
-        if self._unsynced.recovery_point < self._end and self._active.size_bytes:
-            return (self._active.file, *unsynced)
+        if self._unsynced.recovery_point < self._end and self._segments.active.size_bytes:
+            return (self._segments.active.file, *unsynced)
         return unsynced
 
     def synced_up_to(self, point: SyncPoint) -> None:
@@ -449,13 +409,13 @@ class PartitionLog:
 
         The checkpoint says first that it does: a start takes a file that is gone for a loss.
         """
-        count = self._slot_of(self._log_start)
+        count = self._segments.slot_of(self._log_start)
         if count:
             self.drop_cleaning()
         for segment in self._segments[:count]:
             self._remove_later([*segment.rename_deleted(), *self._snapshots.rename_deleted(segment.base_offset)])
             segment.close()
-        del self._segments[:count]
+        self._segments.forget_first(count)
         return count
 
     @property
@@ -512,9 +472,6 @@ class PartitionLog:
 
     def _replace_segments(self, old: Sequence[Segment], base_offset: int) -> None:
         """Have the cleaned segment at `base_offset` in the place of old ones. Their files go later."""
-        slot = self._segments.index(old[0])
-        assert self._segments[slot : slot + len(old)] == list(old), "the segments are others"
-        assert self._active not in old, "the active segment is never cleaned"
         paths: list[str] = []
 
         def set_aside() -> None:
@@ -528,8 +485,7 @@ class PartitionLog:
         cleaned = Segment(self._disk, self._directory, base_offset, self._config, self._clock.now_ms(), names)
         # This process has checked or written all of it.
         cleaned.trusted_from = 0
-        self._segments[slot : slot + len(old)] = [cleaned]
-        self._read_positions.clear()
+        self._segments.replace(old, cleaned)
         self._remove_later(paths)
 
     def _finish_cleaning(self, offset: int) -> None:
@@ -556,21 +512,11 @@ class PartitionLog:
         self.drop_cleaning()
         if self._cleaned_offset is not None:
             self._cleaned_offset = min(self._cleaned_offset, offset)
-        slot = self._slot_of(offset)
-        segment = self._segments[slot]
-        found = segment.position_of(offset)
-        if found is not None:
-            segment.truncate(found)
-            offset = found.header.base_offset
-        for later in self._segments[slot + 1 :]:
-            later.remove()
-        del self._segments[slot + 1 :]
-        self._active = segment
+        offset = self._segments.truncate_to(offset)
         self._end = offset
         self._closed_end = -1
-        self._read_positions.clear()
         self._unsynced.truncate(offset)
-        self._unsynced.add(offset, segment.file)
+        self._unsynced.add(offset, self._segments.active.file)
         self._snapshots.remove_above(offset)
         if self._epochs.truncate_end(offset):
             write_epochs(self._disk, self._directory, self._epochs)
@@ -585,8 +531,8 @@ class PartitionLog:
         if clean:
             if self._end > self._snapshots.latest_offset:
                 self._take_snapshot()
-            if self._active.size_bytes and self._end > self._closed_end:
-                for file in self._active.seal():
+            if self._segments.active.size_bytes and self._end > self._closed_end:
+                for file in self._segments.active.seal():
                     self._unsynced.add(self._end, file)
             for unsynced in self._unsynced.files():
                 unsynced.sync()
@@ -607,12 +553,12 @@ class PartitionLog:
     ) -> None:
         config = self._config
         jitter_ms = self._jitter_ms() if config.segment_jitter_ms else 0
-        if self._active.should_roll(size_bytes, last_offset, timestamp_ms, now_ms, config, jitter_ms):
+        if self._segments.active.should_roll(size_bytes, last_offset, timestamp_ms, now_ms, config, jitter_ms):
             self._roll(now_ms)
         if self._epochs.latest < self._leader_epoch:
             self._begin_epoch()
         try:
-            self._active.append(chunks, size_bytes, last_offset, timestamp_ms)
+            self._segments.active.append(chunks, size_bytes, last_offset, timestamp_ms)
         except DiskError as error:
             raise DiskError(f"{self.name} at offset {self._end}: {error}") from error
         self._end = last_offset + 1
@@ -620,14 +566,13 @@ class PartitionLog:
 
     def _roll(self, now_ms: int) -> None:
         """Seal the active segment and begin another one at the end of the log."""
-        if self._active.size_bytes == 0 and self._active.base_offset == self._end:
+        if self._segments.active.size_bytes == 0 and self._segments.active.base_offset == self._end:
             return
-        for file in self._active.seal():
-            self._unsynced.add(self._end, file, self._active.close)
+        for file in self._segments.active.seal():
+            self._unsynced.add(self._end, file, self._segments.active.close)
         segment = Segment(self._disk, self._directory, self._end, self._config, now_ms)
         self._unsynced.add(self._end, segment.file)
-        self._segments.append(segment)
-        self._active = segment
+        self._segments.roll(segment)
         self._take_snapshot()
 
     def _take_snapshot(self) -> None:
@@ -650,19 +595,9 @@ class PartitionLog:
         else:
             self._last_stable_offset = max(first_unstable, self._log_start)
 
-    def _slot_of(self, offset: int) -> int:
-        return max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
-
-    def _segment_of(self, offset: int) -> tuple[Segment, int]:
-        """The segment that contains `offset`, and the offset at which it ends."""
-        if offset >= self._active.base_offset:
-            return self._active, self._end
-        slot = self._slot_of(offset)
-        return self._segments[slot], self._segments[slot + 1].base_offset
-
     def _jitter_ms(self) -> int:
         """Different for every segment, so that segments begun together do not all end together."""
-        return crc32(f"{self.name}-{self._active.base_offset}".encode()) % self._config.segment_jitter_ms
+        return crc32(f"{self.name}-{self._segments.active.base_offset}".encode()) % self._config.segment_jitter_ms
 
     def _remove_later(self, paths: list[str]) -> None:
         remove_later(self._disk, self._clock, paths, self._config.file_delete_delay_ms)
