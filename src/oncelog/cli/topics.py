@@ -1,4 +1,4 @@
-"""`oncelog topics`: create, list, describe, alter, delete; delete-records."""
+"""`oncelog topics`: create, list, describe, alter, delete; delete-records; compact and move are in files of their own."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.options import BootstrapServer, CommandConfig, Config, Json, named_values, settings_and_file
 from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
+from oncelog.cli.topic_compaction import compact
 from oncelog.client import (
     BrokerRefused,
     Client,
@@ -27,6 +28,7 @@ from oncelog.client import (
 from oncelog.wire import ErrorCode
 
 app = typer.Typer()
+app.command()(compact)
 
 END = -1
 """What DeleteRecords takes for the high watermark."""

@@ -199,6 +199,22 @@ class ConfigChange:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaLog:
+    """A replica's log in one of its broker's log directories.
+
+    One that `is_future` is a copy under way, which will replace the log in the other directory; `offset_lag` is how far it is
+    behind that. A log that is read and written has the lag 0 behind its high watermark where it is the only replica.
+    """
+
+    partition: TopicPartition
+    broker: int
+    directory: str
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerVersions:
     """The versions of each API, by its key, that one broker serves: the lowest and the highest."""
 

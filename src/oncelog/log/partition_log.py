@@ -12,7 +12,7 @@ from oncelog.environment import Clock, Disk, DiskError, Syncable
 from oncelog.log import retention, timestamps
 from oncelog.log.aborted_check import digest_of
 from oncelog.log.compaction import Cleaning, CleaningSource, Dirt, OffsetMap, dirt_of, last_records_of, put_in_place
-from oncelog.log.config import LogConfig
+from oncelog.log.config import LONG_MAX, LogConfig
 from oncelog.log.epoch_checkpoint import EpochCheckpoint, write_epochs
 from oncelog.log.limits import refusal
 from oncelog.log.outcome import (
@@ -427,6 +427,12 @@ class PartitionLog:
     def cleaned_offset(self, offset: int) -> None:
         """What the checkpoint says. It only tells what need not be looked at again."""
         self._cleaned_offset = offset
+
+    def roll_overdue(self, now_ms: int) -> None:
+        """Begin another segment if records of a compacted log have waited in the active one for max.compaction.lag.ms."""
+        lag_ms = self._config.max_compaction_lag_ms
+        if self._config.is_compacted and lag_ms < LONG_MAX and 0 < self._active.first_timestamp_ms < now_ms - lag_ms:
+            self._roll(now_ms)
 
     def dirt(self, now_ms: int) -> Dirt | None:
         """What could be cleaned; None if there is nothing, or if the log is not compacted."""

@@ -353,6 +353,22 @@ def test_segment_ends_when_max_compaction_lag_is_over() -> None:
     assert dirt.end_offset == 2
 
 
+def test_overdue_segment_ends_without_an_append() -> None:
+    on = LogOnMemoryDisk(compacted(max_compaction_lag_ms=1000))
+    on.log.roll_overdue(on.clock.now_ms() + 5000)
+    write(on, [(b"a", b"1"), (b"a", b"2")])
+    on.clock.advance(1000)
+    on.log.roll_overdue(on.clock.now_ms())
+    assert on.log.dirt(on.clock.now_ms()) is None
+    on.clock.advance(1)
+    for _ in range(2):
+        on.log.roll_overdue(on.clock.now_ms())
+        dirt = on.log.dirt(on.clock.now_ms())
+        assert dirt is not None
+        assert dirt.end_offset == 2
+    assert len([name for name in on.disk.list_directory(DIRECTORY) if name.endswith(".log")]) == 2
+
+
 def test_records_wait_for_min_compaction_lag() -> None:
     on = LogOnMemoryDisk(compacted(min_compaction_lag_ms=1000))
     write(on, [(b"a", b"1")])

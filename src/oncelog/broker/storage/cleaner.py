@@ -101,10 +101,14 @@ class LogCleaner:
         return self._report(key, cleaning, began_ms)
 
     def _look_at_all(self, found: dict[LogKey, float]) -> Iterator[None]:
-        """Note the dirty share of every log that is worth cleaning; one partition each step."""
+        """Note the dirty share of every log that is worth cleaning; one partition each step.
+
+        Kafka seals a segment whose records have waited too long with the next append alone, whenever that is.
+        """
         now_ms = self._broker.clock.now_ms()
         for partition in self._broker.topics.partitions():
             log = partition.log
+            log.roll_overdue(now_ms)
             dirt = log.dirt(now_ms)
             key = (log.topic_id, log.partition)
             if dirt is not None and key not in self._uncleanable and log.is_worth_cleaning(dirt):

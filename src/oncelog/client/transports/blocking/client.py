@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from oncelog.client.admin import groups as group_admin
+from oncelog.client.admin import log_directories, topic_rights
 from oncelog.client.admin import operations as admin
-from oncelog.client.admin import topic_rights
 from oncelog.client.consumer import offsets
 from oncelog.client.groups.values import GroupDescription, GroupListing
 from oncelog.client.net import cluster
@@ -28,6 +28,7 @@ from oncelog.client.values import (
     OffsetAndTimestamp,
     OffsetSpec,
     ProducerState,
+    ReplicaLog,
     TopicPartition,
     TransactionDescription,
     TransactionListing,
@@ -197,6 +198,18 @@ class Client(BlockingBase):
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
         return self._run(admin.describe_producers(self._cluster, partitions))
+
+    def log_directories(self) -> dict[int, tuple[str, ...]]:
+        """The log directories of each broker, by its number."""
+        return self._run(log_directories.log_directories(self._cluster))
+
+    def describe_replica_logs(self, partitions: Iterable[TopicPartition]) -> tuple[ReplicaLog, ...]:
+        """Where the replicas of partitions are, how large they are, and which are on their way to another log directory."""
+        return self._run(log_directories.describe_replica_logs(self._cluster, partitions))
+
+    def move_replica_logs(self, broker: int, paths: Mapping[TopicPartition, str]) -> None:
+        """Begin to move replicas of a broker to other log directories of it; `describe_replica_logs` says how far they are."""
+        self._run(log_directories.move_replica_logs(self._cluster, broker, paths))
 
     def describe_transactions(self, transactional_ids: Sequence[str]) -> dict[str, TransactionDescription]:
         return self._run(admin.describe_transactions(self._cluster, transactional_ids))

@@ -1,0 +1,96 @@
+"""Where brokers keep the logs of partitions, and moving one to another directory of its broker."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from oncelog.client import requests
+from oncelog.client.errors import BrokerRefused
+from oncelog.client.net.cluster import Cluster, refresh
+from oncelog.client.net.conversation import Conversation, ask
+from oncelog.client.net.leaders import by_topic
+from oncelog.client.net.rights import refused
+from oncelog.client.requests import ApiRequest
+from oncelog.client.values import Address, ReplicaLog, TopicPartition
+from oncelog.wire import ErrorCode
+
+
+def log_directories(cluster: Cluster) -> Conversation[dict[int, tuple[str, ...]]]:
+    """The log directories of each broker by its number; one that is offline is left out. Raises BrokerRefused."""
+    found: dict[int, tuple[str, ...]] = {}
+    for broker, results in (yield from _ask_all(cluster, ())).items():
+        found[broker] = tuple(str(one.log_dir) for one in results if one.error_code is ErrorCode.none)
+    return found
+
+
+def describe_replica_logs(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> Conversation[tuple[ReplicaLog, ...]]:
+    """The logs of all replicas of these partitions, those under way to another directory among them. Raises BrokerRefused."""
+    topics = [
+        {"topic": topic, "partitions": [item.partition for item in items]}
+        for topic, items in by_topic(partitions).items()
+    ]
+    answers = yield from _ask_all(cluster, topics)
+    return tuple(
+        ReplicaLog(
+            TopicPartition(str(topic.name), int(item.partition_index)),
+            broker,
+            str(directory.log_dir),
+            int(item.partition_size),
+            int(item.offset_lag),
+            bool(item.is_future_key),
+        )
+        for broker, results in answers.items()
+        for directory in results
+        for topic in directory.topics
+        for item in topic.partitions
+    )
+
+
+def _ask_all(cluster: Cluster, topics: Iterable[Mapping[str, Any]]) -> Conversation[dict[int, Any]]:
+    request = ApiRequest(requests.DESCRIBE_LOG_DIRS, {"topics": list(topics)})
+    yield from refresh(cluster, ())
+    answers: dict[int, Any] = {}
+    for node in cluster.nodes.values():
+        answer = yield from ask(Address(node.host, node.port), request)
+        error = getattr(answer, "error_code", ErrorCode.none)
+        if error is not ErrorCode.none:
+            raise refused(request, error, f"describing the log directories of broker {node.node_id}")
+        answers[node.node_id] = answer.results
+    return answers
+
+
+def move_replica_logs(cluster: Cluster, broker: int, paths: Mapping[TopicPartition, str]) -> Conversation[None]:
+    """Begin to move replicas to other log directories of their broker. Where one is already, nothing happens, and a move
+    that is under way to elsewhere ends.
+
+    Raises BrokerRefused for the first that was refused; the others may have begun.
+    """
+    by_path: dict[str, list[TopicPartition]] = defaultdict(list)
+    for partition, path in paths.items():
+        by_path[path].append(partition)
+    dirs = [
+        {
+            "path": path,
+            "topics": [
+                {"name": topic, "partitions": [item.partition for item in items]}
+                for topic, items in by_topic(partitions).items()
+            ],
+        }
+        for path, partitions in by_path.items()
+    ]
+    request = ApiRequest(requests.ALTER_REPLICA_LOG_DIRS, {"dirs": dirs})
+    yield from refresh(cluster, ())
+    node = cluster.nodes.get(broker)
+    if node is None:
+        raise BrokerRefused(ErrorCode.broker_not_available, f"broker {broker}")
+    answer = yield from ask(Address(node.host, node.port), request)
+    for topic in answer.results:
+        for item in topic.partitions:
+            if item.error_code is not ErrorCode.none:
+                partition = TopicPartition(str(topic.topic_name), int(item.partition_index))
+                what = f"moving {partition} to {paths[partition]}"
+                raise refused(request, item.error_code, what, topic=partition.topic)
