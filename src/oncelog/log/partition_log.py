@@ -431,7 +431,11 @@ class PartitionLog:
     def roll_overdue(self, now_ms: int) -> None:
         """Begin another segment if records of a compacted log have waited in the active one for max.compaction.lag.ms."""
         lag_ms = self._config.max_compaction_lag_ms
-        if self._config.is_compacted and lag_ms < LONG_MAX and 0 < self._segments.active.first_timestamp_ms < now_ms - lag_ms:
+        if (
+            self._config.is_compacted
+            and lag_ms < LONG_MAX
+            and 0 < self._segments.active.first_timestamp_ms < now_ms - lag_ms
+        ):
             self._roll(now_ms)
 
     def dirt(self, now_ms: int) -> Dirt | None:
