@@ -20,17 +20,16 @@ def stream(seed: int, purpose: str) -> Random:
 class Event:
     """A call that is due at a time. It belongs to a process, or to nobody."""
 
-    __slots__ = ("at_ms", "callback", "label", "order", "process")
+    __slots__ = ("at_ms", "callback", "label", "process")
 
-    def __init__(self, at_ms: float, order: int, label: str, callback: Callback, process: Process | None) -> None:
+    def __init__(self, at_ms: float, label: str, callback: Callback, process: Process | None) -> None:
         self.at_ms = at_ms
-        self.order = order
         self.label = label
         self.callback: Callback | None = callback
         self.process = process
 
-    def __lt__(self, other: Event) -> bool:
-        return (self.at_ms, self.order) < (other.at_ms, other.order)
+    def is_due_at(self, at_ms: float) -> bool:
+        return self.at_ms == at_ms and self.callback is not None
 
     def cancel(self) -> None:
         self.callback = None
@@ -44,14 +43,17 @@ class EventQueue:
         self.count = 0
         self.count_at_this_time = 0
         self._order = 0
-        self._events: list[Event] = []
+        self._events: list[tuple[float, int, Event]] = []
         self._digest = hashlib.blake2b(digest_size=16)
 
     def at(self, at_ms: float, label: str, callback: Callback, process: Process | None = None) -> Event:
-        self._order += 1
-        event = Event(max(at_ms, self.now_ms), self._order, label, callback, process)
-        heapq.heappush(self._events, event)
+        event = Event(max(at_ms, self.now_ms), label, callback, process)
+        self._push(event)
         return event
+
+    def _push(self, event: Event) -> None:
+        self._order += 1
+        heapq.heappush(self._events, (event.at_ms, self._order, event))
 
     def after(self, delay_ms: float, label: str, callback: Callback, process: Process | None = None) -> Event:
         """Time passes with every wait, however short: a part of a nanosecond would be lost in the rounding."""
@@ -71,19 +73,19 @@ class EventQueue:
     def step(self, until_ms: float) -> Event | None:
         """Take the next event that is due by then; None when there is none, and it is that time."""
         events = self._events
-        while events and events[0].at_ms <= until_ms:
-            event = heapq.heappop(events)
+        while events and events[0][0] <= until_ms:
+            at_ms, _, event = heapq.heappop(events)
             callback, process = event.callback, event.process
             if callback is None or (process is not None and not process.is_alive):
                 continue
-            if process is not None and process.paused_until_ms > event.at_ms:
+            if process is not None and process.paused_until_ms > at_ms:
                 event.at_ms = process.paused_until_ms
-                heapq.heappush(events, event)
+                self._push(event)
                 continue
-            self.count_at_this_time = self.count_at_this_time + 1 if event.at_ms == self.now_ms else 0
-            self.now_ms = event.at_ms
+            self.count_at_this_time = self.count_at_this_time + 1 if at_ms == self.now_ms else 0
+            self.now_ms = at_ms
             self.count += 1
-            self._digest.update(f"{event.at_ms:.3f} {event.label}\n".encode())
+            self._digest.update(f"{at_ms:.3f} {event.label}\n".encode())
             event.callback = None
             if process is None:
                 callback()

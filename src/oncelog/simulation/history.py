@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -143,11 +144,11 @@ class RunHistory:
         """What was seen of transactions is there still, at the same offsets, and nothing between was passed over."""
         if not sighting.seen:
             return
-        first, last = sighting.seen[0][0], sighting.seen[-1][0]
+        records = view[sighting.partition]
+        first = bisect_left(records, sighting.seen[0][0], key=_offset)
+        after = bisect_right(records, sighting.seen[-1][0], key=_offset)
         seen = [item for item in sighting.seen if not item[1].startswith(b"plain")]
-        kept = [
-            item for item in view[sighting.partition] if first <= item[0] <= last and not item[1].startswith(b"plain")
-        ]
+        kept = [item for item in records[first:after] if not item[1].startswith(b"plain")]
         if seen != kept:
             odd = [item for item in seen if item not in kept][:3] or [item for item in kept if item not in seen][:3]
             raise SimulationFailure(f"{sighting.reader} saw {sighting.partition} otherwise than it is: {odd}")
@@ -158,6 +159,10 @@ class RunHistory:
         copies = (value for p, records in view.items() if p.topic == target for _, value in records)
         found = Counter(value.partition(COPIED)[0] for value in copies)
         _must(wanted == found, f"copies: {sorted((wanted - found) + (found - wanted))[:3]} are lost or there twice")
+
+
+def _offset(item: tuple[int, bytes]) -> int:
+    return item[0]
 
 
 def _must(is_so: bool, otherwise: str) -> None:

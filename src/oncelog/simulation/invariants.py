@@ -2,60 +2,60 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 from oncelog.broker import BrokerCore
-from oncelog.log import PartitionLog
+from oncelog.broker.storage.partition import Partition
 from oncelog.simulation.broker_node import BrokerNode, SimulationFailure
-from oncelog.transactions.state import IDLE
+from oncelog.transactions.state import IDLE, TransactionMetadata
+
+Offsets = tuple[int, int, int, int]
+"""Where a log starts, is stable, is replicated and ends."""
 
 
 class Invariants:
-    """Looks at one broker, process after process."""
+    """Looks at one broker, process after process. What is as it was when it was looked at last is not looked at again."""
 
     def __init__(self, broker: BrokerNode) -> None:
         self._broker = broker
         self._core: BrokerCore | None = None
-        self._stable: dict[tuple[UUID, int], int] = {}
-        self._epochs: dict[str, tuple[int, int]] = {}
-        self.checks = 0
+        self._version = -1
+        self._offsets: dict[Partition, Offsets] = {}
+        self._transactions: dict[str, TransactionMetadata] = {}
 
     def check(self) -> None:
         """Raise SimulationFailure for what does not hold."""
         core = self._broker.core
         if core is None or not self._broker.is_up:
             return
-        self.checks += 1
-        if core is not self._core:
-            self._core = core
-            # What was not durable may be gone, and nobody was told of it.
-            self._stable.clear()
-            self._epochs.clear()
-        for partition in core.topics.partitions():
-            self._check_log(partition.log)
+        if core is not self._core or core.topics.version != self._version:
+            self._look_anew(core)
+        for partition, before in self._offsets.items():
+            if partition.damage is None:
+                log = partition.log
+                now = (log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset)
+                if now != before:
+                    _check_offsets(partition, before, now)
+                    self._offsets[partition] = now
         for transaction in core.transactions.coordinator.transactions():
-            self._check_epoch(transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
+            seen = self._transactions.get(transaction.transactional_id)
+            if transaction is not seen:
+                self._check_epoch(seen, transaction)
 
-    def _check_log(self, log: PartitionLog) -> None:
-        stable, high, end = log.last_stable_offset, log.high_watermark, log.log_end_offset
-        if not log.log_start_offset <= stable <= high <= end:
-            raise SimulationFailure(
-                f"{log.name}: start {log.log_start_offset}, last stable offset {stable}, high watermark {high}, end {end}"
-            )
-        key = log.topic_id, log.partition
-        if stable < self._stable.get(key, 0):
-            raise SimulationFailure(
-                f"{log.name}: the last stable offset goes back from {self._stable[key]} to {stable}"
-            )
-        self._stable[key] = stable
+    def _look_anew(self, core: BrokerCore) -> None:
+        """After a start, what was not durable may be gone, and nobody was told of it."""
+        before = self._offsets
+        if core is not self._core:
+            before = {}
+            self._transactions = {}
+        self._core, self._version = core, core.topics.version
+        self._offsets = {one: before.get(one, (0, 0, 0, 0)) for one in core.topics.every_partition()}
 
-    def _check_epoch(self, transactional_id: str, producer_id: int, epoch: int) -> None:
-        before_id, before = self._epochs.get(transactional_id, (-1, -1))
-        if producer_id == before_id and epoch < before:
+    def _check_epoch(self, seen: TransactionMetadata | None, now: TransactionMetadata) -> None:
+        if seen is not None and now.producer_id == seen.producer_id and now.producer_epoch < seen.producer_epoch:
             raise SimulationFailure(
-                f"{transactional_id}: producer {producer_id} goes back from epoch {before} to {epoch}"
+                f"{now.transactional_id}: producer {now.producer_id} goes back from epoch {seen.producer_epoch} to "
+                f"{now.producer_epoch}"
             )
-        self._epochs[transactional_id] = producer_id, epoch
+        self._transactions[now.transactional_id] = now
 
     def unsettled(self) -> str | None:
         """What is still under way, if anything is."""
@@ -70,3 +70,14 @@ class Invariants:
             if log.last_stable_offset < log.log_end_offset:
                 return f"{log.name} is stable up to {log.last_stable_offset} of {log.log_end_offset}"
         return None
+
+
+def _check_offsets(partition: Partition, before: Offsets, now: Offsets) -> None:
+    start, stable, high, end = now
+    if not start <= stable <= high <= end:
+        raise SimulationFailure(
+            f"{partition}: start {start}, last stable offset {stable}, high watermark {high}, end {end}"
+        )
+    for what, one, other in zip(("start", "last stable offset", "high watermark", "end"), before, now, strict=True):
+        if other < one:
+            raise SimulationFailure(f"{partition}: the {what} goes back from {one} to {other}")

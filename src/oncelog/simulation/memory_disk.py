@@ -8,7 +8,7 @@ two of them keep their names, nothing says. The seed decides everything that may
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -289,9 +289,8 @@ class MemoryDisk:
             self._directories.add(target)
 
         def change(names: dict[str, _Node]) -> None:
-            for name in list(names):
-                if name == source or name.startswith(source + "/"):
-                    names[target + name[len(source) :]] = names.pop(name)
+            for name in _within(names, source):
+                names[target + name[len(source) :]] = names.pop(name)
 
         self._change(source, change)
 
@@ -300,9 +299,8 @@ class MemoryDisk:
         self._directories = {one for one in self._directories if one != path and not one.startswith(path + "/")}
 
         def change(names: dict[str, _Node]) -> None:
-            for name in list(names):
-                if name == path or name.startswith(path + "/"):
-                    del names[name]
+            for name in _within(names, path):
+                del names[name]
 
         self._change(path, change)
 
@@ -364,6 +362,14 @@ class MemoryDisk:
         self.changed()
         change(self._names)
         self._renamings.setdefault(_volume(path), []).append(change)
+
+
+def _within(names: Mapping[str, _Node], path: str) -> list[str]:
+    """The file, or those in the directory."""
+    if path in names:
+        return [path]
+    prefix = path + "/"
+    return [name for name in names if name.startswith(prefix)]
 
 
 def _check_name(path: str) -> None:

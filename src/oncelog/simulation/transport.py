@@ -105,7 +105,10 @@ class Strand:
         self._waits_for = effect
         timeout_ms = effect.timeout_ms if isinstance(effect, Wait) else None
         self._until_ms = float("inf") if timeout_ms is None else self._transport.now_ms + timeout_ms
-        self._look()
+        if self._outcome(effect) is None:
+            self._listen(effect)
+        else:
+            self.poke()
 
     @property
     def waits_to_be_woken(self) -> bool:
@@ -116,43 +119,56 @@ class Strand:
         return isinstance(self._waits_for, Until)
 
     def poke(self) -> None:
-        """Look again, soon."""
+        """Look again, soon.
+
+        To wait for no time takes time, too: whoever looks again and again at what is nearly due would stop the clock.
+        """
         if not self._is_poked and self._waits_for is not None:
             self._is_poked = True
-            self._transport.process.after(0, "look", self._looks)
-
-    def _looks(self) -> None:
-        self._is_poked = False
-        if self._waits_for is not None:
-            self._look()
+            self._transport.process.after(DELAY_MS_MIN, "look", self._look)
 
     def _look(self) -> None:
+        self._is_poked = False
         effect = self._waits_for
-        assert effect is not None
+        if effect is None:
+            return
+        outcome = self._outcome(effect)
+        if outcome is None:
+            self._listen(effect)
+            return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._waits_for = None
+        if isinstance(effect, Wait) and effect.until_woken:
+            self._transport.was_woken = False
+        self.answer(outcome)
+
+    def _outcome(self, effect: Wait | Until) -> list[Ticket] | None:
+        """The tickets that are done, or None where the wait goes on."""
         if isinstance(effect, Until):
-            if effect.is_so():
-                self._resume(None)
-            return
+            return [] if effect.is_so() else None
         transport = self._transport
         transport.give_up_late(effect.tickets)
         done = [ticket for ticket in effect.tickets if ticket.is_done]
-        if done or transport.now_ms >= self._until_ms or transport.takes_waking(effect):
-            self._resume(done)
+        is_woken = effect.until_woken and transport.was_woken
+        return done if done or is_woken or transport.now_ms >= self._until_ms else None
+
+    def _listen(self, effect: Wait | Until) -> None:
+        if isinstance(effect, Until):
             return
         deadline_ms = self._until_ms
         for ticket in effect.tickets:
             ticket.on_done = self.poke
             deadline_ms = min(deadline_ms, ticket.deadline_ms)
+        if self._timer is not None:
+            if self._timer.is_due_at(deadline_ms):
+                return
+            self._timer.cancel()
+            self._timer = None
         if deadline_ms != float("inf"):
+            transport = self._transport
             self._timer = transport.process.after(deadline_ms - transport.now_ms, "deadline", self.poke)
-
-    def _resume(self, value: Any) -> None:
-        """To wait for no time takes time, too: whoever looks again and again at what is nearly due would stop the clock."""
-        self._waits_for = None
-        self._transport.process.after(DELAY_MS_MIN, "resume", lambda: self.answer(value))
 
     def _sender(self, value: Any) -> Resume:
         return lambda: self._play.send(value)
@@ -173,7 +189,7 @@ class SimulatedTransport:
         self._links: dict[LinkName, Link] = {}
         self._opening: dict[LinkName, list[Callable[[Link | ClientError], None]]] = {}
         self._strands: dict[Strand, None] = {}
-        self._was_woken = False
+        self.was_woken = False
 
     def run(self, play: Play, done: Done) -> None:
         """Begin a conversation; `done` hears of its result, or of the error of the client that ended it."""
@@ -187,7 +203,7 @@ class SimulatedTransport:
         strand.answer(None)
 
     def wake(self) -> None:
-        self._was_woken = True
+        self.was_woken = True
         for strand in self._strands:
             if strand.waits_to_be_woken:
                 strand.poke()
@@ -229,12 +245,6 @@ class SimulatedTransport:
                 return self._clock.now_ms()
             case Call():
                 return effect.function()
-
-    def takes_waking(self, effect: Wait) -> bool:
-        if effect.until_woken and self._was_woken:
-            self._was_woken = False
-            return True
-        return False
 
     def give_up_late(self, tickets: tuple[Ticket, ...]) -> None:
         """An answer that is late ends its connection: those behind it would be late as well."""

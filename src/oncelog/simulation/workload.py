@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from oncelog.client.admin import operations as admin
@@ -242,9 +242,9 @@ def _use_scratch(node: ClientNode) -> Play:
         node.forget(producer.transport)
 
 
-def read_all(node: ClientNode, view: dict[TopicPartition, list[tuple[int, bytes]]]) -> Play:
-    """What read_committed shows of every partition, up to where it ends."""
-    partitions = [TopicPartition(name, index) for name, count in PARTITIONS.items() for index in range(count)]
+def read_all(node: ClientNode, topics: Iterable[str], view: dict[TopicPartition, list[tuple[int, bytes]]]) -> Play:
+    """What read_committed shows of every partition of the topics, up to where it ends."""
+    partitions = [TopicPartition(name, index) for name in topics for index in range(PARTITIONS[name])]
     consumer = SimulatedConsumer(node, IsolationLevel.READ_COMMITTED)
     yield from consumer.assign(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
     view.update({one: [] for one in partitions})
