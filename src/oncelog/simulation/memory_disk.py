@@ -127,7 +127,8 @@ class MemoryFile:
 
     def read(self, position: int, size_bytes: int) -> bytes:
         self._check()
-        data = bytes(self._node.data[position : position + size_bytes])
+        with memoryview(self._node.data) as content:
+            data = bytes(content[position : position + size_bytes])
         self._disk.bytes_read += len(data)
         self._disk.reads += 1
         return data

@@ -27,6 +27,7 @@ from oncelog.simulation.network import Network
 from oncelog.simulation.transport import Play
 
 MINUTE_MS = 60_000.0
+CALM_MS = (1_000.0, 10_000.0)
 LIVENESS_MS = 15 * MINUTE_MS
 LOOK_MS = 500.0
 COLLECTED_AFTER = 100_000
@@ -144,7 +145,7 @@ class Simulation:
 
     def _settle(self) -> None:
         """Without faults, everything comes to its end in time."""
-        self._advance(self.queue.now_ms + 2 * MINUTE_MS / 4)
+        self._advance(self.queue.now_ms + self._draw.uniform(*CALM_MS))
         self.shared.stop_writing()
         writers = [client for client in self.clients if client.name.startswith(("writer", "plain", "admin"))]
         self._await("the writers do not end", lambda: next((c.name for c in writers if not c.is_done), None))

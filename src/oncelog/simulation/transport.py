@@ -52,6 +52,8 @@ class Link:
         self.buffer = bytearray()
 
     def frames(self, data: bytes) -> list[bytes]:
+        if not self.buffer and _is_whole_frame(data):
+            return [data[FRAME_LENGTH.size :]]
         self.buffer += data
         found = []
         while len(self.buffer) >= FRAME_LENGTH.size:
@@ -61,6 +63,11 @@ class Link:
             found.append(bytes(self.buffer[FRAME_LENGTH.size : stop]))
             del self.buffer[:stop]
         return found
+
+
+def _is_whole_frame(data: bytes) -> bool:
+    """Nearly every write is one frame, and arrives as it was written."""
+    return len(data) > FRAME_LENGTH.size and FRAME_LENGTH.size + frame_bytes(data[: FRAME_LENGTH.size]) == len(data)
 
 
 class Strand:

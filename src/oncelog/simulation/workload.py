@@ -28,7 +28,7 @@ from oncelog.wire import ErrorCode
 INPUT, OUTPUT, PLAIN, SCRATCH = "input", "output", "plain", "scratch"
 PARTITIONS = {INPUT: 3, OUTPUT: 2, PLAIN: 2}
 GROUP = "copiers"
-THINK_MS = (0.0, 400.0)
+THINK_MS_MAX = (100.0, 400.0, 2_000.0)
 
 
 @dataclass(slots=True)
@@ -59,6 +59,7 @@ def make_topics(node: ClientNode, *, plain_is_durable: bool, segment_bytes: int)
 def write_in_transactions(node: ClientNode, shared: Shared, transactional_id: str) -> Play:
     """One transaction after the other, until the run is over. Zombies are two nodes with one transactional id."""
     random = node.random
+    pause = Sleep(0.0, random.choice(THINK_MS_MAX))
     settings = ProducerSettings(transactional_id, random.choice((3_000, 15_000, 60_000)), random.choice((0, 5, 50)))
     producer = SimulatedProducer(node, settings)
     yield from producer.init()
@@ -81,7 +82,7 @@ def write_in_transactions(node: ClientNode, shared: Shared, transactional_id: st
         except ClientError as error:
             _end_in_doubt(written, error)
             raise
-        yield Sleep(*THINK_MS)
+        yield pause
     yield from producer.close()
 
 
@@ -97,11 +98,11 @@ def _fill(node: ClientNode, producer: SimulatedProducer, written: WrittenTogethe
     for _ in range(random.randrange(1, 6)):
         partition = TopicPartition(INPUT, random.randrange(PARTITIONS[INPUT]))
         value = b"%s %016x" % (node.name.encode(), random.getrandbits(64))
-        value += b"." * random.choice((0, 0, 10, 2_000, 30_000))
+        value += b"." * random.choice((0, 0, 0, 0, 10, 10, 2_000, 2_000, 30_000))
         written.add(partition, value)
         yield from producer.send(*partition, value)
         if random.random() < 0.2:
-            yield Sleep(*THINK_MS)
+            yield Sleep(0.0, 400.0)
         if random.random() < 0.01:
             yield Sleep(1_000, 20_000)
 
@@ -109,6 +110,7 @@ def _fill(node: ClientNode, producer: SimulatedProducer, written: WrittenTogethe
 def write_plain(node: ClientNode, shared: Shared) -> Play:
     """Records outside transactions, by an idempotent producer."""
     random = node.random
+    pause = Sleep(0.0, random.choice(THINK_MS_MAX))
     producer = SimulatedProducer(node, ProducerSettings(linger_ms=random.choice((0, 20)), delivery_timeout_ms=20_000))
     while not shared.is_written:
         round_of_writes = []
@@ -127,7 +129,7 @@ def write_plain(node: ClientNode, shared: Shared) -> Play:
             written.outcome = _plain_outcome(sent.batch.outcome(sent.place)[1])
         if failure is not None:
             raise failure
-        yield Sleep(*THINK_MS)
+        yield pause
     yield from producer.close()
 
 
@@ -201,7 +203,7 @@ def read(node: ClientNode, shared: Shared, isolation_level: IsolationLevel) -> P
                         node.name, sighting.partition, is_committed_only=is_committed_only
                     )
                 sighting.seen.append((record.offset, record.value or b""))
-            yield Sleep(*THINK_MS)
+            yield Sleep(0.0, 2_000.0)
             if shared.is_over:
                 break
         yield from consumer.close()
