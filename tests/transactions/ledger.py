@@ -43,6 +43,11 @@ class Ledger:
             self.coordinator.replay(partition, record)
         self.now_ms += 1
 
+    def hold(self, decision: Decision[TransactionRecord, object]) -> None:
+        """What a broker does with a decision that has to wait for the disk."""
+        for record in decision.records:
+            self.coordinator.hold(record)
+
     def decide_init(self, producer_id: int = -1, epoch: int = -1, transactional_id: str | None = TX):
         return self.coordinator.init_producer_id(
             transactional_id, TIMEOUT_MS, producer_id, epoch, self.now_ms, self.allocate

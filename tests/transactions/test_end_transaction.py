@@ -109,7 +109,7 @@ def test_end_of_an_empty_id_is_an_invalid_request(tv2: bool) -> None:
 @pytest.mark.parametrize("status", [EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT])
 def test_end_while_a_decision_is_pending_waits(status: TransactionStatus, tv2: bool) -> None:
     ledger, producer_id, epoch = ledger_in(status, tv2)
-    ledger.decide_init()
+    ledger.hold(ledger.decide_init())
     assert ledger.decide_end(producer_id, epoch, True, tv2).answer.error is BUSY
 
 
@@ -229,6 +229,7 @@ def test_id_is_settled_again_only_when_the_transaction_is_complete() -> None:
     coordinator = ledger.coordinator
     assert coordinator.is_settled(TX)
     decision = ledger.decide_end(producer_id, epoch, True)
+    ledger.hold(decision)
     assert coordinator.is_pending(TX)
     assert not coordinator.is_settled(TX)
     ledger.apply(decision)
@@ -240,10 +241,9 @@ def test_id_is_settled_again_only_when_the_transaction_is_complete() -> None:
     assert coordinator.is_settled(TX)
 
 
-def test_abandoned_end_leaves_the_transaction_open() -> None:
+def test_end_that_is_not_appended_leaves_the_transaction_open() -> None:
     ledger, producer_id, epoch = ledger_in(ONGOING)
-    ledger.decide_end(producer_id, epoch, True)
-    ledger.coordinator.abandon(TX)
+    assert ledger.decide_end(producer_id, epoch, True).records
     assert ledger.status() is ONGOING
     assert ledger.coordinator.verify(TX, producer_id, epoch, "t", 0) is NONE
     assert ledger.end(producer_id, epoch, True).error is NONE
@@ -263,5 +263,5 @@ def test_decided_transaction_is_completed_after_a_restart(tv2: bool, commit: boo
 
 def test_completion_that_is_being_written_is_not_started_again() -> None:
     ledger, _, _ = ledger_in(PREPARE_COMMIT)
-    ledger.coordinator.complete(TX, ledger.now_ms)
+    ledger.hold(ledger.coordinator.complete(TX, ledger.now_ms))
     assert ledger.coordinator.pending_completions() == ()

@@ -60,7 +60,7 @@ def test_timeout_of_the_latest_producer_counts() -> None:
 @pytest.mark.parametrize("status", [*IDLE, TransactionStatus.ONGOING])
 def test_request_while_another_is_pending_is_told_to_come_back(status: TransactionStatus) -> None:
     ledger, _, _ = ledger_in(status)
-    ledger.decide_init()
+    ledger.hold(ledger.decide_init())
     assert ledger.decide_init().answer.error is ErrorCode.concurrent_transactions
     assert ledger.decide_init().records == ()
 
@@ -205,11 +205,10 @@ def test_epoch_32767_is_never_given_to_a_producer() -> None:
     assert answer.producer_epoch == 0
 
 
-def test_abandoned_decision_leaves_the_id_as_it_was() -> None:
+def test_decision_that_is_not_appended_leaves_the_id_as_it_was() -> None:
     ledger, producer_id, epoch = ledger_in(TransactionStatus.EMPTY)
     before = ledger.metadata()
-    ledger.decide_init()
-    ledger.coordinator.abandon(TX)
+    assert ledger.decide_init().records
     assert ledger.metadata() == before
     assert ledger.init(producer_id, epoch).error is ErrorCode.none
 

@@ -69,7 +69,7 @@ def test_partition_for_a_decided_transaction_waits_whoever_asks(status: Transact
 @pytest.mark.parametrize("status", LIVING)
 def test_partition_while_a_decision_is_pending_waits(status: TransactionStatus) -> None:
     ledger, producer_id, epoch = ledger_in(status)
-    ledger.coordinator.add_partitions(TX, producer_id, epoch, [("u", 0)], ledger.now_ms, True)
+    ledger.hold(ledger.coordinator.add_partitions(TX, producer_id, epoch, [("u", 0)], ledger.now_ms, True))
     assert ledger.add(producer_id, epoch, [("u", 1)]) is ErrorCode.concurrent_transactions
 
 
@@ -127,7 +127,7 @@ def test_verification_waits_while_markers_are_on_their_way(status: TransactionSt
 @pytest.mark.parametrize("commit", [False, True])
 def test_nothing_is_verified_from_the_moment_the_end_is_decided(commit: bool, tv2: bool) -> None:
     ledger, producer_id, epoch = ledger_in(TransactionStatus.ONGOING)
-    ledger.decide_end(producer_id, epoch, commit, tv2)
+    ledger.hold(ledger.decide_end(producer_id, epoch, commit, tv2))
     assert verify(ledger, producer_id, epoch) is ErrorCode.concurrent_transactions
 
 

@@ -48,7 +48,7 @@ def test_only_open_transactions_time_out(status: TransactionStatus) -> None:
 
 def test_transaction_whose_end_is_pending_does_not_time_out() -> None:
     ledger, producer_id, epoch = ledger_in(ONGOING)
-    ledger.decide_end(producer_id, epoch, True)
+    ledger.hold(ledger.decide_end(producer_id, epoch, True))
     assert ledger.coordinator.abort_timed_out(ledger.now_ms + 10 * TIMEOUT_MS) == []
 
 
@@ -120,12 +120,13 @@ def test_id_with_a_transaction_never_expires(status: TransactionStatus) -> None:
 
 def test_id_that_is_pending_does_not_expire() -> None:
     ledger, _, _ = ledger_in(TransactionStatus.EMPTY)
-    ledger.decide_init()
+    ledger.hold(ledger.decide_init())
     assert ledger.coordinator.expire_ids(ledger.now_ms + 10 * ID_EXPIRATION_MS) == []
 
 
 def test_request_for_an_id_that_is_being_forgotten_waits() -> None:
     ledger, producer_id, epoch = ledger_in(TransactionStatus.EMPTY)
-    ledger.coordinator.expire_ids(ledger.now_ms + 2 * ID_EXPIRATION_MS)
+    for decision in ledger.coordinator.expire_ids(ledger.now_ms + 2 * ID_EXPIRATION_MS):
+        ledger.hold(decision)
     assert ledger.decide_init().answer.error is ErrorCode.concurrent_transactions
     assert ledger.add(producer_id, epoch) is ErrorCode.concurrent_transactions

@@ -1,6 +1,10 @@
-"""The two promises of the coordinator: its log is its state, and no order of requests breaks its rules."""
+"""The promises of the coordinator: its log is its state, deciding changes nothing, and no order of requests breaks its rules."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import TypeVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -18,12 +22,20 @@ PARTITIONS = (("t", 0), ("t", 1), ("__consumer_offsets", 12))
 WHO = st.sampled_from(("current", "epoch below", "epoch two below", "epoch above", "previous", "stranger", "newcomer"))
 
 
+A = TypeVar("A")
+
+
+def state_of(coordinator: TransactionCoordinator) -> object:
+    """All of it, with what is pending."""
+    return deepcopy({name: getattr(coordinator, name) for name in TransactionCoordinator.__slots__})
+
+
 def persisted(metadata: TransactionMetadata) -> TransactionMetadata:
     return metadata._replace(last_producer_epoch=-1)
 
 
 class Requests(RuleBasedStateMachine):
-    """Any client, at any time, with any identity; decisions may wait, and are then applied or abandoned."""
+    """Any client, at any time, with any identity. A decision is applied, waits for the disk first, or is refused by it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,6 +64,16 @@ class Requests(RuleBasedStateMachine):
             "stranger": (5, 0),
         }[who]
 
+    def decided(self, decide: Callable[[], Decision[TransactionRecord, A]]) -> Decision[TransactionRecord, A]:
+        """Deciding has changed nothing, and the same request decides the same: so would one whose append was refused."""
+        before, next_producer_id = state_of(self.ledger.coordinator), self.ledger.next_producer_id
+        refused = decide()
+        assert state_of(self.ledger.coordinator) == before
+        self.ledger.next_producer_id = next_producer_id
+        decision = decide()
+        assert decision == refused
+        return decision
+
     def take(self, name: str, decision: Decision[TransactionRecord, object], waits: bool) -> None:
         """Apply a decision now, or leave it pending; check that what it wants is a legal move."""
         before = self.ledger.coordinator.metadata(name)
@@ -61,6 +83,7 @@ class Requests(RuleBasedStateMachine):
                 is_fence = before.status is ONGOING and record.metadata.status in DECIDED
                 assert is_fence or is_legal(before.status, record.metadata.status)
         if decision.records and waits:
+            self.ledger.hold(decision)
             self.waiting[name] = decision
         else:
             self.ledger.apply(decision)
@@ -68,7 +91,8 @@ class Requests(RuleBasedStateMachine):
     @rule(name=st.sampled_from(IDS), who=WHO, waits=st.booleans())
     def init(self, name: str, who: str, waits: bool) -> None:
         before = self.ledger.coordinator.metadata(name)
-        decision = self.ledger.decide_init(*self.identity(name, who), transactional_id=name)
+        who_asks = self.identity(name, who)
+        decision = self.decided(lambda: self.ledger.decide_init(*who_asks, transactional_id=name))
         answer = decision.answer
         if answer.error is ErrorCode.none:
             assert before is None or before.status in IDLE
@@ -78,9 +102,8 @@ class Requests(RuleBasedStateMachine):
     @rule(name=st.sampled_from(IDS), who=WHO, partition=st.sampled_from(PARTITIONS), tv2=st.booleans())
     def add(self, name: str, who: str, partition: tuple[str, int], tv2: bool) -> None:
         producer_id, epoch = self.identity(name, who)
-        decision = self.ledger.coordinator.add_partitions(
-            name, producer_id, epoch, [partition], self.ledger.now_ms, tv2
-        )
+        add, now_ms = self.ledger.coordinator.add_partitions, self.ledger.now_ms
+        decision = self.decided(lambda: add(name, producer_id, epoch, [partition], now_ms, tv2))
         if decision.answer is ErrorCode.none:
             assert who in ("current", "epoch below", "epoch two below", "previous")
         self.take(name, decision, waits=False)
@@ -91,7 +114,7 @@ class Requests(RuleBasedStateMachine):
     def end(self, name: str, who: str, commit: bool, tv2: bool, waits: bool) -> None:
         producer_id, epoch = self.identity(name, who)
         before = self.ledger.coordinator.metadata(name)
-        decision = self.ledger.decide_end(producer_id, epoch, commit, tv2, transactional_id=name)
+        decision = self.decided(lambda: self.ledger.decide_end(producer_id, epoch, commit, tv2, transactional_id=name))
         markers = decision.answer.markers
         assert (markers is not None) == bool(decision.records)
         if markers is not None:
@@ -108,26 +131,28 @@ class Requests(RuleBasedStateMachine):
         for markers in self.ledger.coordinator.pending_completions():
             self.ledger.complete(markers.transactional_id)
 
-    @rule(name=st.sampled_from(IDS), is_lost=st.booleans())
-    def finish(self, name: str, is_lost: bool) -> None:
+    @rule(name=st.sampled_from(IDS))
+    def finish(self, name: str) -> None:
         decision = self.waiting.pop(name, None)
-        if decision is None:
-            return
-        if is_lost:
-            self.ledger.coordinator.abandon(name)
-        else:
+        if decision is not None:
             self.ledger.apply(decision)
 
     @rule()
     def time_out(self) -> None:
         self.ledger.now_ms += TIMEOUT_MS + 1
-        for decision in self.ledger.coordinator.abort_timed_out(self.ledger.now_ms):
+        before = state_of(self.ledger.coordinator)
+        decisions = self.ledger.coordinator.abort_timed_out(self.ledger.now_ms)
+        assert state_of(self.ledger.coordinator) == before
+        for decision in decisions:
             self.ledger.apply(decision)
 
     @rule()
     def expire(self) -> None:
         self.ledger.now_ms += self.ledger.coordinator.id_expiration_ms
-        for decision in self.ledger.coordinator.expire_ids(self.ledger.now_ms):
+        before = state_of(self.ledger.coordinator)
+        decisions = self.ledger.coordinator.expire_ids(self.ledger.now_ms)
+        assert state_of(self.ledger.coordinator) == before
+        for decision in decisions:
             self.ledger.apply(decision)
 
     @rule()

@@ -1,8 +1,8 @@
 """The transaction coordinator: every rule about who may do what to a transactional id, and when.
 
-Each function that decides returns records and an answer and changes no state; `replay` alone does that, with the
-records of a decision once they are appended, and with those of the log at start. In between the id is *pending*: every
-other request for it is told to come back, until the decision's own record is replayed or the broker abandons it.
+It keeps the contract of `coordination/decision.py`: deciding changes nothing, `replay` makes a record true, live and at a
+start. Where a record cannot be appended at once, `hold` makes its id *pending* in between: every other request for it is
+told to come back until the record is replayed.
 
 The order of EndTxn is: decide; make everything the transaction wrote durable; append the Prepare record, replay it,
 make it durable; answer. Then the markers go out, and `complete` gives the record that ends it all.
@@ -105,7 +105,7 @@ class TransactionCoordinator:
         return self._entries.values()
 
     def is_pending(self, transactional_id: str) -> bool:
-        """Whether a decision about this id waits to be replayed or abandoned."""
+        """Whether a decision about this id waits for its record to be appended."""
         return transactional_id in self._pending
 
     def is_settled(self, transactional_id: str) -> bool:
@@ -128,9 +128,10 @@ class TransactionCoordinator:
         else:
             self._entries[transactional_id] = record.metadata
 
-    def abandon(self, transactional_id: str) -> None:
-        """Give up a decision whose records could not be appended: the id is as it was before."""
-        self._pending.pop(transactional_id)
+    def hold(self, record: TransactionRecord) -> None:
+        """The record of a decision will be appended later: until then nothing else is decided about its id."""
+        assert record.transactional_id not in self._pending, record
+        self._pending[record.transactional_id] = record
 
     # InitProducerId
 
@@ -197,7 +198,7 @@ class TransactionCoordinator:
         else:
             return _init_refused(_FENCED)
         after = transitions.initialized(before, producer_id, epoch, last_epoch, timeout_ms, now_ms)
-        return Decision((self._reserve(after),), InitProducerIdAnswer(_NONE, producer_id, epoch))
+        return Decision((_record(after),), InitProducerIdAnswer(_NONE, producer_id, epoch))
 
     # Partitions
 
@@ -221,7 +222,7 @@ class TransactionCoordinator:
         if before.status is ONGOING and added <= before.partitions:
             return Decision((), _NONE)
         version = EPOCH_PER_TRANSACTION_VERSION if tv2 else 0
-        return Decision((self._reserve(transitions.with_partitions(before, added, version, now_ms)),), _NONE)
+        return Decision((_record(transitions.with_partitions(before, added, version, now_ms)),), _NONE)
 
     def _writable(
         self, transactional_id: str, producer_id: int, producer_epoch: int
@@ -295,7 +296,7 @@ class TransactionCoordinator:
         if before.transactional_id in self._pending or before.status in DECIDED:
             return _end_refused(_CONCURRENT)
         if before.status is ONGOING:
-            record = self._reserve(transitions.prepared(before, committed, now_ms))
+            record = _record(transitions.prepared(before, committed, now_ms))
             return Decision((record,), EndTransactionAnswer(_NONE, producer_id, producer_epoch, _markers_of(record)))
         if before.status is (COMPLETE_COMMIT if committed else COMPLETE_ABORT):
             return Decision((), EndTransactionAnswer(_NONE, producer_id, producer_epoch))
@@ -324,7 +325,7 @@ class TransactionCoordinator:
         if before.status is not ONGOING and committed:
             return _end_refused(_INVALID_STATE)
         next_producer_id = allocate() if before.epoch_is_exhausted else NO_PRODUCER_ID
-        record = self._reserve(transitions.prepared_with_bump(before, committed, next_producer_id, now_ms))
+        record = _record(transitions.prepared_with_bump(before, committed, next_producer_id, now_ms))
         if next_producer_id != NO_PRODUCER_ID:
             identity = next_producer_id, 0
         else:
@@ -336,7 +337,7 @@ class TransactionCoordinator:
         before = self._entries[transactional_id]
         assert before.status in DECIDED, before
         assert transactional_id not in self._pending, transactional_id
-        return Decision((self._reserve(transitions.completed(before, now_ms)),), None)
+        return Decision((_record(transitions.completed(before, now_ms)),), None)
 
     def pending_completions(self) -> tuple[MarkersToSend, ...]:
         """Every transaction that is decided and not complete. After a start its markers go out, perhaps again."""
@@ -367,9 +368,7 @@ class TransactionCoordinator:
                 continue
             if before.last_update_ms + self.id_expiration_ms <= now_ms:
                 assert is_legal(before.status, DEAD), before
-                record = TransactionRecord(before.transactional_id, None, now_ms)
-                self._pending[before.transactional_id] = record
-                decisions.append(Decision((record,), None))
+                decisions.append(Decision((TransactionRecord(before.transactional_id, None, now_ms),), None))
         return decisions
 
     def fence(self, transactional_id: str, now_ms: int, allocate: Callable[[], int]) -> EndDecision:
@@ -386,7 +385,7 @@ class TransactionCoordinator:
             return Decision((record,), EndTransactionAnswer(_NONE, markers=_markers_of(record)))
         identity = (allocate(), 0) if before.epoch_is_exhausted else (before.producer_id, before.producer_epoch + 1)
         after = transitions.initialized(before, *identity, NO_PRODUCER_EPOCH, before.timeout_ms, now_ms)
-        return Decision((self._reserve(after),), EndTransactionAnswer(_NONE))
+        return Decision((_record(after),), EndTransactionAnswer(_NONE))
 
     # What operators ask
 
@@ -419,13 +418,11 @@ class TransactionCoordinator:
         )
 
     def _fence(self, before: TransactionMetadata, now_ms: int) -> TransactionRecord:
-        return self._reserve(transitions.fenced(before, self.transaction_version, now_ms))
+        return _record(transitions.fenced(before, self.transaction_version, now_ms))
 
-    def _reserve(self, after: TransactionMetadata) -> TransactionRecord:
-        record = TransactionRecord(after.transactional_id, after, after.last_update_ms)
-        assert after.transactional_id not in self._pending, after
-        self._pending[after.transactional_id] = record
-        return record
+
+def _record(after: TransactionMetadata) -> TransactionRecord:
+    return TransactionRecord(after.transactional_id, after, after.last_update_ms)
 
 
 def _init_refused(error: ErrorCode) -> InitDecision:

@@ -250,6 +250,7 @@ class Transactions:
 
     async def _end(self, record: TransactionRecord, markers: MarkersToSend, prepared: Parked[None]) -> None:
         if markers.committed:
+            self.coordinator.hold(record)
             await self._put_first(markers)
         self._append(record)
         await self._durable_log(record)
@@ -306,7 +307,6 @@ class Transactions:
         """Write what a client asked for to the transaction log and make it true; or say what it is told when that cannot be."""
         result = self._append_only(record, Origin.COORDINATOR)
         if not isinstance(result, Appended):
-            self.coordinator.abandon(record.transactional_id)
             return told(result.error)
         self._replay(record)
         return ErrorCode.none
