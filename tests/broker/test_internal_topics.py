@@ -124,6 +124,7 @@ class TestSettings:
         """TransactionStateManager, CoordinatorOperationExceptionHelper: MESSAGE_TOO_LARGE is UNKNOWN_SERVER_ERROR there."""
         start(broker)
         known = ProducerInMemory(broker, TV1)
+        member = join(broker, "classic")
         for topic in INTERNAL:
             assert alter(broker, TOPIC, topic, TOO_SMALL) is NONE
         assert init(broker, "too large") is UNKNOWN
@@ -139,7 +140,7 @@ class TestSettings:
         assert commit(broker, "group", 1) is UNKNOWN
         joined = broker.ask("consumer_group_heartbeat", 1, **beat_join_fields(1, "modern", "member", [LEDGER]))
         assert joined.error_code is UNKNOWN
-        member = join(broker, "classic")
+        assert broker.ask("join_group", 2, **join_fields(2, "another")).error_code is UNKNOWN
         synced = broker.ask("sync_group", SYNC, **sync_fields(SYNC, "classic", member, 1, {member: b""}))
         assert synced.error_code is UNKNOWN
 

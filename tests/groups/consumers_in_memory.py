@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +15,7 @@ from oncelog.groups import (
     GroupRecord,
     JoinAnswer,
     JoinRequest,
+    LeaveAnswer,
     Leaving,
     MembersDecision,
     Moment,
@@ -27,6 +27,7 @@ from oncelog.groups import (
 from oncelog.groups.consumer import ConsumerGroup, HeartbeatAnswer, HeartbeatRequest, Partition
 from oncelog.records import Record
 from oncelog.wire import ErrorCode
+from tests.groups.decisions import Uuids, decided
 from tests.groups.group_in_memory import GROUP, START
 
 
@@ -72,7 +73,7 @@ class ConsumersInMemory:
     def __init__(self, limits: ConsumerLimits | None = None) -> None:
         self.topics = MadeTopics()
         self._limits = limits or ConsumerLimits(assignment_interval_ms=0)
-        self._uuids = count(1)
+        self._uuids = Uuids()
         self.coordinator = self._new()
         self.now = START
         self.log: list[Record] = []
@@ -88,12 +89,13 @@ class ConsumersInMemory:
         request = HeartbeatRequest(GROUP, member_id, epoch, **more)
         reply: Parked[HeartbeatAnswer] = Parked()
         members = self.coordinator.members
-        decision = members.consumer_heartbeat(request, reply, self.now, lambda: UUID(int=next(self._uuids)))
-        self._carry_out(decision)
+        self._carry_out(lambda: members.consumer_heartbeat(request, reply, self.now, self._uuids))
         return reply.value
 
-    def _carry_out(self, decision: MembersDecision) -> None:
+    def _carry_out(self, decide: Callable[[], MembersDecision]) -> None:
+        decision = decided(self.coordinator, self._uuids, decide)
         self.write(*decision.records)
+        decision.remember()
         for due in decision.answer:
             due.give()
 
@@ -104,17 +106,28 @@ class ConsumersInMemory:
             GROUP, member_id, instance_id, "c", "/h", SESSION_MS, REBALANCE_MS, "consumer", protocols, False
         )
         members = self.coordinator.members
-        self._carry_out(members.join(request, reply, self.now, lambda: UUID(int=next(self._uuids))))
+        self._carry_out(lambda: members.join(request, reply, self.now, self._uuids))
         return reply
 
     def classic_sync(self, member_id: str, generation: int) -> Parked[SyncAnswer]:
         reply: Parked[SyncAnswer] = Parked()
         request = SyncRequest(GROUP, member_id, None, generation)
-        self._carry_out(self.coordinator.members.sync(request, reply, self.now))
+        self._carry_out(lambda: self.coordinator.members.sync(request, reply, self.now))
         return reply
 
     def classic_leave(self, member_id: str) -> None:
-        self._carry_out(self.coordinator.members.leave(GROUP, (Leaving(member_id),), Parked(), self.now))
+        reply: Parked[LeaveAnswer] = Parked()
+        self._carry_out(lambda: self.coordinator.members.leave(GROUP, (Leaving(member_id),), reply, self.now))
+
+    def classic_heartbeat(self, member_id: str, generation: int) -> ErrorCode:
+        members = self.coordinator.members
+        decision = decided(
+            self.coordinator,
+            self._uuids,
+            lambda: members.heartbeat(GROUP, member_id, None, generation, self.now),
+        )
+        decision.remember()
+        return decision.answer
 
     def advance(self, duration_ms: float) -> None:
         """Move on, stopping at each deadline on the way."""
@@ -122,7 +135,7 @@ class ConsumersInMemory:
         members = self.coordinator.members
         while (deadline_ms := members.next_deadline_ms(GROUP)) is not None and deadline_ms <= end_ms:
             self._move_to(max(deadline_ms, self.now.steady_ms))
-            self._carry_out(members.expire(GROUP, self.now))
+            self._carry_out(lambda: members.expire(GROUP, self.now))
         self._move_to(end_ms)
 
     def _move_to(self, steady_ms: float) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import count
-from uuid import UUID
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from harness.group_requests import REBALANCE_MS, SESSION_MS, subscription
-from oncelog.coordination import Parked
+from oncelog.coordination import Decision, Parked
 from oncelog.groups import (
     GroupCoordinator,
     GroupRecord,
@@ -25,6 +25,10 @@ from oncelog.groups import (
 )
 from oncelog.records import Record
 from oncelog.wire import ErrorCode
+from tests.groups.decisions import Uuids, decided
+
+R = TypeVar("R")
+A = TypeVar("A")
 
 GROUP = "my-group"
 START = Moment(1_700_000_000_000, 5_000.0)
@@ -36,7 +40,7 @@ class GroupInMemory:
 
     def __init__(self, **limits: int) -> None:
         self._limits = MembershipLimits(**limits)
-        self._uuids = count(1)
+        self._uuids = Uuids()
         self.coordinator = GroupCoordinator(limits=self._limits)
         self.now = START
         self.log: list[Record] = []
@@ -69,7 +73,8 @@ class GroupInMemory:
             needs_member_id,
             may_skip_assignment,
         )
-        self._apply(self.coordinator.membership.join(request, reply, self.now, self._uuid))
+        membership = self.coordinator.membership
+        self._apply(lambda: membership.join(request, reply, self.now, self._uuids), reply, JoinAnswer)
         return reply
 
     def sync(
@@ -81,15 +86,19 @@ class GroupInMemory:
     ) -> Parked[SyncAnswer]:
         reply: Parked[SyncAnswer] = Parked()
         request = SyncRequest(GROUP, member_id, instance_id, generation, None, None, dict(assignments or {}))
-        self._apply(self.coordinator.membership.sync(request, reply, self.now))
+        self._apply(lambda: self.coordinator.membership.sync(request, reply, self.now), reply, SyncAnswer)
         return reply
 
     def heartbeat(self, member_id: str, generation: int, instance_id: str | None = None) -> ErrorCode:
-        return self.coordinator.membership.heartbeat(GROUP, member_id, instance_id, generation, self.now)
+        membership = self.coordinator.membership
+        decision = self._decided(lambda: membership.heartbeat(GROUP, member_id, instance_id, generation, self.now))
+        decision.remember()
+        return decision.answer
 
     def leave(self, *leaving: Leaving) -> LeaveAnswer:
         reply: Parked[LeaveAnswer] = Parked()
-        self._apply(self.coordinator.membership.leave(GROUP, leaving, reply, self.now))
+        membership = self.coordinator.membership
+        self._apply(lambda: membership.leave(GROUP, leaving, reply, self.now), reply, LeaveAnswer)
         return reply.value
 
     def advance(self, duration_ms: float) -> None:
@@ -98,17 +107,29 @@ class GroupInMemory:
         membership = self.coordinator.membership
         while (deadline_ms := membership.next_deadline_ms(GROUP)) is not None and deadline_ms <= end_ms:
             self._move_to(max(deadline_ms, self.now.steady_ms))
-            self._apply(membership.expire(GROUP, self.now))
+            self._apply(lambda: membership.expire(GROUP, self.now))
         self._move_to(end_ms)
 
     def _move_to(self, steady_ms: float) -> None:
         passed_ms = steady_ms - self.now.steady_ms
         self.now = Moment(self.now.wall_ms + int(passed_ms), steady_ms)
 
-    def _apply(self, decision: MembershipDecision) -> None:
-        if decision.records and self.refuses is not None:
-            decision = self.coordinator.membership.not_written(GROUP, decision, self.refuses, self.now)
+    def _decided(self, decide: Callable[[], Decision[R, A]]) -> Decision[R, A]:
+        return decided(self.coordinator, self._uuids, decide)
+
+    def _apply(
+        self,
+        decide: Callable[[], MembershipDecision],
+        reply: Parked[Any] | None = None,
+        answer: Callable[[], Any] | None = None,
+    ) -> None:
+        """Where the log refuses, `answer` with the error is the reply."""
+        decision = self._decided(decide)
+        if decision.records and self.refuses is not None and reply is not None and answer is not None:
+            reply.release(replace(answer(), error=self.refuses))
+            return
         self.write(*decision.records)
+        decision.remember()
         for due in decision.answer:
             due.give()
 
@@ -117,9 +138,6 @@ class GroupInMemory:
         for record in records:
             self.coordinator.replay(home, record, -1, False, len(self.log))
             self.log.append(encode(record))
-
-    def _uuid(self) -> UUID:
-        return UUID(int=next(self._uuids))
 
     # --- what a test asks for in one go
 

@@ -8,6 +8,7 @@ from oncelog.groups import (
     FetchedOffset,
     GroupCoordinator,
     MemberFacts,
+    Moment,
     OffsetRecord,
     OffsetToCommit,
     decode,
@@ -15,6 +16,7 @@ from oncelog.groups import (
 )
 from oncelog.records import Record
 from oncelog.wire import ErrorCode
+from tests.groups.decisions import Uuids, decided
 
 GROUP = "my-group"
 T0, T1 = ("t", 0), ("t", 1)
@@ -27,6 +29,10 @@ class OffsetLog:
         self.coordinator = GroupCoordinator()
         self.log: dict[int, list[tuple[Record, int] | tuple[bool, int]]] = {}
         self.now_ms = 1_700_000_000_000
+
+    @property
+    def now(self) -> Moment:
+        return Moment(self.now_ms, 0.0)
 
     def apply(self, decision: Decision[OffsetRecord, object], producer_id: int = -1) -> None:
         for record in decision.records:
@@ -43,14 +49,16 @@ class OffsetLog:
         member: MemberFacts = ANYONE,
         retention_ms: int = -1,
     ) -> tuple[ErrorCode, ...]:
-        decision = self.coordinator.commit_offsets(group, member, offsets, self.now_ms, retention_ms)
+        commit = self.coordinator.commit_offsets
+        decision = decided(self.coordinator, Uuids(), lambda: commit(group, member, offsets, self.now, retention_ms))
         self.apply(decision)
         return decision.answer
 
     def commit_in_transaction(
         self, producer_id: int, *offsets: OffsetToCommit, group: str = GROUP, member: MemberFacts = ANYONE
     ) -> tuple[ErrorCode, ...]:
-        decision = self.coordinator.transactional_commit(group, member, offsets, self.now_ms)
+        commit = self.coordinator.transactional_commit
+        decision = decided(self.coordinator, Uuids(), lambda: commit(group, member, offsets, self.now_ms))
         self.apply(decision, producer_id)
         return decision.answer
 

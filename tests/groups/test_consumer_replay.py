@@ -116,11 +116,11 @@ class Consumers(RuleBasedStateMachine):
 
     @rule()
     def classic_members_beat(self) -> None:
-        members, group = self.groups.coordinator.members, self.groups.group
+        group = self.groups.group
         for member_id in self.classic.values():
             member = None if group is None else group.members.get(member_id)
             if member is not None:
-                members.heartbeat(GROUP, member_id, None, member.progress.epoch, self.groups.now)
+                self.groups.classic_heartbeat(member_id, member.progress.epoch)
 
     @rule(name=st.sampled_from(NAMES), count=st.integers(1, 5))
     def make_topic(self, name: str, count: int) -> None:

@@ -16,7 +16,7 @@ SUBSCRIBED, OTHER = ("t", 0), ("u", 0)
 
 def commit(group: GroupInMemory, *partitions: tuple[str, int], member: MemberFacts = ANYONE) -> None:
     offsets = [OffsetToCommit(*partition, 1) for partition in partitions]
-    decision = group.coordinator.commit_offsets(GROUP, member, offsets, group.now.wall_ms)
+    decision = group.coordinator.commit_offsets(GROUP, member, offsets, group.now)
     assert set(decision.answer) == {NONE}
     group.write(*decision.records)
 
@@ -103,7 +103,7 @@ def test_group_that_rebalances_keeps_everything() -> None:
 def test_offset_with_a_retention_of_its_own_ends_then_when_the_group_is_empty() -> None:
     group = GroupInMemory()
     offset = OffsetToCommit(*OTHER, 1)
-    decision = group.coordinator.commit_offsets(GROUP, ANYONE, [offset], group.now.wall_ms, 1000)
+    decision = group.coordinator.commit_offsets(GROUP, ANYONE, [offset], group.now, 1000)
     group.write(*decision.records)
     (member,) = group.stable()
     group.leave(Leaving(member))

@@ -2,10 +2,17 @@
 
 import pytest
 
-from oncelog.groups import GroupCoordinator, MemberFacts
+from oncelog.groups import CommitDecision, GroupCoordinator, MemberFacts, OffsetToCommit
 from oncelog.groups.versions import offset_commit_error
 from oncelog.wire import ErrorCode
 from tests.groups.offset_log import GROUP, T0, T1, OffsetLog, at
+
+
+def decide(log: OffsetLog, in_transaction: bool, member: MemberFacts, *offsets: OffsetToCommit) -> CommitDecision:
+    if in_transaction:
+        return log.coordinator.transactional_commit(GROUP, member, offsets, log.now_ms)
+    return log.coordinator.commit_offsets(GROUP, member, offsets, log.now)
+
 
 NONE = ErrorCode.none
 
@@ -79,8 +86,7 @@ def test_commit_without_a_generation_is_one_of_a_simple_group(
     log = OffsetLog()
     if exists:
         log.commit(at(T1, 1))
-    decide = log.coordinator.transactional_commit if in_transaction else log.coordinator.commit_offsets
-    assert decide(GROUP, member, [at(T0, 5)], log.now_ms).answer == (NONE,)
+    assert decide(log, in_transaction, member, at(T0, 5)).answer == (NONE,)
 
 
 @pytest.mark.parametrize("in_transaction", [False, True])
@@ -92,8 +98,7 @@ def test_commit_of_a_generation_is_refused_where_nobody_is_a_member(
     log = OffsetLog()
     if exists:
         log.commit_in_transaction(7, at(T1, 1))
-    decide = log.coordinator.transactional_commit if in_transaction else log.coordinator.commit_offsets
-    decision = decide(GROUP, MemberFacts("member-1", generation), [at(T0, 5), at(T1, 6)], log.now_ms)
+    decision = decide(log, in_transaction, MemberFacts("member-1", generation), at(T0, 5), at(T1, 6))
     assert decision.records == ()
     assert decision.answer == ((ErrorCode.unknown_member_id if exists else ErrorCode.group_id_not_found),) * 2
 

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.group_requests import REBALANCE_MS, SESSION_MS
-from oncelog.groups import Leaving
+from oncelog.groups import Leaving, MemberFacts, OffsetToCommit
 from oncelog.groups.classic.state import TRANSITIONS, ClassicState, is_legal
 from oncelog.wire import ErrorCode
 from tests.groups.group_in_memory import GROUP, GroupInMemory
@@ -214,7 +214,10 @@ class TestMemberThatFallsSilent:
         group = GroupInMemory()
         (one,) = group.stable()
         group.advance(SESSION_MS - 1)
-        group.coordinator.membership.committed(GROUP, one, group.now)
+        commit = [OffsetToCommit("t", 0, 1)]
+        decision = group.coordinator.commit_offsets(GROUP, MemberFacts(one, 1), commit, group.now)
+        assert decision.answer == (NONE,)
+        decision.remember()
         group.advance(SESSION_MS - 1)
         assert group.state == "Stable"
 
@@ -241,19 +244,28 @@ class TestGenerationThatCannotBeStored:
     """A group whose metadata is larger than a batch may be."""
 
     @pytest.mark.parametrize("told", [ErrorCode.unknown_server_error, ErrorCode.kafka_storage_error])
-    def test_everybody_is_told_and_joins_again(self, told: ErrorCode) -> None:
+    def test_leader_is_told_and_may_try_again(self, told: ErrorCode) -> None:
         group = GroupInMemory()
         (leader,) = group.stable()
         coming, _ = group.join(), group.join(leader)
         waits = group.sync(coming.value.member_id, 2)
         group.refuses = told
         assert group.sync(leader, 2, {leader: b"x"}).value.error is told
-        assert waits.value.error is told
-        assert group.state == "PreparingRebalance"
+        assert not waits.is_released
+        assert group.state == "CompletingRebalance"
         group.refuses = None
-        group.join(leader)
-        answer = group.join(coming.value.member_id).value
-        group.assign([leader, answer.member_id], 3)
+        assert group.sync(leader, 2, {coming.value.member_id: b"y"}).value.error is NONE
+        assert waits.value.assignment == b"y"
+
+    def test_leader_that_gives_up_is_replaced(self) -> None:
+        group = GroupInMemory()
+        (leader,) = group.stable()
+        coming, _ = group.join(), group.join(leader)
+        waits = group.sync(coming.value.member_id, 2)
+        group.refuses = ErrorCode.unknown_server_error
+        group.sync(leader, 2, {leader: b"x"})
+        group.leave(Leaving(leader))
+        assert waits.value.error is REBALANCE
 
     def test_what_was_stored_before_is_what_a_restart_finds(self) -> None:
         group = GroupInMemory()

@@ -1,8 +1,8 @@
 """The coordinator of groups: who may commit offsets for one, what a reader is told, and when offsets and groups end.
 
-A decision returns records and changes nothing; the broker appends them, in one batch, to the partition of
-`__consumer_offsets` that owns the group, and replays them with the offsets they got. The records of a transactional
-commit go into a transactional batch of its producer, and the marker of that producer is replayed too.
+It keeps the contract of `coordination/decision.py`. The records of a decision go, in one batch, to the partition of
+`__consumer_offsets` that owns the group, and are replayed with the offsets they got. Those of a transactional commit go into a
+transactional batch of its producer, and the marker of that producer is replayed too.
 
 Who is a member is the matter of `members.py`; offsets may be committed without being one.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from oncelog.coordination import Decision
@@ -25,6 +26,7 @@ from oncelog.groups.classic import (
 from oncelog.groups.consumer_limits import ConsumerLimits, LimitsOfGroups
 from oncelog.groups.member_facts import MemberFacts
 from oncelog.groups.members import Group, Members
+from oncelog.groups.moment import Moment
 from oncelog.groups.offset_records import NO_EXPIRY, NO_LEADER_EPOCH, NO_OFFSET, CommittedOffset, OffsetRecord
 from oncelog.groups.offsets import Offsets, StoredOffset, TopicPartition
 from oncelog.groups.records import GroupRecord
@@ -147,7 +149,7 @@ class GroupCoordinator:
         group: str,
         member: MemberFacts,
         offsets: Sequence[OffsetToCommit],
-        now_ms: int,
+        now: Moment,
         retention_ms: int = NO_RETENTION,
     ) -> CommitDecision:
         """OffsetCommit. The answer is one error for each of `offsets`, in their order.
@@ -156,8 +158,13 @@ class GroupCoordinator:
         illegal_generation, rebalance_in_progress, stale_member_epoch, unsupported_version, offset_metadata_too_large.
         """
         error = self.check_commit(group, member, offsets)
-        expire_ms = NO_EXPIRY if retention_ms == NO_RETENTION else now_ms + retention_ms
-        return self._commit(group, offsets, error, now_ms, expire_ms)
+        expire_ms = NO_EXPIRY if retention_ms == NO_RETENTION else now.wall_ms + retention_ms
+        decision = self._commit(group, offsets, error, now.wall_ms, expire_ms)
+        if error is not _NONE:
+            return decision
+        return decision._replace(
+            remember=partial(self.membership.has_committed, group, member.member_id, now.steady_ms)
+        )
 
     def transactional_commit(
         self, group: str, member: MemberFacts, offsets: Sequence[OffsetToCommit], now_ms: int

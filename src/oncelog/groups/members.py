@@ -1,13 +1,13 @@
 """The members of every group, whichever protocol they follow, and which protocol a group follows.
 
-What is particular to one of the protocols is in `classic/` and `consumer/`; here is decided whose matter a request is.
-An empty group follows whoever joins it next.
+Routes each request to the protocol that its group follows: `classic/` or `consumer/`. An empty group follows whoever joins it
+next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from uuid import UUID
 
 from oncelog.coordination import Decision, Parked
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 Group: TypeAlias = "ClassicGroup | ConsumerGroup"
 MembersDecision: TypeAlias = Decision[GroupRecord, tuple[Due, ...]]
 """Its answers are given once its records are written and replayed."""
+
+A = TypeVar("A")
 
 _NONE = ErrorCode.none
 
@@ -125,8 +127,7 @@ class Members:
         if group is not None and request.is_leaving:
             return self._consumer_leaves(request, group, reply, now)
         if group is not None:
-            decision = self.consumers.heartbeat(request, group, now, new_uuid)
-            return Decision(decision.records, (Due(reply, decision.answer),))
+            return _answered(reply, self.consumers.heartbeat(request, group, now, new_uuid))
         return self._consumer_begins(request, reply, now, new_uuid)
 
     def _consumer_begins(
@@ -134,19 +135,17 @@ class Members:
     ) -> MembersDecision:
         """There is no consumer group: who joins makes one, of the classic group if one is there."""
         classic = self.classic.find(request.group)
-        group = self.consumers.new_group(request.group)
         made: tuple[ConsumerRecord, ...] | None = ()
         if classic is not None and classic.check_delete() is not _NONE:
             made = self._upgraded(classic, now)
         if not request.is_joining or made is None:
             return Decision((), (Due(reply, self.consumers.no_such_group(request.group).answer),))
-        self.consumers.begin(group, made, now)
-        decision = self.consumers.heartbeat(request, group, now, new_uuid)
-        due = Due(reply, decision.answer)
+        decision = _answered(reply, self.consumers.first_heartbeat(request, made, now, new_uuid))
         if classic is None or not decision.records:
-            return Decision(decision.records, (due,))
+            return decision
         handed_over = self.classic.hand_over(classic, now)
-        return Decision((*handed_over.records, *made, *decision.records), (*handed_over.answer, due))
+        records = (*handed_over.records, *made, *decision.records)
+        return Decision(records, (*handed_over.answer, *decision.answer), decision.remember)
 
     def _upgraded(self, classic: ClassicGroup, now: Moment) -> tuple[ConsumerRecord, ...] | None:
         """The records of a classic group as a consumer group, or None if it must not or cannot be one."""
@@ -167,15 +166,15 @@ class Members:
             return Decision((), (Due(reply, member.answer),))
         answer = HeartbeatAnswer(member_id=request.member_id, member_epoch=request.member_epoch)
         if request.instance_id is not None and request.will_be_back:
-            return Decision(self.consumers.leave_for_a_while(group, member, now), (Due(reply, answer),))
+            return _with_answers(self.consumers.leave_for_a_while(group, member, now), Due(reply, answer))
         decision = self._remove(group, [member], now)
-        return Decision(decision.records, (*decision.answer, Due(reply, answer)))
+        return _with_answers(decision, *decision.answer, Due(reply, answer))
 
     def _remove(self, group: ConsumerGroup, leaving: list[ConsumerGroupMember], now: Moment) -> MembersDecision:
         """Take members out. If only members of the classic protocol stay, the group follows that."""
         if not leaving:
             return Decision((), ())
-        return self._downgrade(group, leaving, now) or Decision(self.consumers.remove(group, leaving, now), ())
+        return self._downgrade(group, leaving, now) or _with_answers(self.consumers.remove(group, leaving, now))
 
     def _downgrade(
         self, group: ConsumerGroup, leaving: list[ConsumerGroupMember], now: Moment
@@ -190,7 +189,7 @@ class Members:
         if metadata is None:
             return None
         adopted = self.classic.adopt(group.name, metadata, now)
-        return Decision((*group.end(now.wall_ms), *adopted.records), adopted.answer)
+        return Decision((*group.end(now.wall_ms), *adopted.records), adopted.answer, adopted.remember)
 
     # --- the classic protocol
 
@@ -206,7 +205,7 @@ class Members:
         decision = self.classic.join(request, reply, now, new_uuid)
         if not decision.records:
             return decision
-        return Decision((*group.end(now.wall_ms), *decision.records), decision.answer)
+        return Decision((*group.end(now.wall_ms), *decision.records), decision.answer, decision.remember)
 
     def _join_consumers(
         self,
@@ -219,22 +218,21 @@ class Members:
         if self._consumer_limits.of(group.name).migration is MigrationPolicy.DISABLED:
             answer = JoinAnswer(ErrorCode.inconsistent_group_protocol, request.member_id)
             return Decision((), (Due(reply, answer),))
-        decision = self.consumers.classic_join(request, group, now, new_uuid)
-        return Decision(decision.records, (Due(reply, decision.answer),))
+        return _answered(reply, self.consumers.classic_join(request, group, now, new_uuid))
 
     def sync(self, request: SyncRequest, reply: Parked[SyncAnswer], now: Moment) -> MembersDecision:
         group = self.consumer_group(request.group)
         if group is None:
             return self.classic.sync(request, reply, now)
-        return Decision((), (Due(reply, self.consumers.classic_members(group).sync(request, now)),))
+        return _answered(reply, self.consumers.classic_sync(request, group, now))
 
     def heartbeat(
         self, group_name: str, member_id: str, instance_id: str | None, generation: int, now: Moment
-    ) -> ErrorCode:
+    ) -> Decision[GroupRecord, ErrorCode]:
         group = self.consumer_group(group_name)
         if group is None:
             return self.classic.heartbeat(group_name, member_id, instance_id, generation, now)
-        return self.consumers.classic_members(group).heartbeat(member_id, instance_id, generation, now)
+        return self.consumers.classic_heartbeat(group, member_id, instance_id, generation, now)
 
     def leave(
         self, group_name: str, leaving: Sequence[Leaving], reply: Parked[LeaveAnswer], now: Moment
@@ -247,7 +245,7 @@ class Members:
         members = {one.member_id: one for one in found if not isinstance(one, ErrorCode)}
         errors = tuple(one if isinstance(one, ErrorCode) else _NONE for one in found)
         decision = self._remove(group, list(members.values()), now)
-        return Decision(decision.records, (*decision.answer, Due(reply, LeaveAnswer(errors))))
+        return _with_answers(decision, *decision.answer, Due(reply, LeaveAnswer(errors)))
 
     # --- what time brings
 
@@ -264,13 +262,13 @@ class Members:
             return self.classic.expire(name, now)
         return self._remove(group, self.consumers.expired(name, now), now)
 
-    # --- what goes wrong
 
-    def not_written(self, name: str, decision: MembersDecision, error: ErrorCode, now: Moment) -> MembersDecision:
-        """The records of a decision were refused: those who would have been answered hear of it."""
-        if self.consumer_group(name) is not None:
-            self.classic.forget(name)
-        return self.classic.not_written(name, decision, error, now)
+def _answered(reply: Parked[A], decision: Decision[ConsumerRecord, A]) -> MembersDecision:
+    return _with_answers(decision, Due(reply, decision.answer))
+
+
+def _with_answers(decision: Decision[GroupRecord, object], *answers: Due) -> MembersDecision:
+    return Decision(decision.records, answers, decision.remember)
 
 
 def _leaving(group: ConsumerGroup, leaving: Leaving) -> ConsumerGroupMember | ErrorCode:

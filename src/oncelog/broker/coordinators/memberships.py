@@ -77,44 +77,53 @@ class Memberships:
         if self.is_offline(request.group):
             return JoinAnswer(ErrorCode.not_coordinator, request.member_id)
         reply: Parked[JoinAnswer] = Parked()
-        self._carry_out(request.group, self._members.join(request, reply, self.now(), self._random.uuid))
-        return await reply
+        decision = self._members.join(request, reply, self.now(), self._random.uuid)
+        error = self._carry_out(request.group, decision)
+        return await reply if error is ErrorCode.none else JoinAnswer(error, request.member_id)
 
     async def sync(self, request: SyncRequest) -> SyncAnswer:
         if self.is_offline(request.group):
             return SyncAnswer(ErrorCode.not_coordinator)
         reply: Parked[SyncAnswer] = Parked()
-        self._carry_out(request.group, self._members.sync(request, reply, self.now()))
-        return await reply
+        error = self._carry_out(request.group, self._members.sync(request, reply, self.now()))
+        return await reply if error is ErrorCode.none else SyncAnswer(error)
 
     def heartbeat(self, group: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         if self.is_offline(group):
             return ErrorCode.not_coordinator
-        return self._members.heartbeat(group, member_id, instance_id, generation, self.now())
+        decision = self._members.heartbeat(group, member_id, instance_id, generation, self.now())
+        decision.remember()
+        return decision.answer
 
     async def leave(self, group: str, leaving: Sequence[Leaving]) -> LeaveAnswer:
         if self.is_offline(group):
             return LeaveAnswer((), ErrorCode.not_coordinator)
         reply: Parked[LeaveAnswer] = Parked()
-        self._carry_out(group, self._members.leave(group, leaving, reply, self.now()))
-        return await reply
+        error = self._carry_out(group, self._members.leave(group, leaving, reply, self.now()))
+        return await reply if error is ErrorCode.none else LeaveAnswer((), error)
 
     async def consumer_heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
         reply: Parked[HeartbeatAnswer] = Parked()
+        from oncelog.groups.consumer import HeartbeatAnswer
+
         decision = self._members.consumer_heartbeat(request, reply, self.now(), self._random.uuid)
-        self._carry_out(request.group, decision)
-        return await reply
+        error = self._carry_out(request.group, decision)
+        return await reply if error is ErrorCode.none else HeartbeatAnswer(error, "the group could not be recorded")
 
     # --- the steps
 
-    def _carry_out(self, group: str, decision: MembersDecision) -> None:
+    def _carry_out(self, group: str, decision: MembersDecision) -> ErrorCode:
+        """What is returned is an error only if the records are refused: then everything is as if nobody had asked."""
         if decision.records:
             error = self._log.append(group, decision.records)
             if error is not ErrorCode.none:
-                decision = self._members.not_written(group, decision, error, self.now())
-        self._give(group, decision)
+                return error
+        self._finish(group, decision)
+        return ErrorCode.none
 
-    def _give(self, group: str, decision: MembersDecision) -> None:
+    def _finish(self, group: str, decision: MembersDecision) -> None:
+        """The records are replayed: remember what is in memory alone, and answer."""
+        decision.remember()
         self._watch(group)
         for due in decision.answer:
             due.give()
@@ -141,7 +150,7 @@ class Memberships:
                 decision = self._members.expire(group, self.now())
                 if decision.records:
                     self._log.append_obliged(group, decision.records)
-                self._give(group, decision)
+                self._finish(group, decision)
             else:
                 self._watch(group)
         except DiskError as error:

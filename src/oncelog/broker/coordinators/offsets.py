@@ -52,9 +52,7 @@ class CommittedOffsets:
     ) -> tuple[ErrorCode, ...]:
         if self.is_offline(group):
             return (ErrorCode.not_coordinator,) * len(offsets)
-        if self.coordinator.check_commit(group, member, offsets) is ErrorCode.none:
-            self.coordinator.membership.committed(group, member.member_id, self._broker.memberships.now())
-        decision = self.coordinator.commit_offsets(group, member, offsets, self._now_ms(), retention_ms)
+        decision = self.coordinator.commit_offsets(group, member, offsets, self._broker.memberships.now(), retention_ms)
         return self._write(group, decision, NO_PRODUCER)
 
     def commit_in_transaction(
@@ -97,6 +95,7 @@ class CommittedOffsets:
     def _write(self, group: str, decision: CommitDecision, producer: tuple[int, int]) -> tuple[ErrorCode, ...]:
         error = self._append(group, decision.records, producer)
         if error is ErrorCode.none:
+            decision.remember()
             return decision.answer
         return tuple(error if given is ErrorCode.none else given for given in decision.answer)
 

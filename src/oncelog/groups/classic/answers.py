@@ -48,9 +48,6 @@ class JoinAnswer:
     skip_assignment: bool = False
     members: tuple[JoinedMember, ...] = ()
 
-    def refused(self, error: ErrorCode) -> JoinAnswer:
-        return JoinAnswer(error, self.member_id)
-
 
 @dataclass(frozen=True, slots=True)
 class SyncRequest:
@@ -72,9 +69,6 @@ class SyncAnswer:
     protocol: str | None = None
     assignment: bytes = b""
 
-    def refused(self, error: ErrorCode) -> SyncAnswer:
-        return SyncAnswer(error)
-
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
@@ -90,6 +84,3 @@ class LeaveAnswer:
 
     errors: tuple[ErrorCode, ...] = ()
     error: ErrorCode = ErrorCode.none
-
-    def refused(self, error: ErrorCode) -> LeaveAnswer:
-        return LeaveAnswer((), error)

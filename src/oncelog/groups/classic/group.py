@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 
 from oncelog.groups.classic.answers import JoinAnswer, JoinedMember
-from oncelog.groups.classic.member import ClassicGroupMember, Protocols
+from oncelog.groups.classic.member import ClassicGroupMember
 from oncelog.groups.classic.metadata import NO_TIME, GroupMetadataRecord, GroupMetadataValue
 from oncelog.groups.classic.state import (
     COMPLETING_REBALANCE,
@@ -80,6 +81,16 @@ class ClassicGroup:
         for stored in metadata.members:
             self.add(ClassicGroupMember.stored(stored, metadata.protocol))
         self.subscribed_topics = self._topics()
+
+    def copy(self) -> ClassicGroup:
+        """For a decision to work on: the group itself stays as it is until the decision is carried out."""
+        group = copy(self)
+        group.members = self.members.copy()
+        group.pending_joins = self.pending_joins.copy()
+        group.pending_syncs = self.pending_syncs.copy()
+        group._static = self._static.copy()
+        group._supporters = self._supporters.copy()
+        return group
 
     def end(self, now_ms: int) -> tuple[GroupMetadataRecord, ...]:
         """The records that take all of it back."""
@@ -176,14 +187,16 @@ class ClassicGroup:
             self.leader = next(iter(self.members), None)
         return member
 
-    def update(
-        self, member: ClassicGroupMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
-    ) -> None:
-        self._supporters.subtract(name for name, _ in member.protocols)
-        self._supporters.update(name for name, _ in protocols)
-        member.protocols = protocols
-        member.rebalance_timeout_ms = rebalance_timeout_ms
-        member.session_timeout_ms = session_timeout_ms
+    def put(self, member: ClassicGroupMember) -> None:
+        """Have it in the place of what was known of this member."""
+        before = self.members[member.member_id]
+        if member.protocols is not before.protocols:
+            self._supporters.subtract(name for name, _ in before.protocols)
+            self._supporters.update(name for name, _ in member.protocols)
+        self.members[member.member_id] = member
+
+    def heard_from(self, member_id: str, steady_ms: float) -> None:
+        self.members[member_id] = self.members[member_id].heard_from(steady_ms)
 
     def replace_static(self, old: ClassicGroupMember, new_id: str) -> ClassicGroupMember:
         """KIP-345: whoever comes back with an instance id is the same member under a new id; the old id is fenced."""
@@ -196,8 +209,8 @@ class ClassicGroup:
             old.rebalance_timeout_ms,
             old.session_timeout_ms,
             old.protocols,
+            old.assignment,
         )
-        new.assignment = old.assignment
         del self.members[old.member_id]
         self.members[new_id] = new
         self._static[old.instance_id] = new_id
@@ -265,10 +278,10 @@ class ClassicGroup:
         self.transition(COMPLETING_REBALANCE)
 
     def settle(self, metadata: GroupMetadataValue) -> None:
-        """Take over what has been recorded: the generation now stands, or there are no members any more."""
+        """Take over what is recorded: the generation now stands, or there are no members any more."""
         if metadata.members:
             for stored in metadata.members:
-                self.members[stored.member_id].assignment = stored.assignment
+                self.put(replace(self.members[stored.member_id], assignment=stored.assignment))
             if self.state is COMPLETING_REBALANCE:
                 self.transition(STABLE)
         elif self.state is PREPARING_REBALANCE and metadata.generation > self.generation:

@@ -88,14 +88,14 @@ class Joining:
             request.rebalance_timeout_ms,
             request.session_timeout_ms,
             request.protocols,
+            waits=WaitsForJoin(self.reply),
+            is_new=True,
+            session_deadline_ms=self.step.now.steady_ms + NEW_MEMBER_TIMEOUT_MS,
         )
         if not group.members:
             group.protocol_type = request.protocol_type
         rebalance.somebody_came(group)
         group.add(member)
-        member.is_new = True
-        member.waits = WaitsForJoin(self.reply)
-        member.session_deadline_ms = self.step.now.steady_ms + NEW_MEMBER_TIMEOUT_MS
         rebalance.rebalance_or_complete(self.step, group, self.first_delay_ms)
 
     # --- somebody known
@@ -113,12 +113,19 @@ class Joining:
             self._update(member)
             rebalance.rebalance_or_complete(self.step, group, self.first_delay_ms)
 
-    def _update(self, member: ClassicGroupMember) -> None:
+    def _update(self, member: ClassicGroupMember) -> ClassicGroupMember:
         request = self.request
-        self.group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         if isinstance(member.waits, WaitsForSync):
             self.step.answer(member.waits.reply, SyncAnswer(ErrorCode.rebalance_in_progress))
-        member.waits = WaitsForJoin(self.reply)
+        updated = replace(
+            member,
+            protocols=request.protocols,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            session_timeout_ms=request.session_timeout_ms,
+            waits=WaitsForJoin(self.reply),
+        )
+        self.group.put(updated)
+        return updated
 
     # --- a static member that has lost its id
 
@@ -129,12 +136,10 @@ class Joining:
         rebalance.answer_join(step, old, JoinAnswer(ErrorCode.fenced_instance_id, old.member_id))
         if isinstance(old.waits, WaitsForSync):
             step.answer(old.waits.reply, SyncAnswer(ErrorCode.fenced_instance_id))
-            old.waits = None
-        member = group.replace_static(old, member_id)
-        member.heard_from(step.now.steady_ms)
-        self._update(member)
+        member = self._update(group.replace_static(old, member_id).heard_from(step.now.steady_ms))
         if group.state is STABLE and group.chosen_protocol() == group.protocol:
-            member.waits = None
+            member = replace(member, waits=None)
+            group.put(member)
             self._replace_quietly(member, leader_before)
         else:
             rebalance.rebalance_or_complete(step, group, self.first_delay_ms)
@@ -142,7 +147,7 @@ class Joining:
     def _replace_quietly(self, member: ClassicGroupMember, leader_before: str) -> None:
         group, step = self.group, self.step
         assignments = {one.member_id: one.assignment for one in group.members.values()}
-        step.record(group.name, group.generation_of(assignments, group.state_ms))
+        step.record(group, group.generation_of(assignments, group.state_ms))
         answer = group.join_answer(member)
         if self.request.may_skip_assignment:
             # KIP-814: it leads, and must not assign again.

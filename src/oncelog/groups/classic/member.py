@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oncelog.coordination import Parked
 from oncelog.groups.classic.answers import JoinAnswer, SyncAnswer
@@ -26,49 +26,29 @@ class WaitsForSync:
     reply: Parked[SyncAnswer]
 
 
+@dataclass(frozen=True, slots=True)
 class ClassicGroupMember:
-    """`session_deadline_ms` is a steady time; None while a request of the member that waits stands for its heartbeats."""
+    """`session_deadline_ms` is a steady time; None while a request of the member that waits stands for its heartbeats.
 
-    __slots__ = (
-        "assignment",
-        "client_host",
-        "client_id",
-        "instance_id",
-        "is_new",
-        "member_id",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_deadline_ms",
-        "session_timeout_ms",
-        "waits",
-    )
+    A value: its group has another in its place when it changes.
+    """
 
-    def __init__(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocols: Protocols,
-    ) -> None:
-        self.member_id = member_id
-        self.instance_id = instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.protocols = protocols
-        self.assignment = b""
-        self.waits: WaitsForJoin | WaitsForSync | None = None
-        self.is_new = False
-        self.session_deadline_ms: float | None = None
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    waits: WaitsForJoin | WaitsForSync | None = None
+    is_new: bool = False
+    session_deadline_ms: float | None = None
 
     @classmethod
     def stored(cls, stored: StoredMember, protocol: str | None) -> ClassicGroupMember:
         """Only what it said for the protocol that was chosen is recorded: it can do no other until it joins again."""
-        member = cls(
+        return cls(
             stored.member_id,
             stored.instance_id,
             stored.client_id,
@@ -76,9 +56,8 @@ class ClassicGroupMember:
             stored.rebalance_timeout_ms,
             stored.session_timeout_ms,
             ((protocol or "", stored.subscription),),
+            stored.assignment,
         )
-        member.assignment = stored.assignment
-        return member
 
     @property
     def has_joined(self) -> bool:
@@ -87,8 +66,8 @@ class ClassicGroupMember:
     def subscription(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
-    def heard_from(self, steady_ms: float) -> None:
-        self.session_deadline_ms = steady_ms + self.session_timeout_ms
+    def heard_from(self, steady_ms: float) -> ClassicGroupMember:
+        return replace(self, session_deadline_ms=steady_ms + self.session_timeout_ms)
 
     def as_stored(self, protocol: str | None, assignment: bytes) -> StoredMember:
         return StoredMember(

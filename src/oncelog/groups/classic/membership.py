@@ -1,14 +1,15 @@
 """The members of every group of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and silence.
 
-A method changes what lives in memory and returns a decision: the records that say what is to outlive the broker, and who
-is answered once they are written. `replay` makes them true. A generation stands from the moment its record is replayed,
-which is why a group that was Stable is so after a restart, and its members go on with their heartbeats.
+It keeps the contract of `coordination/decision.py`: a decision is made on a copy of the group, which takes the group's place
+once the records are replayed. A generation stands from that moment, which is why a group that was Stable is so after a
+restart, and its members go on with their heartbeats.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from uuid import UUID
 
 from oncelog.coordination import Decision, Parked
@@ -18,8 +19,8 @@ from oncelog.groups.classic.group import ClassicGroup
 from oncelog.groups.classic.joining import Joining
 from oncelog.groups.classic.member import WaitsForSync
 from oncelog.groups.classic.metadata import GroupMetadataRecord, GroupMetadataValue
-from oncelog.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
-from oncelog.groups.classic.step import Due, MembershipDecision, Step
+from oncelog.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, is_legal
+from oncelog.groups.classic.step import MembershipDecision, Step
 from oncelog.groups.moment import Moment
 from oncelog.wire import ErrorCode
 
@@ -52,16 +53,12 @@ class ClassicMembership:
     # --- what the log says
 
     def replay(self, record: GroupMetadataRecord) -> None:
-        group = self._groups.get(record.group)
         if record.metadata is not None:
             self.recorded[record.group] = record.metadata
-            if group is not None:
-                group.settle(record.metadata)
             return
         self.recorded.pop(record.group, None)
-        if group is not None:
-            group.transition(DEAD)
-            del self._groups[record.group]
+        group = self._groups.pop(record.group, None)
+        assert group is None or is_legal(group.state, DEAD), (group.name, group.state)
 
     def replay_offsets_of(self, group: str) -> None:
         """Whoever commits offsets for a group that is not there makes one without members."""
@@ -73,9 +70,9 @@ class ClassicMembership:
         for name, metadata in self.recorded.items():
             if not metadata.members:
                 continue
-            group = self._live(name, metadata)
-            for member in group.members.values():
-                member.heard_from(now.steady_ms)
+            group = self._groups[name] = ClassicGroup(name, metadata)
+            for member_id in group.members:
+                group.heard_from(member_id, now.steady_ms)
             if len(group.members) > self._limits.size_max:
                 rebalance.prepare(step, group, self._limits.first_delay_ms)
         decision = step.decision()
@@ -84,43 +81,40 @@ class ClassicMembership:
     # --- the groups
 
     def find(self, name: str) -> ClassicGroup | None:
+        """The group, for looking at it: a decision works on a copy."""
         group = self._groups.get(name)
         if group is None:
             metadata = self.recorded.get(name)
-            return None if metadata is None else self._live(name, metadata)
+            return None if metadata is None else ClassicGroup(name, metadata)
         return group
 
     def groups(self) -> Iterator[ClassicGroup]:
         for name, metadata in self.recorded.items():
             yield self._groups.get(name) or ClassicGroup(name, metadata)
 
-    def _live(self, name: str, metadata: GroupMetadataValue) -> ClassicGroup:
-        group = self._groups[name] = ClassicGroup(name, metadata)
-        return group
+    def _remembering(self, group: ClassicGroup) -> Callable[[], None]:
+        """What puts a group in the place of the one that a decision was made on."""
+        return partial(self._groups.__setitem__, group.name, group)
 
     # --- groups that come from the other protocol, or go to it
 
     def adopt(self, name: str, metadata: GroupMetadataValue, now: Moment) -> MembershipDecision:
         """A group of the consumer protocol goes on here, and its members join again."""
         step = Step(now)
-        group = self._live(name, metadata)
-        for member in group.members.values():
-            member.heard_from(now.steady_ms)
-        step.record(name, metadata)
+        group = ClassicGroup(name, metadata)
+        for member_id in group.members:
+            group.heard_from(member_id, now.steady_ms)
+        step.record(group, metadata)
         rebalance.prepare(step, group, self._limits.first_delay_ms)
-        return step.decision()
+        return step.decision(self._remembering(group))
 
     def hand_over(self, group: ClassicGroup, now: Moment) -> MembershipDecision:
         """A group goes on with the consumer protocol: whoever waits is to ask again."""
         step = Step(now)
         for member in group.members.values():
             rebalance.answer_join(step, member, JoinAnswer(ErrorCode.rebalance_in_progress, member.member_id))
-        rebalance.answer_syncs(step, group, ErrorCode.rebalance_in_progress)
+        rebalance.answer_syncs(step, group.copy(), ErrorCode.rebalance_in_progress)
         return Decision(group.end(now.wall_ms), step.decision().answer)
-
-    def forget(self, name: str) -> None:
-        """It was to come here, and could not be recorded."""
-        self._groups.pop(name, None)
 
     @property
     def size_max(self) -> int:
@@ -149,17 +143,19 @@ class ClassicMembership:
         if problem is not _NONE:
             step.answer(reply, JoinAnswer(problem, request.member_id))
             return step.decision()
-        group = self.find(request.group)
-        if group is None:
-            if request.member_id:
-                step.answer(reply, JoinAnswer(ErrorCode.unknown_member_id, request.member_id))
-                return step.decision()
+        found = self.find(request.group)
+        if found is not None:
+            group = found.copy()
+        elif request.member_id:
+            step.answer(reply, JoinAnswer(ErrorCode.unknown_member_id, request.member_id))
+            return step.decision()
+        else:
             # The group is recorded before anybody settles on anything: after a restart it is there, and empty.
             created = GroupMetadataValue(state_ms=now.wall_ms)
-            group = self._live(request.group, created)
-            step.record(request.group, created)
+            group = ClassicGroup(request.group, created)
+            step.record(group, created)
         Joining(step, group, request, reply, limits.first_delay_ms, limits.size_max, new_uuid).decide()
-        return step.decision()
+        return step.decision(self._remembering(group))
 
     def sync(self, request: SyncRequest, reply: Parked[SyncAnswer], now: Moment) -> MembershipDecision:
         """SyncGroup. Without an assignment from the leader the reply waits for it.
@@ -168,70 +164,69 @@ class ClassicMembership:
         inconsistent_group_protocol, rebalance_in_progress.
         """
         step = Step(now)
-        group = self.find(request.group)
-        error = _check_sync(group, request)
+        found = self.find(request.group)
+        error = _check_sync(found, request)
         if error is not _NONE:
             step.answer(reply, SyncAnswer(error))
             return step.decision()
-        assert group is not None
+        assert found is not None
+        group = found.copy()
         member = group.members[request.member_id]
         group.pending_syncs.discard(member.member_id)
         if group.state is STABLE:
             step.answer(reply, SyncAnswer(_NONE, group.protocol_type, group.protocol, member.assignment))
-            return step.decision()
+            return step.decision(self._remembering(group))
         assert group.state is COMPLETING_REBALANCE, group.state
-        member.waits = WaitsForSync(reply)
+        group.put(replace(member, waits=WaitsForSync(reply)))
         if member.member_id == group.leader:
-            step.record(group.name, group.generation_of(request.assignments, now.wall_ms))
+            step.record(group, group.generation_of(request.assignments, now.wall_ms))
             rebalance.answer_syncs(step, group, _NONE, request.assignments)
-        return step.decision()
+        return step.decision(self._remembering(group))
 
     def heartbeat(
         self, group_name: str, member_id: str, instance_id: str | None, generation: int, now: Moment
-    ) -> ErrorCode:
+    ) -> Decision[GroupMetadataRecord, ErrorCode]:
         """Heartbeat. Errors: invalid_group_id, unknown_member_id, fenced_instance_id, illegal_generation,
         rebalance_in_progress (which keeps the session alive, too).
         """
         if not group_name:
-            return ErrorCode.invalid_group_id
+            return Decision((), ErrorCode.invalid_group_id)
         group = self.find(group_name)
         if group is None:
-            return ErrorCode.unknown_member_id
+            return Decision((), ErrorCode.unknown_member_id)
         error = group.check_member(member_id, instance_id)
         if error is not _NONE:
-            return error
+            return Decision((), error)
         if generation != group.generation:
-            return ErrorCode.illegal_generation
-        group.members[member_id].heard_from(now.steady_ms)
-        return ErrorCode.rebalance_in_progress if group.state is PREPARING_REBALANCE else _NONE
+            return Decision((), ErrorCode.illegal_generation)
+        answer = ErrorCode.rebalance_in_progress if group.state is PREPARING_REBALANCE else _NONE
+        return Decision((), answer, partial(group.heard_from, member_id, now.steady_ms))
 
-    def committed(self, group_name: str, member_id: str, now: Moment) -> None:
-        """A member committed offsets: that is as good as a heartbeat, but while the leader assigns."""
+    def has_committed(self, group_name: str, member_id: str, steady_ms: float) -> None:
+        """A member has committed offsets: that is as good as a heartbeat, but while the leader assigns."""
         group = self._groups.get(group_name)
-        if group is not None and group.state in (STABLE, PREPARING_REBALANCE):
-            member = group.members.get(member_id)
-            if member is not None:
-                member.heard_from(now.steady_ms)
+        if group is not None and group.state in (STABLE, PREPARING_REBALANCE) and member_id in group.members:
+            group.heard_from(member_id, steady_ms)
 
     def leave(
         self, group_name: str, leaving: Sequence[Leaving], reply: Parked[LeaveAnswer], now: Moment
     ) -> MembershipDecision:
         """LeaveGroup, of one or of many (KIP-345). Errors: invalid_group_id; for each: unknown_member_id, fenced_instance_id."""
         step = Step(now)
-        group = self.find(group_name)
-        if not group_name or group is None:
+        found = self.find(group_name)
+        if not group_name or found is None:
             error = ErrorCode.unknown_member_id if group_name else ErrorCode.invalid_group_id
             answer = LeaveAnswer((error,) * len(leaving)) if group_name else LeaveAnswer((), error)
             step.answer(reply, answer)
             return step.decision()
-        before = len(group.members)
+        group = found.copy()
         errors = tuple(_leave(step, group, one) for one in leaving)
         step.answer(reply, LeaveAnswer(errors))
-        if len(group.members) < before:
+        if len(group.members) < len(found.members):
             rebalance.rebalance_or_complete(step, group, self._limits.first_delay_ms)
         else:
             rebalance.complete_if_all_joined(step, group)
-        return step.decision()
+        return step.decision(self._remembering(group))
 
     # --- what time brings
 
@@ -243,15 +238,18 @@ class ClassicMembership:
     def expire(self, group_name: str, now: Moment) -> MembershipDecision:
         """Do what is due, sessions first. Call it again while the next deadline has passed."""
         step = Step(now)
-        group = self._groups.get(group_name)
-        if group is None or self._expire_sessions(step, group):
+        found = self._groups.get(group_name)
+        if found is None:
             return step.decision()
-        if _is_due(group.join_deadline_ms, now):
+        group = found.copy()
+        if self._expire_sessions(step, group):
+            pass
+        elif _is_due(group.join_deadline_ms, now):
             rebalance.join_deadline_passed(step, group, self._limits.first_delay_ms)
         elif _is_due(group.sync_deadline_ms, now):
             group.sync_deadline_ms = None
             self._expire_syncs(step, group)
-        return step.decision()
+        return step.decision(self._remembering(group))
 
     def _expire_sessions(self, step: Step, group: ClassicGroup) -> bool:
         """Whether there was anything to do."""
@@ -262,7 +260,7 @@ class ClassicMembership:
         for member in due:
             if member.waits is not None and not member.is_new:
                 # It is we who keep it waiting.
-                member.session_deadline_ms = None
+                group.put(replace(member, session_deadline_ms=None))
             else:
                 silent.append(member)
         for member_id in pending:
@@ -282,18 +280,6 @@ class ClassicMembership:
             for member in late:
                 rebalance.remove(step, group, member, ErrorCode.unknown_member_id)
             rebalance.prepare(step, group, self._limits.first_delay_ms)
-
-    # --- what goes wrong
-
-    def not_written(
-        self, group_name: str, decision: Decision[object, tuple[Due, ...]], error: ErrorCode, now: Moment
-    ) -> MembershipDecision:
-        """The records of a decision were refused: those who would have been answered hear of it, and the group starts over."""
-        step = Step(now)
-        group = self._groups.get(group_name)
-        if group is not None and group.state in (COMPLETING_REBALANCE, STABLE):
-            rebalance.prepare(step, group, self._limits.first_delay_ms)
-        return Decision((), (*(due.refused(error) for due in decision.answer), *step.decision().answer))
 
 
 def _check_sync(group: ClassicGroup | None, request: SyncRequest) -> ErrorCode:

@@ -3,7 +3,8 @@
 Stable ── somebody joins, leaves or falls silent ──> PreparingRebalance ── all have joined, or the time is up ──>
 CompletingRebalance ── the leader's assignment is recorded ──> Stable
 
-Functions here change what lives in memory; what has to outlive the broker goes into the step as a record.
+Functions here work on the copy of a group that a decision is made on; what has to outlive the broker goes into the step as
+a record.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def prepare(step: Step, group: ClassicGroup, first_delay_ms: int) -> None:
     """Begin a rebalance. Whoever waits for its assignment is told to join again."""
     if group.state is COMPLETING_REBALANCE:
         for member in group.members.values():
-            member.assignment = b""
+            group.put(replace(member, assignment=b""))
         answer_syncs(step, group, ErrorCode.rebalance_in_progress)
     group.pending_syncs.clear()
     group.sync_deadline_ms = None
@@ -78,7 +79,7 @@ def complete(step: Step, group: ClassicGroup) -> None:
     for member in late:
         group.remove(member.member_id)
     if not group.members:
-        step.record(group.name, group.emptied(step.now.wall_ms))
+        step.record(group, group.emptied(step.now.wall_ms))
     elif group.elect_joined_leader():
         _begin_generation(step, group)
     else:
@@ -90,16 +91,14 @@ def _begin_generation(step: Step, group: ClassicGroup) -> None:
     group.begin_generation()
     for member in group.members.values():
         answer_join(step, member, group.join_answer(member))
-        member.heard_from(step.now.steady_ms)
-        member.is_new = False
+        group.put(replace(member.heard_from(step.now.steady_ms), waits=None, is_new=False))
     group.sync_deadline_ms = step.now.steady_ms + group.rebalance_timeout_ms
 
 
 def answer_join(step: Step, member: ClassicGroupMember, answer: JoinAnswer) -> None:
-    """Answer the JoinGroup of this member that waits, if one does."""
+    """Answer the JoinGroup of this member that waits, if one does. Who has been answered waits no more: that is the caller's."""
     if isinstance(member.waits, WaitsForJoin):
         step.answer(member.waits.reply, answer)
-        member.waits = None
 
 
 def answer_syncs(
@@ -114,8 +113,7 @@ def answer_syncs(
                 assignment = assignments.get(member.member_id, b"")
                 answer = SyncAnswer(error, group.protocol_type, group.protocol, assignment)
             step.answer(member.waits.reply, answer)
-            member.waits = None
-            member.heard_from(step.now.steady_ms)
+            group.put(replace(member.heard_from(step.now.steady_ms), waits=None))
 
 
 def remove(step: Step, group: ClassicGroup, member: ClassicGroupMember, error: ErrorCode) -> None:
@@ -123,5 +121,4 @@ def remove(step: Step, group: ClassicGroup, member: ClassicGroupMember, error: E
     answer_join(step, member, JoinAnswer(error))
     if isinstance(member.waits, WaitsForSync):
         step.answer(member.waits.reply, SyncAnswer(error))
-        member.waits = None
     group.remove(member.member_id)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from oncelog.coordination import Decision, Parked
+from oncelog.coordination.decision import nothing_to_remember
 from oncelog.groups.classic.answers import JoinAnswer, LeaveAnswer, SyncAnswer
+from oncelog.groups.classic.group import ClassicGroup
 from oncelog.groups.classic.metadata import GroupMetadataRecord, GroupMetadataValue
 from oncelog.groups.moment import Moment
-from oncelog.wire import ErrorCode
 
 Answer = TypeVar("Answer", JoinAnswer, SyncAnswer, LeaveAnswer)
-
-
-class _Answerable(Protocol):
-    def refused(self, error: ErrorCode) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +21,10 @@ class Due:
     """An answer, and who waits for it."""
 
     reply: Parked[Any]
-    answer: _Answerable
+    answer: object
 
     def give(self) -> None:
         self.reply.release(self.answer)
-
-    def refused(self, error: ErrorCode) -> Due:
-        return Due(self.reply, self.answer.refused(error))
 
 
 MembershipDecision = Decision[GroupMetadataRecord, tuple[Due, ...]]
@@ -46,11 +41,12 @@ class Step:
         self._records: list[GroupMetadataRecord] = []
         self._due: list[Due] = []
 
-    def record(self, group: str, metadata: GroupMetadataValue) -> None:
-        self._records.append(GroupMetadataRecord(group, metadata, self.now.wall_ms))
+    def record(self, group: ClassicGroup, metadata: GroupMetadataValue) -> None:
+        self._records.append(GroupMetadataRecord(group.name, metadata, self.now.wall_ms))
+        group.settle(metadata)
 
     def answer(self, reply: Parked[Answer], answer: Answer) -> None:
         self._due.append(Due(reply, answer))
 
-    def decision(self) -> MembershipDecision:
-        return Decision(tuple(self._records), tuple(self._due))
+    def decision(self, remember: Callable[[], None] = nothing_to_remember) -> MembershipDecision:
+        return Decision(tuple(self._records), tuple(self._due), remember)

@@ -61,9 +61,6 @@ class HeartbeatAnswer:
     heartbeat_interval_ms: int = 0
     assignment: Assignment | None = None
 
-    def refused(self, error: ErrorCode) -> HeartbeatAnswer:
-        return HeartbeatAnswer(error, "the group could not be recorded")
-
 
 @dataclass(frozen=True, slots=True)
 class Refusal:

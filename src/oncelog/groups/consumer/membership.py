@@ -1,7 +1,7 @@
 """The members of every consumer group (KIP-848): heartbeats, leaving, and silence.
 
-A method returns the records that say what comes of it, and the answer to give once they are written. `replay` makes
-them true. Deadlines alone live beside the log.
+They keep the contract of `coordination/decision.py`: what a decision does to deadlines, which are in memory alone, is done to a
+copy of them.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
 from oncelog.coordination import Decision
-from oncelog.groups.classic import JoinAnswer, JoinRequest
+from oncelog.groups.classic import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
 from oncelog.groups.consumer.assignment import Assignment
 from oncelog.groups.consumer.classic_members import ClassicMembers, JoinDecision
 from oncelog.groups.consumer.description import ConsumerGroupDescription, describe_consumers
@@ -74,22 +75,29 @@ class ConsumerMembership:
     def loaded(self, now: Moment) -> None:
         """After a start: every member has its whole time again."""
         for group in self.groups.values():
-            live = self._live_of(group.name)
+            live = self._live[group.name] = self._begun(group, now)
             for member in group.members.values():
-                live.sessions[member.member_id] = now.steady_ms + self._session_timeout_ms(group, member)
                 if member.progress.state is UNREVOKED_PARTITIONS and not member.uses_classic_protocol:
-                    deadline_ms = now.steady_ms + member.subscription.rebalance_timeout_ms
-                    live.revocations[member.member_id] = deadline_ms, member.progress.epoch
-
-    def new_group(self, name: str) -> ConsumerGroup:
-        """One that is not there before its first record is."""
-        return ConsumerGroup(name)
+                    live.revocations[member.member_id] = now.steady_ms + member.subscription.rebalance_timeout_ms
 
     def describe(self, group: ConsumerGroup) -> ConsumerGroupDescription:
         return describe_consumers(group, self._topics, self._limits.of(group.name).assignors[0])
 
-    def _live_of(self, name: str) -> Live:
-        return self._live.setdefault(name, Live())
+    def _live_copy(self, name: str) -> Live:
+        live = self._live.get(name)
+        return Live() if live is None else live.copy()
+
+    def _remembering(self, name: str, live: Live) -> Callable[[], None]:
+        """What puts deadlines in the place of those that a decision was made on."""
+        return partial(self._live.__setitem__, name, live)
+
+    def _begun(self, group: ConsumerGroup, now: Moment) -> Live:
+        """Every member has its whole time."""
+        sessions = {
+            member.member_id: now.steady_ms + self._session_timeout_ms(group, member)
+            for member in group.members.values()
+        }
+        return Live(sessions)
 
     def _session_timeout_ms(self, group: ConsumerGroup, member: ConsumerGroupMember) -> int:
         classic = member.subscription.classic
@@ -112,19 +120,37 @@ class ConsumerMembership:
         Errors: unknown_member_id, fenced_member_epoch, fenced_instance_id, unreleased_instance_id,
         group_max_size_reached, invalid_regular_expression.
         """
+        return self._heartbeat(request, group, self._live_copy(group.name), now, new_uuid)
+
+    def first_heartbeat(
+        self,
+        request: HeartbeatRequest,
+        made: Iterable[ConsumerRecord],
+        now: Moment,
+        new_uuid: Callable[[], UUID],
+    ) -> HeartbeatDecision:
+        """The heartbeat that begins a group, which is `made` of a classic one: its members have their whole time."""
+        group = ConsumerGroup(request.group)
+        for record in made:
+            apply(group, record)
+        return self._heartbeat(request, group, self._begun(group, now), now, new_uuid)
+
+    def _heartbeat(
+        self, request: HeartbeatRequest, group: ConsumerGroup, live: Live, now: Moment, new_uuid: Callable[[], UUID]
+    ) -> HeartbeatDecision:
         assert not request.is_leaving
         limits = self._limits.of(group.name)
         if self._is_full(group, request.member_id):
             text = f"the group has {limits.size_max} members, and takes no more"
             return _refused(Refusal(ErrorCode.group_max_size_reached, text))
-        turn = self._turn(group, now)
+        turn = GroupChange(group, live, self._topics, limits, now)
         before = _member_of(turn, group, request, request.member_id or _text(new_uuid()))
         if isinstance(before, Refusal):
             return _refused(before)
         after = turn.advance(before, replace(before, subscription=_subscription(before, request)), request.owned)
         if isinstance(after, Refusal):
             return _refused(after)
-        self._live_of(group.name).sessions[after.member_id] = now.steady_ms + limits.session_timeout_ms
+        live.sessions[after.member_id] = now.steady_ms + limits.session_timeout_ms
         is_told = request.is_joining or request.is_full or after.progress.owned != before.progress.owned
         answer = HeartbeatAnswer(
             member_id=after.member_id,
@@ -132,7 +158,7 @@ class ConsumerMembership:
             heartbeat_interval_ms=limits.heartbeat_interval_ms,
             assignment=frozenset(after.progress.owned) if is_told else None,
         )
-        return Decision(tuple(turn.records), answer)
+        return Decision(tuple(turn.records), answer, self._remembering(group.name, live))
 
     def _is_full(self, group: ConsumerGroup, member_id: str) -> bool:
         return len(group.members) >= self._limits.of(group.name).size_max and member_id not in group.members
@@ -143,25 +169,23 @@ class ConsumerMembership:
 
     def leave_for_a_while(
         self, group: ConsumerGroup, member: ConsumerGroupMember, now: Moment
-    ) -> tuple[ConsumerRecord, ...]:
+    ) -> Decision[ConsumerRecord, None]:
         """KIP-848: a static member that will be back; what it has is kept as long as its session lasts."""
         left = member.progress.temporarily_left()
-        return (CurrentAssignmentRecord(group.name, member.member_id, left, now.wall_ms),)
+        live = self._live_copy(group.name)
+        live.revocations.pop(member.member_id, None)
+        record = CurrentAssignmentRecord(group.name, member.member_id, left, now.wall_ms)
+        return Decision((record,), None, self._remembering(group.name, live))
 
     def remove(
         self, group: ConsumerGroup, members: Collection[ConsumerGroupMember], now: Moment
-    ) -> tuple[ConsumerRecord, ...]:
-        """The records that take members out of a group."""
-        if not members:
-            return ()
-        turn = self._turn(group, now)
-        turn.remove(members)
-        return tuple(turn.records)
+    ) -> Decision[ConsumerRecord, None]:
+        """Take members out of a group."""
+        change = self._change(group, now)
+        change.remove(members)
+        return Decision(tuple(change.records), None, self._remembering(group.name, change.live))
 
     # --- what members of the classic protocol ask
-
-    def classic_members(self, group: ConsumerGroup) -> ClassicMembers:
-        return ClassicMembers(group, self._live_of(group.name), self._topics)
 
     def classic_join(
         self, request: JoinRequest, group: ConsumerGroup, now: Moment, new_uuid: Callable[[], UUID]
@@ -169,19 +193,31 @@ class ConsumerMembership:
         """JoinGroup. Errors: group_max_size_reached, and those of ClassicMembers.join."""
         if self._is_full(group, request.member_id):
             return Decision((), JoinAnswer(ErrorCode.group_max_size_reached))
-        turn = self._turn(group, now)
-        return self.classic_members(group).join(request, turn, now, lambda: _text(new_uuid()))
+        change = self._change(group, now)
+        members = ClassicMembers(group, change.live, self._topics)
+        decision = members.join(request, change, now, lambda: _text(new_uuid()))
+        if decision.answer.error is not ErrorCode.none:
+            return decision
+        return decision._replace(remember=self._remembering(group.name, change.live))
 
-    def begin(self, group: ConsumerGroup, records: Iterable[ConsumerRecord], now: Moment) -> None:
-        """A group is made of a classic one: its members have their whole time."""
-        for record in records:
-            apply(group, record)
-        live = self._live_of(group.name)
-        for member in group.members.values():
-            live.sessions[member.member_id] = now.steady_ms + self._session_timeout_ms(group, member)
+    def classic_sync(
+        self, request: SyncRequest, group: ConsumerGroup, now: Moment
+    ) -> Decision[ConsumerRecord, SyncAnswer]:
+        """SyncGroup. Errors: those of ClassicMembers.sync."""
+        live = self._live_copy(group.name)
+        answer = ClassicMembers(group, live, self._topics).sync(request, now)
+        return Decision((), answer, self._remembering(group.name, live))
 
-    def _turn(self, group: ConsumerGroup, now: Moment) -> GroupChange:
-        return GroupChange(group, self._live_of(group.name), self._topics, self._limits.of(group.name), now)
+    def classic_heartbeat(
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: Moment
+    ) -> Decision[ConsumerRecord, ErrorCode]:
+        """Heartbeat. Errors: those of ClassicMembers.heartbeat."""
+        live = self._live_copy(group.name)
+        answer = ClassicMembers(group, live, self._topics).heartbeat(member_id, instance_id, generation, now)
+        return Decision((), answer, self._remembering(group.name, live))
+
+    def _change(self, group: ConsumerGroup, now: Moment) -> GroupChange:
+        return GroupChange(group, self._live_copy(group.name), self._topics, self._limits.of(group.name), now)
 
     # --- what time brings
 
@@ -191,20 +227,9 @@ class ConsumerMembership:
 
     def expired(self, name: str, now: Moment) -> list[ConsumerGroupMember]:
         """Members that were silent, or kept what is another's, for too long."""
-        live, group = self._live_of(name), self.groups.get(name)
-        silent = live.due(now.steady_ms)
-        stuck = live.due_revocations(now.steady_ms)
-        for member_id in silent:
-            live.forget(member_id)
-        for member_id in stuck:
-            live.revocations.pop(member_id, None)
-        if group is None:
-            return []
-        return [
-            member
-            for member_id, member in group.members.items()
-            if member_id in silent or stuck.get(member_id) == member.progress.epoch
-        ]
+        live = self._live[name]
+        due = live.due(now.steady_ms)
+        return [member for member_id, member in self.groups[name].members.items() if member_id in due]
 
 
 def apply(group: ConsumerGroup, record: ConsumerRecord) -> None:

@@ -38,14 +38,17 @@ REGEX_INTERVAL_MS = 10_000
 
 
 class GroupChange:
-    """`records` is what has come of it so far. What was decided counts for what is decided after it."""
+    """`records` is what has come of it so far, and `live` is changed for it: the copy that the decision works on.
+
+    What was decided counts for what is decided after it.
+    """
 
     def __init__(
         self, group: ConsumerGroup, live: Live, topics: KnownTopics, limits: ConsumerLimits, now: Moment
     ) -> None:
         self.records: list[ConsumerRecord] = []
         self._group = group
-        self._live = live
+        self.live = live
         self._topics = topics
         self._limits = limits
         self._now = now
@@ -60,7 +63,7 @@ class GroupChange:
         new = old.renamed(member_id)
         target = self._target.get(old.member_id, NOTHING)
         self._remove(old.member_id)
-        self._live.forget(old.member_id)
+        self.live.forget(old.member_id)
         self._members[member_id] = new
         self._target[member_id] = target
         self.records += (
@@ -74,7 +77,7 @@ class GroupChange:
         """Members leave, or are made to. The target follows at the next heartbeat of another."""
         for member in members:
             self._remove(member.member_id)
-            self._live.forget(member.member_id)
+            self.live.forget(member.member_id)
         self._forget_regexes()
         self._write_epoch(self._group.epoch + 1, self._hash())
 
@@ -111,7 +114,7 @@ class GroupChange:
     def _group_epoch(self, is_changed: bool) -> int:
         """Advance it when subscriptions or their topics have changed."""
         version = self._topics.version
-        if not is_changed and self._live.has_seen(version, self._group.epoch) and not self._must_match_again():
+        if not is_changed and self.live.has_seen(version, self._group.epoch) and not self._must_match_again():
             return self._group.epoch
         self._forget_regexes()
         self._match_topics()
@@ -120,7 +123,7 @@ class GroupChange:
         if is_changed or found != self._group.metadata_hash:
             epoch += 1
             self._write_epoch(epoch, found)
-        self._live.seen = (version, epoch)
+        self.live.seen = (version, epoch)
         return epoch
 
     def _forget_regexes(self) -> None:
@@ -133,14 +136,14 @@ class GroupChange:
     def _must_match_again(self) -> bool:
         if not self._regexes:
             return False
-        version, steady_ms = self._live.regexes_seen or (None, float("-inf"))
+        version, steady_ms = self.live.regexes_seen or (None, float("-inf"))
         return version != self._topics.version and self._now.steady_ms >= steady_ms + REGEX_INTERVAL_MS
 
     def _match_topics(self) -> None:
         """Find the topics of regular expressions that are new, or of all if there are other topics now."""
         used = {regex for member in self._members.values() if (regex := member.subscription.regex)}
         if is_due := self._must_match_again():
-            self._live.regexes_seen = self._topics.version, self._now.steady_ms
+            self.live.regexes_seen = self._topics.version, self._now.steady_ms
         for regex in sorted(used):
             known = self._regexes.get(regex)
             if known is None or is_due:
@@ -220,10 +223,10 @@ class GroupChange:
     def _watch_revocation(self, member: ConsumerGroupMember) -> None:
         """It has its rebalance timeout for giving up what is to be another's."""
         if member.uses_classic_protocol or member.progress.state is not UNREVOKED_PARTITIONS:
-            self._live.revocations.pop(member.member_id, None)
+            self.live.revocations.pop(member.member_id, None)
         else:
             deadline_ms = self._now.steady_ms + member.subscription.rebalance_timeout_ms
-            self._live.revocations[member.member_id] = deadline_ms, member.progress.epoch
+            self.live.revocations[member.member_id] = deadline_ms
 
     def _write(self, record: ConsumerRecord) -> None:
         self.records.append(record)
