@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from oncelog.broker import BrokerCore, Environment
+from oncelog.broker.storage.topics import Topic
 from oncelog.client.net.connection import FRAME_LENGTH
 from oncelog.client.values import Address
 from oncelog.coordination import Parked, Task
@@ -151,6 +152,10 @@ class BrokerNode:
     @property
     def is_up(self) -> bool:
         return self.core is not None and self.process.is_alive
+
+    def topic(self, name: str) -> Topic | None:
+        """A topic that is there now; None while the broker is down."""
+        return None if self.core is None or not self.is_up else self.core.topics.named(name)
 
     def start(self) -> None:
         """Begin a process on what the disk has. The disk may end it before it is ready."""

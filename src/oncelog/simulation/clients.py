@@ -18,6 +18,7 @@ from oncelog.client.net.settings import ClientSettings
 from oncelog.client.producer.accumulating import OpenBatch
 from oncelog.client.producer.core import ProducerCore
 from oncelog.client.producer.settings import ProducerSettings
+from oncelog.client.requests import Api
 from oncelog.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, TopicPartition
 from oncelog.records import Record
 from oncelog.simulation.events import EventQueue, Process
@@ -82,6 +83,10 @@ class ClientNode:
         if transport in self._transports:
             self._transports.remove(transport)
 
+    def sent(self, api: Api) -> int:
+        """How many requests of a kind the transports that are in use have sent: the same one again counts again."""
+        return sum(transport.sent[api.name] for transport in self._transports)
+
     def changed(self) -> None:
         """What a play waits for may be so now."""
         for transport in self._transports:
@@ -130,7 +135,7 @@ class SimulatedProducer:
         self._has_pump = False
         self._pump_is_over = False
 
-    def send(self, topic: str, partition: int, value: bytes, key: bytes | None = None) -> Play:
+    def send(self, topic: str, partition: int, value: bytes | None, key: bytes | None = None) -> Play:
         if not self._core.knows(topic, partition):
             yield from self._core.learn_topic(topic, partition)
         now_ms: float = yield Now()
@@ -244,6 +249,15 @@ class SimulatedConsumer:
     def poll(self, timeout_ms: float = 1_000) -> Play:
         """A list of ConsumedRecord."""
         return self._beside(self.core.poll(timeout_ms, 500))
+
+    def commit(self) -> Play:
+        """What was handed out."""
+        assert self._group is not None
+        return self._beside(self._group.commit(None))
+
+    def positions(self) -> dict[TopicPartition, int]:
+        assert self._group is not None
+        return {one: position.offset for one, position in self._group.positions().items()}
 
     def committed(self, partitions: Iterable[TopicPartition]) -> Play:
         assert self._group is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from oncelog.broker import BrokerCore
 from oncelog.broker.storage.partition import Partition
 from oncelog.simulation.broker_node import BrokerNode, SimulationFailure
+from oncelog.simulation.short_lived import ShortLivedHistory
 from oncelog.transactions.state import IDLE, TransactionMetadata
 
 Offsets = tuple[int, int, int, int]
@@ -14,8 +15,9 @@ Offsets = tuple[int, int, int, int]
 class Invariants:
     """Looks at one broker, process after process. What is as it was when it was looked at last is not looked at again."""
 
-    def __init__(self, broker: BrokerNode) -> None:
+    def __init__(self, broker: BrokerNode, short_lived: ShortLivedHistory) -> None:
         self._broker = broker
+        self._short_lived = short_lived
         self._core: BrokerCore | None = None
         self._version = -1
         self._offsets: dict[Partition, Offsets] = {}
@@ -48,6 +50,8 @@ class Invariants:
             self._transactions = {}
         self._core, self._version = core, core.topics.version
         self._offsets = {one: before.get(one, (0, 0, 0, 0)) for one in core.topics.every_partition()}
+        for topic in core.topics:
+            self._short_lived.check_topic(topic.name, topic.topic_id, len(topic.partitions))
 
     def _check_epoch(self, seen: TransactionMetadata | None, now: TransactionMetadata) -> None:
         if seen is not None and now.producer_id == seen.producer_id and now.producer_epoch < seen.producer_epoch:

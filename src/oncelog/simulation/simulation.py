@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
+from uuid import UUID
 
-from oncelog.broker.storage import durability
+from oncelog.client.consumer.core import ConsumedRecord
 from oncelog.client.net.settings import ClientSettings
 from oncelog.client.values import IsolationLevel, TopicPartition
-from oncelog.log import partition_log
-from oncelog.simulation import workload
+from oncelog.simulation import administration, workload
 from oncelog.simulation.broker_node import BrokerNode, SimulationFailure
 from oncelog.simulation.clients import ClientNode
+from oncelog.simulation.conditions import broker_settings, few_collections, hidden_paths_open
 from oncelog.simulation.disk import ProcessEndedError, SimulatedDisk
 from oncelog.simulation.events import EventQueue, stream
 from oncelog.simulation.faults import FaultKind, PlannedFault, plan
 from oncelog.simulation.history import Outcome, RunHistory
 from oncelog.simulation.injection import Injection
 from oncelog.simulation.invariants import Invariants
+from oncelog.simulation.keyed import KEYED, KeyedHistory
 from oncelog.simulation.network import Network
+from oncelog.simulation.short_lived import SHORT_LIVED, ShortLivedHistory
 from oncelog.simulation.transport import Play
 
 MINUTE_MS = 60_000.0
 CALM_MS = (1_000.0, 10_000.0)
 LIVENESS_MS = 15 * MINUTE_MS
 LOOK_MS = 500.0
-COLLECTED_AFTER = 100_000
 EVENTS_AT_ONE_TIME_MAX = 20_000
 
 
@@ -53,46 +53,6 @@ class Report:
     planned: tuple[PlannedFault, ...] = field(repr=False)
 
 
-@contextmanager
-def _hidden_paths_open(random: Random) -> Iterator[None]:
-    """What happens only after megabytes happens now and then after kilobytes."""
-    before = durability.WRITE_AHEAD_BYTES_MAX, durability.TAIL_BYTES_MAX, partition_log.SNAPSHOT_INTERVAL_BYTES
-    durability.WRITE_AHEAD_BYTES_MAX = random.choice((5_000, 100_000, before[0]))
-    durability.TAIL_BYTES_MAX = random.choice((500, 20_000, before[1]))
-    partition_log.SNAPSHOT_INTERVAL_BYTES = random.choice((3_000, 200_000, before[2]))
-    try:
-        yield
-    finally:
-        durability.WRITE_AHEAD_BYTES_MAX, durability.TAIL_BYTES_MAX, partition_log.SNAPSHOT_INTERVAL_BYTES = before
-
-
-@contextmanager
-def _few_collections() -> Iterator[None]:
-    """What a run makes it keeps until its end: to look for garbage all the time costs a tenth of it, and finds little."""
-    before = gc.get_threshold()
-    gc.set_threshold(COLLECTED_AFTER, before[1], before[2])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
-def _settings(random: Random) -> dict[str, str]:
-    choices = {
-        "offsets.topic.num.partitions": (1, 2),
-        "transaction.state.log.num.partitions": (1, 3),
-        "log.roll.ms": (1_000, 10_000, 604_800_000),
-        "log.index.interval.bytes": (0, 200, 4_096),
-        "log.flush.offset.checkpoint.interval.ms": (1_000, 10_000, 60_000),
-        "log.retention.check.interval.ms": (2_000, 300_000),
-        "log.segment.delete.delay.ms": (0, 500, 60_000),
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": (500, 3_000, 10_000),
-        "group.initial.rebalance.delay.ms": (0, 1_000, 3_000),
-        "auto.create.topics.enable": ("false",),
-    }
-    return {name: str(random.choice(values)) for name, values in choices.items()}
-
-
 class Simulation:
     def __init__(self, seed: int, minutes: float, left_out: Collection[int] = ()) -> None:
         self.seed = seed
@@ -100,10 +60,15 @@ class Simulation:
         self.queue = EventQueue()
         self.network = Network(self.queue, stream(seed, "network"))
         self.history = RunHistory()
-        self.shared = workload.Shared(self.history)
         self._draw = draw = stream(seed, "settings")
         self._plain_is_durable = draw.random() < 0.5
-        self._segment_bytes = draw.choice((1_048_576, 1_073_741_824))
+        self._topics = workload.topics(draw, plain_is_durable=self._plain_is_durable)
+        self.keyed = KeyedHistory(self._plain_is_durable)
+        self.short_lived = ShortLivedHistory()
+        self.topic_settings = administration.Settings()
+        self.shared = workload.Shared(
+            self.history, self.keyed, self.short_lived, workload.written_topics(self._topics), self._topic_id
+        )
         self._failure: BaseException | None = None
         self.disk = SimulatedDisk(stream(seed, "disk"), lambda: int(self.queue.now_ms))
         self.disk.lose_by(stream(seed, "power"))
@@ -113,19 +78,19 @@ class Simulation:
             self.network,
             self.disk,
             stream(seed, "broker"),
-            _settings(draw),
+            broker_settings(draw),
             draw.choice((["/data"], ["/data", "/more"])),
             self._failed,
         )
         self.clients = self._clients(draw)
         self.injection = Injection(self.queue, self.network, self.broker, self.clients)
-        self.invariants = Invariants(self.broker)
+        self.invariants = Invariants(self.broker, self.short_lived)
         self.faults = plan(seed, minutes * MINUTE_MS, left_out)
 
     def run(self) -> Report:
         """Raises nothing: what fails is in the report."""
         failure: str | None = None
-        with _few_collections(), _hidden_paths_open(stream(self.seed, "constants")):
+        with few_collections(), hidden_paths_open(stream(self.seed, "constants")):
             try:
                 self._play()
             except Exception as error:  # noqa: BLE001 - a bug of the broker comes out here
@@ -134,7 +99,9 @@ class Simulation:
 
     def _play(self) -> None:
         self.broker.start()
-        self._finish("the topics", self._client("maker", self._make_topics), 2 * MINUTE_MS)
+        self._finish(
+            "the topics", self._client("maker", lambda node: workload.make_topics(node, self._topics)), 2 * MINUTE_MS
+        )
         self.injection.schedule(self.faults)
         for client in self.clients:
             self.queue.after(self._draw.uniform(0, 500), f"{client.name} start", client.start)
@@ -150,7 +117,8 @@ class Simulation:
         writers = [client for client in self.clients if client.name.startswith(("writer", "plain", "admin"))]
         self._await("the writers do not end", lambda: next((c.name for c in writers if not c.is_done), None))
         self._await("transactions do not end", self.invariants.unsettled)
-        ends = {p.partition: records[-1][0] + 1 for p, records in self._view([workload.INPUT]).items() if records}
+        view = self._view([one for one in self._partitions() if one.topic == workload.INPUT])
+        ends = {one.partition: records[-1].offset + 1 for one, records in view.items() if records}
         self._await("what is written is not copied", lambda: self._uncopied(ends))
         self.shared.is_over = True
         self._await("the clients do not end", lambda: next((c.name for c in self.clients if not c.is_done), None))
@@ -172,18 +140,42 @@ class Simulation:
         return 0 if stored is None else stored.committed.offset
 
     def _check(self) -> None:
-        view = self._view(workload.PARTITIONS)
-        self.history.check(view, plain_is_durable=self._plain_is_durable, deleted=())
+        starts = self._starts()
+        records = self._view(self._partitions())
+        view = {one: [(r.offset, r.value or b"") for r in found] for one, found in records.items()}
+        keyed = {one: found for one, found in records.items() if one.topic == KEYED}
+        lasting = {one: found for one, found in view.items() if one not in keyed}
+        self.history.check(lasting, plain_is_durable=self._plain_is_durable, deleted=SHORT_LIVED)
         self.history.check_copies(view, workload.INPUT, workload.OUTPUT)
+        self.keyed.check(keyed)
+        ids = {name: topic_id for name in SHORT_LIVED if (topic_id := self._topic_id(name)) is not None}
+        after = self._starts()
+        self.short_lived.check(view, {one: (start, after[one]) for one, start in starts.items()}, ids)
+        found = self.broker.topic(workload.INPUT)
+        assert found is not None
+        self.topic_settings.check(found.configs)
 
-    def _view(self, topics: Iterable[str]) -> dict[TopicPartition, list[tuple[int, bytes]]]:
-        view: dict[TopicPartition, list[tuple[int, bytes]]] = {}
-        client = self._client("judge", lambda node: workload.read_all(node, topics, view))
+    def _topic_id(self, name: str) -> UUID | None:
+        found = self.broker.topic(name)
+        return None if found is None else found.topic_id
+
+    def _partitions(self) -> list[TopicPartition]:
+        """All that the judge reads."""
+        there = [topic for topic in self._topics if self._topic_id(topic.name) is not None]
+        return [TopicPartition(topic.name, index) for topic in there for index in range(topic.partitions)]
+
+    def _starts(self) -> dict[TopicPartition, int]:
+        """Where the partitions begin whose records go."""
+        core = self.broker.core
+        assert core is not None
+        found = {one: core.topics.partition(*one) for one in self._partitions() if one.topic in SHORT_LIVED}
+        return {one: partition.log.log_start_offset for one, partition in found.items() if partition is not None}
+
+    def _view(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, list[ConsumedRecord]]:
+        view: dict[TopicPartition, list[ConsumedRecord]] = {}
+        client = self._client("judge", lambda node: workload.read_all(node, partitions, view))
         self._finish("reading everything", client, 2 * MINUTE_MS)
         return view
-
-    def _make_topics(self, node: ClientNode) -> Play:
-        return workload.make_topics(node, plain_is_durable=self._plain_is_durable, segment_bytes=self._segment_bytes)
 
     def _clients(self, draw: Random) -> list[ClientNode]:
         plays: dict[str, Callable[[ClientNode], Play]] = {}
@@ -200,7 +192,7 @@ class Simulation:
         for level in draw.choice((list(IsolationLevel), [IsolationLevel.READ_COMMITTED])):
             plays[f"reader-{level.name}"] = partial(workload.read, shared=shared, isolation_level=level)
         if draw.random() < 0.7:
-            plays["admin"] = lambda node: workload.administer(node, shared)
+            plays["admin"] = lambda node: administration.Administrator(node, shared, self.topic_settings).play()
         return [self._client(name, play) for name, play in plays.items()]
 
     def _writer(self, transactional_id: str) -> Callable[[ClientNode], Play]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from random import Random
@@ -197,6 +198,7 @@ class SimulatedTransport:
         self._opening: dict[LinkName, list[Callable[[Link | ClientError], None]]] = {}
         self._strands: dict[Strand, None] = {}
         self.was_woken = False
+        self.sent: Counter[str] = Counter()
 
     def run(self, play: Play, done: Done) -> None:
         """Begin a conversation; `done` hears of its result, or of the error of the client that ended it."""
@@ -273,6 +275,7 @@ class SimulatedTransport:
     def _send(self, effect: Send) -> Ticket:
         timeout_ms = self._settings.request_timeout_ms if effect.timeout_ms is None else effect.timeout_ms
         ticket = Ticket(effect.address, effect.request, effect.lane)
+        self.sent[effect.request.api.name] += 1
 
         def opened(link: Link | ClientError) -> None:
             if not isinstance(link, Link):

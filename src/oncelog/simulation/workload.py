@@ -1,9 +1,11 @@
-"""What the clients of a run do: write in transactions and without, copy from topic to topic, read, administer."""
+"""What the clients of a run do: write in transactions and without, copy from topic to topic, read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from random import Random
+from uuid import UUID
 
 from oncelog.client.admin import operations as admin
 from oncelog.client.consumer.core import ConsumedRecord
@@ -12,7 +14,6 @@ from oncelog.client.errors import (
     ClientError,
     CommitFailed,
     DeliveryFailed,
-    OffsetOutOfRange,
     ProducerFenced,
     TransactionFailed,
 )
@@ -20,12 +21,23 @@ from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.conversation import Sleep
 from oncelog.client.producer.settings import ProducerSettings
 from oncelog.client.values import IsolationLevel, NewTopic, OffsetAndMetadata, OffsetSpec, TopicPartition
-from oncelog.simulation.clients import ClientNode, SimulatedConsumer, SimulatedProducer
-from oncelog.simulation.history import COPIED, Outcome, RunHistory, WrittenTogether
+from oncelog.simulation.broker_node import SimulationFailure
+from oncelog.simulation.clients import ClientNode, Sent, SimulatedConsumer, SimulatedProducer
+from oncelog.simulation.history import COPIED, Outcome, ReaderSighting, RunHistory, WrittenTogether
+from oncelog.simulation.keyed import KEYED, KEYED_PARTITIONS, KeyedHistory, keyed_topic
+from oncelog.simulation.short_lived import (
+    AGING,
+    REBORN,
+    SHORT_LIVED,
+    TRIMMED,
+    ShortLivedHistory,
+    ShortLivedRecord,
+    short_lived_topics,
+)
 from oncelog.simulation.transport import Play
 from oncelog.wire import ErrorCode
 
-INPUT, OUTPUT, PLAIN, SCRATCH = "input", "output", "plain", "scratch"
+INPUT, OUTPUT, PLAIN = "input", "output", "plain"
 PARTITIONS = {INPUT: 3, OUTPUT: 2, PLAIN: 2}
 GROUP = "copiers"
 THINK_MS_MAX = (100.0, 400.0, 2_000.0)
@@ -36,6 +48,12 @@ class Shared:
     """What all clients of a run share: what they did, and whether to go on."""
 
     history: RunHistory
+    keyed: KeyedHistory
+    short_lived: ShortLivedHistory
+    topics: Sequence[str]
+    """Where transactions write to; one that is there twice is written twice as often."""
+    topic_id: Callable[[str], UUID | None]
+    """The id of a topic that there is now, as the broker knows it."""
     is_written: bool = False
     is_over: bool = False
 
@@ -44,13 +62,29 @@ class Shared:
         self.is_written = True
 
 
-def make_topics(node: ClientNode, *, plain_is_durable: bool, segment_bytes: int) -> Play:
+def topics(random: Random, *, plain_is_durable: bool) -> list[NewTopic]:
+    """Those of the run: three that every run has, and others now and then."""
+    configs = {"segment.bytes": random.choice(("1048576", "1073741824"))}
+    made = [NewTopic(name, count, 1, configs) for name, count in PARTITIONS.items() if name != PLAIN]
+    made.append(NewTopic(PLAIN, PARTITIONS[PLAIN], 1, configs | ({"flush.messages": "1"} if plain_is_durable else {})))
+    if random.random() < 0.5:
+        made.append(keyed_topic(random, plain_is_durable=plain_is_durable))
+    if random.random() < 0.5:
+        made.extend(short_lived_topics(random))
+    return made
+
+
+def written_topics(made: Sequence[NewTopic]) -> list[str]:
+    """Where transactions write to: half of what they write is copied."""
+    others = [topic.name for topic in made if topic.name not in PARTITIONS]
+    return [INPUT] * max(1, len(others)) + others
+
+
+def make_topics(node: ClientNode, topics: Sequence[NewTopic]) -> Play:
     """Create the topics; again, where an answer was lost."""
-    configs = {"segment.bytes": str(segment_bytes)}
-    for name, count in PARTITIONS.items():
-        more = {"flush.messages": "1"} if name == PLAIN and plain_is_durable else {}
+    for topic in topics:
         try:
-            yield from admin.create_topics(Cluster(node.settings), [NewTopic(name, count, 1, configs | more)])
+            yield from admin.create_topics(Cluster(node.settings), [topic])
         except BrokerRefused as refused:
             if refused.error is not ErrorCode.topic_already_exists:
                 raise
@@ -67,7 +101,7 @@ def write_in_transactions(node: ClientNode, shared: Shared, transactional_id: st
         producer.begin()
         written = shared.history.write(node.name, is_transactional=True)
         try:
-            yield from _fill(node, producer, written)
+            yield from _fill(node, shared, producer, written)
             if random.random() < 0.2:
                 written.outcome = Outcome.FAILED
                 yield from producer.abort()
@@ -76,6 +110,7 @@ def write_in_transactions(node: ClientNode, shared: Shared, transactional_id: st
                 written.outcome = Outcome.ENDING
                 yield from producer.commit()
                 written.outcome = Outcome.COMMITTED
+                shared.short_lived.committed(written, shared.topic_id)
         except TransactionFailed:
             written.outcome = Outcome.FAILED
             yield from producer.abort()
@@ -93,18 +128,34 @@ def _end_in_doubt(written: WrittenTogether, error: ClientError) -> None:
         written.outcome = Outcome.FAILED
 
 
-def _fill(node: ClientNode, producer: SimulatedProducer, written: WrittenTogether) -> Play:
+def _fill(node: ClientNode, shared: Shared, producer: SimulatedProducer, written: WrittenTogether) -> Play:
     random = node.random
     for _ in range(random.randrange(1, 6)):
-        partition = TopicPartition(INPUT, random.randrange(PARTITIONS[INPUT]))
-        value = b"%s %016x" % (node.name.encode(), random.getrandbits(64))
-        value += b"." * random.choice((0, 0, 0, 0, 10, 10, 2_000, 2_000, 30_000))
-        written.add(partition, value)
-        yield from producer.send(*partition, value)
+        topic = random.choice(shared.topics)
+        if topic == KEYED:
+            place, key, new = shared.keyed.change(node.name, random, written)
+            yield from producer.send(*place, new, key)
+        else:
+            yield from _send(node, shared, producer, written, topic)
         if random.random() < 0.2:
             yield Sleep(0.0, 400.0)
         if random.random() < 0.01:
             yield Sleep(1_000, 20_000)
+
+
+def _send(node: ClientNode, shared: Shared, producer: SimulatedProducer, written: WrittenTogether, topic: str) -> Play:
+    """One record; none where the topic is away."""
+    random = node.random
+    partition = TopicPartition(topic, random.randrange(PARTITIONS.get(topic, 1)))
+    value = b"%s %016x" % (node.name.encode(), random.getrandbits(64))
+    value += b"." * random.choice((0, 0, 0, 0, 10, 10, 2_000, 2_000, 30_000))
+    topic_id = shared.topic_id(topic)
+    if topic == REBORN and topic_id is None:
+        return
+    written.add(partition, value)
+    sent: Sent = yield from producer.send(*partition, value)
+    if topic in SHORT_LIVED:
+        shared.short_lived.records.append(ShortLivedRecord(partition, value, written, sent, topic_id))
 
 
 def write_plain(node: ClientNode, shared: Shared) -> Play:
@@ -120,6 +171,10 @@ def write_plain(node: ClientNode, shared: Shared) -> Play:
             written = shared.history.write(node.name, is_transactional=False)
             written.add(partition, value)
             round_of_writes.append((written, (yield from producer.send(*partition, value))))
+        if KEYED in shared.topics:
+            written = shared.history.write(node.name, is_transactional=False)
+            place, key, new = shared.keyed.change(node.name, random, written)
+            round_of_writes.append((written, (yield from producer.send(*place, new, key))))
         failure: ClientError | None = None
         try:
             yield from producer.flush()
@@ -185,68 +240,64 @@ def copy(node: ClientNode, shared: Shared, protocol: str) -> Play:
 
 def read(node: ClientNode, shared: Shared, isolation_level: IsolationLevel) -> Play:
     """Read from the beginning, again and again."""
-    is_committed_only = isolation_level is IsolationLevel.READ_COMMITTED
+    counts = PARTITIONS | {topic: 1 for topic in (AGING, TRIMMED) if topic in shared.topics}
+    if KEYED in shared.topics:
+        counts[KEYED] = KEYED_PARTITIONS
+    partitions = [TopicPartition(name, index) for name, count in counts.items() for index in range(count)]
     while not shared.is_over:
         consumer = SimulatedConsumer(node, isolation_level)
-        partitions = [TopicPartition(name, index) for name, count in PARTITIONS.items() for index in range(count)]
         yield from consumer.assign(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
-        sightings = {
-            one: shared.history.read(node.name, one, is_committed_only=is_committed_only) for one in partitions
-        }
+        notebook = Notebook(node.name, shared, isolation_level is IsolationLevel.READ_COMMITTED)
         for _ in range(node.random.randrange(10, 200)):
             records: list[ConsumedRecord] = yield from consumer.poll(1_000)
             for record in records:
-                sighting = sightings[TopicPartition(record.topic, record.partition)]
-                if sighting.seen and record.offset <= sighting.seen[-1][0]:
-                    # A power cut has taken what was read, and the reader has begun anew.
-                    sighting = sightings[sighting.partition] = shared.history.read(
-                        node.name, sighting.partition, is_committed_only=is_committed_only
-                    )
-                sighting.seen.append((record.offset, record.value or b""))
+                notebook.saw(record)
             yield Sleep(0.0, 2_000.0)
             if shared.is_over:
                 break
         yield from consumer.close()
 
 
-def administer(node: ClientNode, shared: Shared) -> Play:
-    """Topics come, grow and go, and their beginnings are deleted; what is going on is asked for."""
-    random = node.random
-    cluster = Cluster(node.settings)
-    while not shared.is_written:
-        yield Sleep(200, 6_000)
-        count = random.randrange(1, 4)
-        actions: list[Callable[[], Play]] = [
-            lambda: admin.create_topics(cluster, [NewTopic(SCRATCH, 1, 1)]),
-            lambda: admin.delete_topics(cluster, [SCRATCH]),
-            lambda count=count: admin.create_partitions(cluster, {SCRATCH: count + 1}),  # type: ignore[misc]
-            lambda: admin.describe_configs(cluster, topics=[INPUT]),
-            lambda: admin.list_transactions(cluster),
-            lambda: admin.describe_topics(cluster, None),
-            lambda: _use_scratch(node),
-            lambda: admin.delete_records(cluster, {TopicPartition(SCRATCH, 0): -1}),
-        ]
-        try:
-            yield from random.choice(actions)()
-        except (BrokerRefused, OffsetOutOfRange):
-            continue
+class Notebook:
+    """What one consumer saw. What was deleted before it began it must not see."""
+
+    def __init__(self, reader: str, shared: Shared, is_committed_only: bool) -> None:
+        self._reader = reader
+        self._shared = shared
+        self._is_committed_only = is_committed_only
+        self._floors = dict(shared.short_lived.floors)
+        self._sightings: dict[TopicPartition, ReaderSighting] = {}
+        self._keyed: dict[TopicPartition, list[ConsumedRecord]] = {}
+
+    def saw(self, record: ConsumedRecord) -> None:
+        partition = TopicPartition(record.topic, record.partition)
+        if record.offset < self._floors.get(partition, 0):
+            raise SimulationFailure(f"{self._reader} saw {partition} at {record.offset}, which was deleted before")
+        if record.topic in PARTITIONS:
+            self._sighting(partition, record.offset).seen.append((record.offset, record.value or b""))
+        elif record.topic == KEYED and self._is_committed_only:
+            self._keyed_records(partition, record.offset).append(record)
+
+    def _sighting(self, partition: TopicPartition, offset: int) -> ReaderSighting:
+        """A power cut may take what was read, and the reader begins anew."""
+        sighting = self._sightings.get(partition)
+        if sighting is None or (sighting.seen and offset <= sighting.seen[-1][0]):
+            sighting = self._shared.history.read(self._reader, partition, is_committed_only=self._is_committed_only)
+            self._sightings[partition] = sighting
+        return sighting
+
+    def _keyed_records(self, partition: TopicPartition, offset: int) -> list[ConsumedRecord]:
+        records = self._keyed.get(partition)
+        if records is None or offset <= records[-1].offset:
+            records = self._keyed[partition] = []
+            self._shared.keyed.sightings.append({partition: records})
+        return records
 
 
-def _use_scratch(node: ClientNode) -> Play:
-    producer = SimulatedProducer(node, ProducerSettings(linger_ms=0, delivery_timeout_ms=5_000))
-    for _ in range(node.random.randrange(1, 20)):
-        yield from producer.send(SCRATCH, 0, b"scratch")
-    try:
-        yield from producer.flush()
-    except ClientError:
-        return
-    finally:
-        node.forget(producer.transport)
-
-
-def read_all(node: ClientNode, topics: Iterable[str], view: dict[TopicPartition, list[tuple[int, bytes]]]) -> Play:
-    """What read_committed shows of every partition of the topics, up to where it ends."""
-    partitions = [TopicPartition(name, index) for name in topics for index in range(PARTITIONS[name])]
+def read_all(
+    node: ClientNode, partitions: Collection[TopicPartition], view: dict[TopicPartition, list[ConsumedRecord]]
+) -> Play:
+    """What read_committed shows of the partitions, up to where they end."""
     consumer = SimulatedConsumer(node, IsolationLevel.READ_COMMITTED)
     yield from consumer.assign(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
     view.update({one: [] for one in partitions})
@@ -255,4 +306,4 @@ def read_all(node: ClientNode, topics: Iterable[str], view: dict[TopicPartition,
         records: list[ConsumedRecord] = yield from consumer.poll(1_000)
         empty = 0 if records else empty + 1
         for record in records:
-            view[TopicPartition(record.topic, record.partition)].append((record.offset, record.value or b""))
+            view[TopicPartition(record.topic, record.partition)].append(record)

@@ -1,0 +1,131 @@
+"""What an administrator does while everybody works: topics come, grow and go, their beginnings and their settings too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from oncelog.client import requests
+from oncelog.client.admin import operations as admin
+from oncelog.client.errors import BrokerRefused, ClientError, OffsetOutOfRange
+from oncelog.client.net.cluster import Cluster
+from oncelog.client.net.conversation import Sleep
+from oncelog.client.producer.settings import ProducerSettings
+from oncelog.client.values import ConfigChange, ConfigKind, ConfigResource, NewTopic, TopicPartition
+from oncelog.simulation.broker_node import SimulationFailure
+from oncelog.simulation.clients import ClientNode, SimulatedProducer
+from oncelog.simulation.short_lived import REBORN, TRIMMED
+from oncelog.simulation.transport import Play
+from oncelog.simulation.workload import INPUT, Shared
+
+SCRATCH = "scratch"
+ALTERED: Mapping[str, tuple[str, ...]] = {
+    "segment.bytes": ("1048576", "1073741824"),
+    "segment.ms": ("300", "5000", "604800000"),
+    "index.interval.bytes": ("0", "4096"),
+    "flush.messages": ("1", "9223372036854775807"),
+    "compression.type": ("producer", "zstd", "uncompressed"),
+}
+"""Settings of a topic that may have any of these values at any time."""
+
+
+@dataclass(slots=True)
+class Settings:
+    """What a topic's settings must be: those that were answered, and of which no other request can be under way still."""
+
+    known: dict[str, str] = field(default_factory=dict)
+    doubtful: set[str] = field(default_factory=set)
+
+    def check(self, found: Mapping[str, str]) -> None:
+        for name, value in self.known.items():
+            if name not in self.doubtful and found.get(name) != value:
+                raise SimulationFailure(f"{INPUT}: {name} was set to {value}, and is {found.get(name)}")
+
+
+class Administrator:
+    def __init__(self, node: ClientNode, shared: Shared, settings: Settings) -> None:
+        self._node = node
+        self._shared = shared
+        self._settings = settings
+        self._cluster = Cluster(node.settings)
+
+    def play(self) -> Play:
+        while not self._shared.is_written:
+            yield Sleep(100, 3_000)
+            try:
+                yield from self._action(self._node.random)()
+            except (BrokerRefused, OffsetOutOfRange):
+                continue
+
+    def _action(self, random: Random) -> Callable[[], Play]:
+        cluster = self._cluster
+        return random.choice(
+            (
+                lambda: admin.create_topics(cluster, [NewTopic(SCRATCH, 1, 1)]),
+                lambda: admin.delete_topics(cluster, [SCRATCH]),
+                lambda: self._use_scratch(random),
+                lambda: admin.create_topics(cluster, [NewTopic(REBORN, 1, 1, {"segment.ms": "1000"})]),
+                self._delete,
+                lambda: self._grow(random.randrange(2, 5)),
+                lambda: self._trim(random),
+                lambda: self._trim(random),
+                lambda: self._alter(random),
+                lambda: admin.describe_configs(cluster, topics=[INPUT]),
+                lambda: admin.list_transactions(cluster),
+                lambda: admin.describe_topics(cluster, None),
+            )
+        )
+
+    def _delete(self) -> Play:
+        """And make it again at once, now and then: the same name is another topic."""
+        shared = self._shared
+        topic_id = shared.topic_id(REBORN)
+        yield from admin.delete_topics(self._cluster, [REBORN])
+        if topic_id is not None:
+            shared.short_lived.deleted_ids.add(topic_id)
+        if self._node.random.random() < 0.5:
+            yield from admin.create_topics(self._cluster, [NewTopic(REBORN, 1, 1)])
+
+    def _grow(self, count: int) -> Play:
+        shared = self._shared
+        topic_id = shared.topic_id(REBORN)
+        yield from admin.create_partitions(self._cluster, {REBORN: count})
+        if topic_id is not None and topic_id == shared.topic_id(REBORN):
+            shared.short_lived.grown[topic_id] = count
+
+    def _trim(self, random: Random) -> Play:
+        partition = TopicPartition(TRIMMED, 0)
+        history = self._shared.short_lived
+        offset = history.a_place_to_trim_at(random, partition)
+        if offset is not None:
+            lowest = yield from admin.delete_records(self._cluster, {partition: offset})
+            if lowest[partition] < offset:
+                raise SimulationFailure(f"{partition} begins at {lowest[partition]}, and {offset} was asked for")
+            history.deleted_below(partition, lowest[partition])
+
+    def _alter(self, random: Random) -> Play:
+        name = random.choice(list(ALTERED))
+        value = random.choice(ALTERED[name])
+        settings, node = self._settings, self._node
+        is_sure = name not in settings.doubtful
+        settings.doubtful.add(name)
+        before = node.sent(requests.INCREMENTAL_ALTER_CONFIGS)
+        resource = ConfigResource(ConfigKind.TOPIC, INPUT)
+        yield from admin.alter_configs(self._cluster, resource, [ConfigChange(name, value)])
+        settings.known[name] = value
+        if is_sure and node.sent(requests.INCREMENTAL_ALTER_CONFIGS) == before + 1:
+            settings.doubtful.discard(name)
+
+    def _use_scratch(self, random: Random) -> Play:
+        node = self._node
+        producer = SimulatedProducer(node, ProducerSettings(linger_ms=0, delivery_timeout_ms=5_000))
+        try:
+            for _ in range(random.randrange(1, 20)):
+                yield from producer.send(SCRATCH, 0, b"scratch")
+            yield from producer.flush()
+            yield from admin.delete_records(self._cluster, {TopicPartition(SCRATCH, 0): -1})
+        except ClientError:
+            return
+        finally:
+            node.forget(producer.transport)

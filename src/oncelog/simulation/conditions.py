@@ -1,0 +1,56 @@
+"""What a run draws beside its faults: settings, and what makes rare paths of the code common."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+
+from oncelog.broker.storage import durability
+from oncelog.log import partition_log
+
+COLLECTED_AFTER = 100_000
+
+
+@contextmanager
+def hidden_paths_open(random: Random) -> Iterator[None]:
+    """What happens only after megabytes happens now and then after kilobytes."""
+    before = durability.WRITE_AHEAD_BYTES_MAX, durability.TAIL_BYTES_MAX, partition_log.SNAPSHOT_INTERVAL_BYTES
+    durability.WRITE_AHEAD_BYTES_MAX = random.choice((5_000, 100_000, before[0]))
+    durability.TAIL_BYTES_MAX = random.choice((500, 20_000, before[1]))
+    partition_log.SNAPSHOT_INTERVAL_BYTES = random.choice((3_000, 200_000, before[2]))
+    try:
+        yield
+    finally:
+        durability.WRITE_AHEAD_BYTES_MAX, durability.TAIL_BYTES_MAX, partition_log.SNAPSHOT_INTERVAL_BYTES = before
+
+
+@contextmanager
+def few_collections() -> Iterator[None]:
+    """What a run makes it keeps until its end: to look for garbage all the time costs a tenth of it, and finds little."""
+    before = gc.get_threshold()
+    gc.set_threshold(COLLECTED_AFTER, before[1], before[2])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def broker_settings(random: Random) -> dict[str, str]:
+    choices = {
+        "offsets.topic.num.partitions": (1, 2),
+        "transaction.state.log.num.partitions": (1, 3),
+        "log.roll.ms": (300, 1_000, 10_000, 604_800_000),
+        "log.index.interval.bytes": (0, 200, 4_096),
+        "log.flush.offset.checkpoint.interval.ms": (1_000, 10_000, 60_000),
+        "log.retention.check.interval.ms": (2_000, 300_000),
+        "log.segment.delete.delay.ms": (0, 500, 60_000),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": (500, 3_000, 10_000),
+        "log.cleaner.backoff.ms": (50, 500, 15_000),
+        "log.cleaner.min.cleanable.ratio": (0.01, 0.5),
+        "log.cleaner.delete.retention.ms": (0, 2_000, 86_400_000),
+        "group.initial.rebalance.delay.ms": (0, 1_000, 3_000),
+        "auto.create.topics.enable": ("false",),
+    }
+    return {name: str(random.choice(values)) for name, values in choices.items()}
