@@ -20,6 +20,7 @@ class FaultKind(Enum):
     SLOW_DISK = "the disk is slow"
     FAILING_DISK = "the disk answers with errors"
     FULL_DISK = "the disk is full"
+    BIT_FLIP = "a bit of a closed segment changes, until somebody repairs it"
     CLOCK = "the broker's time of day jumps"
     CLIENT_KILL = "a client is killed"
     CLIENT_PAUSE = "a client stands still"
@@ -40,6 +41,7 @@ INTERVALS_S = {
     FaultKind.SLOW_DISK: 60,
     FaultKind.FAILING_DISK: 150,
     FaultKind.FULL_DISK: 150,
+    FaultKind.BIT_FLIP: 60,
     FaultKind.CLOCK: 60,
     FaultKind.CLIENT_KILL: 15,
     FaultKind.CLIENT_PAUSE: 30,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
+from oncelog.simulation.bit_flips import BitFlips
 from oncelog.simulation.broker_node import BrokerNode
 from oncelog.simulation.clients import ClientNode
 from oncelog.simulation.events import EventQueue
@@ -26,6 +27,7 @@ class Injection:
         self._clients = clients
         self._is_over = False
         self._dies_by_power = False
+        self._flips = BitFlips(broker.disk)
         self._carry_out: dict[FaultKind, Callable[[Random], None]] = {
             FaultKind.KILL: lambda random: self._die(random, power=False),
             FaultKind.POWER: lambda random: self._die(random, power=True),
@@ -37,6 +39,7 @@ class Injection:
             FaultKind.SLOW_DISK: self._slow_disk,
             FaultKind.FAILING_DISK: self._failing_disk,
             FaultKind.FULL_DISK: self._full_disk,
+            FaultKind.BIT_FLIP: self._bit_flip,
             FaultKind.CLOCK: self._clock,
             FaultKind.CLIENT_KILL: self._client_kill,
             FaultKind.CLIENT_PAUSE: lambda random: self._pause(random.choice(self._clients), random),
@@ -59,6 +62,7 @@ class Injection:
         disk.space_bytes = None
         disk.slow_until_ms = 0.0
         disk.operations_left = None
+        self._repair()
         self._broker.start()
 
     def broker_ended_in_step(self) -> None:
@@ -126,6 +130,22 @@ class Injection:
     def _disk_works(self) -> None:
         self._broker.disk.is_failing = False
         self._broker.disk.space_bytes = None
+
+    def _bit_flip(self, random: Random) -> None:
+        """What is damaged is offline once it was read, and served again after a repair and a start."""
+        if self._flips.flip(random):
+            self._later(random.uniform(500, 15_000), "repair", lambda: self._repaired(random))
+
+    def _repaired(self, random: Random) -> None:
+        if self._repair():
+            self._start_later(random)
+
+    def _repair(self) -> bool:
+        """What a broker has read before is believed no more: it is ended. Says whether there was anything to repair."""
+        was_damaged = self._flips.restore()
+        if was_damaged and self._broker.is_up:
+            self._broker.die(power=False)
+        return was_damaged
 
     def _clock(self, random: Random) -> None:
         self._broker.jump_ms = random.uniform(-1, 1) * 10 ** random.uniform(1, 5)

@@ -69,7 +69,9 @@ class Invariants:
         for transaction in core.transactions.coordinator.transactions():
             if transaction.status not in IDLE:
                 return f"the transaction of {transaction.transactional_id} is {transaction.status.label}"
-        for partition in core.topics.partitions():
+        for partition in core.topics.every_partition():
+            if partition.damage is not None:
+                return f"{partition} is offline: {partition.damage}"
             log = partition.log
             if log.last_stable_offset < log.log_end_offset:
                 return f"{log.name} is stable up to {log.last_stable_offset} of {log.log_end_offset}"

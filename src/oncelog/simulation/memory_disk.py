@@ -354,6 +354,23 @@ class MemoryDisk:
         node.data[position : position + len(data)] = data
         node.durable[position : position + len(data)] = data
 
+    def flip(self, path: str, position: int, bit: int) -> Callable[[], None]:
+        """Change a bit on the medium; what is returned changes it back, unless the byte was written meanwhile."""
+        node = self._node(path)
+        changed = node.data[position] ^ bit
+
+        def restore() -> None:
+            for content in (node.data, node.durable):
+                if position < len(content) and content[position] == changed:
+                    content[position] ^= bit
+
+        self.damage(path, position, bytes((changed,)))
+        return restore
+
+    def paths(self) -> list[str]:
+        """Every file."""
+        return list(self._names)
+
     def _node(self, path: str) -> _Node:
         if path not in self._names:
             raise DiskError(f"cannot read {path}: No such file or directory")

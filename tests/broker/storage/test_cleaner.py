@@ -171,6 +171,19 @@ def test_compacted_topic_is_cleaned_and_the_checkpoint_says_how_far() -> None:
     assert log_of(broker, TABLE).cleaned_offset == 9
 
 
+def test_damage_that_the_cleaner_meets_takes_the_partition_offline_and_the_broker_goes_on() -> None:
+    broker = new_broker()
+    make_table(broker)
+    make_topic(broker)
+    for number in range(10):
+        put(broker, b"%d" % (number % 2), b"%d" % number)
+    broker.disk.flip(f"{DIRECTORY}/{TABLE}-0/{3:020}.log", 65, 1)
+    wait_for_the_cleaner(broker)
+    assert broker.core.topics.is_offline(TABLE, 0)
+    commit(broker, ProducerInMemory(broker, TV2), 1)
+    assert visible(broker, 0) == ["1"]
+
+
 def test_checkpoint_of_a_deleted_topic_is_not_that_of_the_next_of_its_name() -> None:
     broker = new_broker()
     make_table(broker)

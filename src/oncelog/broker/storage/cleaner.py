@@ -10,7 +10,7 @@ from uuid import UUID
 from oncelog.broker.slices import beside
 from oncelog.coordination import Parked, Task, sleep, start
 from oncelog.environment import DiskError, Syncable
-from oncelog.log import PartitionLog
+from oncelog.log import DamagedLogError, PartitionLog
 from oncelog.log.compaction import Cleaning, CleaningSync, CleaningWork, UncleanableError
 
 if TYPE_CHECKING:
@@ -97,6 +97,9 @@ class LogCleaner:
         except UncleanableError as error:
             self._give_up(key, error)
             return False
+        except DamagedLogError as damage:
+            self._take_offline(key, damage)
+            return False
         await self._broker.checkpoints.write()
         return self._report(key, cleaning, began_ms)
 
@@ -163,6 +166,15 @@ class LogCleaner:
         if log is not None:
             log.drop_cleaning()
             logger.error("%s is not cleaned any more until the next start: %s", log.name, error)
+
+    def _take_offline(self, key: LogKey, damage: DamagedLogError) -> None:
+        """What cannot be read cannot be served either; the others go on."""
+        topic_id, index = key
+        topic = self._broker.topics.with_id(topic_id)
+        partition = None if topic is None else topic.partition(index)
+        if partition is not None:
+            partition.log.drop_cleaning()
+            self._broker.topics.take_offline(partition, damage)
 
     def _report(self, key: LogKey, cleaning: Cleaning, began_ms: float) -> bool:
         """Whether the log was cleaned to the end."""

@@ -1,0 +1,64 @@
+"""Bits that change on the disk by themselves, in files that nobody writes any more, and a repair that changes them back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from random import Random
+
+from oncelog.simulation.memory_disk import MemoryDisk
+
+SEGMENT = re.compile(r"(?P<directory>/[^/]+)/(?P<topic>[^/]+)-(?P<partition>\d+)/(?P<base>\d{20})\.log")
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+
+
+class BitFlips:
+    """Only what is below the recovery point that is on the disk is changed: after a kill, what comes behind it may be torn,
+    and to cut it off is right.
+    """
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self._disk = disk
+        self._restore: list[Callable[[], None]] = []
+
+    def flip(self, random: Random) -> bool:
+        """Change one bit of a record's segment. False where there is none to be changed."""
+        candidates = self._closed_segments()
+        if not candidates:
+            return False
+        path = random.choice(candidates)
+        position = random.randrange(len(self._disk.read_file(path)))
+        self._restore.append(self._disk.flip(path, position, 1 << random.randrange(8)))
+        return True
+
+    def restore(self) -> bool:
+        """Change back what is still there. False where nothing was changed."""
+        restore, self._restore = self._restore, []
+        for one in restore:
+            one()
+        return bool(restore)
+
+    def _closed_segments(self) -> list[str]:
+        """Those with bytes, below the recovery point of their log."""
+        found: dict[tuple[str, str, str], list[tuple[int, str]]] = {}
+        for path in self._disk.paths():
+            match = SEGMENT.fullmatch(path)
+            if match is not None:
+                log = match["directory"], match["topic"], match["partition"]
+                found.setdefault(log, []).append((int(match["base"]), path))
+        closed: list[str] = []
+        for (directory, topic, partition), segments in sorted(found.items()):
+            segments.sort()
+            synced = self._recovery_points(directory).get(f"{topic} {partition}", 0)
+            closed += [path for (_, path), (end, _) in pairwise(segments) if end <= synced]
+        return [path for path in closed if self._disk.read_file(path)]
+
+    def _recovery_points(self, directory: str) -> dict[str, int]:
+        path = f"{directory}/{RECOVERY_POINTS}"
+        if not self._disk.exists(path):
+            return {}
+        rows = (
+            line.rsplit(" ", 1) for line in self._disk.read_file(path).decode().splitlines() if line.count(" ") == 2
+        )
+        return {log: int(offset) for log, offset in rows}
