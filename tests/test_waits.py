@@ -22,7 +22,9 @@ ALLOWED = {
     ("topics.py", "_grow", "topic"): "it is not deleted before it has grown",
     ("durability.py", "leave_to_itself", "log"): "of one that is deleted meanwhile nothing is left to be done",
     ("durability.py", "_make_durable", "journaled"): "what was synced is these logs, whoever has their names now",
-    ("durability.py", "_sync_in_place", "points"): "what was synced is these logs, whoever has their names now",
+    ("durability.py", "hold", "log"): "whoever holds it lets go of the very same",
+    ("durability.py", "_sync_in_place", "logs"): "of one that is deleted meanwhile nothing is left to be synced",
+    ("durability.py", "_sync_own_files", "points"): "what was synced is these logs, whoever has their names now",
 }
 
 

@@ -65,6 +65,7 @@ _TABLE = (
     ServedApi(28, "TxnOffsetCommit", 0, 5, "txn_offset_commit"),
     ServedApi(32, "DescribeConfigs", 1, 4, "describe_configs"),
     ServedApi(33, "AlterConfigs", 0, 2, "alter_configs"),
+    ServedApi(34, "AlterReplicaLogDirs", 1, 2, "alter_replica_log_dirs"),
     ServedApi(35, "DescribeLogDirs", 1, 5, "describe_log_dirs"),
     ServedApi(37, "CreatePartitions", 0, 3, "create_partitions"),
     ServedApi(42, "DeleteGroups", 0, 2, "delete_groups"),

@@ -44,6 +44,7 @@ from oncelog.broker.storage.journal import (
     LogDirectoriesNamed,
     TopicCreated,
 )
+from oncelog.broker.storage.moving import LogMoves
 from oncelog.broker.storage.opening import LeftByLastStop, LogOpening, say_what_is_missing
 from oncelog.broker.storage.partition import UnopenedLog
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic, Topics, log_config
@@ -179,6 +180,7 @@ class BrokerCore:
         self.checkpoints = Checkpoints(
             self.slices, environment.disk, directories, self.topics, self._journal, self.fail
         )
+        self.moves = LogMoves(self, environment.disk, environment.random)
         for record in state.topics.values():
             self.topics.replay_created(record)
         self._check_epochs()
@@ -215,6 +217,7 @@ class BrokerCore:
         self.memberships.begin()
         self._housekeeping = Housekeeping(self)
         self._cleaner = LogCleaner(self, environment.disk)
+        self.moves.resume()
 
     def _replay_write_ahead(self, topics: Iterable[TopicCreated]) -> Replayed:
         """Give the logs back what they had lost to a power cut, before they are opened."""
@@ -333,6 +336,7 @@ class BrokerCore:
         """Close every log and leave the directories so that the next start has nothing to repair. Blocks on the disk."""
         self._housekeeping.stop()
         self._cleaner.stop()
+        self.moves.stop()
         self.memberships.stop()
         self.slices.stop()
         if not self._has_failed:
@@ -356,7 +360,11 @@ class BrokerCore:
     def _before_deletion(self, topic: Topic) -> Parked[None]:
         """A topic made anew under this name must not be held to the offsets and recovery points of the one that goes."""
         self.offsets.forget_partitions(topic.name, len(topic.partitions))
-        return self.checkpoints.write()
+        return start(self._end_moves_and_checkpoint(topic))
+
+    async def _end_moves_and_checkpoint(self, topic: Topic) -> None:
+        await self.moves.end_all(topic)
+        await self.checkpoints.write()
 
     def _delete_unopened(self, topic: Topic, index: int, log: UnopenedLog) -> None:
         if self._disk.exists(log.directory):

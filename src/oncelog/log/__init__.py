@@ -12,6 +12,7 @@ from oncelog.log.checkpoints import (
 from oncelog.log.config import LogConfig
 from oncelog.log.damage import DamagedLogError
 from oncelog.log.data_directory import LogPoints
+from oncelog.log.future_log import FutureLog, FutureSync
 from oncelog.log.log_directories import LogDirectories
 from oncelog.log.names import LEADER_EPOCHS, has_room_for
 from oncelog.log.outcome import (
@@ -47,6 +48,8 @@ __all__ = [
     "Appended",
     "DamagedLogError",
     "Entry",
+    "FutureLog",
+    "FutureSync",
     "LogConfig",
     "LogDigest",
     "LogDirectories",

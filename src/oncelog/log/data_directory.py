@@ -21,7 +21,13 @@ from oncelog.log.checkpoints import (
     write_identity,
     write_partition_offsets,
 )
-from oncelog.log.names import DELETED_DIRECTORY, partition_directory, partition_of
+from oncelog.log.names import (
+    DELETED_DIRECTORY,
+    future_partition_of,
+    moves_in,
+    partition_directory,
+    partition_of,
+)
 
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -63,6 +69,20 @@ class DataDirectory:
         """The partitions that have a directory."""
         found = (partition_of(name) for name in self._disk.list_directory(self.path))
         return sorted(partition for partition in found if partition is not None)
+
+    def futures(self) -> list[str]:
+        """The paths of the future logs that a start finds here."""
+        return [
+            self._file(name) for name in self._disk.list_directory(self.path) if future_partition_of(name) is not None
+        ]
+
+    def moves_of(self, topic: str, partition: int) -> int:
+        """How often a partition that is here was moved."""
+        return moves_in(self._disk.list_directory(self.partition_path(topic, partition)))
+
+    def keep_names(self) -> None:
+        """Make durable which names are in the directory."""
+        self.write_recovery_points(self.recovery_points())
 
     def has(self, name: str) -> bool:
         """Whether there is a file of this name."""

@@ -95,6 +95,13 @@ class EntryFile:
             self._disk.rename(self._path, path)
         self._path = path
 
+    def continue_in(self, path: str) -> None:
+        """Go on in a copy of the file, which has all that was written out."""
+        assert not self._unwritten, "what is not written out is not in the copy"
+        self.close()
+        self._path = path
+        self._count = -1 if self._exists else 0
+
     def remove(self) -> None:
         self._unwritten.clear()
         self.close()

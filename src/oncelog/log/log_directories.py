@@ -22,6 +22,9 @@ from oncelog.log.own_checkpoint import OWN_CHECKPOINT
 
 PartitionKey = tuple[str, int]
 
+PREFERRED_MAX = 10_000
+"""For so many partitions that are not there yet the directory is remembered."""
+
 
 class LogDirectories:
     """Owned from construction to `release`.
@@ -39,6 +42,9 @@ class LogDirectories:
         self._directories: list[DataDirectory] = []
         self._places: dict[PartitionKey, DataDirectory] = {}
         self._counts: Counter[DataDirectory] = Counter()
+        self._sources: dict[PartitionKey, DataDirectory] = {}
+        """Where partitions were whose move the start has finished."""
+        self._preferred: dict[PartitionKey, DataDirectory] = {}
         try:
             for path in paths:
                 self._directories.append(DataDirectory(disk, path))
@@ -117,12 +123,28 @@ class LogDirectories:
                     self._disk.remove(directory.partition_path(*key))
                     continue
                 other = self._places.get(key)
-                if other is not None:
-                    raise DiskError(
-                        f"partition {partition_directory(*key)} is in two log directories, {other.path} and "
-                        f"{directory.path}: move the one that is not wanted to somewhere else"
-                    )
-                self._put(key, directory)
+                if other is None:
+                    self._put(key, directory)
+                else:
+                    self._finish_move(key, other, directory)
+
+    def _finish_move(self, key: PartitionKey, one: DataDirectory, other: DataDirectory) -> None:
+        """A partition that is in two directories was moved, and the stop came before the old one was gone.
+
+        The new one has everything, since before it got its name. Raises DiskError where no move has left two.
+        """
+        source, target = sorted((one, other), key=lambda directory: directory.moves_of(*key))
+        if source.moves_of(*key) == target.moves_of(*key):
+            raise DiskError(
+                f"partition {partition_directory(*key)} is in two log directories, {one.path} and "
+                f"{other.path}: move the one that is not wanted to somewhere else"
+            )
+        # Nothing says in what order two disks keep their names.
+        target.keep_names()
+        self._disk.remove(source.partition_path(*key))
+        if target is not self._places[key]:
+            self.moved(key, target.path)
+        self._sources[key] = source
 
     def check_complete(self, partitions: Iterable[PartitionKey], before: Mapping[str, str]) -> None:
         """Raise DiskError if a partition is nowhere, and of the directories that there were `before` one is missing.
@@ -177,9 +199,33 @@ class LogDirectories:
 
     def place(self, topic: str, partition: int) -> str:
         """Choose the directory of a new partition; return the path the partition has there."""
-        directory = min(self._directories, key=self._counts.__getitem__)
+        directory = self._preferred.pop((topic, partition), None)
+        if directory is None:
+            directory = min(self._directories, key=self._counts.__getitem__)
         self._put((topic, partition), directory)
         return directory.partition_path(topic, partition)
+
+    def prefer(self, topic: str, partition: int, path: str) -> None:
+        """Make a partition that is not there yet in this directory. It is forgotten with the process, as in Kafka."""
+        if len(self._preferred) == PREFERRED_MAX:
+            del self._preferred[next(iter(self._preferred))]
+        self._preferred[topic, partition] = self._directory_at(path)
+
+    def moved(self, key: PartitionKey, path: str) -> None:
+        """A partition has gone to another directory."""
+        self._counts[self._places[key]] -= 1
+        self._put(key, self._directory_at(path))
+
+    def moves_of(self, topic: str, partition: int) -> int:
+        """How often a partition was moved."""
+        return self._places[topic, partition].moves_of(topic, partition)
+
+    def futures(self) -> list[tuple[str, str]]:
+        """The future logs that a start finds: the paths of their log directories and their own."""
+        return [(directory.path, path) for directory in self._directories for path in directory.futures()]
+
+    def _directory_at(self, path: str) -> DataDirectory:
+        return next(directory for directory in self._directories if directory.path == path)
 
     def forget(self, topic: str, partition_count: int) -> bool:
         """The partitions of a topic are deleted. Return whether one of them was not at home."""
@@ -220,13 +266,19 @@ class LogDirectories:
         return self._offsets(DataDirectory.cleaned_offsets)
 
     def _offsets(self, read: Callable[[DataDirectory], dict[PartitionKey, int]]) -> dict[PartitionKey, int]:
-        """What each directory says of the partitions that it has, or that are nowhere."""
-        return {
+        """What each directory says of the partitions that it has, or that are nowhere.
+
+        Where a partition was moved to, that may not be said yet: then what was said where it came from is true.
+        """
+        said = {directory: read(directory) for directory in self._directories}
+        found = {
             key: offset
-            for directory in self._directories
-            for key, offset in read(directory).items()
+            for directory, offsets in said.items()
+            for key, offset in offsets.items()
             if self._places.get(key, directory) is directory
         }
+        moved = {key: said[source][key] for key, source in self._sources.items() if key in said[source]}
+        return moved | found
 
     def checkpoint(self, points: Mapping[PartitionKey, LogPoints]) -> Callable[[], None]:
         """Write it, each directory's part to that; a partition that is gone by now is left out."""

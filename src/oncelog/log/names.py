@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from uuid import UUID
 
 LOG = ".log"
@@ -15,8 +16,11 @@ SNAPSHOT = ".snapshot"
 DELETED = ".deleted"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 DELETED_DIRECTORY = "-delete"
+FUTURE_DIRECTORY = "-future"
+MOVED = "oncelog-moved-"
 
 OFFSET_DIGITS = 20
+UUID_DIGITS = 32
 NAME_BYTES_MAX = 255
 """What file systems take as the name of one file."""
 
@@ -42,10 +46,39 @@ def has_room_for(topic: str, partition_count: int) -> bool:
     return len(partition_directory(topic, partition_count - 1)) <= NAME_BYTES_MAX
 
 
-def deleted_directory(topic: str, partition: int, topic_id: UUID) -> str:
+def deleted_directory(topic: str, partition: int, unique_id: UUID) -> str:
     """What a deleted partition's directory is called until it is gone; a long topic name is cut, as Kafka's LocalLog does."""
-    rest = f"-{partition}.{topic_id.hex}{DELETED_DIRECTORY}"
+    return _directory_of(topic, partition, unique_id, DELETED_DIRECTORY)
+
+
+def future_directory(topic: str, partition: int, unique_id: UUID) -> str:
+    """What the directory of a future log is called until it takes the place of the partition's."""
+    return _directory_of(topic, partition, unique_id, FUTURE_DIRECTORY)
+
+
+def _directory_of(topic: str, partition: int, unique_id: UUID, suffix: str) -> str:
+    rest = f"-{partition}.{unique_id.hex}{suffix}"
     return topic[: NAME_BYTES_MAX - len(rest)] + rest
+
+
+def future_partition_of(name: str) -> int | None:
+    """The partition of a future log's directory, or None for any other; its topic may be cut."""
+    rest, _, unique = name.removesuffix(FUTURE_DIRECTORY).rpartition(".")
+    found = partition_of(rest)
+    if found is None or not name.endswith(FUTURE_DIRECTORY) or len(unique) != UUID_DIGITS:
+        return None
+    return found[1]
+
+
+def moved(number: int) -> str:
+    """The name of the file that says how often a partition was moved: of two directories the one with the larger number counts."""
+    return f"{MOVED}{number}"
+
+
+def moves_in(names: Iterable[str]) -> int:
+    """How often the partition with these files was moved."""
+    digits = (name.removeprefix(MOVED) for name in names if name.startswith(MOVED))
+    return max((int(one) for one in digits if one.isascii() and one.isdigit()), default=0)
 
 
 def partition_of(name: str) -> tuple[str, int] | None:

@@ -11,6 +11,7 @@ from typing_extensions import Buffer
 from oncelog.environment import Clock, Disk, DiskError, Syncable
 from oncelog.log import retention, timestamps
 from oncelog.log.aborted_check import digest_of
+from oncelog.log.checkpoints import epoch_starts_checkpoint
 from oncelog.log.compaction import Cleaning, CleaningSource, Dirt, OffsetMap, dirt_of, last_records_of, put_in_place
 from oncelog.log.config import LONG_MAX, LogConfig
 from oncelog.log.epoch_checkpoint import EpochCheckpoint, write_epochs
@@ -36,6 +37,8 @@ from oncelog.records import BatchHeader, ControlType, control_batch, stamped
 
 NO_TOPIC_ID = UUID(int=0)
 SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
+WITH_THE_NEXT_SYNC = -1
+"""The end of the log at which a file joins that is durable with whatever sync begins next."""
 
 
 class PartitionLog:
@@ -56,6 +59,7 @@ class PartitionLog:
         "_end",
         "_epochs",
         "_high_watermark",
+        "_is_cleaning_paused",
         "_last_stable_offset",
         "_leader_epoch",
         "_log_start",
@@ -104,6 +108,7 @@ class PartitionLog:
         self._unsnapshotted_bytes = 0
         self._cleaned_offset: int | None = None
         self._cleaning: Cleaning | None = None
+        self._is_cleaning_paused = False
 
     @classmethod
     def open(
@@ -439,8 +444,8 @@ class PartitionLog:
             self._roll(now_ms)
 
     def dirt(self, now_ms: int) -> Dirt | None:
-        """What could be cleaned; None if there is nothing, or if the log is not compacted."""
-        if not self._config.is_compacted:
+        """What could be cleaned; None if there is nothing, if the log is not compacted, or while it is copied."""
+        if not self._config.is_compacted or self._is_cleaning_paused:
             return None
         return dirt_of(
             self._segments,
@@ -534,6 +539,47 @@ class PartitionLog:
         reload_producers(self._segments, self._producers, self._snapshots)
         self._producers.advance_high_watermark(self._high_watermark)
         self._update_last_stable_offset()
+
+    @property
+    def directory(self) -> str:
+        return self._directory
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """For a copy of the log; the last one is active."""
+        return self._segments
+
+    def other_files(self) -> tuple[Sequence[str], bytes]:
+        """For a copy of the log: the names of its producer snapshots, and what the checkpoint of its leader epochs holds."""
+        return self._snapshots.names, epoch_starts_checkpoint(self._epochs.starts)
+
+    def pause_cleaning(self) -> None:
+        """Clean no more until `resume_cleaning`: the segments are being copied."""
+        self.drop_cleaning()
+        self._is_cleaning_paused = True
+
+    def resume_cleaning(self) -> None:
+        self._is_cleaning_paused = False
+
+    def continue_in(self, directory: str, synced: SyncPoint) -> None:
+        """Go on in a copy of the files, whose directory is `directory`. What was in the log at `synced` is durable there.
+
+        No sync of the log's own files may be under way, and none that was told of goes beyond `synced`.
+        """
+        assert self._unsynced.recovery_point <= synced.log_end_offset, (
+            "what was said to be durable is durable in the copy"
+        )
+        self._directory = directory
+        for segment in self._segments:
+            segment.continue_in(directory)
+        self._snapshots.continue_in(directory)
+        self._unsynced.continue_in_copies(synced, self._clock.now_ms())
+        if self._end > synced.log_end_offset:
+            checkpoint = EpochCheckpoint(self._disk, directory, self._epochs)
+            self._unsynced.add(WITH_THE_NEXT_SYNC, checkpoint, checkpoint.close)
+            transaction_index = self._segments.active.transaction_index.file
+            if transaction_index.exists:
+                self._unsynced.add(WITH_THE_NEXT_SYNC, transaction_index.create())
 
     def close(self, *, clean: bool = True) -> None:
         """Close the files. A clean close makes everything durable first, and leaves nothing to be read again."""

@@ -30,10 +30,10 @@ def remove_later(disk: Disk, clock: Clock, paths: Sequence[str], delay_ms: int) 
 
 
 def delete_partition(
-    disk: Disk, clock: Clock, directory: str, topic: str, partition: int, topic_id: UUID, delay_ms: int
+    disk: Disk, clock: Clock, directory: str, topic: str, partition: int, unique_id: UUID, delay_ms: int
 ) -> None:
     """Give a partition's directory the name of a deleted one at once, and remove it once `delay_ms` is over."""
     parent, _, _ = directory.rpartition("/")
-    deleted = f"{parent}/{deleted_directory(topic, partition, topic_id)}"
+    deleted = f"{parent}/{deleted_directory(topic, partition, unique_id)}"
     disk.rename(directory, deleted)
     remove_later(disk, clock, [deleted], delay_ms)

@@ -12,6 +12,7 @@ from typing_extensions import Buffer
 from oncelog.environment import Disk, File
 from oncelog.log.config import LogConfig
 from oncelog.log.damage import DamagedLogError
+from oncelog.log.entry_file import EntryFile
 from oncelog.log.names import DELETED, LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, offset_name
 from oncelog.log.offset_index import OffsetIndex
 from oncelog.log.outcome import LogSlice
@@ -338,9 +339,23 @@ class Segment:
         if self._file is not None:
             self._file.close()
             self._file = None
-        for index in (self.offset_index, self.time_index, self.transaction_index):
-            index.file.close()
+        for index in self.indexes:
+            index.close()
         self.offset_index.unload()
+
+    @property
+    def indexes(self) -> tuple[EntryFile, EntryFile, EntryFile]:
+        return self.offset_index.file, self.time_index.file, self.transaction_index.file
+
+    def continue_in(self, directory: str) -> None:
+        """Go on in copies of the files. What another disk makes of them is checked when it is read."""
+        self.close()
+        self._directory = directory
+        self.path = f"{directory}/{offset_name(self.base_offset, LOG)}"
+        self.offset_index.file.continue_in(f"{directory}/{offset_name(self.base_offset, OFFSET_INDEX)}")
+        self.time_index.file.continue_in(f"{directory}/{offset_name(self.base_offset, TIME_INDEX)}")
+        self.transaction_index.file.continue_in(f"{directory}/{offset_name(self.base_offset, TRANSACTION_INDEX)}")
+        self.trusted_from = self.size_bytes
 
     def rename_deleted(self) -> list[str]:
         """Rename the files as deleted; return the new paths. Reading goes on where a file is open."""

@@ -28,6 +28,14 @@ class Snapshots:
         """0 if there is none: a log begins with no producers."""
         return self._offsets[-1] if self._offsets else 0
 
+    @property
+    def names(self) -> list[str]:
+        return [offset_name(offset, SNAPSHOT) for offset in self._offsets]
+
+    def continue_in(self, directory: str) -> None:
+        """Go on with copies of the files."""
+        self._directory = directory
+
     def newest(self, offset_max: int) -> tuple[int, list[ProducerStateEntry]] | None:
         """The newest whole snapshot not beyond `offset_max`. Those that are damaged on the way to it count no more."""
         for offset in tuple(reversed(self._offsets)):

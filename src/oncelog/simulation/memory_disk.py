@@ -202,6 +202,7 @@ class MemoryDisk:
         self._renamings: dict[str, list[Callable[[dict[str, _Node]], None]]] = {}
         self._renamed: dict[str, int] = {}
         self._directories: set[str] = set()
+        self._renamed_directories: list[tuple[str, str]] = []
 
     def lose_by(self, random: Random) -> None:
         """What a power cut takes is drawn from these numbers."""
@@ -219,6 +220,16 @@ class MemoryDisk:
         for node in self._durable_names.values():
             node.crash(self._random)
         self._names = dict(self._durable_names)
+        for source, target in reversed(self._renamed_directories):
+            if self._has_files(source) and not self._has_files(target):
+                self._directories.discard(target)
+                self._directories.add(source)
+        self._renamed_directories.clear()
+        # One that was removed is there again with its files.
+        self._directories |= {name.rpartition("/")[0] for name in self._names}
+
+    def _has_files(self, directory: str) -> bool:
+        return any(name.startswith(directory + "/") for name in self._names)
 
     def kill(self) -> None:
         """End the process alone: what it wrote stays with the operating system, synced or not."""
@@ -284,26 +295,25 @@ class MemoryDisk:
         _check_name(target)
         if target in self._directories and any(name.startswith(target + "/") for name in self._names):
             raise DiskError(f"cannot rename {source}: Directory not empty")
-        if source in self._directories:
-            self.changed()
-            self._directories.discard(source)
-            self._directories.add(target)
 
         def change(names: dict[str, _Node]) -> None:
             for name in _within(names, source):
                 names[target + name[len(source) :]] = names.pop(name)
 
         self._change(source, change)
+        if source in self._directories:
+            self._directories.discard(source)
+            self._directories.add(target)
+            self._renamed_directories.append((source, target))
 
     def remove(self, path: str) -> None:
-        self.changed()
-        self._directories = {one for one in self._directories if one != path and not one.startswith(path + "/")}
 
         def change(names: dict[str, _Node]) -> None:
             for name in _within(names, path):
                 del names[name]
 
         self._change(path, change)
+        self._directories = {one for one in self._directories if one != path and not one.startswith(path + "/")}
 
     def modified_ms(self, path: str) -> int:
         return self._node(path).modified_ms

@@ -39,6 +39,16 @@ class _Generation:
         self.vouched[log] = point
 
 
+class _SyncsUnderWay:
+    """How many syncs of a log's own files there are now."""
+
+    __slots__ = ("count", "over")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.over: Parked[None] = Parked()
+
+
 class Durability:
     """`on_failure` is told of a disk that cannot keep what was written; the broker then stops."""
 
@@ -61,6 +71,8 @@ class Durability:
         self._has_decisions = has_decisions
         self._current = _Generation(WriteAheadLog(disk, directory, number))
         self._retiring: _Generation | None = None
+        self._held: dict[PartitionLog, Parked[None]] = {}
+        self._in_place: dict[PartitionLog, _SyncsUnderWay] = {}
         self._retired: Parked[None] = Parked.ready(None)
 
     def make_durable(self, logs: Iterable[PartitionLog]) -> Parked[None]:
@@ -154,8 +166,39 @@ class Durability:
         generations = (self._retiring, self._current)
         return self._sync([generation.write_ahead.file for generation in generations if generation is not None])
 
+    async def hold(self, log: PartitionLog) -> None:
+        """Let nobody sync the log's own files until `let_go`; come back when no such sync is under way.
+
+        Meanwhile whoever waits for one waits on. What the write-ahead log takes of the log is durable as ever.
+        """
+        assert log not in self._held, "one holds it at a time"
+        self._held[log] = Parked()
+        while (under_way := self._in_place.get(log)) is not None:
+            await under_way.over
+
+    def let_go(self, log: PartitionLog) -> None:
+        self._held.pop(log).release(None)
+
     async def _sync_in_place(self, logs: Sequence[PartitionLog]) -> None:
         """Sync the logs' own files; for logs of decisions, have the write-ahead log vouch for it."""
+        while (held := next((self._held[log] for log in logs if log in self._held), None)) is not None:
+            await held
+        for log in logs:
+            self._in_place.setdefault(log, _SyncsUnderWay()).count += 1
+        try:
+            await self._sync_own_files(logs)
+        finally:
+            for log in logs:
+                self._one_is_over(log)
+
+    def _one_is_over(self, log: PartitionLog) -> None:
+        under_way = self._in_place[log]
+        under_way.count -= 1
+        if not under_way.count:
+            del self._in_place[log]
+            under_way.over.release(None)
+
+    async def _sync_own_files(self, logs: Sequence[PartitionLog]) -> None:
         points = [(log, log.sync_point()) for log in logs]
         await self._sync([file for log in logs for file in log.unsynced_files()])
         decided = [(log, point) for log, point in points if self._has_decisions(log)]

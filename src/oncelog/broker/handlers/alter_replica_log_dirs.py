@@ -1,0 +1,103 @@
+"""AlterReplicaLogDirs v1-2: begins to move the logs of partitions to other log directories of this broker.
+
+It is answered when the move has begun; DescribeLogDirs says how far it is. Asking for the directory where a log is ends a
+move. For a partition that is not there the directory is remembered until it is made.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
+from oncelog.environment import Clock, DiskError
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.storage.moving import LogMoves
+    from oncelog.broker.storage.partition import Partition
+    from oncelog.broker.storage.topics import Topics
+    from oncelog.log import LogDirectories
+
+logger = logging.getLogger("oncelog.broker")
+
+PartitionKey = tuple[str, int]
+
+
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    log_directories: LogDirectories
+    moves: LogMoves
+    topics: Topics
+
+
+async def handle(broker: Needs, request: Request) -> Any:
+    # As in Kafka, of two directories for one partition the last counts.
+    asked: dict[PartitionKey, str] = {
+        (topic.name, index): directory.path
+        for directory in request.body.dirs
+        for topic in directory.topics
+        for index in topic.partitions
+    }
+    turn = Turn(broker.clock)
+    results: dict[PartitionKey, ErrorCode] = {}
+    for key, path in asked.items():
+        await _end_other_move(broker, key, path)
+        try:
+            results[key] = _move(broker, key, path)
+        except DiskError as error:
+            logger.error("%s-%d does not move to %s: %s", *key, path, error)
+            results[key] = ErrorCode.kafka_storage_error
+        if turn.is_over:
+            await turn.rest()
+    return _answer(request, results)
+
+
+async def _end_other_move(broker: Needs, key: PartitionKey, path: str) -> None:
+    """A log that is on its way to elsewhere goes there no more; one that is just arriving does so first."""
+    partition = _find(broker, key)
+    if path not in broker.log_directories.paths or partition is None or partition.is_offline:
+        return
+    log_key = (partition.log.topic_id, partition.index)
+    move = broker.moves.of(log_key)
+    if move is not None and move.log_directory != path:
+        await broker.moves.end(log_key)
+
+
+def _move(broker: Needs, key: PartitionKey, path: str) -> ErrorCode:
+    topic, index = key
+    if path not in broker.log_directories.paths:
+        return ErrorCode.log_dir_not_found
+    partition = _find(broker, key)
+    if partition is None:
+        broker.log_directories.prefer(topic, index, path)
+        return ErrorCode.replica_not_available if broker.topics.exists(topic) else ErrorCode.unknown_topic_or_partition
+    if partition.is_offline:
+        return ErrorCode.kafka_storage_error
+    is_there = broker.log_directories.directory_of(topic, index) == path
+    if not is_there and broker.moves.of((partition.log.topic_id, index)) is None:
+        broker.moves.begin(partition, path)
+    return ErrorCode.none
+
+
+def _find(broker: Needs, key: PartitionKey) -> Partition | None:
+    topic, index = key
+    return None if broker.topics.is_being_deleted(topic) else broker.topics.partition(topic, index)
+
+
+def _answer(request: Request, results: dict[PartitionKey, ErrorCode]) -> Any:
+    types = request.types
+    topics: dict[str, list[Any]] = {}
+    for (name, index), error in results.items():
+        topics.setdefault(name, []).append(
+            types.AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
+        )
+    return request.answer(
+        results=tuple(
+            types.AlterReplicaLogDirTopicResult(topic_name=name, partitions=tuple(partitions))
+            for name, partitions in topics.items()
+        )
+    )

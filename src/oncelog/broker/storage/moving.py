@@ -1,0 +1,286 @@
+"""Moving the logs of partitions to other log directories, one after the other (Kafka's ReplicaAlterLogDirsManager).
+
+A move is known by the directory of its future log alone: a start that finds one begins to copy again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+from uuid import UUID
+
+from oncelog.coordination import Parked, Task, sleep, start
+from oncelog.environment import DiskError, Syncable
+from oncelog.log import PARTITION_METADATA, FutureLog, PartitionLog, delete_partition, read_topic_id
+from oncelog.log.names import future_partition_of
+
+if TYPE_CHECKING:
+    from oncelog.broker.storage.checkpoints import Checkpoints
+    from oncelog.broker.storage.durability import Durability
+    from oncelog.broker.storage.partition import Partition
+    from oncelog.broker.storage.topics import Topic, Topics
+    from oncelog.environment import Clock, Disk, Random
+    from oncelog.log import LogDirectories
+
+logger = logging.getLogger("oncelog.broker")
+
+REST = 2
+"""So many times as long as a step took is rested after it."""
+ATTEMPTS = 5
+"""So often the rest is copied while nobody may sync the log; then everybody is let on for a while."""
+PAUSE_MS = 100
+
+LogKey = tuple[UUID, int]
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    checkpoints: Checkpoints
+    clock: Clock
+    durability: Durability
+
+    def fail(self, error: BaseException) -> None: ...
+
+    log_directories: LogDirectories
+    topics: Topics
+
+
+class MoveState(Enum):
+    """WAITING -> COPYING -> SWITCHING -> COPYING or OVER. From each of the first two it may be OVER, too."""
+
+    WAITING = "waiting"
+    COPYING = "copying"
+    SWITCHING = "switching"
+    OVER = "over"
+
+
+NEXT = {
+    MoveState.WAITING: {MoveState.COPYING, MoveState.OVER},
+    MoveState.COPYING: {MoveState.SWITCHING, MoveState.OVER},
+    MoveState.SWITCHING: {MoveState.COPYING, MoveState.OVER},
+    MoveState.OVER: set[MoveState](),
+}
+
+
+class Move:
+    """One log on its way to `log_directory`. `over` is released when it is there, or will not go there."""
+
+    __slots__ = ("_state", "future", "is_called_off", "key", "log_directory", "name", "over")
+
+    def __init__(self, key: LogKey, name: str, log_directory: str, future: FutureLog) -> None:
+        self.key = key
+        self.name = name
+        self.log_directory = log_directory
+        self.future = future
+        self.over: Parked[None] = Parked()
+        self.is_called_off = False
+        self._state = MoveState.WAITING
+
+    @property
+    def state(self) -> MoveState:
+        return self._state
+
+    def become(self, state: MoveState) -> None:
+        assert state in NEXT[self._state], f"{self._state} is not followed by {state}"
+        self._state = state
+        if state is MoveState.OVER:
+            self.over.release(None)
+
+
+class LogMoves:
+    """At most one move of a log at a time. One that is SWITCHING cannot be taken back."""
+
+    def __init__(self, broker: Needs, disk: Disk, random: Random) -> None:
+        self._broker = broker
+        self._disk = disk
+        self._random = random
+        self._moves: dict[LogKey, Move] = {}
+        self._task: Task[None] | None = None
+
+    def resume(self) -> None:
+        """Begin the moves again that the last stop has interrupted, and remove what is left of others."""
+        for log_directory, path in self._broker.log_directories.futures():
+            partition = self._partition_of(path)
+            self._disk.remove(path)
+            if partition is None or partition.is_offline:
+                continue
+            where = self._broker.log_directories.directory_of(partition.topic, partition.index)
+            if where != log_directory and self.of((partition.log.topic_id, partition.index)) is None:
+                self.begin(partition, log_directory)
+
+    def _partition_of(self, path: str) -> Partition | None:
+        index = future_partition_of(path.rpartition("/")[2])
+        with suppress(DiskError):
+            topic = self._broker.topics.with_id(read_topic_id(self._disk, f"{path}/{PARTITION_METADATA}"))
+            if topic is not None and index is not None:
+                return topic.partition(index)
+        return None
+
+    def stop(self) -> None:
+        """What is on its way is begun again by the next start."""
+        if self._task is not None:
+            self._task.end()
+
+    def of(self, key: LogKey) -> Move | None:
+        """The move of a log that is under way."""
+        return self._moves.get(key)
+
+    def begin(self, partition: Partition, log_directory: str) -> None:
+        """Move a log that is not on its way. Raises DiskError if the directory cannot be written."""
+        log = partition.log
+        key = (log.topic_id, log.partition)
+        assert key not in self._moves, "a log moves to one directory at a time"
+        number = self._broker.log_directories.moves_of(partition.topic, partition.index) + 1
+        future = FutureLog(self._disk, log, log_directory, self._random.uuid(), number)
+        log.pause_cleaning()
+        self._moves[key] = Move(key, log.name, log_directory, future)
+        logger.info("%s moves to %s", log.name, log_directory)
+        if self._task is None or self._task.is_released:
+            self._task = start(self._run())
+
+    async def end(self, key: LogKey) -> None:
+        """Come back when a log is on its way no more: a move that can be taken back is."""
+        move = self._moves.get(key)
+        if move is None:
+            return
+        if move.state is MoveState.SWITCHING:
+            move.is_called_off = True
+            await move.over
+        else:
+            logger.info("%s does not move to %s any more", move.name, move.log_directory)
+            self._drop(move)
+
+    async def end_all(self, topic: Topic) -> None:
+        """Come back when no log of a topic, which is to be deleted, is on its way."""
+        topic_id, count = topic.topic_id, len(topic.partitions)
+        for index in range(count):
+            await self.end((topic_id, index))
+
+    async def _run(self) -> None:
+        while (move := next(iter(self._moves.values()), None)) is not None:
+            try:
+                await self._carry_out(move)
+            except DiskError as error:
+                if move.future.is_in_place:
+                    self._broker.fail(error)
+                    return
+                # Whoever uses the directory otherwise meets the error, too.
+                logger.error("%s does not move to %s: %s", move.name, move.log_directory, error)
+                if move.state is not MoveState.OVER:
+                    self._drop(move)
+
+    async def _carry_out(self, move: Move) -> None:
+        move.become(MoveState.COPYING)
+        while move.state is MoveState.COPYING:
+            if move.is_called_off or self._log(move) is None:
+                self._drop(move)
+                return
+            await self._copy(move)
+            if move.state is MoveState.COPYING and move.future.is_near:
+                await self._switch(move)
+
+    async def _copy(self, move: Move) -> None:
+        """One pass over the log."""
+        clock = self._broker.clock
+        began_ms = clock.monotonic_ms()
+        for step in move.future.steps():
+            if step is not None:
+                await _synced(self._disk, step.files)
+            took_ms = clock.monotonic_ms() - began_ms
+            if took_ms > 0:
+                await sleep(clock, took_ms * REST)
+            if move.state is MoveState.OVER or self._log(move) is None:
+                return
+            began_ms = clock.monotonic_ms()
+
+    async def _switch(self, move: Move) -> None:
+        """Let the log go on in the copy.
+
+        Everything that was said to be durable is durable in the copy then: while nobody may sync the log's own files, the copy
+        is synced once more. Nothing more is said to be until the copy's new name is durable.
+        """
+        log = self._log(move)
+        assert log is not None, "it was there when this step began"
+        move.become(MoveState.SWITCHING)
+        held, source = log, log.directory
+        await self._broker.durability.hold(held)
+        try:
+            has_moved = await self._take_over(move)
+            if has_moved:
+                await self._broker.checkpoints.write()
+        except DiskError:
+            if not move.future.is_in_place:
+                self._broker.durability.let_go(held)
+            raise
+        self._broker.durability.let_go(held)
+        if has_moved:
+            await self._finish(move, source)
+        else:
+            move.become(MoveState.COPYING)
+            await sleep(self._broker.clock, PAUSE_MS)
+
+    async def _take_over(self, move: Move) -> bool:
+        for _ in range(ATTEMPTS):
+            log = self._log(move)
+            if log is None:
+                return False
+            synced = log.sync_point()
+            for step in move.future.steps():
+                if step is not None:
+                    await _synced(self._disk, step.files)
+            if self._log(move) is None:
+                return False
+            if move.future.take_over(synced):
+                topic, _, index = move.name.rpartition("-")
+                self._broker.log_directories.moved((topic, int(index)), move.log_directory)
+                return True
+        return False
+
+    async def _finish(self, move: Move, source: str) -> None:
+        """Remove what the log was before; nothing can bring it back when this is over."""
+        topic, _, index = move.name.rpartition("-")
+        delay_ms = self._file_delete_delay_ms(move)
+        delete_partition(self._disk, self._broker.clock, source, topic, int(index), self._random.uuid(), delay_ms)
+        await self._broker.checkpoints.write()
+        logger.info("%s is in %s", move.name, move.log_directory)
+        self._forget(move)
+
+    def _file_delete_delay_ms(self, move: Move) -> int:
+        topic = self._broker.topics.with_id(move.key[0])
+        assert topic is not None, "it is not deleted while a log of it changes its directory"
+        return int(str(topic.values["file.delete.delay.ms"]))
+
+    def _drop(self, move: Move) -> None:
+        """Leave the log where it is, and remove what was copied."""
+        assert not move.future.is_in_place, "the log is in there now"
+        self._forget(move)
+        with suppress(DiskError):
+            move.future.drop()
+        self._disk.in_background(lambda: self._disk.remove(move.future.directory), lambda _: None)
+
+    def _forget(self, move: Move) -> None:
+        del self._moves[move.key]
+        log = self._log(move)
+        if log is not None:
+            log.resume_cleaning()
+        move.become(MoveState.OVER)
+
+    def _log(self, move: Move) -> PartitionLog | None:
+        """The log that moves; None if it is gone, or offline."""
+        topic_id, index = move.key
+        topic = self._broker.topics.with_id(topic_id)
+        partition = None if topic is None else topic.partition(index)
+        return None if partition is None or partition.is_offline else partition.log
+
+
+async def _synced(disk: Disk, files: Sequence[Syncable]) -> None:
+    """Raises DiskError if they cannot be made durable."""
+    over: Parked[DiskError | None] = Parked()
+    disk.sync(files, over.release)
+    error = await over
+    if error is not None:
+        raise error
