@@ -39,10 +39,6 @@ def own_settings(run, name: str) -> dict[str, str]:
     return described["config"]
 
 
-def values(run, name: str) -> list[str]:
-    return sorted(run("consume", name, "--from-beginning", "--exit").lines)
-
-
 def test_compacted_topic_has_the_last_value_of_each_key_and_its_settings_again(quick):
     name = unique("compacted")
     quick("topics", "create", name, *COMPACTED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,49 @@ def test_records_are_deleted_and_offsets_and_directories_say_so(
     assert sizes[f"{name}-0"] > 0
     assert sizes[f"{name}-1"] == 0
     assert not any(item["isFuture"] for directory in directories for item in directory["partitions"])
+
+
+def says(tools: KafkaTools, text: str, tool: str, *arguments: str) -> bool:
+    return text in tools(tool, *arguments).text
+
+
+def test_partitions_move_between_log_directories(
+    tool_process: ToolProcess, new_oncelog: NodeMaker, name: str, tmp_path: Path
+) -> None:
+    """Kafka's tool waits until a move is over, and its word for one that is over is that it completed."""
+    paths = [str(tmp_path / one) for one in ("one", "two")]
+    node = new_oncelog(log_dirs=",".join(paths))
+    tools = KafkaTools(tool_process, node.bootstrap_servers)
+    create(tools, name, "--partitions", "2")
+    producer = Producer({"bootstrap.servers": node.bootstrap_servers})
+    for number in range(2000):
+        producer.produce(name, b"%d" % number + bytes(1000), partition=number % 2)
+    assert producer.flush(30) == 0
+    asked = tmp_path / "moves.json"
+    for target in (paths[1], paths[0]):
+        moves = [{"topic": name, "partition": index, "replicas": [1], "log_dirs": [target]} for index in range(2)]
+        asked.write_text(json.dumps({"version": 1, "partitions": moves}))
+        where = ("--reassignment-json-file", str(asked))
+        executed = tools("kafka-reassign-partitions", "--execute", *where)
+        assert executed.status == 0, executed.text
+        for index in range(2):
+            started = f"Successfully started moving log directory to {target} for replica {name}-{index} with broker 1"
+            assert started in executed.text
+            done = f"Reassignment of replica {name}-{index}-1 completed successfully."
+            until(partial(says, tools, done, "kafka-reassign-partitions", "--verify", *where))
+        described = json.loads(tools("kafka-log-dirs", "--describe", "--topic-list", name).lines[-1])
+        found = {
+            item["partition"]: (directory["logDir"], item["isFuture"])
+            for directory in described["brokers"][0]["logDirs"]
+            for item in directory["partitions"]
+        }
+        assert found == {f"{name}-{index}": (target, False) for index in range(2)}
+    assert tools("kafka-get-offsets", "--topic", name).lines == [f"{name}:0:1000", f"{name}:1:1000"]
+    wrong = asked.read_text().replace(paths[0], "/nowhere")
+    asked.write_text(wrong)
+    refused = tools("kafka-reassign-partitions", "--execute", "--reassignment-json-file", str(asked))
+    assert refused.status == 1
+    assert "LogDirNotFoundException" in refused.text
 
 
 def test_cluster_says_what_it_is_and_serves(tools: KafkaTools, log: BrokerProcess) -> None:

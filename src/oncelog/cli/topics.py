@@ -12,6 +12,7 @@ from oncelog.cli.options import BootstrapServer, CommandConfig, Config, Json, na
 from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
 from oncelog.cli.topic_compaction import compact
+from oncelog.cli.topic_moves import move
 from oncelog.client import (
     BrokerRefused,
     Client,
@@ -29,6 +30,7 @@ from oncelog.wire import ErrorCode
 
 app = typer.Typer()
 app.command()(compact)
+app.command()(move)
 
 END = -1
 """What DeleteRecords takes for the high watermark."""

@@ -23,7 +23,7 @@ from oncelog.log.checkpoints import (
 )
 from oncelog.log.data_directory import CLEAN_SHUTDOWN, LOCK
 from oncelog.log.inspection.partition import KnownOfPartition
-from oncelog.log.names import LOG, SNAPSHOT, offset_of, partition_directory, partition_of
+from oncelog.log.names import LOG, SNAPSHOT, moves_in, offset_of, partition_directory, partition_of
 
 PartitionKey = tuple[str, int]
 CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)
@@ -42,6 +42,8 @@ class LogDirectory:
     problems: list[tuple[str, str]] = field(default_factory=list)
     cleaned: set[PartitionKey] = field(default_factory=set)
     """The partitions that were compacted once."""
+    left: list[PartitionKey] = field(default_factory=list)
+    """The partitions that were moved to another directory, and not removed here yet."""
 
     def offset(self, checkpoint: str, key: PartitionKey) -> int | None:
         return (self.checkpoints.get(checkpoint) or {}).get(key)
@@ -108,6 +110,7 @@ class NodeFiles:
 def read_node(disk: Disk, paths: Sequence[str]) -> NodeFiles:
     """Read what the directories say of themselves. Raises CommandError for a path that is no log directory."""
     directories = [_read_directory(disk, path) for path in paths]
+    _tell_moved_apart(disk, directories)
     homes = [path for path in paths if disk.exists(f"{path}/{JOURNAL}")]
     if len(homes) > 1:
         raise CommandError(f"{homes[0]} and {homes[1]} are of two nodes: name those of one", ExitStatus.USAGE)
@@ -115,6 +118,20 @@ def read_node(disk: Disk, paths: Sequence[str]) -> NodeFiles:
     journal = JournalContent() if home is None else read_journal_content(disk, f"{home}/{JOURNAL}")
     own = None if home is None else read_own_checkpoint(disk, home)
     return NodeFiles(directories, home, journal, own)
+
+
+def _tell_moved_apart(disk: Disk, directories: Sequence[LogDirectory]) -> None:
+    """Of two directories that have a partition, that to which it was moved counts, as for a start."""
+    places: dict[PartitionKey, list[tuple[int, LogDirectory]]] = {}
+    for directory in directories:
+        for key in directory.partitions:
+            moves = moves_in(disk.list_directory(directory.partition_path(key)))
+            places.setdefault(key, []).append((moves, directory))
+    for key, found in places.items():
+        if len(found) == 2 and found[0][0] != found[1][0]:
+            _, directory = min(found, key=lambda one: one[0])
+            directory.partitions.remove(key)
+            directory.left.append(key)
 
 
 def _read_directory(disk: Disk, path: str) -> LogDirectory:

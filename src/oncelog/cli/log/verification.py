@@ -32,7 +32,7 @@ from oncelog.log.inspection.findings import AtStart, Finding, Report, Severity
 from oncelog.log.inspection.lines import lines_of
 from oncelog.log.inspection.partition import KnownOfPartition, PartitionFacts, Progress, inspect_partition
 from oncelog.log.inspection.read_only_disk import ReadOnlyDisk
-from oncelog.log.names import DELETED_DIRECTORY, partition_directory
+from oncelog.log.names import DELETED_DIRECTORY, future_partition_of, partition_directory
 from oncelog.log.own_checkpoint import OWN_CHECKPOINT, read_own_checkpoint
 from oncelog.log.write_ahead import files_in
 
@@ -157,8 +157,15 @@ class _NodeVerification:
         for name in self._disk.list_directory(directory.path):
             if name.endswith(DELETED_DIRECTORY):
                 self._pending(f"{directory.path}/{name}", "what is left of a deleted partition", AtStart.REMOVES)
+            elif future_partition_of(name) is not None:
+                self._pending(f"{directory.path}/{name}", "a copy on its way to here", AtStart.REBUILDS)
             elif name.endswith(".tmp"):
                 self._pending(f"{directory.path}/{name}", "it was left half done", AtStart.IGNORES)
+
+        for key in directory.left:
+            self._pending(
+                directory.partition_path(key), "the partition was moved to another directory", AtStart.REMOVES
+            )
 
     def _check_own_checkpoint(self, path: str) -> None:
         if self._disk.exists(path) and read_own_checkpoint(self._disk, path.rpartition("/")[0]) is None:

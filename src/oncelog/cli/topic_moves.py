@@ -1,0 +1,110 @@
+"""`oncelog topics move`: move partitions to another log directory of the broker that has them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from oncelog.cli.brokers import connect, existing_topics, partitions_of
+from oncelog.cli.exits import CommandError, ExitStatus
+from oncelog.cli.options import BootstrapServer, Config, Json
+from oncelog.cli.reach import reach
+from oncelog.cli.tables import print_json, print_table
+from oncelog.client import Client, ReplicaLog, TopicDescription, TopicPartition
+
+POLL_SECONDS = 0.25
+COLUMNS = ("topic", "partition", "broker", "log_directory", "moves_to", "bytes", "lag")
+
+
+def move(
+    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    to: Annotated[str, typer.Option("--to", metavar="DIRECTORY", help="The log directory, as log.dirs names it.")],
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("-p", "--partition", min=0, help="This partition alone; may be given again."),
+    ] = None,
+    broker: Annotated[
+        int | None,
+        typer.Option(
+            "--broker", help="The replicas of this broker.", show_default="the only one that has the directory"
+        ),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Come back when nothing is on its way any more.")
+    ] = True,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Move partitions to another log directory of their broker, which serves them meanwhile, and show where they are.
+
+    A move goes on without the command, also after the broker was started again. Moving to where a partition is takes a move back.
+    """
+    with connect(reach(bootstrap_server, config)) as client:
+        (topic,) = existing_topics(client, [name])
+        partitions = _chosen(topic, partition)
+        node = _broker_with(client, to) if broker is None else broker
+        client.move_replica_logs(node, dict.fromkeys(partitions, to))
+        logs = _logs_of(client, node, partitions)
+        while wait and any(log.is_future for log in logs):
+            time.sleep(POLL_SECONDS)
+            logs = _logs_of(client, node, partitions)
+    rows = _rows(partitions, logs)
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(COLUMNS, rows)
+    elsewhere = [row for row in rows if to not in (row["log_directory"], row["moves_to"])]
+    if elsewhere:
+        raise CommandError(
+            f"{name}-{elsewhere[0]['partition']} did not get to {to}: the log of broker {node} says why",
+            ExitStatus.FAILED,
+        )
+
+
+def _chosen(topic: TopicDescription, numbers: Sequence[int] | None) -> list[TopicPartition]:
+    there = partitions_of(topic)
+    if not numbers:
+        return there
+    chosen = [TopicPartition(topic.name, number) for number in sorted(set(numbers))]
+    for item in chosen:
+        if item not in there:
+            raise CommandError(f"topic {topic.name} has no partition {item.partition}", ExitStatus.REFUSED)
+    return chosen
+
+
+def _broker_with(client: Client, path: str) -> int:
+    """The broker that has the log directory. Raises CommandError where none or several do."""
+    found = client.log_directories()
+    brokers = [broker for broker, paths in found.items() if path in paths]
+    if len(brokers) == 1:
+        return brokers[0]
+    if brokers:
+        numbers = ", ".join(map(str, sorted(brokers)))
+        raise CommandError(f"brokers {numbers} have a log directory {path}: name one with --broker", ExitStatus.USAGE)
+    paths = ", ".join(sorted({path for paths in found.values() for path in paths}))
+    raise CommandError(f"there is no log directory {path}: there are {paths}", ExitStatus.REFUSED)
+
+
+def _logs_of(client: Client, broker: int, partitions: Sequence[TopicPartition]) -> list[ReplicaLog]:
+    return [log for log in client.describe_replica_logs(partitions) if log.broker == broker]
+
+
+def _rows(partitions: Sequence[TopicPartition], logs: Sequence[ReplicaLog]) -> list[dict[str, object]]:
+    futures = {log.partition: log for log in logs if log.is_future}
+    return [
+        {
+            "topic": log.partition.topic,
+            "partition": log.partition.partition,
+            "broker": log.broker,
+            "log_directory": log.directory,
+            "moves_to": futures[log.partition].directory if log.partition in futures else None,
+            "bytes": log.size_bytes,
+            "lag": futures[log.partition].offset_lag if log.partition in futures else 0,
+        }
+        for log in sorted(logs, key=lambda log: log.partition)
+        if not log.is_future and log.partition in partitions
+    ]
