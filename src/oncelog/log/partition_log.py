@@ -564,7 +564,8 @@ class PartitionLog:
     def continue_in(self, directory: str, synced: SyncPoint) -> None:
         """Go on in a copy of the files, whose directory is `directory`. What was in the log at `synced` is durable there.
 
-        No sync of the log's own files may be under way, and none that was told of goes beyond `synced`.
+        No sync of the log's own files may be under way or begin before `is_durable_in_copy`, and none that was told of goes
+        beyond `synced`.
         """
         assert self._unsynced.recovery_point <= synced.log_end_offset, (
             "what was said to be durable is durable in the copy"
@@ -573,9 +574,18 @@ class PartitionLog:
         for segment in self._segments:
             segment.continue_in(directory)
         self._snapshots.continue_in(directory)
-        self._unsynced.continue_in_copies(synced, self._clock.now_ms())
+        self._unsynced.forget_files()
+        self._add_what_followed(synced)
+
+    def is_durable_in_copy(self, synced: SyncPoint) -> None:
+        """The name of the copy's directory is durable: a power cut does not bring the old one back any more."""
+        self._unsynced.synced_up_to(synced, self._clock.now_ms())
+        self._add_what_followed(synced)
+
+    def _add_what_followed(self, synced: SyncPoint) -> None:
+        """Have small files synced that may have changed since the copy was."""
         if self._end > synced.log_end_offset:
-            checkpoint = EpochCheckpoint(self._disk, directory, self._epochs)
+            checkpoint = EpochCheckpoint(self._disk, self._directory, self._epochs)
             self._unsynced.add(WITH_THE_NEXT_SYNC, checkpoint, checkpoint.close)
             transaction_index = self._segments.active.transaction_index.file
             if transaction_index.exists:

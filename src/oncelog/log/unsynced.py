@@ -80,10 +80,9 @@ class Unsynced:
         self.durable_offset = min(self.durable_offset, offset)
         self._taken = None
 
-    def continue_in_copies(self, point: SyncPoint, now_ms: int) -> None:
-        """The log goes on in copies of its files, of which everything that was there at `point` is durable."""
+    def forget_files(self) -> None:
+        """The log goes on in copies of its files."""
         self._release(list(self._files))
-        self.synced_up_to(point, now_ms)
 
     def close(self) -> None:
         """Nobody will sync these files any more."""

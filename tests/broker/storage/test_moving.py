@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -25,6 +26,7 @@ from oncelog.broker.storage.moving import PAUSE_MS
 from oncelog.broker.storage.partition import Partition
 from oncelog.environment import DiskError
 from oncelog.log import DamagedLogError, PartitionLog
+from oncelog.records import ControlType
 from oncelog.simulation.memory_disk import MemoryFile
 from oncelog.wire import ErrorCode
 
@@ -328,7 +330,73 @@ def test_start_that_loses_its_power_while_it_finishes_a_move_loses_neither_direc
             assert numbers_in(visible(broker, 0)) == set(writers.committed)
 
 
-@pytest.mark.parametrize("seed", range(60))
+def test_start_removes_the_old_directory_when_the_name_of_the_new_one_is_durable(
+    stops_in_two_directories: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing says in what order two disks keep their names."""
+    broker, _, _ = killed_at(stops_in_two_directories[0])
+    removed: list[bool] = []
+
+    def remove(path: str) -> None:
+        if path.endswith(f"/{TOPIC}-0"):
+            new = other(path.removesuffix(f"/{TOPIC}-0"))
+            removed.append(any(name.startswith(f"{new}/{TOPIC}-0/") for name in broker.disk._durable_names))
+        SteppedDisk.remove(broker.disk, path)
+
+    monkeypatch.setattr(broker.disk, "remove", remove)
+    broker.restart()
+    assert removed == [True]
+
+
+def take_all_steps_but(broker: BrokerInMemory, held: list[Callable[[], None]]) -> None:
+    """What the disk is slow with comes last."""
+    broker.disk.steps = deque(step for step in broker.disk.steps if step not in held)
+    broker.settle()
+
+
+def open_transaction(broker: BrokerInMemory) -> ProducerInMemory:
+    producer = ProducerInMemory(broker, TV2)
+    producer.write(LARGE, 1)
+    broker.settle()
+    return producer
+
+
+def test_switch_waits_for_a_sync_of_the_log_that_is_under_way() -> None:
+    """Whoever waits for it is told that something is durable, and would be told so of the old directory."""
+    broker = new_broker()
+    producer = open_transaction(broker)
+    end = producer.send_end(committed=True)
+    held = list(broker.disk.steps)
+    assert held, "the transaction's records are synced where they are"
+    send_move(broker, B)
+    take_all_steps_but(broker, held)
+    assert place_of(broker) == [A]
+    assert not end.came
+    broker.disk.steps.extend(held)
+    broker.settle()
+    assert end.came
+    assert place_of(broker) == [B]
+
+
+def test_nothing_is_said_to_be_durable_before_the_new_name_is() -> None:
+    broker = new_broker()
+    producer = open_transaction(broker)
+    send_move(broker, B)
+    while len(place_of(broker)) == 1:
+        assert broker.disk.take_step()
+    held = list(broker.disk.steps)
+    assert held, "a checkpoint is under way, which makes the name durable"
+    end = producer.send_end(committed=True)
+    log_of(broker).append_marker(ControlType.ABORT, 12345, 0, 0, 1, 0)
+    take_all_steps_but(broker, held)
+    assert not end.came
+    broker.disk.steps.extend(held)
+    broker.settle()
+    assert end.came
+    assert place_of(broker) == [B]
+
+
+@pytest.mark.parametrize("seed", range(20))
 def test_commit_that_is_answered_around_the_switch_survives_a_power_cut(seed: int) -> None:
     """Ends of transactions are under way while the log changes its directory, and the power is cut after any step."""
     broker, writers, draw = filled(seed)

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from oncelog.coordination import Parked, Task, sleep, start
 from oncelog.environment import DiskError, Syncable
-from oncelog.log import PARTITION_METADATA, FutureLog, PartitionLog, delete_partition, read_topic_id
+from oncelog.log import PARTITION_METADATA, FutureLog, PartitionLog, SyncPoint, delete_partition, read_topic_id
 from oncelog.log.names import future_partition_of
 
 if TYPE_CHECKING:
@@ -209,36 +209,38 @@ class LogMoves:
         held, source = log, log.directory
         await self._broker.durability.hold(held)
         try:
-            has_moved = await self._take_over(move)
-            if has_moved:
+            synced = await self._take_over(move)
+            if synced is not None:
                 await self._broker.checkpoints.write()
+                held.is_durable_in_copy(synced)
         except DiskError:
             if not move.future.is_in_place:
                 self._broker.durability.let_go(held)
             raise
         self._broker.durability.let_go(held)
-        if has_moved:
+        if synced is not None:
             await self._finish(move, source)
         else:
             move.become(MoveState.COPYING)
             await sleep(self._broker.clock, PAUSE_MS)
 
-    async def _take_over(self, move: Move) -> bool:
+    async def _take_over(self, move: Move) -> SyncPoint | None:
+        """Up to where the log is durable in the copy, in which it goes on; None if it changed too much meanwhile."""
         for _ in range(ATTEMPTS):
             log = self._log(move)
             if log is None:
-                return False
+                return None
             synced = log.sync_point()
             for step in move.future.steps():
                 if step is not None:
                     await _synced(self._disk, step.files)
             if self._log(move) is None:
-                return False
+                return None
             if move.future.take_over(synced):
                 topic, _, index = move.name.rpartition("-")
                 self._broker.log_directories.moved((topic, int(index)), move.log_directory)
-                return True
-        return False
+                return synced
+        return None
 
     async def _finish(self, move: Move, source: str) -> None:
         """Remove what the log was before; nothing can bring it back when this is over."""
