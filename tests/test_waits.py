@@ -1,25 +1,34 @@
 """Nothing that was looked up before a wait is used after it: by then it may be gone, or another may have its name.
 
-The check reads the broker's source. It follows each flow from top to bottom, a loop twice, and knows what was looked up by the
-method that was asked or by the type of the parameter.
+The check reads the source of everything that waits below the server. It follows each flow from top to bottom, a loop twice, and
+each generator whose steps are taken in slices: others are served between two of them. It knows what was looked up by the type of
+the parameter, or by the type that the asked function returns, whatever name it is given after that.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-BROKER = Path(__file__).parent.parent / "src" / "oncelog" / "broker"
-LOOKUPS = frozenset({"named", "with_id", "partition", "partitions", "_find", "_log_partition", "_partitions", "_home"})
-LOOKED_UP_TYPES = frozenset({"Topic", "Partition", "PartitionLog"})
-PARTS = (ast.Name, ast.List, ast.ListComp, ast.GeneratorExp)
+SOURCE = Path(__file__).parent.parent / "src" / "oncelog"
+LOOKED_UP_TYPES = frozenset({"Topic", "Partition", "PartitionLog", "Segment", "Segments"})
+COLLECTIONS = frozenset(
+    {"list", "tuple", "sorted", "set", "frozenset", "dict", "iter", "next", "reversed", "zip", "enumerate"}
+)
+MEMBERS = frozenset({"values", "items", "get", "pop", "copy", "fromkeys"})
+Flow = ast.AsyncFunctionDef | ast.FunctionDef
 
 ALLOWED = {
     ("topics.py", "_delete", "topic"): "the very one that is deleted: it keeps its name until the files are gone",
     ("topics.py", "_grow", "topic"): "it is not deleted before it has grown",
+    ("topics.py", "_open", "topic"): "it is being made, or grows: it is not deleted before that is over",
+    ("topics.py", "_open", "opened"): "nobody else has them yet",
+    ("topics.py", "_remove", "topic"): "the very one that is deleted: it keeps its name until the files are gone",
+    ("fetching.py", "reads", "watch"): "it takes back what it has put on these partitions, and asks nothing of them",
     ("durability.py", "leave_to_itself", "log"): "of one that is deleted meanwhile nothing is left to be done",
     ("durability.py", "_make_durable", "journaled"): "what was synced is these logs, whoever has their names now",
     ("durability.py", "hold", "log"): "whoever holds it lets go of the very same",
@@ -33,10 +42,11 @@ class Follower:
 
     def __init__(self) -> None:
         self.stale: dict[str, int] = {}
+        self._kept: dict[str, int] = {}
         self._waits = 0
         self._looked_up: dict[str, int] = {}
 
-    def follow(self, flow: ast.AsyncFunctionDef) -> dict[str, int]:
+    def follow(self, flow: Flow) -> dict[str, int]:
         for argument in [*flow.args.args, *flow.args.kwonlyargs]:
             if argument.annotation is not None and names_in(argument.annotation) & LOOKED_UP_TYPES:
                 self._looked_up[argument.arg] = 0
@@ -61,6 +71,22 @@ class Follower:
                 for _ in range(2):
                     self._bind(target, iterated)
                     self._block(body)
+            case ast.AsyncFor() | ast.AsyncWith():
+                raise AssertionError("nothing here waits in these")
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                self._keep(node)
+            case ast.With(items=items, body=body):
+                for item in items:
+                    self._expression(item.context_expr)
+                    if item.optional_vars is not None:
+                        self._bind(item.optional_vars, item.context_expr)
+                self._block(body)
+            case ast.Match(subject=subject, cases=cases):
+                self._expression(subject)
+                for each in cases:
+                    for captured in captures(each.pattern):
+                        self._bind(ast.Name(captured), subject)
+                    self._block(each.body)
             case ast.While(test=test, body=body):
                 for _ in range(2):
                     self._expression(test)
@@ -76,55 +102,122 @@ class Follower:
                         self._expression(field)
 
     def _expression(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Lambda):
+            self._keep(node)
+            return
         for child in ast.iter_child_nodes(node):
             self._expression(child)
-        if isinstance(node, ast.Await):
+        if isinstance(node, ast.Await | ast.Yield | ast.YieldFrom):
             self._waits += 1
+            self.stale |= self._kept
         elif isinstance(node, ast.NamedExpr):
             self._bind(node.target, node.value)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            since = self._looked_up.get(node.id)
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            name = ast.unparse(node)
+            since = self._looked_up.get(name)
             if since is not None and since < self._waits:
-                self.stale.setdefault(node.id, node.lineno)
+                self.stale.setdefault(name, node.lineno)
+
+    def _keep(self, function: ast.Lambda | Flow) -> None:
+        """A function that is made here may be called after any wait that follows."""
+        self._kept |= dict.fromkeys(names_in(function) & self._looked_up.keys(), function.lineno)
 
     def _bind(self, target: ast.expr, value: ast.expr) -> None:
         for name in names_bound(target):
-            if is_looked_up(value) or (is_part_of(value) and names_in(value) & self._looked_up.keys()):
+            if is_looked_up(value) or holds(value, self._looked_up):
                 self._looked_up[name] = self._waits
             else:
                 self._looked_up.pop(name, None)
 
 
 def names_bound(target: ast.expr) -> list[str]:
-    parts = target.elts if isinstance(target, ast.Tuple) else [target]
-    return [part.id for part in parts if isinstance(part, ast.Name)]
+    """Names, and attributes of them with what they are of."""
+    if isinstance(target, ast.Starred):
+        return names_bound(target.value)
+    if isinstance(target, ast.Tuple | ast.List):
+        return [name for part in target.elts for name in names_bound(part)]
+    return [ast.unparse(target)] if isinstance(target, ast.Name | ast.Attribute) else []
 
 
-def is_part_of(value: ast.expr) -> bool:
-    """Whether a value made of what was looked up is still that, and not a number or a text from it."""
-    return isinstance(value, PARTS) or (isinstance(value, ast.Attribute) and value.attr in ("log", "partitions"))
+def captures(pattern: ast.pattern) -> list[str]:
+    nodes = [node for node in ast.walk(pattern) if isinstance(node, ast.MatchAs | ast.MatchStar)]
+    return [node.name for node in nodes if node.name is not None]
+
+
+def holds(value: ast.AST, looked_up: Collection[str]) -> bool:
+    """Whether a value still is, or has in it, what was looked up, and not a number or a text from it."""
+    match value:
+        case ast.Name() | ast.Attribute() if ast.unparse(value) in looked_up:
+            return True
+        case ast.Attribute(value=whole, attr=attribute):
+            return attribute in ("log", "partitions") and holds(whole, looked_up)
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts) | ast.BoolOp(values=parts):
+            return any(holds(part, looked_up) for part in parts)
+        case ast.IfExp(body=one, orelse=other):
+            return holds(one, looked_up) or holds(other, looked_up)
+        case ast.Starred(value=part) | ast.Subscript(value=part) | ast.Await(value=part):
+            return holds(part, looked_up)
+        case ast.Dict() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            return bool(names_in(value) & set(looked_up))
+        case ast.Call(func=function, args=arguments):
+            if called(value) in COLLECTIONS:
+                return any(holds(argument, looked_up) for argument in arguments)
+            if called(value) in MEMBERS and isinstance(function, ast.Attribute):
+                return any(holds(part, looked_up) for part in (function.value, *arguments))
+    return False
 
 
 def names_in(node: ast.AST) -> set[str]:
-    return {found.id for found in ast.walk(node) if isinstance(found, ast.Name)}
+    found = [one for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute)]
+    return {ast.unparse(one) for one in found}
+
+
+def called(call: ast.Call) -> str | None:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
 
 
 def is_looked_up(value: ast.AST) -> bool:
-    calls = [node.func for node in ast.walk(value) if isinstance(node, ast.Call)]
-    names = [call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", None) for call in calls]
-    return any(name in LOOKUPS for name in names)
+    return any(called(node) in LOOKUPS for node in ast.walk(value) if isinstance(node, ast.Call))
 
 
-def flows() -> Iterator[tuple[Path, ast.AsyncFunctionDef]]:
-    for file in sorted(BROKER.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.AsyncFunctionDef):
+@cache
+def sources() -> tuple[tuple[Path, ast.Module], ...]:
+    folders = ("broker", "log", "groups", "transactions", "coordination")
+    files = [file for folder in folders for file in sorted((SOURCE / folder).rglob("*.py"))]
+    return tuple((file, ast.parse(file.read_text())) for file in files)
+
+
+def lookups() -> Iterator[str]:
+    """Every function that returns what may be gone after a wait."""
+    for _, module in sources():
+        for node in ast.walk(module):
+            if (
+                isinstance(node, ast.FunctionDef)
+                and node.returns is not None
+                and node.name not in ("__iter__", "__getitem__")
+            ):
+                returned = names_in(node.returns)
+                if returned & LOOKED_UP_TYPES and not returned & {"Parked", "Task"}:
+                    yield node.name
+
+
+LOOKUPS = frozenset(lookups())
+
+
+def flows() -> Iterator[tuple[Path, Flow]]:
+    for file, module in sources():
+        for node in ast.walk(module):
+            if isinstance(node, ast.AsyncFunctionDef) or (isinstance(node, ast.FunctionDef) and is_sliced(node)):
                 yield file, node
 
 
+def is_sliced(function: ast.FunctionDef) -> bool:
+    """Whether its steps are taken in slices: it yields nothing."""
+    return function.returns is not None and ast.unparse(function.returns) == "Iterator[None]"
+
+
 def stale_uses(source: str) -> dict[str, int]:
-    flow = next(node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.AsyncFunctionDef))
-    return Follower().follow(flow)
+    return Follower().follow(next(node for node in ast.parse(source).body if isinstance(node, Flow)))
 
 
 @pytest.mark.parametrize(("file", "flow"), list(flows()), ids=lambda part: getattr(part, "name", str(part)))
@@ -143,8 +236,8 @@ def test_every_exception_is_still_one(exception: tuple[str, str, str]) -> None:
 
 def test_what_is_carried_out_later_looks_up_again() -> None:
     """A change is carried out after a wait: nothing that was looked up to decide it may be in its closure."""
-    for file in sorted(BROKER.rglob("*.py")):
-        for decider in [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.FunctionDef)]:
+    for file, module in sources():
+        for decider in [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)]:
             if "Change" not in names_in(decider):
                 continue
             assigned = [node for node in decider.body if isinstance(node, ast.Assign) and is_looked_up(node.value)]
@@ -173,3 +266,34 @@ def test_the_check_finds_a_use_in_the_next_round_of_a_loop() -> None:
 def test_the_check_finds_what_was_made_of_it_and_what_was_handed_in() -> None:
     assert stale_uses("async def f(topics):\n logs = [p.log for p in topics.partitions()]\n await x\n use(logs)")
     assert stale_uses("async def f(topic: Topic):\n await x\n topic.take()") == {"topic": 3}
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "other = t",
+        "other, number = t, 1",
+        "other = list(t.partitions)[0]",
+        "other = t.partitions[0].log",
+        "other = {1: t}",
+        "other = t if x else None",
+        "other = x or t",
+        "other = sorted(t.partitions, key=x)",
+        "self.topic = t",
+        "with t as other: pass",
+    ],
+)
+def test_the_check_finds_it_under_another_name(before: str) -> None:
+    name = "self.topic" if "self" in before else "other"
+    assert name in stale_uses(f"async def f(topics, x):\n t = topics.named('a')\n {before}\n await x\n {name}.take()")
+
+
+def test_the_check_finds_what_a_function_keeps_for_later() -> None:
+    looked_up = "async def f(topics, x):\n t = topics.named('a')\n"
+    assert stale_uses(looked_up + " await x(lambda: t.take())") == {"t": 3}
+    assert stale_uses(looked_up + " def later():\n  t.take()\n await x(later)") == {"t": 3}
+
+
+def test_the_check_follows_what_is_done_in_slices() -> None:
+    assert stale_uses("def f(topics) -> Iterator[None]:\n t = topics.named('a')\n yield\n t.take()") == {"t": 4}
+    assert stale_uses("def f(topics) -> Iterator[None]:\n for t in topics.partitions():\n  t.take()\n  yield") == {}

@@ -105,6 +105,24 @@ def test_topic_is_not_there_before_all_of_its_partitions_are():
     assert partition_count(node, "t") == PARTITIONS
 
 
+def test_topic_that_is_being_made_gets_what_the_broker_is_set_to_meanwhile():
+    node = broker()
+    made = create(node, "t", PARTITIONS)
+    # The directories of the first partitions are there, and the topic is not.
+    while "t-0" not in node.disk.list_directory(DIRECTORY):
+        node.disk.take_step()
+        node.clock.advance(1)
+    assert not made.came
+    configs = [{"name": "log.segment.bytes", "config_operation": 0, "value": "2000000"}]
+    resource = {"resource_type": 4, "resource_name": "", "configs": configs}
+    altered = node.send("incremental_alter_configs", 1, resources=[resource], validate_only=False)
+    finish(node, made, altered)
+    assert altered.message.responses[0].error_code is ErrorCode.none
+    topic = node.core.topics.named("t")
+    assert topic is not None
+    assert {partition.log._config.segment_bytes for partition in topic.partitions} == {2_000_000}
+
+
 def test_topic_made_anew_waits_until_the_old_one_is_gone():
     """Its directories have the same names."""
     node = broker()

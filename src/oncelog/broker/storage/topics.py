@@ -265,6 +265,9 @@ class Topics:
         configs = dict(record.configs)
         topic = Topic(record.name, record.uuid, configs, topic_values(self._settings, configs), [])
         yield from self._open(topic, 0, record.partition_count, topic.partitions)
+        if topic.values != topic_values(self._settings, configs):
+            # The broker has been given other settings meanwhile.
+            self._apply_settings(topic)
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
         self.version += 1
