@@ -121,7 +121,7 @@ def test_empty_group_without_offsets_is_removed_at_the_next_look() -> None:
     group.leave(Leaving(member))
     expire(group, 0)
     assert group.state == "Dead"
-    assert group.reread().list_groups() == ()
+    assert group.reread().members.names() == ()
     assert group.stable(), "somebody who comes then begins at generation 1"
 
 

@@ -24,7 +24,7 @@ def test_offset_lives_for_its_retention() -> None:
     log.now_ms = committed_ms + RETENTION_MS
     expire(log)
     assert log.fetch() == {}
-    assert log.coordinator.list_groups() == ()
+    assert log.coordinator.members.names() == ()
 
 
 @pytest.mark.parametrize("retention_ms", [1000, 10 * RETENTION_MS])
@@ -77,7 +77,7 @@ def test_deleted_group_loses_its_pending_offsets_too() -> None:
     assert decision.answer is NONE
     log.end(7, True)
     assert log.fetch() == {}
-    assert log.coordinator.list_groups() == ()
+    assert log.coordinator.members.names() == ()
 
 
 def test_unknown_group_cannot_be_deleted_nor_its_offsets() -> None:

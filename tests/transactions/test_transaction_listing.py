@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncelog.transactions import TransactionStatus
+from oncelog.transactions import TransactionStatus, listing
 from oncelog.wire import ErrorCode
 from tests.transactions.ledger import TX, Ledger, ledger_in
 
@@ -21,9 +21,9 @@ def three() -> Ledger:
 
 
 def listed(ledger: Ledger, **filters: object) -> set[str]:
-    listing = ledger.coordinator.list_transactions(ledger.now_ms, **filters)  # type: ignore[arg-type]
-    assert listing.error is ErrorCode.none
-    return {metadata.transactional_id for metadata in listing.transactions}
+    found = listing(ledger.coordinator.transactions(), ledger.now_ms, **filters)  # type: ignore[arg-type]
+    assert found.error is ErrorCode.none
+    return {metadata.transactional_id for metadata in found.transactions}
 
 
 def test_without_filters_every_id_is_listed(three: Ledger) -> None:
@@ -35,9 +35,9 @@ def test_state_filter_keeps_those_states(three: Ledger) -> None:
 
 
 def test_unknown_state_is_named_and_matches_nothing(three: Ledger) -> None:
-    listing = three.coordinator.list_transactions(three.now_ms, states=["Committed"])
-    assert listing.unknown_states == ("Committed",)
-    assert listing.transactions == ()
+    found = listing(three.coordinator.transactions(), three.now_ms, states=["Committed"])
+    assert found.unknown_states == ("Committed",)
+    assert found.transactions == ()
 
 
 def test_producer_filter_keeps_those_producers(three: Ledger) -> None:
@@ -58,8 +58,8 @@ def test_pattern_must_match_the_whole_id(three: Ledger) -> None:
 
 
 def test_broken_pattern_is_an_error(three: Ledger) -> None:
-    listing = three.coordinator.list_transactions(three.now_ms, id_pattern="(")
-    assert listing.error is ErrorCode.invalid_regular_expression
+    found = listing(three.coordinator.transactions(), three.now_ms, id_pattern="(")
+    assert found.error is ErrorCode.invalid_regular_expression
 
 
 def test_description_is_what_the_log_says() -> None:
@@ -75,3 +75,10 @@ def test_description_of_an_unknown_id_is_an_error() -> None:
 
 def test_description_of_an_empty_id_is_an_invalid_request() -> None:
     assert Ledger().coordinator.describe("").error is ErrorCode.invalid_request
+
+
+def test_pattern_that_backtracks_without_end_elsewhere_is_matched_in_linear_time() -> None:
+    """Kafka takes patterns of RE2 for this reason (KIP-1152)."""
+    ledger = Ledger()
+    ledger.init(transactional_id="a" * 60 + "!")
+    assert listed(ledger, id_pattern="(a+)+") == set()

@@ -371,14 +371,14 @@ class BrokerCore:
             delay_ms = log_config(self.settings, topic.name, topic.values).file_delete_delay_ms
             delete_partition(self._disk, self.clock, log.directory, topic.name, index, topic.topic_id, delay_ms)
 
-    def _after_deletion(self, topic: Topic) -> Parked[None]:
+    def _after_deletion(self, topic: str, partition_count: int) -> Parked[None]:
         """Release when no power cut can bring the files back, for a topic made anew would take them for its own.
 
         At home what the journal says next is durable no earlier than the new names of the files; the disk of another
         directory knows nothing of the journal, and a checkpoint makes durable which names are in its directory.
         """
         self.transactions.go_on()
-        was_elsewhere = self.log_directories.forget(topic.name, len(topic.partitions))
+        was_elsewhere = self.log_directories.forget(topic, partition_count)
         return self.checkpoints.write() if was_elsewhere else Parked.ready(None)
 
 

@@ -45,21 +45,16 @@ class FetchedPartition:
 Key = tuple[TopicKey, int]
 
 
-def asked_partitions(topics: Any, by_id: bool) -> OrderedDict[Key, FetchedPartition]:
-    """The partitions that a request names, in its order."""
-    found: OrderedDict[Key, FetchedPartition] = OrderedDict()
-    for topic in topics:
-        key = topic.topic_id if by_id else topic.topic
-        for asked in topic.partitions:
-            found[key, asked.partition] = FetchedPartition(
-                topic=key,
-                index=asked.partition,
-                fetch_offset=asked.fetch_offset,
-                size_bytes_max=asked.partition_max_bytes,
-                current_leader_epoch=getattr(asked, "current_leader_epoch", -1),
-                last_fetched_epoch=getattr(asked, "last_fetched_epoch", -1),
-            )
-    return found
+def asked_partition(topic: TopicKey, asked: Any) -> FetchedPartition:
+    """A partition that a request names."""
+    return FetchedPartition(
+        topic=topic,
+        index=asked.partition,
+        fetch_offset=asked.fetch_offset,
+        size_bytes_max=asked.partition_max_bytes,
+        current_leader_epoch=getattr(asked, "current_leader_epoch", -1),
+        last_fetched_epoch=getattr(asked, "last_fetched_epoch", -1),
+    )
 
 
 class FetchSession:

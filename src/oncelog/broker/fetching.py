@@ -10,6 +10,7 @@ from uuid import UUID
 from typing_extensions import Buffer
 
 from oncelog.broker.fetch_sessions import FetchedPartition
+from oncelog.broker.slices import Turn
 from oncelog.broker.storage.leader_epochs import epoch_problem
 from oncelog.broker.storage.partition import Partition
 from oncelog.coordination import Parked
@@ -90,27 +91,29 @@ class _Watch:
 class Fetching:
     """One Fetch: wait until there is enough or the time is up, then read."""
 
-    __slots__ = ("_asked", "_broker", "_limits")
+    __slots__ = ("_asked", "_broker", "_limits", "_turn")
 
-    def __init__(self, broker: Needs, asked: Sequence[FetchedPartition], limits: FetchLimits) -> None:
+    def __init__(self, broker: Needs, asked: Sequence[FetchedPartition], limits: FetchLimits, turn: Turn) -> None:
         self._broker = broker
         self._asked = asked
         self._limits = limits
+        self._turn = turn
 
     async def reads(self) -> list[PartitionRead]:
-        if self._limits.wait_ms > 0 and not self._is_enough():
+        if self._limits.wait_ms > 0 and not await self._is_enough():
             watch = _Watch(self._broker.clock, self._limits.wait_ms, self._watched())
             try:
-                while not (watch.is_over or self._is_enough()):
+                while not (watch.is_over or await self._is_enough()):
                     await watch.moved()
+                    self._turn.begin()
             finally:
                 watch.end()
-        return self._read_all()
+        return await self._read_all()
 
     def _watched(self) -> list[Partition]:
         return [found for asked in self._asked if isinstance(found := self._find(asked), Partition)]
 
-    def _is_enough(self) -> bool:
+    async def _is_enough(self) -> bool:
         """Whether the answer would have `size_bytes_min`, or something to say that does not wait. It reads nothing."""
         size_bytes_left = self._limits.size_bytes_min
         for asked in self._asked:
@@ -122,15 +125,19 @@ class Fetching:
             size_bytes_left -= min(size_bytes, asked.size_bytes_max)
             if size_bytes_left <= 0:
                 return True
+            if self._turn.is_over:
+                await self._turn.rest()
         return not self._asked
 
-    def _read_all(self) -> list[PartitionRead]:
+    async def _read_all(self) -> list[PartitionRead]:
         reads: list[PartitionRead] = []
         read_bytes = 0
         for asked in self._asked:
             read = self._read_or_refuse(asked, self._limits.size_bytes_max - read_bytes, whole_batch=not read_bytes)
             reads.append(read)
             read_bytes += memoryview(read.data).nbytes
+            if self._turn.is_over:
+                await self._turn.rest()
         return reads
 
     def _look(self, asked: FetchedPartition) -> Partition | PartitionRead:

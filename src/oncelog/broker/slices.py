@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TypeVar
 
 from oncelog.coordination import Parked, sleep
@@ -81,7 +82,7 @@ class Turn:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._end_ms = clock.monotonic_ms() + SLICE_MS
+        self.begin()
 
     @property
     def is_over(self) -> bool:
@@ -98,6 +99,10 @@ class Turn:
 
     async def rest(self) -> None:
         await sleep(self._clock, 0)
+        self.begin()
+
+    def begin(self) -> None:
+        """Others have been served: from now on there is a whole slice again."""
         self._end_ms = self._clock.monotonic_ms() + SLICE_MS
 
 
@@ -109,3 +114,12 @@ async def beside(workers: Workers, work: Callable[[], T], *, is_long: bool) -> T
         return await over
     finally:
         job.cancel()
+
+
+def parts(items: Iterable[S], size: int) -> Iterator[tuple[S, ...]]:
+    """So many items at a time; one part that is empty where there are none."""
+    left = iter(items)
+    part = tuple(islice(left, size))
+    yield part
+    while len(part) == size and (part := tuple(islice(left, size))):
+        yield part

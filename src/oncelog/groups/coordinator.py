@@ -252,15 +252,16 @@ class GroupCoordinator:
         found = self.membership.find(group)
         return NO_SUCH_GROUP if found is None else describe(found)
 
-    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> tuple[ListedGroup, ...]:
-        """Those in one of the states and of one of the types, which are written in any case; none given means any."""
-        wanted_states = {state.strip().lower() for state in states}
-        wanted_types = {kind.strip().lower() for kind in types}
+    def list_groups(
+        self, names: Iterable[str], states: Collection[str] = (), types: Collection[str] = ()
+    ) -> tuple[ListedGroup, ...]:
+        """Those of the named that are there, in one of the states and of one of the types, in lower case; none given means any."""
         return tuple(
             ListedGroup(group.name, group.protocol_type or "", group.state.value, group.type.value)
-            for group in self.members.groups()
-            if (not wanted_states or group.state.value.lower() in wanted_states)
-            and (not wanted_types or group.type.value in wanted_types)
+            for group in (self.members.find(name) for name in names)
+            if group is not None
+            and (not states or group.state.value.lower() in states)
+            and (not types or group.type.value in types)
         )
 
     # What ends offsets and groups

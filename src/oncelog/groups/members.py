@@ -83,9 +83,9 @@ class Members:
         if self._consumers is not None:
             yield from self._consumers.groups.values()
 
-    def names(self) -> set[str]:
+    def names(self) -> tuple[str, ...]:
         consumers = () if self._consumers is None else self._consumers.groups
-        return {*self.classic.recorded, *consumers}
+        return (*self.classic.recorded, *consumers)
 
     def describe_consumers(self, name: str) -> ConsumerGroupDescription | None:
         group = self.consumer_group(name)

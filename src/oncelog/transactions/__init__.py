@@ -8,6 +8,7 @@ from oncelog.transactions.answers import (
     MarkersToSend,
 )
 from oncelog.transactions.coordinator import TransactionCoordinator
+from oncelog.transactions.listing import listing
 from oncelog.transactions.records import TransactionRecord, decode, encode, record_version
 from oncelog.transactions.state import (
     DECIDED,
@@ -36,5 +37,6 @@ __all__ = [
     "decode",
     "encode",
     "has_epoch_per_transaction",
+    "listing",
     "record_version",
 ]

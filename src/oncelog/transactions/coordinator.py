@@ -19,11 +19,9 @@ from oncelog.transactions.answers import (
     DescribedTransaction,
     EndTransactionAnswer,
     InitProducerIdAnswer,
-    ListedTransaction,
     MarkersToSend,
     markers_of,
 )
-from oncelog.transactions.listing import listing
 from oncelog.transactions.records import TransactionRecord
 from oncelog.transactions.retries import is_bump_retry, is_overflow_retry, may_ask_for_bump
 from oncelog.transactions.state import (
@@ -397,25 +395,6 @@ class TransactionCoordinator:
         if metadata is None:
             return DescribedTransaction(ErrorCode.transactional_id_not_found)
         return DescribedTransaction(_NONE, metadata)
-
-    def list_transactions(
-        self,
-        now_ms: int,
-        *,
-        states: Collection[str] = (),
-        producer_ids: Collection[int] = (),
-        longer_than_ms: int = -1,
-        id_pattern: str | None = None,
-    ) -> ListedTransaction:
-        """The ids that pass every filter given; see `listing`. Errors: invalid_regular_expression."""
-        return listing(
-            self._entries.values(),
-            now_ms,
-            states=states,
-            producer_ids=producer_ids,
-            longer_than_ms=longer_than_ms,
-            id_pattern=id_pattern,
-        )
 
     def _fence(self, before: TransactionMetadata, now_ms: int) -> TransactionRecord:
         return _record(transitions.fenced(before, self.transaction_version, now_ms))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -35,11 +35,12 @@ class TransactionStatus(IntEnum):
         return _LABELS[self]
 
     @classmethod
-    def from_label(cls, label: str) -> Self | None:
-        return next((status for status in cls if _LABELS[status] == label), None)
+    def from_label(cls, label: str) -> TransactionStatus | None:
+        return _BY_LABEL.get(label)
 
 
 _LABELS = {status: "".join(word.capitalize() for word in status.name.split("_")) for status in TransactionStatus}
+_BY_LABEL = {label: status for status, label in _LABELS.items()}
 
 EMPTY = TransactionStatus.EMPTY
 ONGOING = TransactionStatus.ONGOING

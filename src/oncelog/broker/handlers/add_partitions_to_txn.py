@@ -8,9 +8,11 @@ others from being added: they are answered OPERATION_NOT_ATTEMPTED.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.broker.storage.topics import INTERNAL_TOPICS
 from oncelog.coordination import start
 from oncelog.transactions import TopicPartition
@@ -20,6 +22,7 @@ from oncelog.wire import ErrorCode
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.topics import Topics
+    from oncelog.environment import Clock
 
 BATCHED_FROM_VERSION = 4
 
@@ -29,12 +32,14 @@ Errors = Mapping[TopicPartition, ErrorCode]
 class Needs(Protocol):
     """What this API needs of the broker."""
 
+    clock: Clock
     topics: Topics
     transactions: Transactions
 
 
 async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
+    turn = Turn(broker.clock)
     if request.version < BATCHED_FROM_VERSION:
         errors = await _add(
             broker,
@@ -44,23 +49,18 @@ async def handle(broker: Needs, request: Request) -> Any:
             body.v3_and_below_topics,
             tv2=False,
         )
-        return request.answer(results_by_topic_v3_and_below=_topics(request, body.v3_and_below_topics, errors))
+        results = await _topics(request, turn, body.v3_and_below_topics, errors)
+        return request.answer(results_by_topic_v3_and_below=results)
     # All at once: an id that is in the middle of something holds back its own answer alone.
-    under_way = [start(_add_or_verify(broker, transaction)) for transaction in body.transactions]
-    return _answer_batched(request, [await errors for errors in under_way])
-
-
-def _answer_batched(request: Request, errors: list[Errors]) -> Any:
-    return request.answer(
-        error_code=ErrorCode.none,
-        results_by_transaction=tuple(
-            request.types.AddPartitionsToTxnResult(
-                transactional_id=transaction.transactional_id,
-                topic_results=_topics(request, transaction.topics, found),
-            )
-            for transaction, found in zip(request.body.transactions, errors, strict=True)
-        ),
-    )
+    under_way = await turn.each(body.transactions, lambda transaction: start(_add_or_verify(broker, transaction)))
+    transactions = [
+        request.types.AddPartitionsToTxnResult(
+            transactional_id=transaction.transactional_id,
+            topic_results=await _topics(request, turn, transaction.topics, await errors),
+        )
+        for transaction, errors in zip(body.transactions, under_way, strict=True)
+    ]
+    return request.answer(error_code=ErrorCode.none, results_by_transaction=tuple(transactions))
 
 
 async def _add_or_verify(broker: Needs, transaction: Any) -> Errors:
@@ -79,7 +79,8 @@ async def _add(
     partitions = _named(topics)
     if not broker.transactions.coordinates(transactional_id):
         return dict.fromkeys(partitions, ErrorCode.not_coordinator)
-    wrong = {partition: error for partition in partitions if (error := _problem(broker, *partition)) is not None}
+    problems = await Turn(broker.clock).each(partitions, lambda partition: _problem(broker, *partition))
+    wrong = {one: error for one, error in zip(partitions, problems, strict=True) if error is not None}
     if wrong:
         return dict.fromkeys(partitions, ErrorCode.operation_not_attempted) | wrong
     error = await broker.transactions.add_partitions(transactional_id, producer_id, producer_epoch, partitions, tv2=tv2)
@@ -97,18 +98,15 @@ def _named(topics: Any) -> list[TopicPartition]:
     return [(topic.name, index) for topic in topics for index in topic.partitions]
 
 
-def _topics(request: Request, topics: Any, errors: Errors) -> tuple[Any, ...]:
-    types = request.types
-    return tuple(
-        types.AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=tuple(
-                types.AddPartitionsToTxnPartitionResult(
-                    partition_index=index,
-                    partition_error_code=transaction_error(errors[topic.name, index], request.version),
-                )
-                for index in topic.partitions
-            ),
-        )
-        for topic in topics
+async def _topics(request: Request, turn: Turn, topics: Any, errors: Errors) -> tuple[Any, ...]:
+    results = []
+    for topic in topics:
+        partitions = await turn.each(topic.partitions, partial(_result, request, topic.name, errors))
+        results.append(request.types.AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=partitions))
+    return tuple(results)
+
+
+def _result(request: Request, topic: str, errors: Errors, index: int) -> Any:
+    return request.types.AddPartitionsToTxnPartitionResult(
+        partition_index=index, partition_error_code=transaction_error(errors[topic, index], request.version)
     )

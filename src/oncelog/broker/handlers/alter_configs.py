@@ -6,18 +6,18 @@ from typing import Any
 
 from oncelog.broker.handlers.incremental_alter_configs import answer
 from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.broker.storage import altering
-from oncelog.broker.storage.altering import Alteration, Operation, all_anew, alter_each
+from oncelog.broker.storage.altering import Alter, Alteration, Operation, all_anew, alter_each
 
 
 async def handle(broker: altering.Needs, request: Request) -> Any:
     body = request.body
-    resources = [
-        (
-            resource.resource_type,
-            resource.resource_name,
-            all_anew([Alteration(item.name, Operation.SET, item.value) for item in resource.configs]),
-        )
-        for resource in body.resources
-    ]
-    return answer(request, await alter_each(broker, resources, validate_only=body.validate_only))
+    turn = Turn(broker.clock)
+    resources = await turn.each(body.resources, _asked)
+    return await answer(request, turn, await alter_each(broker, resources, validate_only=body.validate_only))
+
+
+def _asked(resource: Any) -> tuple[int, str, Alter]:
+    values = [Alteration(item.name, Operation.SET, item.value) for item in resource.configs]
+    return resource.resource_type, resource.resource_name, all_anew(values)

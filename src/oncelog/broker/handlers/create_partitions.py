@@ -7,6 +7,7 @@ let grow: where a group or a transactional id belongs depends on how many there 
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
@@ -47,12 +48,12 @@ async def handle(broker: Needs, request: Request) -> Any:
         outcomes.append(twice if times[name] > 1 else await _grow(broker, request, topic, budget))
         if turn.is_over:
             await turn.rest()
-    return request.answer(
-        results=tuple(
-            request.types.CreatePartitionsTopicResult(name=name, error_code=error, error_message=message)
-            for name, (error, message) in zip(asked, outcomes, strict=True)
-        )
-    )
+    return request.answer(results=await turn.each(zip(asked, outcomes, strict=True), partial(_result, request)))
+
+
+def _result(request: Request, outcome: tuple[str, Outcome]) -> Any:
+    name, (error, message) = outcome
+    return request.types.CreatePartitionsTopicResult(name=name, error_code=error, error_message=message)
 
 
 class _Budget:

@@ -6,17 +6,19 @@ brings deleted records back. Segments that lie wholly before it go with the next
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.broker.storage.partition import Partition
-from oncelog.log import PartitionLog
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.storage.checkpoints import Checkpoints
     from oncelog.broker.storage.durability import Durability
     from oncelog.broker.storage.topics import Topics
+    from oncelog.environment import Clock
 
 HIGH_WATERMARK = -1
 NO_OFFSET = -1
@@ -26,31 +28,44 @@ class Needs(Protocol):
     """What this API needs of the broker."""
 
     checkpoints: Checkpoints
+    clock: Clock
     durability: Durability
     topics: Topics
 
 
 async def handle(broker: Needs, request: Request) -> Any:
-    results: dict[tuple[str, int], tuple[int, ErrorCode]] = {}
-    moved: list[PartitionLog] = []
-    for topic in request.body.topics:
-        # As in Kafka, of a partition that is named twice the last counts.
-        for asked in {one.partition_index: one for one in topic.partitions}.values():
-            partition = broker.topics.partition(topic.name, asked.partition_index)
-            error = _problem(broker, topic.name, partition, asked.offset)
-            key = (topic.name, asked.partition_index)
-            if partition is None or error is not ErrorCode.none:
-                results[key] = (NO_OFFSET, error)
-                continue
-            log = partition.log
-            log.advance_log_start(log.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset)
-            results[key] = (log.log_start_offset, ErrorCode.none)
-            moved.append(log)
+    turn = Turn(broker.clock)
+    # As in Kafka, of a partition that is named twice the last counts.
+    asked = {(topic.name, one.partition_index): one.offset for topic in request.body.topics for one in topic.partitions}
+    results = dict(zip(asked, await turn.each(asked.items(), partial(_advance, broker)), strict=True))
+    moved = [key for key, (_, error) in results.items() if error is ErrorCode.none]
     if moved:
         # A log never begins beyond its end: what is before the new beginning is durable first.
-        await broker.durability.make_durable(moved)
+        found = (broker.topics.partition(*key) for key in moved)
+        await broker.durability.make_durable([one.log for one in found if one is not None and not one.is_offline])
         await broker.checkpoints.write()
-    return _answer(request, results)
+    topics: dict[str, list[Any]] = {}
+    for name, result in await turn.each(results.items(), partial(_result, request)):
+        topics.setdefault(name, []).append(result)
+    types = request.types
+    return request.answer(
+        topics=tuple(
+            types.DeleteRecordsTopicResult(name=name, partitions=tuple(partitions))
+            for name, partitions in topics.items()
+        )
+    )
+
+
+def _advance(broker: Needs, asked: tuple[tuple[str, int], int]) -> tuple[int, ErrorCode]:
+    """Let a partition begin later; return where it begins, and what is wrong."""
+    (name, index), offset = asked
+    partition = broker.topics.partition(name, index)
+    error = _problem(broker, name, partition, offset)
+    if partition is None or error is not ErrorCode.none:
+        return NO_OFFSET, error
+    log = partition.log
+    log.advance_log_start(log.high_watermark if offset == HIGH_WATERMARK else offset)
+    return log.log_start_offset, ErrorCode.none
 
 
 def _problem(broker: Needs, name: str, partition: Partition | None, offset: int) -> ErrorCode:
@@ -68,16 +83,9 @@ def _problem(broker: Needs, name: str, partition: Partition | None, offset: int)
     return ErrorCode.none
 
 
-def _answer(request: Request, results: dict[tuple[str, int], tuple[int, ErrorCode]]) -> Any:
-    types = request.types
-    topics: dict[str, dict[int, Any]] = {}
-    for (name, index), (low_watermark, error) in results.items():
-        topics.setdefault(name, {})[index] = types.DeleteRecordsPartitionResult(
-            partition_index=index, low_watermark=low_watermark, error_code=error
-        )
-    return request.answer(
-        topics=tuple(
-            types.DeleteRecordsTopicResult(name=name, partitions=tuple(partitions.values()))
-            for name, partitions in topics.items()
-        )
+def _result(request: Request, result: tuple[tuple[str, int], tuple[int, ErrorCode]]) -> tuple[str, Any]:
+    (name, index), (low_watermark, error) = result
+    answer = request.types.DeleteRecordsPartitionResult(
+        partition_index=index, low_watermark=low_watermark, error_code=error
     )
+    return name, answer

@@ -8,6 +8,7 @@ here nobody does.
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker import fetching
@@ -15,13 +16,15 @@ from oncelog.broker.fetch_sessions import (
     FINAL_EPOCH,
     FIRST_EPOCH,
     NO_SESSION,
+    FetchedPartition,
     FetchSession,
     Key,
     TopicKey,
-    asked_partitions,
+    asked_partition,
 )
 from oncelog.broker.fetching import READ_COMMITTED, Fetching, FetchLimits, PartitionRead
 from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
@@ -45,7 +48,12 @@ async def handle(broker: Needs, request: Request) -> Any:
     if body.isolation_level not in (0, READ_COMMITTED):
         return request.answer(error_code=ErrorCode.invalid_request, session_id=NO_SESSION, responses=())
     by_id = request.version >= TOPIC_ID_FROM_VERSION
-    asked = asked_partitions(body.topics, by_id)
+    turn = Turn(broker.clock)
+    asked: OrderedDict[Key, FetchedPartition] = OrderedDict()
+    for topic in body.topics:
+        name = topic.topic_id if by_id else topic.topic
+        for partition in await turn.each(topic.partitions, partial(asked_partition, name)):
+            asked[name, partition.index] = partition
     session = _session(broker, request, asked, by_id=by_id)
     if isinstance(session, ErrorCode):
         return request.answer(error_code=session, session_id=NO_SESSION, responses=())
@@ -58,8 +66,8 @@ async def handle(broker: Needs, request: Request) -> Any:
         size_bytes_max=min(body.max_bytes, broker.settings.number("fetch.max.bytes")),
         reads_zstd=request.version >= ZSTD_FROM_VERSION,
     )
-    reads = await Fetching(broker, tuple(partitions.values()), limits).reads()
-    return _answer(request, session, reads, is_incremental=is_incremental)
+    reads = await Fetching(broker, tuple(partitions.values()), limits, turn).reads()
+    return await _answer(request, turn, session, reads, is_incremental=is_incremental)
 
 
 def _session(
@@ -84,11 +92,15 @@ def _session(
     return session
 
 
-def _answer(request: Request, session: FetchSession | None, reads: list[PartitionRead], *, is_incremental: bool) -> Any:
+async def _answer(
+    request: Request, turn: Turn, session: FetchSession | None, reads: list[PartitionRead], *, is_incremental: bool
+) -> Any:
     topics: OrderedDict[TopicKey, list[Any]] = OrderedDict()
     for read in reads:
         if session is None or _is_news(session, read) or not is_incremental:
             topics.setdefault(read.asked.topic, []).append(_partition(request, read))
+        if turn.is_over:
+            await turn.rest()
     types = request.types
     return request.answer(
         error_code=ErrorCode.none,

@@ -5,32 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.broker.storage import altering
-from oncelog.broker.storage.altering import Alteration, Outcome, alter_each, step_by_step
+from oncelog.broker.storage.altering import Alter, Alteration, Outcome, alter_each, step_by_step
 
 
 async def handle(broker: altering.Needs, request: Request) -> Any:
     body = request.body
-    resources = [
-        (
-            resource.resource_type,
-            resource.resource_name,
-            step_by_step([Alteration(item.name, item.config_operation, item.value) for item in resource.configs]),
-        )
-        for resource in body.resources
-    ]
-    return answer(request, await alter_each(broker, resources, validate_only=body.validate_only))
+    turn = Turn(broker.clock)
+    resources = await turn.each(body.resources, _asked)
+    return await answer(request, turn, await alter_each(broker, resources, validate_only=body.validate_only))
 
 
-def answer(request: Request, outcomes: list[Outcome]) -> Any:
-    return request.answer(
-        responses=tuple(
-            request.types.AlterConfigsResourceResponse(
-                error_code=error,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, (error, message) in zip(request.body.resources, outcomes, strict=True)
+def _asked(resource: Any) -> tuple[int, str, Alter]:
+    steps = [Alteration(item.name, item.config_operation, item.value) for item in resource.configs]
+    return resource.resource_type, resource.resource_name, step_by_step(steps)
+
+
+async def answer(request: Request, turn: Turn, outcomes: list[Outcome]) -> Any:
+    def response(outcome: tuple[Any, Outcome]) -> Any:
+        resource, (error, message) = outcome
+        return request.types.AlterConfigsResourceResponse(
+            error_code=error,
+            error_message=message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
         )
-    )
+
+    return request.answer(responses=await turn.each(zip(request.body.resources, outcomes, strict=True), response))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
-from oncelog.groups import LeaveAnswer, Leaving
+from oncelog.broker.slices import Turn
+from oncelog.groups import Leaving
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.memberships import Memberships
+    from oncelog.environment import Clock
 
 BATCHED_FROM_VERSION = 3
 
@@ -17,28 +20,25 @@ BATCHED_FROM_VERSION = 3
 class Needs(Protocol):
     """What this API needs of the broker."""
 
+    clock: Clock
     memberships: Memberships
 
 
 async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     if request.version < BATCHED_FROM_VERSION:
-        leaving = [Leaving(body.member_id)]
-    else:
-        leaving = [Leaving(member.member_id, member.group_instance_id) for member in body.members]
-    return _answer(request, leaving, await broker.memberships.leave(body.group_id, leaving))
-
-
-def _answer(request: Request, leaving: list[Leaving], answer: LeaveAnswer) -> Any:
-    if request.version < BATCHED_FROM_VERSION:
+        answer = await broker.memberships.leave(body.group_id, [Leaving(body.member_id)])
         return request.answer(error_code=next(iter(answer.errors), answer.error))
-    failed = answer.error is not ErrorCode.none
-    return request.answer(
-        error_code=answer.error,
-        members=tuple(
-            request.types.MemberResponse(
-                member_id=member.member_id, group_instance_id=member.instance_id, error_code=error
-            )
-            for member, error in zip(leaving if not failed else (), answer.errors, strict=True)
-        ),
+    turn = Turn(broker.clock)
+    leaving = await turn.each(body.members, lambda member: Leaving(member.member_id, member.group_instance_id))
+    answer = await broker.memberships.leave(body.group_id, leaving)
+    # An error of the group is told once, and of no member.
+    told = zip(leaving if answer.error is ErrorCode.none else (), answer.errors, strict=True)
+    return request.answer(error_code=answer.error, members=await turn.each(told, partial(_member, request)))
+
+
+def _member(request: Request, told: tuple[Leaving, ErrorCode]) -> Any:
+    member, error = told
+    return request.types.MemberResponse(
+        member_id=member.member_id, group_instance_id=member.instance_id, error_code=error
     )

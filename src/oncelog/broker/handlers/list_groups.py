@@ -2,36 +2,52 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn, parts
+from oncelog.groups import ListedGroup
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.offsets import CommittedOffsets
+    from oncelog.environment import Clock
+
+
+LOOKED_AT_AT_ONCE = 500
+"""Groups, after which others are served."""
 
 
 class Needs(Protocol):
     """What this API needs of the broker."""
 
+    clock: Clock
     offsets: CommittedOffsets
 
 
-def handle(broker: Needs, request: Request) -> Any:
-    body = request.body
-    listed = broker.offsets.coordinator.list_groups(
-        getattr(body, "states_filter", ()), getattr(body, "types_filter", ())
-    )
-    return request.answer(
-        error_code=ErrorCode.none,
-        groups=tuple(
-            construct(
-                request.types.ListedGroup,
-                group_id=group.group,
-                protocol_type=group.protocol_type,
-                group_state=group.state,
-                group_type=group.type,
-            )
-            for group in listed
-        ),
+async def handle(broker: Needs, request: Request) -> Any:
+    states, types = _names(request, "states_filter"), _names(request, "types_filter")
+    coordinator = broker.offsets.coordinator
+    turn = Turn(broker.clock)
+    groups: list[Any] = []
+    for part in parts(coordinator.members.names(), LOOKED_AT_AT_ONCE):
+        groups += await turn.each(coordinator.list_groups(part, states, types), partial(_group, request))
+        if turn.is_over:
+            await turn.rest()
+    return request.answer(error_code=ErrorCode.none, groups=tuple(groups))
+
+
+def _names(request: Request, field: str) -> frozenset[str]:
+    """They are written in any case."""
+    return frozenset(name.strip().lower() for name in getattr(request.body, field, ()))
+
+
+def _group(request: Request, group: ListedGroup) -> Any:
+    return construct(
+        request.types.ListedGroup,
+        group_id=group.group,
+        protocol_type=group.protocol_type,
+        group_state=group.state,
+        group_type=group.type,
     )

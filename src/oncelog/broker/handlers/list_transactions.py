@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn, parts
+from oncelog.transactions import TransactionMetadata, listing
 
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.environment import Clock
+
+
+LOOKED_AT_AT_ONCE = 2000
+"""Transactional ids, after which others are served."""
 
 
 class Needs(Protocol):
@@ -18,24 +25,30 @@ class Needs(Protocol):
     transactions: Transactions
 
 
-def handle(broker: Needs, request: Request) -> Any:
+async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
-    listing = broker.transactions.coordinator.list_transactions(
-        broker.clock.now_ms(),
-        states=body.state_filters,
-        producer_ids=body.producer_id_filters,
-        longer_than_ms=getattr(body, "duration_filter", -1),
-        id_pattern=getattr(body, "transactional_id_pattern", None),
-    )
+    turn = Turn(broker.clock)
+    states: list[Any] = []
+    for part in parts(tuple(broker.transactions.coordinator.transactions()), LOOKED_AT_AT_ONCE):
+        listed = listing(
+            part,
+            broker.clock.now_ms(),
+            states=body.state_filters,
+            producer_ids=body.producer_id_filters,
+            longer_than_ms=getattr(body, "duration_filter", -1),
+            id_pattern=getattr(body, "transactional_id_pattern", None),
+        )
+        states += await turn.each(listed.transactions, partial(_state, request))
+        if turn.is_over:
+            await turn.rest()
     return request.answer(
-        error_code=listing.error,
-        unknown_state_filters=listing.unknown_states,
-        transaction_states=tuple(
-            request.types.TransactionState(
-                transactional_id=metadata.transactional_id,
-                producer_id=metadata.producer_id,
-                transaction_state=metadata.status.label,
-            )
-            for metadata in listing.transactions
-        ),
+        error_code=listed.error, unknown_state_filters=listed.unknown_states, transaction_states=tuple(states)
+    )
+
+
+def _state(request: Request, metadata: TransactionMetadata) -> Any:
+    return request.types.TransactionState(
+        transactional_id=metadata.transactional_id,
+        producer_id=metadata.producer_id,
+        transaction_state=metadata.status.label,
     )

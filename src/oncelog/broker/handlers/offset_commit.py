@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.handlers.timeouts import milliseconds
 from oncelog.broker.request import Request
-from oncelog.broker.slices import Turn
+from oncelog.broker.slices import Turn, parts
 from oncelog.broker.storage import auto_creation
 from oncelog.broker.storage.auto_creation import create_internal
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, Topic
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from oncelog.environment import Clock
 
 TOPIC_ID_FROM_VERSION = 10
+COMMITTED_AT_ONCE = 2000
+"""Offsets of one request. So many are one decision of the coordinator, and one batch."""
 
 
 class Needs(auto_creation.Needs, Protocol):
@@ -38,25 +40,30 @@ async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     errors: dict[tuple[Any, int], ErrorCode] = {}
     wanted: dict[tuple[Any, int], OffsetToCommit] = {}
+    turn = Turn(broker.clock)
     for topic in body.topics:
         key, name = _topic(broker, request, topic)
-        found = None if name is None else broker.topics.named(name)
         for asked in topic.partitions:
+            found = None if name is None else broker.topics.named(name)
             if name is None:
                 errors[key, asked.partition_index] = ErrorCode.unknown_topic_id
             elif found is None or found.partition(asked.partition_index) is None:
                 errors[key, asked.partition_index] = ErrorCode.unknown_topic_or_partition
             else:
                 wanted[key, asked.partition_index] = offset_to_commit(found, asked)
+            if turn.is_over:
+                await turn.rest()
     member = MemberFacts(
         body.member_id, body.generation_id_or_member_epoch, getattr(body, "group_instance_id", None), request.version
     )
     retention = getattr(body, "retention_time", None)
-    answers = broker.offsets.commit(
-        body.group_id, member, list(wanted.values()), -1 if retention is None else milliseconds(retention)
-    )
-    for partition, error in zip(wanted, answers, strict=True):
-        errors[partition] = offset_commit_error(error, request.version)
+    retention_ms = -1 if retention is None else milliseconds(retention)
+    for part in parts(wanted.items(), COMMITTED_AT_ONCE):
+        answers = broker.offsets.commit(body.group_id, member, [offset for _, offset in part], retention_ms)
+        for (partition, _), error in zip(part, answers, strict=True):
+            errors[partition] = offset_commit_error(error, request.version)
+        if turn.is_over:
+            await turn.rest()
     return await _answer(broker, request, errors)
 
 

@@ -64,11 +64,12 @@ class Checked(NamedTuple):
 
 async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
+    turn = Turn(broker.clock)
     if body.acks not in (-1, 0, 1):
-        return _answer(request, _every(request, Refused(ErrorCode.invalid_required_acks, f"acks is {body.acks}")))
+        refused = Refused(ErrorCode.invalid_required_acks, f"acks is {body.acks}")
+        return await _answer(request, turn, _every(request, refused))
     results: Results = {}
     checked: dict[Key, Checked] = {}
-    turn = Turn(broker.clock)
     for topic_data in body.topic_data:
         name = topic_data.topic_id if request.version >= TOPIC_ID_FROM_VERSION else topic_data.name
         for data in topic_data.partition_data:
@@ -82,7 +83,7 @@ async def handle(broker: Needs, request: Request) -> Any:
     transactional = {key: batch for key, batch in checked.items() if batch.header.is_transactional}
     problem = _transactional_problem(request, transactional.values()) if transactional else None
     if problem is not None:
-        return _answer(request, _every(request, problem))
+        return await _answer(request, turn, _every(request, problem))
     for part in _parts(checked):
         if transactional:
             results |= await _refused_by_coordinator(broker, request, part)
@@ -91,7 +92,7 @@ async def handle(broker: Needs, request: Request) -> Any:
             await broker.durability.make_durable(to_flush)
         if turn.is_over:
             await turn.rest()
-    return _answer(request, results)
+    return await _answer(request, turn, results)
 
 
 def _parts(checked: dict[Key, Checked]) -> Iterator[Mapping[Key, Checked]]:
@@ -246,7 +247,7 @@ def _every(request: Request, refused: Refused) -> Results:
     }
 
 
-def _answer(request: Request, results: Results) -> Any:
+async def _answer(request: Request, turn: Turn, results: Results) -> Any:
     if request.body.acks == 0:
         refused = next((result for result in results.values() if isinstance(result, Refused)), None)
         if refused is not None:
@@ -258,12 +259,14 @@ def _answer(request: Request, results: Results) -> Any:
     responses = []
     for topic in request.body.topic_data:
         name = getattr(topic, named_by)
-        partitions = tuple([_partition(types, data.index, results[name, data.index]) for data in topic.partition_data])
+        partitions = await turn.each(topic.partition_data, partial(_partition, types, name, results))
         responses.append(types.TopicProduceResponse(**{named_by: name}, partition_responses=partitions))
     return request.answer(responses=tuple(responses))
 
 
-def _partition(types: Any, index: int, result: Appended | Refused) -> Any:
+def _partition(types: Any, topic: UUID | str, results: Results, data: Any) -> Any:
+    index = data.index
+    result = results[topic, index]
     if isinstance(result, Refused):
         return construct(
             types.PartitionProduceResponse,

@@ -157,7 +157,7 @@ class Topics:
         settings: Settings,
         open_log: OpenLog,
         before_deletion: Callable[[Topic], Parked[None]],
-        after_deletion: Callable[[Topic], Parked[None]],
+        after_deletion: Callable[[str, int], Parked[None]],
         on_made: Callable[[Topic], None],
         delete_unopened: Callable[[Topic, int, UnopenedLog], None],
     ) -> None:
@@ -334,18 +334,21 @@ class Topics:
         del self._by_name[topic.name]
         del self._by_id[topic.topic_id]
         self.version += 1
+        partition_count = len(topic.partitions)
         await self._slices.run(self._remove(topic))
         # A topic is made under this name when nothing of this one can come back.
         logger.info("topic %s is deleted", topic.name)
         free = self._names_in_use[topic.name] = Parked()
         del self._being_deleted[topic.name]
         gone.release(None)
-        await self._after_deletion(topic)
+        await self._after_deletion(topic.name, partition_count)
         del self._names_in_use[topic.name]
         free.release(None)
 
     def _remove(self, topic: Topic) -> Iterator[None]:
-        for partition in topic.partitions:
+        """Delete the partitions, and let go of each: to free ten thousand at once takes long."""
+        while topic.partitions:
+            partition = topic.partitions.pop()
             if partition.unopened is None:
                 partition.log.delete()
             else:

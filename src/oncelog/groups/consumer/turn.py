@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from oncelog.coordination.regex import matching, regex_problem
 from oncelog.groups.consumer.assignment import NOTHING, Assignment
 from oncelog.groups.consumer.assignors import ASSIGNORS, Candidate
 from oncelog.groups.consumer.group import NEVER_MS, ConsumerGroup, preferred_assignor, subscribed_topics, topics_of
@@ -25,7 +26,6 @@ from oncelog.groups.consumer.records import (
     TargetEpochRecord,
     TargetRecord,
 )
-from oncelog.groups.consumer.regex import matching, regex_problem
 from oncelog.groups.consumer.state import UNREVOKED_PARTITIONS
 from oncelog.groups.consumer.topics import ids_of, metadata_hash
 from oncelog.groups.consumer_limits import ConsumerLimits

@@ -1,4 +1,4 @@
-"""Regular expressions that members subscribe with, in the syntax of RE2, as Kafka's are: matching takes linear time."""
+"""Regular expressions of clients, in the syntax of RE2, as Kafka's are: matching takes linear time, whatever they say."""
 
 from __future__ import annotations
 
