@@ -29,6 +29,7 @@ ALLOWED = {
     ("topics.py", "_open", "opened"): "nobody else has them yet",
     ("topics.py", "_remove", "topic"): "the very one that is deleted: it keeps its name until the files are gone",
     ("fetching.py", "reads", "watch"): "it takes back what it has put on these partitions, and asks nothing of them",
+    ("moving.py", "_switch", "held"): "what was held back is let go, whichever log has its name now",
     ("durability.py", "leave_to_itself", "log"): "of one that is deleted meanwhile nothing is left to be done",
     ("durability.py", "_make_durable", "journaled"): "what was synced is these logs, whoever has their names now",
     ("durability.py", "hold", "log"): "whoever holds it lets go of the very same",
@@ -123,6 +124,10 @@ class Follower:
         self._kept |= dict.fromkeys(names_in(function) & self._looked_up.keys(), function.lineno)
 
     def _bind(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            for one, its in zip(target.elts, value.elts, strict=True):
+                self._bind(one, its)
+            return
         for name in names_bound(target):
             if is_looked_up(value) or holds(value, self._looked_up):
                 self._looked_up[name] = self._waits
