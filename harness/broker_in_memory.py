@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -92,8 +93,10 @@ class ClientConnection:
     """Stands for a socket: it notes that it was closed, and why."""
 
     peer_host = "test"
+    numbers = count(1)
 
     def __init__(self) -> None:
+        self.number = self.peer_port = next(self.numbers)
         self.closed: str | None = None
 
     def close(self, reason: str | None = None) -> None:

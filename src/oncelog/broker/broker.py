@@ -26,6 +26,7 @@ from oncelog.broker.coordinators.loading import (
 from oncelog.broker.coordinators.memberships import Memberships
 from oncelog.broker.coordinators.offsets import CommittedOffsets
 from oncelog.broker.coordinators.producer_ids import ProducerIds
+from oncelog.broker.coordinators.session_guard import SessionGuard
 from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.broker.dispatch import Dispatch
 from oncelog.broker.fetch_sessions import FetchSessions
@@ -251,15 +252,14 @@ class BrokerCore:
 
     def _load_coordinators(self, random: Random) -> None:
         number = self.settings.number
-        self.transactions: Transactions = Transactions(
-            self,
-            TransactionCoordinator(
-                internal_partition_count(self, TRANSACTION_STATE),
-                transaction_version=self.features[TRANSACTION_FEATURE],
-                timeout_max_ms=number("transaction.max.timeout.ms"),
-                id_expiration_ms=number("transactional.id.expiration.ms"),
-            ),
+        coordinator = TransactionCoordinator(
+            internal_partition_count(self, TRANSACTION_STATE),
+            transaction_version=self.features[TRANSACTION_FEATURE],
+            timeout_max_ms=number("transaction.max.timeout.ms"),
+            id_expiration_ms=number("transactional.id.expiration.ms"),
         )
+        self.session_guard = SessionGuard(self.settings, coordinator)
+        self.transactions: Transactions = Transactions(self, coordinator)
         groups = GroupCoordinator(
             internal_partition_count(self, CONSUMER_OFFSETS),
             metadata_max_units=number("offset.metadata.max.bytes"),

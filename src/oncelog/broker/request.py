@@ -15,7 +15,14 @@ class Peer(Protocol):
     """What the broker knows of the connection that a request came on."""
 
     @property
+    def number(self) -> int:
+        """Grows in the order in which connections are accepted."""
+
+    @property
     def peer_host(self) -> str: ...
+
+    @property
+    def peer_port(self) -> int: ...
 
     def close(self, reason: str | None = None) -> None: ...
 

@@ -62,12 +62,14 @@ class Connection(asyncio.BufferedProtocol):
         "_write_paused",
         "close_reason",
         "last_active_s",
+        "number",
         "peer_host",
         "peer_port",
     )
 
     def __init__(
         self,
+        number: int,
         handler: Handler,
         request_bytes_max: int,
         buffer: bytearray,
@@ -76,6 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         on_close: Callable[[Connection], None],
         on_bug: Callable[[BaseException], None],
     ) -> None:
+        self.number = number
         self._handler = handler
         self._request_bytes_max = request_bytes_max
         self._on_open = on_open

@@ -9,7 +9,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Mapping
-from itertools import combinations
+from itertools import combinations, count
 from types import TracebackType
 from typing import Self
 
@@ -154,12 +154,21 @@ class Broker:
     def _connections_maker(self) -> Callable[[], Connection]:
         request_bytes_max = self._core.settings.number("socket.request.max.bytes")
         buffer = bytearray(RECEIVE_BYTES)
+        numbers = count(1)
         return lambda: Connection(
-            self._core.receive, request_bytes_max, buffer, self._memory, self._connections.add, self._closed, self._bug
+            next(numbers),
+            self._core.receive,
+            request_bytes_max,
+            buffer,
+            self._memory,
+            self._connections.add,
+            self._closed,
+            self._bug,
         )
 
     def _closed(self, connection: Connection) -> None:
         self._connections.discard(connection)
+        self._core.session_guard.connection_closed(connection)
         self._admission.closed(connection)
 
     def _whereabouts(self, directories: list[str]) -> dict[str, str]:

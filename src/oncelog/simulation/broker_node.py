@@ -55,6 +55,8 @@ class ServedConnection:
     """Serves one request at a time, as the real one does."""
 
     def __init__(self, node: BrokerNode, core: BrokerCore, end: StreamEnd) -> None:
+        node.accepted += 1
+        self.number = self.peer_port = node.accepted
         self.peer_host = end.other.process.node
         self._node = node
         self._core = core
@@ -75,6 +77,7 @@ class ServedConnection:
         self._over()
 
     def _over(self) -> None:
+        self._core.session_guard.connection_closed(self)
         self._waiting.clear()
         task, self._task = self._task, None
         if task is not None:
@@ -141,6 +144,7 @@ class BrokerNode:
         self.process.is_alive = False
         self.settings = settings
         self.starts = 0
+        self.accepted = 0
         self.disk_deaths = 0
         self.is_disk_bad = False
         self._queue = queue

@@ -416,6 +416,14 @@ BROKER_SETTINGS = _settings(
         help="Time between two looks for transactions that have run out of time.",
     ),
     Setting(
+        name="transaction.session.guard.enable",
+        default=True,
+        is_dynamic=True,
+        is_own=True,
+        help="Whether requests of the first transaction protocol are refused that come late: on a connection that their producer "
+        "has left. Kafka has no such setting, and takes them for requests of the next transaction.",
+    ),
+    Setting(
         name="transactional.id.expiration.ms",
         default=604_800_000,
         minimum=1,

@@ -37,6 +37,7 @@ from oncelog.wire import ErrorCode
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.offsets import CommittedOffsets
     from oncelog.broker.coordinators.producer_ids import ProducerIds
+    from oncelog.broker.coordinators.session_guard import SessionGuard
     from oncelog.broker.storage.durability import Durability
     from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
@@ -57,6 +58,7 @@ class Needs(Protocol):
     durability: Durability
     offsets: CommittedOffsets
     producer_ids: ProducerIds
+    session_guard: SessionGuard
     topics: Topics
 
 
@@ -205,6 +207,7 @@ class Transactions:
             record = decision.records[0]
             logger.info("%s: the transactional id was not used for long and is forgotten", record.transactional_id)
             self._append(record)
+            self._broker.session_guard.forget(record.transactional_id)
             self._settled(record.transactional_id)
 
     def fence_all(self) -> Parked[None]:

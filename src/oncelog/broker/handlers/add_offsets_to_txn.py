@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from oncelog.broker.coordinators.session_guard import FixedPlace, SessionGuard, TransactionalProducer
 from oncelog.broker.request import Request
 from oncelog.broker.storage import auto_creation
 from oncelog.broker.storage.auto_creation import create_internal
@@ -23,6 +24,7 @@ class Needs(auto_creation.Needs, Protocol):
     """What this API needs of the broker."""
 
     offsets: CommittedOffsets
+    session_guard: SessionGuard
     transactions: Transactions
 
 
@@ -31,11 +33,9 @@ async def handle(broker: Needs, request: Request) -> Any:
     if not broker.transactions.coordinates(body.transactional_id):
         return request.answer(error_code=ErrorCode.not_coordinator)
     await create_internal(broker, CONSUMER_OFFSETS)
-    error = await broker.transactions.add_partitions(
-        body.transactional_id,
-        body.producer_id,
-        body.producer_epoch,
-        [(CONSUMER_OFFSETS, broker.offsets.partition_for(body.group_id))],
-        tv2=False,
-    )
+    producer = TransactionalProducer(body.transactional_id, body.producer_id, body.producer_epoch)
+    if not broker.session_guard.admits(request, producer, [FixedPlace.COORDINATION]):
+        return None
+    home = (CONSUMER_OFFSETS, broker.offsets.partition_for(body.group_id))
+    error = await broker.transactions.add_partitions(*producer, [home], tv2=False)
     return request.answer(error_code=transaction_error(error, request.version))

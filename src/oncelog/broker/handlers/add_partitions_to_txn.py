@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from oncelog.broker.coordinators.session_guard import FixedPlace, SessionGuard, TransactionalProducer
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.topics import INTERNAL_TOPICS
@@ -33,6 +34,7 @@ class Needs(Protocol):
     """What this API needs of the broker."""
 
     clock: Clock
+    session_guard: SessionGuard
     topics: Topics
     transactions: Transactions
 
@@ -41,14 +43,12 @@ async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     turn = Turn(broker.clock)
     if request.version < BATCHED_FROM_VERSION:
-        errors = await _add(
-            broker,
-            body.v3_and_below_transactional_id,
-            body.v3_and_below_producer_id,
-            body.v3_and_below_producer_epoch,
-            body.v3_and_below_topics,
-            tv2=False,
+        producer = TransactionalProducer(
+            body.v3_and_below_transactional_id, body.v3_and_below_producer_id, body.v3_and_below_producer_epoch
         )
+        if not broker.session_guard.admits(request, producer, [FixedPlace.COORDINATION]):
+            return None
+        errors = await _add(broker, *producer, body.v3_and_below_topics, tv2=False)
         results = await _topics(request, turn, body.v3_and_below_topics, errors)
         return request.answer(results_by_topic_v3_and_below=results)
     # All at once: an id that is in the middle of something holds back its own answer alone.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from oncelog.broker.coordinators.session_guard import FixedPlace, SessionGuard, TransactionalProducer
 from oncelog.broker.request import Request
 from oncelog.transactions import EndTransactionAnswer
 from oncelog.transactions.versions import end_bumps_epoch, transaction_error
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 class Needs(Protocol):
     """What this API needs of the broker."""
 
+    session_guard: SessionGuard
     topics: Topics
     transactions: Transactions
 
@@ -29,13 +31,11 @@ async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     if not broker.transactions.coordinates(body.transactional_id):
         return _answer(request, EndTransactionAnswer(ErrorCode.not_coordinator))
-    answer = await broker.transactions.end(
-        body.transactional_id,
-        body.producer_id,
-        body.producer_epoch,
-        committed=body.committed,
-        tv2=end_bumps_epoch(request.version),
-    )
+    producer = TransactionalProducer(body.transactional_id, body.producer_id, body.producer_epoch)
+    tv2 = end_bumps_epoch(request.version)
+    if not (tv2 or broker.session_guard.admits(request, producer, [FixedPlace.COORDINATION], ends_transaction=True)):
+        return None
+    answer = await broker.transactions.end(*producer, committed=body.committed, tv2=tv2)
     return _answer(request, answer)
 
 

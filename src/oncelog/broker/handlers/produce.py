@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID
 
+from oncelog.broker.coordinators.session_guard import SessionGuard, TransactionalProducer
 from oncelog.broker.request import Request, time_or_none
 from oncelog.broker.slices import Turn, beside
 from oncelog.broker.storage.partition import Partition
@@ -47,6 +48,7 @@ class Needs(Protocol):
 
     clock: Clock
     durability: Durability
+    session_guard: SessionGuard
     topics: Topics
     transactions: Transactions
     workers: Workers
@@ -86,7 +88,10 @@ async def handle(broker: Needs, request: Request) -> Any:
         return await _answer(request, turn, _every(request, problem))
     for part in _parts(checked):
         if transactional:
-            results |= await _refused_by_coordinator(broker, request, part)
+            refused = await _refused_by_coordinator(broker, request, part)
+            if refused is None:
+                return None
+            results |= refused
         to_flush = _append_all(broker, request, part, results)
         if to_flush:
             await broker.durability.make_durable(to_flush)
@@ -180,19 +185,24 @@ def _transactional_problem(request: Request, batches: Collection[Checked]) -> Re
 
 async def _refused_by_coordinator(
     broker: Needs, request: Request, checked: Mapping[Key, Checked]
-) -> dict[Key, Refused]:
-    """Those of one producer's batches that are in no open transaction of it. From v12 on they are added to one."""
+) -> dict[Key, Refused] | None:
+    """Those of one producer's batches that are in no open transaction of it; None if they come late.
+
+    From v12 on they are added to one, and cannot be late: it has an epoch of its own.
+    """
     batches = {key: batch for key, batch in checked.items() if batch.header.is_transactional}
     if not batches:
         return {}
     transactional_id = request.body.transactional_id
     partitions = [(batch.topic, batch.partition) for batch in batches.values()]
     header = next(iter(batches.values())).header
-    producer = (transactional_id, header.producer_id, header.producer_epoch)
+    producer = TransactionalProducer(transactional_id, header.producer_id, header.producer_epoch)
     if not broker.transactions.coordinates(transactional_id):
         errors = dict.fromkeys(partitions, ErrorCode.not_coordinator)
     elif produce_adds_partitions(request.version):
         errors = dict.fromkeys(partitions, await broker.transactions.add_partitions(*producer, partitions, tv2=True))
+    elif not broker.session_guard.admits(request, producer, partitions):
+        return None
     else:
         errors = broker.transactions.verify(*producer, partitions)
     refused: dict[Key, Refused] = {}

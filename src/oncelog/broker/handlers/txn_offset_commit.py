@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from oncelog.broker.coordinators.session_guard import FixedPlace, SessionGuard, TransactionalProducer
 from oncelog.broker.handlers.offset_commit import offset_to_commit
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
@@ -31,6 +32,7 @@ class Needs(Protocol):
 
     clock: Clock
     offsets: CommittedOffsets
+    session_guard: SessionGuard
     topics: Topics
     transactions: Transactions
 
@@ -40,9 +42,11 @@ async def handle(broker: Needs, request: Request) -> Any:
     if not broker.transactions.coordinates(body.transactional_id) or broker.topics.named(CONSUMER_OFFSETS) is None:
         return await _answer(broker, request, _every(request, ErrorCode.not_coordinator))
     home = (CONSUMER_OFFSETS, broker.offsets.partition_for(body.group_id))
-    producer = (body.transactional_id, body.producer_id, body.producer_epoch)
+    producer = TransactionalProducer(body.transactional_id, body.producer_id, body.producer_epoch)
     if offset_commit_adds_partitions(request.version):
         error = await broker.transactions.add_partitions(*producer, [home], tv2=True)
+    elif not broker.session_guard.admits(request, producer, [FixedPlace.OFFSETS]):
+        return None
     else:
         error = broker.transactions.verify(*producer, [home])[home]
     if error is not ErrorCode.none:
