@@ -37,6 +37,11 @@ def few_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
+def transaction_version(random: Random) -> int:
+    """Which generation of the transaction protocol clients speak: now and then the first."""
+    return random.choice((1, 2, 2, 2))
+
+
 def broker_settings(random: Random) -> dict[str, str]:
     choices = {
         "offsets.topic.num.partitions": (1, 2),

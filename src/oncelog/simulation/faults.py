@@ -26,6 +26,7 @@ class FaultKind(Enum):
     CLIENT_PAUSE = "a client stands still"
     CUT = "a connection is cut at some byte"
     VANISH = "a connection loses everything, and nobody is told"
+    HELD = "what is sent on a connection comes late"
     PART = "a client and the broker are parted"
     LATENCY = "some messages are late"
 
@@ -47,6 +48,7 @@ INTERVALS_S = {
     FaultKind.CLIENT_PAUSE: 30,
     FaultKind.CUT: 10,
     FaultKind.VANISH: 40,
+    FaultKind.HELD: 20,
     FaultKind.PART: 40,
     FaultKind.LATENCY: 30,
 }

@@ -29,10 +29,12 @@ class Outcome(Enum):
 class WrittenTogether:
     """What was written together: the records of a transaction, or one record outside of any.
 
-    Where the values must be seen, they are seen once, in this order within a partition.
+    Where the values must be seen, they are seen once, in this order within a partition. `process` counts those that the
+    writer has had before.
     """
 
     writer: str
+    process: int
     is_transactional: bool
     values: dict[TopicPartition, list[bytes]] = field(default_factory=dict)
     outcome: Outcome = Outcome.OPEN
@@ -59,9 +61,10 @@ class RunHistory:
         self.written: list[WrittenTogether] = []
         self.sightings: list[ReaderSighting] = []
         self.polls = 0
+        self._processes: Counter[str] = Counter()
 
     def write(self, writer: str, *, is_transactional: bool) -> WrittenTogether:
-        made = WrittenTogether(writer, is_transactional)
+        made = WrittenTogether(writer, self._processes[writer], is_transactional)
         self.written.append(made)
         return made
 
@@ -72,6 +75,7 @@ class RunHistory:
 
     def died(self, writer: str) -> None:
         """A process is gone: what it had asked for may be so or not, what it had not asked for is not."""
+        self._processes[writer] += 1
         for one in reversed(self.written):
             if one.writer == writer and one.outcome in (Outcome.OPEN, Outcome.ENDING):
                 is_open = one.outcome is Outcome.OPEN and one.is_transactional
@@ -127,18 +131,23 @@ class RunHistory:
                 visible.setdefault(partition, set()).add(value)
 
     def _check_order(self, view: View) -> None:
-        """Within a partition, what one process wrote later comes later."""
+        """Within a partition, what one process wrote later comes later.
+
+        So does what the next process of a writer wrote in transactions, which fences the one before. Outside of them, bytes
+        of a process may come when the next has begun.
+        """
         places = {(p, value): offset for p, records in view.items() for offset, value in records}
-        last: dict[tuple[str, TopicPartition], tuple[int, bytes]] = {}
+        last: dict[tuple[str, int, TopicPartition], tuple[int, bytes]] = {}
         for one in self.written:
+            process = 0 if one.is_transactional else one.process
             for partition, values in one.values.items():
                 for value in values:
                     offset = places.get((partition, value))
                     if offset is None:
                         continue
-                    before = last.get((one.writer, partition), (-1, b""))
+                    before = last.get((one.writer, process, partition), (-1, b""))
                     _must(offset > before[0], f"{partition}: {value!r} comes before {before[1]!r}")
-                    last[one.writer, partition] = offset, value
+                    last[one.writer, process, partition] = offset, value
 
     def _check_sighting(self, sighting: ReaderSighting, view: View) -> None:
         """What was seen of transactions is there still, at the same offsets, and nothing between was passed over."""

@@ -45,6 +45,7 @@ class Injection:
             FaultKind.CLIENT_PAUSE: lambda random: self._pause(random.choice(self._clients), random),
             FaultKind.CUT: self._cut,
             FaultKind.VANISH: self._vanish,
+            FaultKind.HELD: self._held,
             FaultKind.PART: self._part,
             FaultKind.LATENCY: self._latency,
         }
@@ -167,6 +168,11 @@ class Injection:
         ends = self._network.ends_of(self._broker.name)
         if ends:
             random.choice(ends).vanish()
+
+    def _held(self, random: Random) -> None:
+        ends = self._network.ends_of(self._broker.name)
+        if ends:
+            random.choice(ends).hold_back(self._queue.now_ms + 10 ** random.uniform(2.5, 4.7))
 
     def _part(self, random: Random) -> None:
         client = random.choice(self._clients)

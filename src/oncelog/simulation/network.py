@@ -64,6 +64,10 @@ class StreamEnd:
             self.received(piece)
         self._end("the connection was cut")
 
+    def hold_back(self, until_ms: float) -> None:
+        """What the other end sends from now on comes no earlier, also when that end is closed long before."""
+        self._last_arrival_ms = max(self._last_arrival_ms, until_ms)
+
     def vanish(self) -> None:
         """Nothing comes any more, and nobody is told before the operating system gives up."""
         for end in (self, self.other):

@@ -15,7 +15,7 @@ from oncelog.client.values import IsolationLevel, TopicPartition
 from oncelog.simulation import administration, workload
 from oncelog.simulation.broker_node import BrokerNode, SimulationFailure
 from oncelog.simulation.clients import ClientNode
-from oncelog.simulation.conditions import broker_settings, few_collections, hidden_paths_open
+from oncelog.simulation.conditions import broker_settings, few_collections, hidden_paths_open, transaction_version
 from oncelog.simulation.disk import ProcessEndedError, SimulatedDisk
 from oncelog.simulation.events import EventQueue, stream
 from oncelog.simulation.faults import FaultKind, PlannedFault, plan
@@ -62,6 +62,7 @@ class Simulation:
         self.history = RunHistory()
         self._draw = draw = stream(seed, "settings")
         self._plain_is_durable = draw.random() < 0.5
+        self._transaction_version = transaction_version(stream(seed, "generation"))
         self._topics = workload.topics(draw, plain_is_durable=self._plain_is_durable)
         self.keyed = KeyedHistory(self._plain_is_durable)
         self.short_lived = ShortLivedHistory()
@@ -99,9 +100,7 @@ class Simulation:
 
     def _play(self) -> None:
         self.broker.start()
-        self._finish(
-            "the topics", self._client("maker", lambda node: workload.make_topics(node, self._topics)), 2 * MINUTE_MS
-        )
+        self._finish("the topics", self._client("maker", self._make_ready), 2 * MINUTE_MS)
         self.injection.schedule(self.faults)
         for client in self.clients:
             self.queue.after(self._draw.uniform(0, 500), f"{client.name} start", client.start)
@@ -176,6 +175,9 @@ class Simulation:
         client = self._client("judge", lambda node: workload.read_all(node, partitions, view))
         self._finish("reading everything", client, 2 * MINUTE_MS)
         return view
+
+    def _make_ready(self, node: ClientNode) -> Play:
+        return workload.make_ready(node, self._topics, self._transaction_version)
 
     def _clients(self, draw: Random) -> list[ClientNode]:
         plays: dict[str, Callable[[ClientNode], Play]] = {}

@@ -17,9 +17,10 @@ from oncelog.client.errors import (
     ProducerFenced,
     TransactionFailed,
 )
-from oncelog.client.net.cluster import Cluster
+from oncelog.client.net.cluster import TRANSACTION_FEATURE, Cluster, ask_any
 from oncelog.client.net.conversation import Sleep
 from oncelog.client.producer.settings import ProducerSettings
+from oncelog.client.requests import Api, ApiRequest, milliseconds
 from oncelog.client.values import IsolationLevel, NewTopic, OffsetAndMetadata, OffsetSpec, TopicPartition
 from oncelog.simulation.broker_node import SimulationFailure
 from oncelog.simulation.clients import ClientNode, Sent, SimulatedConsumer, SimulatedProducer
@@ -37,6 +38,8 @@ from oncelog.simulation.short_lived import (
 from oncelog.simulation.transport import Play
 from oncelog.wire import ErrorCode
 
+UPDATE_FEATURES = Api(57, "UpdateFeatures", 1, 1)
+SAFE_DOWNGRADE = 2
 INPUT, OUTPUT, PLAIN = "input", "output", "plain"
 PARTITIONS = {INPUT: 3, OUTPUT: 2, PLAIN: 2}
 GROUP = "copiers"
@@ -60,6 +63,19 @@ class Shared:
     def stop_writing(self) -> None:
         """What is there is still copied and read."""
         self.is_written = True
+
+
+def make_ready(node: ClientNode, made: Sequence[NewTopic], transaction_version: int) -> Play:
+    """Make the topics, once clients know which generation of the transaction protocol to speak: they go by this feature."""
+    update = {"feature": TRANSACTION_FEATURE, "max_version_level": transaction_version, "upgrade_type": SAFE_DOWNGRADE}
+    fields = {"timeout": milliseconds(10_000), "feature_updates": [update], "validate_only": False}
+    yield from ask_any(
+        Cluster(node.settings),
+        ApiRequest(UPDATE_FEATURES, fields),
+        lambda answer: answer.error_code,
+        "a feature's level",
+    )
+    yield from make_topics(node, made)
 
 
 def topics(random: Random, *, plain_is_durable: bool) -> list[NewTopic]:

@@ -4,12 +4,12 @@ In that generation (TV1) all transactions of a producer id and epoch look alike.
 way while the client gave its connection up and asked again on another, would end the next one or become part of it
 (KAFKA-17754). One broker sees every connection, and can tell.
 
-Connections are numbered in the order in which they are accepted. A producer speaks with the coordinator, about offsets and to
-each partition on one connection at a time: these are its places. When a younger connection comes to a place, the producer has
-left the older one, for good and everywhere. A request is late if its connection was left, or is older than the one at its
-place, and the epoch has ended a transaction before: nothing else can be taken for something of the next one. Many connections
-that share a producer id at the same time are told from one that was left by their partitions, and by the epoch of their own
-that each of their transactions has.
+Connections are numbered in the order in which they are accepted. A producer uses one connection at a time to write to a
+partition, and one for each of the other requests of a transaction: these are its places. When a younger connection comes to a
+place, the producer has left the older one, for good and everywhere. A request is late if its connection was left, or is older
+than the one at its place, and the epoch has ended a transaction before: nothing else can be taken for something of the next
+one. Many connections that share a producer id at the same time are told from one that was left by their partitions, and by the
+epoch of their own that each of their transactions has.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ logger = logging.getLogger("oncelog.transactions")
 
 
 class FixedPlace(Enum):
-    """What a producer does on one connection at a time, besides writing to partitions."""
+    """A request other than Produce: clients may have one connection for some of them, and another for the others."""
 
-    COORDINATION = "EndTxn, AddPartitionsToTxn, AddOffsetsToTxn"
-    OFFSETS = "TxnOffsetCommit"
+    END = "EndTxn"
+    PARTITIONS = "AddPartitionsToTxn"
+    OFFSETS = "AddOffsetsToTxn"
+    OFFSET_COMMIT = "TxnOffsetCommit"
 
 
 Place: TypeAlias = FixedPlace | TopicPartition

@@ -34,7 +34,7 @@ async def handle(broker: Needs, request: Request) -> Any:
         return request.answer(error_code=ErrorCode.not_coordinator)
     await create_internal(broker, CONSUMER_OFFSETS)
     producer = TransactionalProducer(body.transactional_id, body.producer_id, body.producer_epoch)
-    if not broker.session_guard.admits(request, producer, [FixedPlace.COORDINATION]):
+    if not broker.session_guard.admits(request, producer, [FixedPlace.OFFSETS]):
         return None
     home = (CONSUMER_OFFSETS, broker.offsets.partition_for(body.group_id))
     error = await broker.transactions.add_partitions(*producer, [home], tv2=False)

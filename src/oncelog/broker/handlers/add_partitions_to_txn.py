@@ -46,7 +46,7 @@ async def handle(broker: Needs, request: Request) -> Any:
         producer = TransactionalProducer(
             body.v3_and_below_transactional_id, body.v3_and_below_producer_id, body.v3_and_below_producer_epoch
         )
-        if not broker.session_guard.admits(request, producer, [FixedPlace.COORDINATION]):
+        if not broker.session_guard.admits(request, producer, [FixedPlace.PARTITIONS]):
             return None
         errors = await _add(broker, *producer, body.v3_and_below_topics, tv2=False)
         results = await _topics(request, turn, body.v3_and_below_topics, errors)

@@ -33,7 +33,7 @@ async def handle(broker: Needs, request: Request) -> Any:
         return _answer(request, EndTransactionAnswer(ErrorCode.not_coordinator))
     producer = TransactionalProducer(body.transactional_id, body.producer_id, body.producer_epoch)
     tv2 = end_bumps_epoch(request.version)
-    if not (tv2 or broker.session_guard.admits(request, producer, [FixedPlace.COORDINATION], ends_transaction=True)):
+    if not (tv2 or broker.session_guard.admits(request, producer, [FixedPlace.END], ends_transaction=True)):
         return None
     answer = await broker.transactions.end(*producer, committed=body.committed, tv2=tv2)
     return _answer(request, answer)

@@ -45,7 +45,7 @@ async def handle(broker: Needs, request: Request) -> Any:
     producer = TransactionalProducer(body.transactional_id, body.producer_id, body.producer_epoch)
     if offset_commit_adds_partitions(request.version):
         error = await broker.transactions.add_partitions(*producer, [home], tv2=True)
-    elif not broker.session_guard.admits(request, producer, [FixedPlace.OFFSETS]):
+    elif not broker.session_guard.admits(request, producer, [FixedPlace.OFFSET_COMMIT]):
         return None
     else:
         error = broker.transactions.verify(*producer, [home])[home]
