@@ -88,10 +88,10 @@ async def handle(broker: Needs, request: Request) -> Any:
         return await _answer(request, turn, _every(request, problem))
     for part in _parts(checked):
         if transactional:
-            refused = await _refused_by_coordinator(broker, request, part)
-            if refused is None:
+            outside = await _refused_by_coordinator(broker, request, part)
+            if outside is None:
                 return None
-            results |= refused
+            results |= outside
         to_flush = _append_all(broker, request, part, results)
         if to_flush:
             await broker.durability.make_durable(to_flush)
