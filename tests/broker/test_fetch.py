@@ -87,6 +87,34 @@ def test_fetch_with_nothing_to_read_is_answered_empty_when_its_time_is_up(broker
     assert not reply.message.responses[0].partitions[0].records
 
 
+def delete_before(broker: BrokerInMemory, offset: int) -> None:
+    topics = [{"name": TOPIC, "partitions": [{"partition_index": 0, "offset": offset}]}]
+    (topic,) = broker.ask("delete_records", 2, topics=topics, timeout=MINUTE).topics
+    assert (topic.partitions[0].error_code, topic.partitions[0].low_watermark) == (ErrorCode.none, offset)
+
+
+def test_deleted_records_are_in_no_answer_but_the_batch_that_the_log_begins_in(broker: BrokerInMemory) -> None:
+    """Also not in that of a reader that waited meanwhile; a session tells where the log begins now."""
+    for size in (2, 3):
+        batch = build_batch([Record(None, b"v", timestamp_ms=broker.clock.now_ms())] * size)
+        data = {"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}
+        broker.ask("produce", 9, acks=-1, timeout=MINUTE, topic_data=[data])
+    opened = send(broker, (0, 5), session=(0, 0)).message
+    waiting = send(broker, (0, 1), wait_ms=500, min_bytes=100_000)
+    delete_before(broker, 3)
+    found = fetch(broker, (0, 3))[0]
+    assert (offsets_in(found.records), found.log_start_offset) == ([2], 3)
+    for offset in (0, 1, 2):
+        refused = fetch(broker, (0, offset))[0]
+        assert refused.error_code is ErrorCode.offset_out_of_range
+        assert not refused.records
+    broker.clock.advance(500)
+    waited = waiting.message.responses[0].partitions[0]
+    assert (waited.error_code, waited.records or b"") == (ErrorCode.offset_out_of_range, b"")
+    told = send(broker, session=(opened.session_id, 1)).message.responses[0].partitions[0]
+    assert (told.error_code, told.log_start_offset) == (ErrorCode.none, 3)
+
+
 def test_min_bytes_counts_over_all_partitions(broker: BrokerInMemory) -> None:
     reply = send(broker, (0, 0), (1, 0), wait_ms=500, min_bytes=120)
     append(broker, "a", 0)

@@ -322,7 +322,9 @@ class PartitionLog:
         """The largest known epoch not above `leader_epoch`, and where it ends; (-1, -1) if it is above them all."""
         if leader_epoch == self._leader_epoch:
             return leader_epoch, self._end
-        return self._epochs.end_offset(leader_epoch, self._end)
+        epoch, end_offset = self._epochs.end_offset(leader_epoch, self._end)
+        # As in Kafka, what is known of epochs begins with the log.
+        return epoch, end_offset if epoch < 0 else max(end_offset, self._log_start)
 
     def producer_epoch(self, producer_id: int) -> int:
         """The epoch under which a producer, or the coordinator for it, last wrote here; -1 if it never did."""

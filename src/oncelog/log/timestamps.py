@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oncelog.log.outcome import TimestampOffset
+from oncelog.log.scan import ScannedBatch
 from oncelog.log.segment import Segment
 from oncelog.log.time_index import NO_TIMESTAMP
 from oncelog.records import decode_batch
@@ -73,15 +74,41 @@ def first_at_or_after(
 
 
 def latest(segments: Sequence[Segment], first_offset: int) -> TimestampOffset | None:
-    """The first record that has the largest timestamp; None if no record has one."""
+    """The first record from `first_offset` on that has the largest timestamp; None if no record has one."""
     for segment in segments:
         check_times(segment)
-    largest_ms = max(segment.max_timestamp[0] for segment in segments)
+    largest_ms, found = NO_TIMESTAMP, segments[-1]
+    for slot, segment in enumerate(segments):
+        if slot + 1 < len(segments) and segments[slot + 1].base_offset <= first_offset:
+            continue
+        timestamp_ms = _latest_from(segment, first_offset)
+        if timestamp_ms > largest_ms:
+            largest_ms, found = timestamp_ms, segment
     if largest_ms == NO_TIMESTAMP:
         return None
-    segment = next(segment for segment in segments if segment.max_timestamp[0] == largest_ms)
-    for batch in segment.batches_from(max(segment.max_timestamp[1], first_offset)):
+    known_ms, offset = found.max_timestamp
+    start = max(offset, first_offset) if known_ms == largest_ms else first_offset
+    for batch in found.batches_from(start):
         for record in decode_batch(batch.data, batch.position_in_data):
-            if record.timestamp_ms == largest_ms:
+            if record.timestamp_ms == largest_ms and record.offset >= first_offset:
                 return TimestampOffset(largest_ms, record.offset)
     return None
+
+
+def _latest_from(segment: Segment, first_offset: int) -> int:
+    """The largest timestamp of the records from `first_offset` on; NO_TIMESTAMP if there is none."""
+    largest_ms, last_offset = segment.max_timestamp
+    if segment.base_offset >= first_offset:
+        return largest_ms
+    found = segment.position_of(last_offset)
+    if last_offset >= first_offset and found is not None and found.header.base_offset >= first_offset:
+        return largest_ms
+    # What had it may have been deleted: the indexes do not tell what comes next.
+    return max((_latest_in(batch, first_offset) for batch in segment.batches_from(first_offset)), default=NO_TIMESTAMP)
+
+
+def _latest_in(batch: ScannedBatch, first_offset: int) -> int:
+    if batch.header.base_offset >= first_offset:
+        return batch.header.max_timestamp_ms
+    records = decode_batch(batch.data, batch.position_in_data)
+    return max((record.timestamp_ms for record in records if record.offset >= first_offset), default=NO_TIMESTAMP)
