@@ -125,6 +125,10 @@ class Disk(Protocol):
         """
         ...
 
+    def sync_all(self, files: Sequence[Syncable]) -> None:
+        """Block until all of them are durable, which are made so side by side. For start-up and shutdown only."""
+        ...
+
     def in_background(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
         """Do work that blocks, off the caller's thread of control; then call `done` on it. It may use nothing but the disk."""
         ...

@@ -23,6 +23,13 @@ PRODUCER_ID_CHECK_INTERVAL_MS = 600_000
 FLUSH_CHECK_INTERVAL_MS = 1000
 INTERVAL_MIN_MS = 50
 """However short a setting says: the broker is there for its clients."""
+READ_AGAIN_BYTES = 1024 * 1024 * 1024
+"""About so much a start after a crash has to read again, of all logs together."""
+SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
+SNAPSHOT_INTERVAL_BYTES_MIN = 1024 * 1024
+"""Of one log. Less is read again faster than it is made durable."""
+GROWTH_BYTES_MAX = 256 * 1024 * 1024
+"""Logs that have grown do not wait for the next checkpoint when this is what they have grown by together."""
 
 
 class Needs(Protocol):
@@ -100,21 +107,43 @@ class Housekeeping:
         return start(self._sync_and_checkpoint())
 
     async def _sync_and_checkpoint(self) -> None:
-        """Sync first what only the write-ahead log has, so that the checkpoint leaves little to be read again."""
+        """Sync first the logs that have grown, and what only the write-ahead log has: little is left to be read again."""
+        grown: list[PartitionLog] = []
+        interval_bytes = self._snapshot_interval_bytes()
+
+        def look_at(log: PartitionLog) -> None:
+            if log.growth_bytes >= interval_bytes:
+                log.take_snapshot()
+                grown.append(log)
+
+        await self._for_each_log(look_at)
+        await self._broker.durability.make_durable_in_turn(grown)
         await self._broker.durability.retire()
         await self._broker.checkpoints.write()
+
+    def _snapshot_interval_bytes(self) -> int:
+        """How much of a log a start may have to read again."""
+        count = sum(len(topic.partitions) for topic in self._broker.topics)
+        share_bytes = max(READ_AGAIN_BYTES // max(count, 1), SNAPSHOT_INTERVAL_BYTES_MIN)
+        return min(share_bytes, SNAPSHOT_INTERVAL_BYTES)
 
     def _flush(self) -> Parked[None]:
         return start(self._flush_due())
 
     async def _flush_due(self) -> None:
-        """Make durable what flush.messages and flush.ms do not let wait any longer."""
-        now_ms = self._broker.clock.now_ms()
+        """Make durable what flush.messages and flush.ms do not let wait any longer, and segments that were sealed."""
+        now_ms, growth_bytes = self._broker.clock.now_ms(), 0
+        interval_bytes = self._snapshot_interval_bytes()
         due: list[PartitionLog] = []
 
         def look_at(log: PartitionLog) -> None:
-            if log.needs_flush(now_ms):
+            nonlocal growth_bytes
+            if log.has_rolled or log.needs_flush(now_ms):
                 due.append(log)
+            if log.growth_bytes >= interval_bytes:
+                growth_bytes += log.growth_bytes
 
         await self._for_each_log(look_at)
         await self._broker.durability.make_durable(due)
+        if growth_bytes >= GROWTH_BYTES_MAX:
+            await self._sync_and_checkpoint()

@@ -9,7 +9,7 @@ from oncelog.log.checkpoints import (
     uuid_text,
     write_topic_id,
 )
-from oncelog.log.config import LogConfig
+from oncelog.log.config import LONG_MAX, LogConfig
 from oncelog.log.damage import DamagedLogError
 from oncelog.log.data_directory import LogPoints
 from oncelog.log.future_log import FutureLog, FutureSync
@@ -33,14 +33,16 @@ from oncelog.log.own_checkpoint import (
     write_own_checkpoint,
 )
 from oncelog.log.partition_log import PartitionLog
-from oncelog.log.recovery import RecoveryReport
+from oncelog.log.recovery import LoadedLog, RecoveryReport
 from oncelog.log.removal import delete_partition
+from oncelog.log.scan import ScannedBatch
 from oncelog.log.unsynced import SyncPoint
 from oncelog.log.write_ahead import Entry, Replayed, Tail, WriteAheadLog, replay
 
 __all__ = [
     "LEADER_EPOCHS",
     "LOG_START_OFFSETS",
+    "LONG_MAX",
     "OWN_CHECKPOINT",
     "PARTITION_METADATA",
     "AbortedTransaction",
@@ -50,6 +52,7 @@ __all__ = [
     "Entry",
     "FutureLog",
     "FutureSync",
+    "LoadedLog",
     "LogConfig",
     "LogDigest",
     "LogDirectories",
@@ -63,6 +66,7 @@ __all__ = [
     "RecoveryReport",
     "Refused",
     "Replayed",
+    "ScannedBatch",
     "SyncPoint",
     "Tail",
     "TimestampOffset",

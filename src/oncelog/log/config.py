@@ -34,6 +34,8 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = LONG_MAX
     delete_retention_ms: int = DAY_MS
+    clean_from_bytes: int = LONG_MAX
+    """An active segment of so many bytes is sealed so that it can be cleaned, once it is more than what was cleaned before."""
 
     @property
     def roll_ms(self) -> int:

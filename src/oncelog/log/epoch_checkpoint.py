@@ -20,20 +20,21 @@ def _path(directory: str) -> str:
 class EpochCheckpoint:
     """The file as it should be now, not written before somebody syncs it: that is the one time when blocking is allowed."""
 
-    __slots__ = ("_data", "_disk", "_is_closed", "_path")
+    __slots__ = ("_data", "_disk", "_is_closed", "_is_written", "_path")
 
     def __init__(self, disk: Disk, directory: str, epochs: LeaderEpochs) -> None:
         self._disk = disk
         self._path = _path(directory)
         self._data = epoch_starts_checkpoint(epochs.starts)
-        self._is_closed = False
+        self._is_closed = self._is_written = False
 
     def sync(self) -> None:
         """Write it, unless the log was closed: its directory may have gone, or be another log's by now."""
-        if self._is_closed:
+        if self._is_closed or self._is_written:
             return
         try:
             self._disk.replace_file(self._path, self._data)
+            self._is_written = True
         except DiskError:
             if not self._is_closed:
                 raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 from zlib import crc32
 
@@ -29,6 +29,7 @@ from oncelog.log.outcome import (
 from oncelog.log.own_checkpoint import LogDigest
 from oncelog.log.recovery import LoadedLog, RecoveryReport, load_log, reload_producers
 from oncelog.log.removal import delete_partition, remove_later
+from oncelog.log.scan import ScannedBatch
 from oncelog.log.segment import Segment
 from oncelog.log.segments import Segments
 from oncelog.log.unsynced import SyncPoint, Unsynced
@@ -36,7 +37,6 @@ from oncelog.log.write_ahead import Tail
 from oncelog.records import BatchHeader, ControlType, control_batch, stamped
 
 NO_TOPIC_ID = UUID(int=0)
-SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
 WITH_THE_NEXT_SYNC = -1
 """The end of the log at which a file joins that is durable with whatever sync begins next."""
 
@@ -58,6 +58,7 @@ class PartitionLog:
         "_disk",
         "_end",
         "_epochs",
+        "_growth_bytes",
         "_high_watermark",
         "_is_cleaning_paused",
         "_last_stable_offset",
@@ -66,7 +67,6 @@ class PartitionLog:
         "_producers",
         "_segments",
         "_snapshots",
-        "_unsnapshotted_bytes",
         "_unsynced",
         "name",
         "partition",
@@ -105,7 +105,8 @@ class PartitionLog:
         self._unsynced = Unsynced(self.sync_point(), clock.now_ms())
         # Up to here the indexes are as a clean close left them.
         self._closed_end = self._end if loaded.report.was_clean else -1
-        self._unsnapshotted_bytes = 0
+        # A log that was read again has a snapshot at its end.
+        self._growth_bytes = loaded.report.bytes_read if loaded.report.was_clean else 0
         self._cleaned_offset: int | None = None
         self._cleaning: Cleaning | None = None
         self._is_cleaning_paused = False
@@ -128,6 +129,7 @@ class PartitionLog:
         topic_id: UUID = NO_TOPIC_ID,
         durable_end: int = 0,
         aborted: LogDigest | None = None,
+        written: list[LoadedLog] | None = None,
     ) -> PartitionLog:
         """Open the log in `directory`, or begin one there.
 
@@ -135,7 +137,8 @@ class PartitionLog:
         write-ahead log has put back; DamagedLogError if it is not there, or not whole, and then nothing has been changed.
         What comes after it is read again unless the log `was_clean`. Without `high_watermark` it is the end of the log:
         there are no followers. `aborted` says what the transaction indexes held at the last checkpoint; without it they are
-        believed.
+        believed. `written` takes what the caller makes durable, and closes, before anybody counts on the log; without it that is
+        done here.
         """
         name = f"{topic}-{partition}"
         loaded = load_log(
@@ -152,6 +155,12 @@ class PartitionLog:
             aborted=aborted,
         )
         log = cls(disk, clock, directory, name, topic_id, partition, config, leader_epoch, loaded)
+        if written is not None and loaded.written:
+            written.append(loaded)
+        else:
+            for file in loaded.written:
+                file.sync()
+            loaded.close()
         log.advance_high_watermark(log._end if high_watermark is None else min(high_watermark, log._end))
         return log
 
@@ -285,6 +294,19 @@ class PartitionLog:
         epoch_max = max(self._leader_epoch, self._epochs.latest)
         return self._segments.read(offset, size_bytes_max, limit_offset, self._end, epoch_max)
 
+    def batches(self) -> Iterator[ScannedBatch]:
+        """Every batch from the log start on, each checked. Raises DamagedLogError where one is not what was written."""
+        epoch_max = max(self._leader_epoch, self._epochs.latest)
+        segments = list(self._segments)
+        ends = [*(segment.base_offset for segment in segments[1:]), self._end]
+        for segment, end_offset in zip(segments, ends, strict=True):
+            for batch in segment.batches_from(max(segment.base_offset, self._log_start)):
+                header = batch.header
+                if header.leader_epoch > epoch_max or header.last_offset >= end_offset:
+                    reason = f"offset {header.last_offset} of leader epoch {header.leader_epoch} does not belong there"
+                    raise segment.damaged(batch.position, header.base_offset, reason)
+                yield batch
+
     def size_between(self, offset: int, limit_offset: int) -> int:
         """The bytes of the batches from `offset` on, below `limit_offset`. It reads nothing.
 
@@ -384,12 +406,25 @@ class PartitionLog:
         if self._unsynced.is_closed:
             return
         self._unsynced.synced_up_to(point, self._clock.now_ms())
-        if self._unsnapshotted_bytes >= SNAPSHOT_INTERVAL_BYTES:
-            self._take_snapshot()
 
     def needs_flush(self, now_ms: int) -> bool:
         """Whether flush.messages or flush.ms ask for a sync."""
         return self._unsynced.needs_flush(self._end, now_ms, self._config)
+
+    @property
+    def has_rolled(self) -> bool:
+        """Whether there is a sealed segment that is not durable in its own files."""
+        return self._unsynced.recovery_point < self._segments.active.base_offset and not self._unsynced.is_closed
+
+    @property
+    def growth_bytes(self) -> int:
+        """How much a start after a crash would have to read again."""
+        return self._growth_bytes
+
+    def take_snapshot(self) -> None:
+        """Let a start after a crash begin at the end of the log, once all that is in it now is durable in its own files."""
+        self._segments.active.write_indexes()
+        self._take_snapshot()
 
     def expired_segments(self, now_ms: int) -> int:
         """How many of the oldest segments retention no longer keeps."""
@@ -436,14 +471,22 @@ class PartitionLog:
         self._cleaned_offset = offset
 
     def roll_overdue(self, now_ms: int) -> None:
-        """Begin another segment if records of a compacted log have waited in the active one for max.compaction.lag.ms."""
-        lag_ms = self._config.max_compaction_lag_ms
-        if (
-            self._config.is_compacted
-            and lag_ms < LONG_MAX
-            and 0 < self._segments.active.first_timestamp_ms < now_ms - lag_ms
-        ):
+        """Begin another segment if records of a compacted log have waited in the active one for max.compaction.lag.ms, or are
+        more than is to wait.
+        """
+        config, active = self._config, self._segments.active
+        if not config.is_compacted:
+            return
+        lag_ms = config.max_compaction_lag_ms
+        has_waited = lag_ms < LONG_MAX and 0 < active.first_timestamp_ms < now_ms - lag_ms
+        if has_waited or self._is_much_to_clean(active):
             self._roll(now_ms)
+
+    def _is_much_to_clean(self, active: Segment) -> bool:
+        """A segment before it that a transaction keeps open would be left alone, and this one with it."""
+        if active.size_bytes < self._config.clean_from_bytes or self._last_stable_offset < active.base_offset:
+            return False
+        return active.size_bytes > self._segments.size_bytes - active.size_bytes
 
     def dirt(self, now_ms: int) -> Dirt | None:
         """What could be cleaned; None if there is nothing, if the log is not compacted, or while it is copied."""
@@ -593,17 +636,22 @@ class PartitionLog:
             if transaction_index.exists:
                 self._unsynced.add(WITH_THE_NEXT_SYNC, transaction_index.create())
 
+    def seal(self) -> tuple[Syncable, ...]:
+        """Write what a clean close leaves; return what it has to make durable, and what others may before it does."""
+        self.drop_cleaning()
+        if self._end > self._snapshots.latest_offset:
+            self._take_snapshot()
+        if self._segments.active.size_bytes and self._end > self._closed_end:
+            for file in self._segments.active.seal():
+                self._unsynced.add(self._end, file)
+        return self._unsynced.files()
+
     def close(self, *, clean: bool = True) -> None:
         """Close the files. A clean close makes everything durable first, and leaves nothing to be read again."""
         self.drop_cleaning()
         if clean:
-            if self._end > self._snapshots.latest_offset:
-                self._take_snapshot()
-            if self._segments.active.size_bytes and self._end > self._closed_end:
-                for file in self._segments.active.seal():
-                    self._unsynced.add(self._end, file)
-            for unsynced in self._unsynced.files():
-                unsynced.sync()
+            for file in self.seal():
+                file.sync()
             self._unsynced.synced_up_to(self.sync_point(), self._clock.now_ms())
         self._unsynced.close()
         for segment in self._segments:
@@ -630,7 +678,7 @@ class PartitionLog:
         except DiskError as error:
             raise DiskError(f"{self.name} at offset {self._end}: {error}") from error
         self._end = last_offset + 1
-        self._unsnapshotted_bytes += size_bytes
+        self._growth_bytes += size_bytes
 
     def _roll(self, now_ms: int) -> None:
         """Seal the active segment and begin another one at the end of the log."""
@@ -647,7 +695,7 @@ class PartitionLog:
         bases = {segment.base_offset for segment in self._segments}
         snapshot = self._snapshots.write(self._end, self._producers, bases)
         self._unsynced.add(self._end, snapshot, snapshot.close)
-        self._unsnapshotted_bytes = 0
+        self._growth_bytes = 0
 
     def _begin_epoch(self) -> None:
         """Note the leader's epoch with its first batch. It is made durable together with that batch."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Protocol
 
-from oncelog.environment import Disk, DiskError
+from oncelog.environment import Disk, DiskError, Syncable
 from oncelog.log.aborted_check import aborted_in, doubtful
 from oncelog.log.checkpoints import EpochStart, read_epoch_starts
 from oncelog.log.compaction import finish_replacements
 from oncelog.log.config import LONG_MAX, LogConfig
 from oncelog.log.continuity import check_segments
 from oncelog.log.damage import DamagedLogError
-from oncelog.log.epoch_checkpoint import write_epochs
+from oncelog.log.epoch_checkpoint import EpochCheckpoint
 from oncelog.log.leader_epochs import LeaderEpochs
 from oncelog.log.names import (
     DELETED,
@@ -50,9 +51,13 @@ class RecoveryReport:
     fault: Fault | None = None
 
 
+class Written(Syncable, Protocol):
+    def close(self) -> None: ...
+
+
 @dataclass(slots=True)
 class LoadedLog:
-    """A log's state."""
+    """A log's state. `written` is to be made durable before anybody counts on the log; then it is to be closed."""
 
     segments: list[Segment]
     producers: Producers
@@ -61,6 +66,14 @@ class LoadedLog:
     log_start_offset: int
     log_end_offset: int
     report: RecoveryReport
+    written: list[Written] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Close all files until they are needed again."""
+        for segment in self.segments:
+            segment.close()
+        for file in self.written:
+            file.close()
 
 
 def load_log(
@@ -110,8 +123,6 @@ def load_log(
     if loaded.log_end_offset < loaded.log_start_offset:
         _start_again(loaded, Segment(disk, directory, loaded.log_start_offset, config, now_ms))
     _join_epochs(loaded, disk, directory, recovery_point)
-    for segment in loaded.segments:
-        segment.close()
     return loaded
 
 
@@ -157,7 +168,7 @@ class _Loading:
             self._check_durable(start)
             loaded.snapshots.remove_above(self._recovery_point)
             self._read_from(start)
-            self._make_durable()
+            self._take_down()
         loaded.report.snapshots_damaged = loaded.snapshots.remove_damaged()
         loaded.producers.advance_high_watermark(min(self._high_watermark, loaded.log_end_offset))
 
@@ -268,16 +279,16 @@ class _Loading:
             later.remove()
         del loaded.segments[slot + 1 :]
 
-    def _make_durable(self) -> None:
-        """What a crash left in the page cache is durable only from now on."""
+    def _take_down(self) -> None:
+        """What a crash left in the page cache has to be made durable, and nothing of it is to be read again."""
         loaded = self._loaded
-        if loaded.log_end_offset > self._recovery_point:
-            bases = [segment.base_offset for segment in loaded.segments]
-            snapshot = loaded.snapshots.write(loaded.log_end_offset, loaded.producers, bases)
+        end = loaded.log_end_offset
+        if end > self._recovery_point:
             written = [segment for segment in loaded.segments if segment.trusted_from < segment.size_bytes]
-            for file in (*(file for segment in written for file in segment.seal()), snapshot):
-                file.sync()
-            snapshot.close()
+            loaded.written += [file for segment in written for file in segment.seal()]
+        if end > loaded.snapshots.latest_offset:
+            bases = [segment.base_offset for segment in loaded.segments]
+            loaded.written.append(loaded.snapshots.write(end, loaded.producers, bases))
 
 
 def _rebuilt(
@@ -290,8 +301,7 @@ def _rebuilt(
 def _names(disk: Disk, directory: str, known_offset: int) -> set[str]:
     """The names in a partition's directory; of a new one none. `known_offset` was in the log once."""
     if disk.exists(directory):
-        finish_replacements(disk, directory)
-        return set(disk.list_directory(directory))
+        return set(finish_replacements(disk, directory))
     if known_offset > 0:
         raise DamagedLogError(f"{directory} is missing at offset 0: the log went up to offset {known_offset} at least")
     return set()
@@ -321,7 +331,7 @@ def _join_epochs(loaded: LoadedLog, disk: Disk, directory: str, recovery_point: 
     loaded.epochs = epochs
     # Beyond the recovery point even a file that says the right thing may not be durable.
     if list(epochs.starts) != in_file or loaded.log_end_offset > recovery_point:
-        write_epochs(disk, directory, epochs)
+        loaded.written.append(EpochCheckpoint(disk, directory, epochs))
 
 
 def _epochs_in_file(loaded: LoadedLog, disk: Disk, directory: str) -> list[EpochStart] | None:

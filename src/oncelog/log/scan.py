@@ -75,14 +75,14 @@ class Scan:
             if header is None:
                 return
             is_first = False
-            if (self._check_crc or header.is_control) and at + header.size_bytes > len(data):
-                size_bytes = max(CHUNK_BYTES, header.size_bytes)
-                data, start, at = self._file.read(self.position, size_bytes), self.position, 0
+            size_bytes = header.size_bytes
+            if (self._check_crc or header.is_control) and at + size_bytes > len(data):
+                data, start, at = self._file.read(self.position, max(CHUNK_BYTES, size_bytes)), self.position, 0
             if self._check_crc and not crc_is_valid(data, at, header):
                 self._stop("the CRC-32C is not that of the bytes")
                 return
             yield ScannedBatch(self.position, header, data, at)
-            self.position += header.size_bytes
+            self.position += size_bytes
             self.next_offset = header.next_offset
 
     def _header(self, data: bytes, at: int, *, may_skip: bool) -> BatchHeader | None:

@@ -299,6 +299,11 @@ class Segment:
         self.transaction_index.truncate(scan.next_offset)
         return scan.next_offset
 
+    def write_indexes(self) -> None:
+        """Hand all index entries to the operating system, so that a start after a crash of this process finds them."""
+        self.offset_index.file.write_out()
+        self.time_index.file.write_out()
+
     def seal(self) -> list[File]:
         """Write the last time index entry; return the files that are to be made durable."""
         self.time_index.append_if_later(*self.max_timestamp)

@@ -164,8 +164,8 @@ def replay(disk: Disk, directory: str, partition_path: Callable[[UUID, int], str
         for entry in found:
             _put_back(disk, entry, partition_path(entry.topic_id, entry.partition), touched, replayed)
             replayed.vouch(entry)
+    disk.sync_all(list(touched.values()))
     for file in touched.values():
-        file.sync()
         file.close()
     return replayed
 

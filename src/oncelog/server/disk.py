@@ -140,6 +140,9 @@ class RealDisk:
     def sync(self, files: Sequence[Syncable], done: Callable[[DiskError | None], None]) -> None:
         self._syncs.request(files, done)
 
+    def sync_all(self, files: Sequence[Syncable]) -> None:
+        self._threads.sync_all(files)
+
     def in_background(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
         self._threads.run(work, done)
 

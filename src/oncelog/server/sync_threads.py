@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from queue import SimpleQueue
 
-from oncelog.environment import DiskError
+from oncelog.environment import DiskError, Syncable
 from oncelog.server.syncs import Done, FileSync
 
 SYNC_THREADS = 4
@@ -34,6 +34,24 @@ class SyncThreads:
             self._call_back(partial(finish, sync))
 
         self._put(task)
+
+    def sync_all(self, files: Sequence[Syncable]) -> None:
+        """Block until all are durable. Raises DiskError."""
+        waiting: SimpleQueue[BaseException | None] = SimpleQueue()
+
+        def task(file: Syncable) -> None:
+            try:
+                file.sync()
+            except BaseException as error:  # noqa: BLE001 - who waits for it is told
+                waiting.put(error)
+            else:
+                waiting.put(None)
+
+        for file in files:
+            self._put(partial(task, file))
+        errors = [error for _ in files if (error := waiting.get()) is not None]
+        if errors:
+            raise errors[0]
 
     def run(self, work: Task, done: Done) -> None:
         def task() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
-from oncelog.broker.storage import durability
-from oncelog.log import partition_log
+from oncelog.broker import housekeeping
+from oncelog.broker.storage import durability, topics
 
 COLLECTED_AFTER = 100_000
 
@@ -16,14 +16,17 @@ COLLECTED_AFTER = 100_000
 @contextmanager
 def hidden_paths_open(random: Random) -> Iterator[None]:
     """What happens only after megabytes happens now and then after kilobytes."""
-    before = durability.WRITE_AHEAD_BYTES_MAX, durability.TAIL_BYTES_MAX, partition_log.SNAPSHOT_INTERVAL_BYTES
+    before = durability.WRITE_AHEAD_BYTES_MAX, durability.TAIL_BYTES_MAX
+    snapshots_before, coordinators_before = housekeeping.SNAPSHOT_INTERVAL_BYTES, topics.COORDINATOR_LOG_BYTES
     durability.WRITE_AHEAD_BYTES_MAX = random.choice((5_000, 100_000, before[0]))
     durability.TAIL_BYTES_MAX = random.choice((500, 20_000, before[1]))
-    partition_log.SNAPSHOT_INTERVAL_BYTES = random.choice((3_000, 200_000, before[2]))
+    housekeeping.SNAPSHOT_INTERVAL_BYTES = random.choice((3_000, 200_000, snapshots_before))
+    topics.COORDINATOR_LOG_BYTES = min(housekeeping.SNAPSHOT_INTERVAL_BYTES, coordinators_before)
     try:
         yield
     finally:
-        durability.WRITE_AHEAD_BYTES_MAX, durability.TAIL_BYTES_MAX, partition_log.SNAPSHOT_INTERVAL_BYTES = before
+        durability.WRITE_AHEAD_BYTES_MAX, durability.TAIL_BYTES_MAX = before
+        housekeeping.SNAPSHOT_INTERVAL_BYTES, topics.COORDINATOR_LOG_BYTES = snapshots_before, coordinators_before
 
 
 @contextmanager

@@ -337,6 +337,10 @@ class MemoryDisk:
             file.sync()
         done(None)
 
+    def sync_all(self, files: Sequence[Syncable]) -> None:
+        for file in files:
+            file.sync()
+
     def in_background(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
         try:
             work()

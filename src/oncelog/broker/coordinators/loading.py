@@ -28,8 +28,10 @@ from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog.environment import DiskError
 from oncelog.groups import GroupRecord
-from oncelog.log import DamagedLogError, LogDirectories
-from oncelog.records import BatchHeader, ControlType, Record, RecordsError, batches, decode_batch, read_control
+from oncelog.log import DamagedLogError, LogDirectories, ScannedBatch
+from oncelog.records import BatchHeader, ControlType, Record, RecordsError, decode_batch, read_control
+from oncelog.records.kept import body_of, keyed_records
+from oncelog.transactions import TransactionRecord
 from oncelog.wire import WireError
 
 if TYPE_CHECKING:
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("oncelog.broker")
 
 R = TypeVar("R")
-
-READ_BYTES = 1024 * 1024
 
 
 class Needs(Protocol):
@@ -144,36 +144,108 @@ def find_partitions(directories: LogDirectories, state: JournalState, journal_pa
 def load_transactions(broker: Needs) -> None:
     """Replay the transaction log: of each transactional id the last record counts."""
     coordinator = broker.transactions.coordinator
-    for partition in _whole_partitions(broker, TRANSACTION_STATE):
-        for data, position, header in _batches(partition):
+    for partition in _partitions(broker, TRANSACTION_STATE):
+        try:
+            records = _last_records(partition, coordinator.partition_for)
+        except DamagedLogError as damage:
+            broker.topics.take_offline(partition, damage)
+        else:
+            for record in records:
+                coordinator.replay(partition.index, record)
+
+
+def _last_records(partition: Partition, home_of: Callable[[str], int]) -> list[TransactionRecord]:
+    """What is replayed of a partition of the transaction log. Raises DamagedLogError.
+
+    Nearly all there is to decode are keys: what follows from a record that a later one replaces nobody needs to know.
+    """
+    last: dict[bytes | None, tuple[ScannedBatch, int]] = {}
+    try:
+        for batch in partition.log.batches():
             # No transaction writes here: a marker is what an administrator had written, and says nothing.
-            if header.is_control:
+            if batch.header.is_control:
                 continue
-            for raw, record in _readable(partition, data, position, transactions.decode):
-                if _belongs(partition, coordinator.partition_for(record.transactional_id), raw):
-                    coordinator.replay(partition.index, record)
+            body = body_of(batch.header, batch.data, batch.position_in_data)
+            for number, keyed in enumerate(keyed_records(batch.header, body)):
+                last[keyed.key] = batch, number
+        found = [transactions.decode(_records_of(batch)[number]) for batch, number in last.values()]
+    except (RecordsError, WireError):
+        found = [None]
+    records = [one for one in found if one is not None and home_of(one.transactional_id) == partition.index]
+    return records if len(records) == len(found) else _readable_records(partition, home_of)
+
+
+def _readable_records(partition: Partition, home_of: Callable[[str], int]) -> list[TransactionRecord]:
+    """Every record that means something, where some do not: then an earlier one of the same key counts."""
+    return [
+        record
+        for batch in partition.log.batches()
+        if not batch.header.is_control
+        for raw, record in _readable(partition, batch, transactions.decode)
+        if _belongs(partition, home_of(record.transactional_id), raw)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Replayed:
+    """A record of the offsets topic, with the header of its batch and its own offset."""
+
+    record: GroupRecord
+    header: BatchHeader
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Marker:
+    """How a transaction ended that has records here."""
+
+    producer_id: int
+    is_commit: bool
 
 
 def load_offsets(broker: Needs) -> None:
     """Replay the committed offsets, with the markers that say which transactional ones count."""
     coordinator = broker.offsets.coordinator
-    for partition in _whole_partitions(broker, CONSUMER_OFFSETS):
-        for data, position, header in _batches(partition):
-            if header.is_control:
-                marker = read_control(data, position)
-                if marker is None:
-                    continue
-                committed = marker.control is ControlType.COMMIT
-                coordinator.replay_marker(partition.index, header.producer_id, committed)
-                continue
-            found: Iterator[tuple[Record, GroupRecord]] = _readable(partition, data, position, groups.decode)
+    for partition in _partitions(broker, CONSUMER_OFFSETS):
+        try:
+            steps = list(_offset_steps(partition, coordinator.partition_for))
+        except DamagedLogError as damage:
+            broker.topics.take_offline(partition, damage)
+            continue
+        for step in steps:
+            if isinstance(step, _Marker):
+                coordinator.replay_marker(partition.index, step.producer_id, step.is_commit)
+            else:
+                header = step.header
+                coordinator.replay(
+                    partition.index, step.record, header.producer_id, header.is_transactional, step.offset
+                )
+
+
+def _offset_steps(partition: Partition, home_of: Callable[[str], int]) -> Iterator[_Replayed | _Marker]:
+    """What is replayed of a partition of the offsets topic. Raises DamagedLogError.
+
+    Nearly all there is in a log of transactions are markers whose records are compacted away: they are passed over.
+    """
+    open_producers: set[int] = set()
+    for batch in partition.log.batches():
+        header = batch.header
+        if not header.is_control:
+            found: Iterator[tuple[Record, GroupRecord]] = _readable(partition, batch, groups.decode)
             for raw, record in found:
-                if _belongs(partition, coordinator.partition_for(record.group), raw):
-                    coordinator.replay(partition.index, record, header.producer_id, header.is_transactional, raw.offset)
+                if _belongs(partition, home_of(record.group), raw):
+                    yield _Replayed(record, header, raw.offset)
+            if header.is_transactional:
+                open_producers.add(header.producer_id)
+        elif header.producer_id in open_producers:
+            marker = read_control(batch.data, batch.position_in_data)
+            if marker is not None:
+                open_producers.remove(header.producer_id)
+                yield _Marker(header.producer_id, marker.control is ControlType.COMMIT)
 
 
 def _readable(
-    partition: Partition, data: bytes, position: int, decode: Callable[[Record], R | None]
+    partition: Partition, batch: ScannedBatch, decode: Callable[[Record], R | None]
 ) -> Iterator[tuple[Record, R]]:
     """The records of a batch that mean something to a coordinator.
 
@@ -181,7 +253,7 @@ def _readable(
     it must not keep the broker from starting.
     """
     try:
-        raws = decode_batch(data, position)
+        raws = _records_of(batch)
     except RecordsError as error:
         logger.error("%s: a batch is left out: %s", partition, error)
         return
@@ -195,31 +267,17 @@ def _readable(
                 yield raw, record
 
 
+def _records_of(batch: ScannedBatch) -> list[Record]:
+    return decode_batch(batch.data, batch.position_in_data)
+
+
 def _belongs(partition: Partition, home: int, raw: Record) -> bool:
     if partition.index != home:
         logger.error("%s: the record at offset %d is left out: it belongs to partition %d", partition, raw.offset, home)
     return partition.index == home
 
 
-def _whole_partitions(broker: Needs, topic: str) -> Iterator[Partition]:
-    """Those that can be read to their end: half of what a coordinator decided is worse than nothing."""
+def _partitions(broker: Needs, topic: str) -> list[Partition]:
+    """Those that are served. Of one that cannot be read to its end nothing is replayed, for half is worse than nothing."""
     found = broker.topics.named(topic)
-    for partition in found.partitions if found is not None else ():
-        if partition.is_offline:
-            continue
-        try:
-            for _ in _batches(partition):
-                pass
-        except DamagedLogError as damage:
-            broker.topics.take_offline(partition, damage)
-        else:
-            yield partition
-
-
-def _batches(partition: Partition) -> Iterator[tuple[bytes, int, BatchHeader]]:
-    log = partition.log
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        data, offset = log.read(offset, READ_BYTES, log.log_end_offset)
-        for position, header in batches(data):
-            yield bytes(data), position, header
+    return [] if found is None else [partition for partition in found.partitions if not partition.is_offline]

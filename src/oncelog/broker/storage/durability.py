@@ -125,6 +125,11 @@ class Durability:
         if log in self._current.logs:
             await self.retire()
 
+    async def make_durable_in_turn(self, logs: Iterable[PartitionLog]) -> None:
+        """One log at a time, so that commits do not queue behind them all."""
+        for log in logs:
+            await self.make_durable([log])
+
     async def _retire(self, retiring: _Generation) -> None:
         """One log at a time, so that commits do not queue behind them all."""
         for log in list(retiring.logs):

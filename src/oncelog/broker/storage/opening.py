@@ -16,6 +16,7 @@ from oncelog.log import (
     OWN_CHECKPOINT,
     PARTITION_METADATA,
     DamagedLogError,
+    LoadedLog,
     LogConfig,
     LogDigest,
     LogDirectories,
@@ -30,6 +31,9 @@ from oncelog.log import (
 )
 
 logger = logging.getLogger("oncelog.broker")
+
+SYNCED_AT_ONCE = 64
+"""The files of so many logs are open until they are durable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ def say_what_is_missing(
 class LogOpening:
     """Opens logs. A log that is damaged does not open, and its partition is offline."""
 
-    __slots__ = ("_clock", "_compacted", "_directories", "_disk", "_leader_epoch", "left")
+    __slots__ = ("_clock", "_compacted", "_directories", "_disk", "_leader_epoch", "_written", "left")
 
     def __init__(
         self,
@@ -81,7 +85,21 @@ class LogOpening:
         self._directories = directories
         self._leader_epoch = leader_epoch
         self._compacted = compacted
+        self._written: list[LoadedLog] | None = []
         self.left = left
+
+    def make_durable(self) -> None:
+        """Make durable what opening logs has left to be. From now on each log sees to that itself."""
+        self._sync_written()
+        self._written = None
+
+    def _sync_written(self) -> None:
+        """Side by side: a file alone keeps the disk from nothing else."""
+        written = self._written or []
+        self._disk.sync_all([file for log in written for file in log.written])
+        for log in written:
+            log.close()
+        written.clear()
 
     def forget(self) -> None:
         """Every log that was there is open: those that come now are new."""
@@ -118,6 +136,7 @@ class LogOpening:
                 topic_id=topic.topic_id,
                 aborted=digest,
                 durable_end=left.durable_ends.get((topic.topic_id, index), 0),
+                written=self._written,
             )
         except DamagedLogError as damage:
             logger.error("%s-%d is offline: %s", topic.name, index, damage)
@@ -127,6 +146,8 @@ class LogOpening:
         _say_what_was_found(log, was_clean=left.was_clean)
         if cleaned_offset is not None:
             log.cleaned_offset = cleaned_offset
+        if self._written is not None and len(self._written) >= SYNCED_AT_ONCE:
+            self._sync_written()
         if not names_topic:
             write_topic_id(self._disk, f"{path}/{PARTITION_METADATA}", topic.topic_id)
         return log

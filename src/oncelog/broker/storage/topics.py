@@ -15,7 +15,7 @@ from oncelog.broker.storage.journal import Journal, TopicCreated, TopicDeleted
 from oncelog.broker.storage.partition import Partition, UnopenedLog
 from oncelog.coordination import Parked, start
 from oncelog.environment import Random
-from oncelog.log import DamagedLogError, LogConfig, PartitionLog
+from oncelog.log import LONG_MAX, DamagedLogError, LogConfig, PartitionLog
 from oncelog.records import Codec, Form
 
 logger = logging.getLogger("oncelog.broker")
@@ -28,6 +28,9 @@ NO_SUCH_TOPIC = "This server does not host this topic-partition."
 """In Kafka's words, which scripts look for; where Kafka answers without a text, its clients say this."""
 NAME_LENGTH_MAX = 249
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+COORDINATOR_LOG_BYTES = 256 * 1024
+COORDINATOR_DELETE_RETENTION_MS = 60_000
 
 CODEC_OF_TYPE = {
     "uncompressed": Codec.NONE,
@@ -115,6 +118,12 @@ def log_config(settings: Settings, topic: str, values: Mapping[str, Value]) -> L
     if topic in INTERNAL_TOPICS or "delete" not in items_of(str(values["cleanup.policy"])):
         # The coordinators need the last record of every key, however old it is.
         values |= {"retention.ms": -1, "retention.bytes": -1}
+    is_compacted = "compact" in items_of(str(values["cleanup.policy"]))
+    clean_from_bytes = LONG_MAX
+    if topic in INTERNAL_TOPICS and is_compacted:
+        # Each start reads all that is in them, and nobody else needs what is void.
+        clean_from_bytes = COORDINATOR_LOG_BYTES
+        values["delete.retention.ms"] = min(int(values["delete.retention.ms"]), COORDINATOR_DELETE_RETENTION_MS)
 
     def number(name: str) -> int:
         value = values[name]
@@ -137,11 +146,12 @@ def log_config(settings: Settings, topic: str, values: Mapping[str, Value]) -> L
         message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
         message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         producer_id_expiration_ms=settings.number("producer.id.expiration.ms"),
-        is_compacted="compact" in items_of(str(values["cleanup.policy"])),
+        is_compacted=is_compacted,
         min_cleanable_dirty_ratio=float(values["min.cleanable.dirty.ratio"]),
         min_compaction_lag_ms=number("min.compaction.lag.ms"),
         max_compaction_lag_ms=number("max.compaction.lag.ms"),
         delete_retention_ms=number("delete.retention.ms"),
+        clean_from_bytes=clean_from_bytes,
     )
 
 

@@ -40,16 +40,17 @@ def put_in_place(disk: Disk, directory: str, base_offset: int, set_aside: Callab
     return names
 
 
-def finish_replacements(disk: Disk, directory: str) -> None:
-    """Complete at a start what a stop has interrupted, and remove what did not count yet."""
+def finish_replacements(disk: Disk, directory: str) -> list[str]:
+    """Complete at a start what a stop has interrupted, and remove what did not count yet; return the names that there are."""
     names = disk.list_directory(directory)
     if not any(name.endswith((CLEANED, SWAP)) for name in names):
-        return
+        return names
     for base in [base for name in names if (base := offset_of(name, LOG + SWAP)) is not None]:
         _finish(disk, directory, base)
     for name in disk.list_directory(directory):
         if name.endswith((CLEANED, SWAP)):
             disk.remove(f"{directory}/{name}")
+    return disk.list_directory(directory)
 
 
 def _finish(disk: Disk, directory: str, base_offset: int) -> None:

@@ -121,6 +121,9 @@ class ReadOnlyDisk:
     def sync(self, files: Sequence[Syncable], done: Callable[[DiskError | None], None]) -> None:
         _never()
 
+    def sync_all(self, files: Sequence[Syncable]) -> None:
+        _never()
+
     def in_background(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
         _never()
 
