@@ -12,6 +12,8 @@ from oncelog.records import HEADER_BYTES, BatchHeader, crc_is_valid, read_header
 from oncelog.records.batch import MAGIC
 
 CHUNK_BYTES = 1024 * 1024
+HEADERS_CHUNK_BYTES = 64 * 1024
+"""Where nothing but headers is looked at; a start looks at the last few of every log."""
 
 
 class ScannedBatch(NamedTuple):
@@ -67,10 +69,11 @@ class Scan:
     def __iter__(self) -> Iterator[ScannedBatch]:
         data, start = b"", self.position
         is_first = self.position > 0
+        chunk_bytes = CHUNK_BYTES if self._check_crc else HEADERS_CHUNK_BYTES
         while self._file is not None and self.position < self._end:
             at = self.position - start
             if at + HEADER_BYTES > len(data):
-                data, start, at = self._file.read(self.position, CHUNK_BYTES), self.position, 0
+                data, start, at = self._file.read(self.position, chunk_bytes), self.position, 0
             header = self._header(data, at, may_skip=is_first or self._has_gaps)
             if header is None:
                 return

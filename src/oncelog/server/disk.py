@@ -121,7 +121,8 @@ class RealDisk:
 
     def read_file(self, path: str) -> bytes:
         try:
-            return Path(path).read_bytes()
+            with open(path, "rb", buffering=0) as file:
+                return file.readall()
         except OSError as error:
             fail("read", path, error)
 
