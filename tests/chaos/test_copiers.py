@@ -1,4 +1,4 @@
-"""Copiers copy a topic exactly once while they and the broker are killed with -9 and stopped at random.
+"""Copiers copy a topic exactly once while they and the broker are killed with -9 and stopped, and connections cut, at random.
 
 Every process writes a history. At the end the output equals the input, once each and in order per partition, for a reader
 that was there all the time too, and the checker of histories finds no fault. ONCELOG_SEED chooses another run, and
@@ -24,6 +24,7 @@ from harness.processes import BrokerProcess
 from harness.recorded_clients import ConfluentReader, ConfluentRecorded, Place, key_of
 from harness.shared_producer import Cluster, until
 from oncelog.testing.checker import Anomaly, HistoryWriter, check, read_history
+from oncelog.testing.proxy import Proxy
 from tests.chaos.copier import COPIERS, SEPARATOR
 
 SEED = int(os.environ.get("ONCELOG_SEED", "1"))
@@ -103,17 +104,27 @@ def read_into(values: dict[str, list[str]], reader: ConfluentReader, process) ->
 
 
 class CopierChaos:
-    """The broker, the copiers, and what is done to them."""
+    """The broker, the copiers, the proxy between them, and what is done to them."""
 
-    def __init__(self, node: BrokerProcess, copiers: list[CopierProcess], chance: Random) -> None:
-        self._node, self._copiers, self._chance = node, copiers, chance
+    def __init__(self, node: BrokerProcess, proxy: Proxy, copiers: list[CopierProcess], chance: Random) -> None:
+        self._node, self._proxy, self._copiers, self._chance = node, proxy, copiers, chance
+        self._due: list[Callable[[], None]] = []
         self._stopped: dict[CopierProcess, float] = {}
         self.done: Counter[str] = Counter()
 
     def one(self) -> None:
-        """One event."""
-        events: list[Callable[[], None]] = [self._kill_broker, self._kill_copier, self._kill_copier, self._stop_copier]
-        self._chance.choice(events)()
+        """One event. Each kind comes before one of them comes again."""
+        if not self._due:
+            self._due = [
+                self._kill_broker,
+                self._stop_broker,
+                self._cut_connections,
+                self._kill_copier,
+                self._kill_copier,
+                self._stop_copier,
+            ]
+            self._chance.shuffle(self._due)
+        self._due.pop()()
 
     def look_after(self) -> None:
         """Copiers that ended are started again, and those that were stopped for long enough go on."""
@@ -138,6 +149,20 @@ class CopierChaos:
         self.done["broker killed"] += 1
         self._node.kill()
         self._node.start()
+
+    def _stop_broker(self) -> None:
+        """For less than a copier's session, or for longer."""
+        self.done["broker stopped"] += 1
+        self._node.send_signal(signal.SIGSTOP)
+        time.sleep(self._chance.choice((0.3, 4.0)))
+        self._node.send_signal(signal.SIGCONT)
+
+    def _cut_connections(self) -> None:
+        """All of them, several times: some while they are made again."""
+        self.done["connections cut"] += 1
+        for _ in range(3):
+            self._proxy.cut_all()
+            time.sleep(self._chance.uniform(0.0, 0.3))
 
     def _kill_copier(self) -> None:
         self.done["copier killed"] += 1
@@ -190,14 +215,15 @@ def test_copiers_and_broker_are_killed_and_the_output_is_the_input(new_oncelog, 
     cluster = Cluster(node)
     source, target = cluster.create_topic(PARTITIONS), cluster.create_topic(PARTITIONS)
     places = [(target, partition) for partition in range(PARTITIONS)]
-    arguments = (node.bootstrap_servers, source, target)
+    proxy = Proxy(node.bootstrap_servers)
+    arguments = (proxy.bootstrap_servers, source, target)
     copiers = [
         CopierProcess(f"{client}-{number}", client, arguments, tmp_path) for client in COPIERS for number in range(2)
     ]
     own_path = tmp_path / "test.jsonl"
     with HistoryWriter(own_path) as history:
         feeder, follower = Feeder(node.bootstrap_servers, source, history), Following(arguments[0], places, history)
-        chaos = CopierChaos(node, copiers, chance)
+        chaos = CopierChaos(node, proxy, copiers, chance)
         try:
             feeder.feed()
             for copier in copiers:
@@ -210,6 +236,7 @@ def test_copiers_and_broker_are_killed_and_the_output_is_the_input(new_oncelog, 
             for copier in copiers:
                 copier.kill()
         follower.stop()
+        proxy.close()
         inputs = [(source, partition) for partition in range(PARTITIONS)]
         at_the_end = read_to_the_end(node, inputs + places, history)
     expected = {f"{target}-{partition}": values for partition, values in feeder.values.items()}
