@@ -51,7 +51,7 @@ class RecoveryReport:
     fault: Fault | None = None
 
 
-class Written(Syncable, Protocol):
+class RecoveredFile(Syncable, Protocol):
     def close(self) -> None: ...
 
 
@@ -66,7 +66,7 @@ class LoadedLog:
     log_start_offset: int
     log_end_offset: int
     report: RecoveryReport
-    written: list[Written] = field(default_factory=list)
+    written: list[RecoveredFile] = field(default_factory=list)
 
     def close(self) -> None:
         """Close all files until they are needed again."""
