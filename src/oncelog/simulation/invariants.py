@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
+
 from oncelog.broker import BrokerCore
 from oncelog.broker.storage.partition import Partition
+from oncelog.log import PartitionLog
 from oncelog.simulation.broker_node import BrokerNode, SimulationFailure
 from oncelog.simulation.short_lived import ShortLivedHistory
 from oncelog.transactions.state import IDLE, TransactionMetadata
 
 Offsets = tuple[int, int, int, int]
 """Where a log starts, is stable, is replicated and ends."""
+offsets_of: Callable[[PartitionLog], Offsets] = attrgetter(
+    "log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset"
+)
 
 
 class Invariants:
@@ -32,8 +39,7 @@ class Invariants:
             self._look_anew(core)
         for partition, before in self._offsets.items():
             if partition.damage is None:
-                log = partition.log
-                now = (log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset)
+                now = offsets_of(partition.log)
                 if now != before:
                     _check_offsets(partition, before, now)
                     self._offsets[partition] = now
