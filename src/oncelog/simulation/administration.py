@@ -44,15 +44,18 @@ class Settings:
 
 
 class Administrator:
-    def __init__(self, node: ClientNode, shared: Shared, settings: Settings) -> None:
+    """`told` hears of each change that was answered, and that is so from then on."""
+
+    def __init__(self, node: ClientNode, shared: Shared, settings: Settings, told: Callable[[], None]) -> None:
         self._node = node
+        self._told = told
         self._shared = shared
         self._settings = settings
         self._cluster = Cluster(node.settings)
 
     def play(self) -> Play:
         while not self._shared.is_written:
-            yield Sleep(100, 3_000)
+            yield Sleep(50, 1_500)
             try:
                 yield from self._action(self._node.random)()
             except (BrokerRefused, OffsetOutOfRange):
@@ -84,6 +87,7 @@ class Administrator:
         yield from admin.delete_topics(self._cluster, [REBORN])
         if topic_id is not None:
             shared.short_lived.deleted_ids.add(topic_id)
+        self._told()
         if self._node.random.random() < 0.5:
             yield from admin.create_topics(self._cluster, [NewTopic(REBORN, 1, 1)])
 
@@ -93,6 +97,7 @@ class Administrator:
         yield from admin.create_partitions(self._cluster, {REBORN: count})
         if topic_id is not None and topic_id == shared.topic_id(REBORN):
             shared.short_lived.grown[topic_id] = count
+            self._told()
 
     def _trim(self, random: Random) -> Play:
         partition = TopicPartition(TRIMMED, 0)
@@ -103,6 +108,7 @@ class Administrator:
             if lowest[partition] < offset:
                 raise SimulationFailure(f"{partition} begins at {lowest[partition]}, and {offset} was asked for")
             history.deleted_below(partition, lowest[partition])
+            self._told()
 
     def _alter(self, random: Random) -> Play:
         name = random.choice(list(ALTERED))
@@ -116,6 +122,7 @@ class Administrator:
         settings.known[name] = value
         if is_sure and node.sent(requests.INCREMENTAL_ALTER_CONFIGS) == before + 1:
             settings.doubtful.discard(name)
+        self._told()
 
     def _use_scratch(self, random: Random) -> Play:
         node = self._node

@@ -15,6 +15,7 @@ class FaultKind(Enum):
     POWER = "the power of the broker is cut"
     POWER_IN_STEP = "the power is cut between two changes of the disk"
     POWER_TWICE = "the power is cut, and again while the broker starts"
+    POWER_AFTER_CHANGE = "the power is cut right after an administrator was told that something has changed"
     STOP = "the broker is stopped and started"
     PAUSE = "the broker stands still"
     SLOW_DISK = "the disk is slow"
@@ -37,6 +38,7 @@ INTERVALS_S = {
     FaultKind.POWER: 50,
     FaultKind.POWER_IN_STEP: 50,
     FaultKind.POWER_TWICE: 120,
+    FaultKind.POWER_AFTER_CHANGE: 40,
     FaultKind.STOP: 120,
     FaultKind.PAUSE: 60,
     FaultKind.SLOW_DISK: 60,

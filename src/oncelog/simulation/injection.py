@@ -27,6 +27,7 @@ class Injection:
         self._clients = clients
         self._is_over = False
         self._dies_by_power = False
+        self._dies_after_change: Random | None = None
         self._flips = BitFlips(broker.disk)
         self._carry_out: dict[FaultKind, Callable[[Random], None]] = {
             FaultKind.KILL: lambda random: self._die(random, power=False),
@@ -34,6 +35,7 @@ class Injection:
             FaultKind.KILL_IN_STEP: lambda random: self._die_in_step(random, power=False),
             FaultKind.POWER_IN_STEP: lambda random: self._die_in_step(random, power=True),
             FaultKind.POWER_TWICE: self._power_twice,
+            FaultKind.POWER_AFTER_CHANGE: self._power_after_change,
             FaultKind.STOP: self._stop,
             FaultKind.PAUSE: lambda random: self._pause(self._broker, random),
             FaultKind.SLOW_DISK: self._slow_disk,
@@ -71,6 +73,12 @@ class Injection:
         self._broker.die(power=self._dies_by_power)
         self._start_later(Random(self._queue.count))
 
+    def administrator_was_told(self) -> None:
+        """Of a change: it is so from now on, whatever happens."""
+        random, self._dies_after_change = self._dies_after_change, None
+        if random is not None and not self._is_over:
+            self._die(random, power=True)
+
     def _happen(self, fault: PlannedFault) -> None:
         if not self._is_over:
             self.happened[fault.kind] += 1
@@ -105,6 +113,9 @@ class Injection:
                 self._start_later(random)
 
         self._later(random.uniform(*DOWN_MS), f"{self._broker.name} start", start)
+
+    def _power_after_change(self, random: Random) -> None:
+        self._dies_after_change = random
 
     def _stop(self, random: Random) -> None:
         if self._broker.is_up:

@@ -193,9 +193,13 @@ class Simulation:
             plays[f"copier-{number}"] = lambda node: workload.copy(node, shared, protocol)
         for level in draw.choice((list(IsolationLevel), [IsolationLevel.READ_COMMITTED])):
             plays[f"reader-{level.name}"] = partial(workload.read, shared=shared, isolation_level=level)
-        if draw.random() < 0.7:
-            plays["admin"] = lambda node: administration.Administrator(node, shared, self.topic_settings).play()
+        if draw.random() < 0.8:
+            plays["admin"] = lambda node: self._administrator(node).play()
         return [self._client(name, play) for name, play in plays.items()]
+
+    def _administrator(self, node: ClientNode) -> administration.Administrator:
+        told = self.injection.administrator_was_told
+        return administration.Administrator(node, self.shared, self.topic_settings, told)
 
     def _writer(self, transactional_id: str) -> Callable[[ClientNode], Play]:
         return lambda node: workload.write_in_transactions(node, self.shared, transactional_id)
