@@ -25,26 +25,65 @@ class SteppedDisk(MemoryDisk):
     def __init__(self, seed: int = 0, now_ms: Callable[[], int] = lambda: 0) -> None:
         super().__init__(seed, now_ms)
         self.steps: deque[Callable[[], None]] = deque()
+        self._counted: str | None = None
+        self._changes_left = 0
+
+    def count_down(self, directory: str, changes: int) -> None:
+        """Let the disk of a directory fail after so many changes of it."""
+        self._counted, self._changes_left = directory, changes
+
+    def fill_up(self, changes: int) -> None:
+        """Let the disk be full after so many changes of it."""
+        self._counted, self._changes_left = "", changes
+
+    def work_again(self) -> None:
+        """The disks fail no more, and have room."""
+        self._counted = None
+        self.failing.clear()
+        self.space_bytes = None
+
+    @property
+    def countdown_is_over(self) -> bool:
+        return self._changes_left < 0
+
+    def changed(self, path: str) -> None:
+        if self._counted is not None and path.startswith(f"{self._counted}/"):
+            self._changes_left -= 1
+            if self._changes_left < 0:
+                if self._counted:
+                    self.failing.add(self._counted)
+                else:
+                    self.space_bytes = 0
+                self._counted = None
+        super().changed(path)
 
     def sync(self, files: Sequence[Syncable], done: Callable[[DiskError | None], None]) -> None:
         missing = len(files)
+        failure: DiskError | None = None
         if not missing:
             done(None)
 
         def step(file: Syncable) -> None:
-            nonlocal missing
-            file.sync()
+            nonlocal missing, failure
+            try:
+                file.sync()
+            except DiskError as error:
+                failure = error
             missing -= 1
             if not missing:
-                done(None)
+                done(failure)
 
         for file in files:
             self.steps.append(lambda file=file: step(file))
 
     def in_background(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
         def step() -> None:
-            work()
-            done(None)
+            try:
+                work()
+            except DiskError as error:
+                done(error)
+            else:
+                done(None)
 
         self.steps.append(step)
 
@@ -138,7 +177,10 @@ class BrokerInMemory:
         self.connection = ClientConnection()
         self.client_id = "tests"
         self.directories = directories
-        self._settings = {name.replace("_", "."): value for name, value in settings.items()}
+        # A whole one would be most of what there is to a broker in memory.
+        self._settings = {"log.dir.reserve.bytes": "0"} | {
+            name.replace("_", "."): value for name, value in settings.items()
+        }
         self.restart()
 
     def restart(self) -> None:

@@ -32,9 +32,9 @@ ALLOWED = {
     ("moving.py", "_switch", "held"): "what was held back is let go, whichever log has its name now",
     ("durability.py", "leave_to_itself", "log"): "of one that is deleted meanwhile nothing is left to be done",
     ("durability.py", "_make_durable", "journaled"): "what was synced is these logs, whoever has their names now",
+    ("durability.py", "_sync_own", "points"): "what was synced is these logs, whoever has their names now",
     ("durability.py", "hold", "log"): "whoever holds it lets go of the very same",
     ("durability.py", "_sync_in_place", "logs"): "of one that is deleted meanwhile nothing is left to be synced",
-    ("durability.py", "_sync_own_files", "points"): "what was synced is these logs, whoever has their names now",
 }
 
 

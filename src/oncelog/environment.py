@@ -8,6 +8,7 @@ slow call, making bytes durable, reports back through a callback.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Protocol, TypeVar
 from uuid import UUID
 
@@ -17,7 +18,31 @@ T = TypeVar("T")
 
 
 class DiskError(Exception):
-    """A disk refused, lost or changed bytes. The broker that meets one stops: no answer is better than a wrong one."""
+    """A disk refused, lost or changed bytes: no answer is better than a wrong one.
+
+    `path` is the file or directory it is about. The broker goes on without the log directory that has it; without its home,
+    or without a path, it stops.
+    """
+
+    def __init__(self, message: str, path: str | None = None) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class DiskFullError(DiskError):
+    """There was no room for a write that may be refused, and nothing of it is there. All else is as it was."""
+
+
+class Share(Enum):
+    """How much of the room that is kept back a write may take when the disk is full."""
+
+    NONE = "none"
+    HALF = "half"
+    ALL = "all"
+
+
+MakeRoom = Callable[[str, Share], bool]
+"""Asked for room for a write to a path; says whether there is some now. It may be asked on any thread."""
 
 
 class DirectoryInUseError(Exception):
@@ -59,7 +84,7 @@ class File(Syncable, Protocol):
     @property
     def size_bytes(self) -> int: ...
 
-    def append(self, chunks: Sequence[Buffer]) -> int:
+    def append(self, chunks: Sequence[Buffer], share: Share = Share.ALL) -> int:
         """Write the chunks one after the other at the end; return the position of the first byte."""
         ...
 
@@ -67,7 +92,7 @@ class File(Syncable, Protocol):
         """Return up to `size_bytes` from `position`; fewer only at the end of the file."""
         ...
 
-    def write(self, position: int, data: Buffer) -> None:
+    def write(self, position: int, data: Buffer, share: Share = Share.ALL) -> None:
         """Overwrite, or extend, at `position`."""
         ...
 
@@ -88,7 +113,17 @@ class Lock(Protocol):
 
 
 class Disk(Protocol):
-    """A tree of directories. Paths are absolute strings; a failure of any method raises DiskError."""
+    """A tree of directories. Paths are absolute strings; a failure of any method raises DiskError.
+
+    A write that finds no room asks whoever was named with `when_full` for some. Without any, one that may not take all that is
+    kept back raises DiskFullError, and another one DiskError.
+    """
+
+    def when_full(self, make_room: MakeRoom) -> None: ...
+
+    def allocate(self, path: str, size_bytes: int) -> None:
+        """Have a file of this size that takes as much room, whatever is in it; 0 removes it. Raises DiskFullError."""
+        ...
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading and writing. With `create`, an absent file is made; without, it is an error."""

@@ -24,7 +24,7 @@ def disk() -> MemoryDisk:
 
 def taken(disk: MemoryDisk, *paths: str, deleted: Sequence[str] = ()) -> LogDirectories:
     directories = LogDirectories(disk, paths, HOME_FILE)
-    directories.find_partitions(deleted)
+    directories.find_partitions(deleted, {})
     return directories
 
 
@@ -113,7 +113,7 @@ def test_partition_is_found_where_it_is(disk: MemoryDisk) -> None:
     disk.make_directory(f"{B}/t-0")
     directories = taken(disk, A, B)
     assert directories.partition_path("t", 0) == f"{B}/t-0"
-    assert directories.directory_of("t", 0) == B
+    assert directories.holder("t", 0).path == B
     assert directories.partition_path("t", 1) is None
 
 
@@ -160,17 +160,22 @@ def test_directory_whose_disk_was_changed_for_an_empty_one_is_missed(disk: Memor
         taken(disk, A, B).check_complete([("t", 0)], before)
 
 
+def mark_clean_shutdown(directories: LogDirectories) -> None:
+    for directory in directories:
+        directory.mark_clean_shutdown()
+
+
 def test_stop_was_clean_only_if_every_directory_says_so(disk: MemoryDisk) -> None:
     claimed(disk, A, B)
     disk.make_directory(f"{A}/t-0")
     disk.make_directory(f"{B}/t-1")
     directories = taken(disk, A, B)
     assert not directories.take_clean_shutdown()
-    directories.mark_clean_shutdown()
+    mark_clean_shutdown(directories)
     directories.release()
     with_new = taken(disk, A, B, C)
     assert with_new.take_clean_shutdown(), "there is nothing in the new one"
-    with_new.mark_clean_shutdown()
+    mark_clean_shutdown(with_new)
     disk.remove(f"{B}/.kafka_cleanshutdown")
     assert not with_new.take_clean_shutdown()
     assert not disk.exists(f"{A}/.kafka_cleanshutdown"), "it is believed once"

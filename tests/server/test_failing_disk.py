@@ -30,14 +30,14 @@ def refuse_append(monkeypatch: pytest.MonkeyPatch, name: str, nth: int) -> threa
     refused = threading.Event()
     append: Callable = real_disk.RealFile.append
 
-    def refusing(file, chunks):
+    def refusing(file, chunks, *share):
         nonlocal seen
         if f"/{name}-" in file.path and file.path.endswith(".log"):
             seen += 1
             if seen >= nth:
                 refused.set()
                 raise DiskError(f"cannot append to {file.path}: No space left on device")
-        return append(file, chunks)
+        return append(file, chunks, *share)
 
     monkeypatch.setattr(real_disk.RealFile, "append", refusing)
     return refused
@@ -82,7 +82,7 @@ def write_two_transactions(bootstrap_servers: str) -> None:
 
 def test_broker_process_whose_file_cannot_grow_names_it_and_ends(tmp_path):
     """A limit on the size of a file refuses as a full disk does, and the next start has everything that was answered."""
-    node = LimitedNode(tmp_path)
+    node = LimitedNode(tmp_path, log_dir_reserve_bytes="0")
     node.start()
     topic = Cluster(node).create_topic(1)
     connection = Connection(node.bootstrap_servers)
@@ -112,8 +112,8 @@ class LimitedNode(OncelogNode):
         return [*limit, *super().command()]
 
 
-def produce(connection: Connection, topic: str, value: str) -> ErrorCode:
-    partition = {"index": 0, "records": batch(-1, -1, -1, [value], attributes=0)}
+def produce(connection: Connection, topic: str, value: str, index: int = 0) -> ErrorCode:
+    partition = {"index": index, "records": batch(-1, -1, -1, [value], attributes=0)}
     answer = connection.ask(
         "produce",
         11,

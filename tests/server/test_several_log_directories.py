@@ -145,27 +145,38 @@ def test_same_directory_twice_or_inside_another_is_a_wrong_value(tmp_path, names
     assert not (tmp_path / "a").exists()
 
 
-def test_disk_that_fails_stops_the_broker_and_not_one_directory(monkeypatch, directories):
-    """Kafka takes the directory offline and goes on with the others."""
+@pytest.mark.parametrize("failing", [0, 1], ids=["home", "the other one"])
+def test_disk_that_fails_stops_the_broker_only_if_home_is_on_it(monkeypatch, directories, failing):
     append = real_disk.RealFile.append
 
-    def refusing(file, chunks):
-        if file.path.startswith(f"{directories[1]}/t-1/"):
-            raise DiskError(f"cannot append to {file.path}: Input/output error")
-        return append(file, chunks)
+    def refusing(file, chunks, *share):
+        if file.path.startswith(f"{directories[failing]}/t-{failing}/"):
+            raise DiskError(f"cannot append to {file.path}: Input/output error", file.path)
+        return append(file, chunks, *share)
 
     monkeypatch.setattr(real_disk.RealFile, "append", refusing)
-    with pytest.raises(DiskError, match=r"t-1 at offset 0: .*Input/output error"):
-        write_to_each(",".join(map(str, directories)))
+    log_dirs = ",".join(map(str, directories))
+    if failing:
+        write_to_one(log_dirs, failing)
+    else:
+        with pytest.raises(DiskError, match=r"t-0 at offset 0: .*Input/output error"):
+            write_to_one(log_dirs, failing)
+    monkeypatch.setattr(real_disk.RealFile, "append", append)
+    with broker(log_dirs=log_dirs) as node, Producer(node.bootstrap_servers) as producer:
+        producer.send("t", b"v", partition=failing)
+        producer.flush()
 
 
-def write_to_each(log_dirs: str) -> None:
+def write_to_one(log_dirs: str, failing: int) -> None:
+    """A record for the partition whose disk fails, and then, if there is still somebody, one for the other."""
     with broker(log_dirs=log_dirs) as node:
         with Client(node.bootstrap_servers) as client:
             client.create_topics([NewTopic("t", 2)])
         with Producer(node.bootstrap_servers, request_timeout_ms=300, delivery_timeout_ms=1000) as producer:
-            producer.send("t", b"v", partition=0)
-            producer.flush()
-            producer.send("t", b"v", partition=1)
+            producer.send("t", b"v", partition=failing)
             with pytest.raises(ClientError):
+                producer.flush()
+        if failing:
+            with Producer(node.bootstrap_servers) as producer:
+                producer.send("t", b"v", partition=0)
                 producer.flush()

@@ -37,6 +37,8 @@ from oncelog.broker.storage.auto_creation import internal_partition_count
 from oncelog.broker.storage.changes import Changes
 from oncelog.broker.storage.checkpoints import Checkpoints
 from oncelog.broker.storage.cleaner import LogCleaner
+from oncelog.broker.storage.disk_failures import DiskFailures
+from oncelog.broker.storage.disk_space import DiskSpace
 from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.journal import (
     FILE_NAME,
@@ -48,13 +50,14 @@ from oncelog.broker.storage.journal import (
 )
 from oncelog.broker.storage.moving import LogMoves
 from oncelog.broker.storage.opening import LeftByLastStop, LogOpening, say_what_is_missing
-from oncelog.broker.storage.partition import UnopenedLog
+from oncelog.broker.storage.partition import Partition, UnopenedLog
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic, Topics, log_config
 from oncelog.coordination import Parked, start
 from oncelog.environment import Clock, Disk, DiskError, Random, Workers
 from oncelog.groups import GroupCoordinator, MembershipLimits
 from oncelog.log import (
     DamagedLogError,
+    DataDirectory,
     LogDirectories,
     PartitionLog,
     Replayed,
@@ -100,7 +103,7 @@ class StartReport:
 
 
 class BrokerCore:
-    """One node. `on_failure` hears of a disk that fails, or of a bug: the broker answers nothing any more; stop it then."""
+    """One node. `on_failure` hears of a disk that it cannot do without, or of a bug: it answers nothing any more; stop it then."""
 
     def __init__(
         self,
@@ -127,7 +130,12 @@ class BrokerCore:
             self, environment.clock, environment.workers, self.fail, lambda: self._has_failed
         ).receive
         self.log_directories = LogDirectories(environment.disk, log_directories, FILE_NAME)
+        self._disk_failures = DiskFailures(self.log_directories, self._stop_answering)
+        self.survives = self._disk_failures.survives
         try:
+            self.disk_space = DiskSpace(
+                environment.disk, self.log_directories, self.settings.number("log.dir.reserve.bytes"), self.survives
+            )
             self._load(environment)
         except BaseException:
             self.log_directories.release()
@@ -162,9 +170,11 @@ class BrokerCore:
         )
         if state.last_leader_epoch >= 0:
             say_what_is_missing(directories, own, replayed, was_clean=was_clean)
-        opening = LogOpening(environment.disk, self.clock, directories, self.leader_epoch, state.compacted, left)
+        opening = LogOpening(
+            environment.disk, self.clock, directories, self.leader_epoch, state.compacted, left, self.survives
+        )
         self.durability = Durability(
-            environment.disk, directories.home, self.fail, number=replayed.next_number, has_decisions=_has_decisions
+            environment.disk, directories, self.survives, number=replayed.next_number, has_decisions=_has_decisions
         )
         self.fetch_sessions = FetchSessions(
             environment.random, self.settings.number("max.incremental.fetch.session.cache.slots")
@@ -180,9 +190,10 @@ class BrokerCore:
             self._after_deletion,
             self._follow_partition_count,
             self._delete_unopened,
+            self.survives,
         )
         self.checkpoints = Checkpoints(
-            self.slices, environment.disk, directories, self.topics, self._journal, self.fail
+            self.slices, environment.disk, directories, self.topics, self._journal, self.survives, own
         )
         self.moves = LogMoves(self, environment.disk, environment.random)
         for record in state.topics.values():
@@ -197,6 +208,7 @@ class BrokerCore:
             self._cut_back_decisions(left)
         opening.forget()
         self._load_coordinators(environment.random)
+        self.topics.on_offline = self._went_offline
         if not was_clean or own is None:
             # From now on the logs' own files vouch for what is in them.
             self.checkpoints.write_now()
@@ -219,9 +231,11 @@ class BrokerCore:
             ended,
             tuple(one.damage for one in self.topics.every_partition() if one.damage is not None),
         )
+        self.disk_space.keep_back()
         self.memberships.begin()
         self._housekeeping = Housekeeping(self)
         self._cleaner = LogCleaner(self, environment.disk)
+        self._disk_failures.begin(self.topics, self._journal)
         self.moves.resume()
 
     def _replay_write_ahead(self, topics: Iterable[TopicCreated]) -> Replayed:
@@ -326,12 +340,12 @@ class BrokerCore:
     def rack(self) -> str | None:
         return text_of(self.settings.value("broker.rack"))
 
-    def disk_space(self, path: str) -> tuple[int, int]:
-        """The bytes of the disk that a log directory is on, and those that are left. Raises DiskError."""
-        return self._disk.space(path)
-
     def fail(self, error: BaseException) -> None:
-        """Stop answering: the disk does not keep what it was given, or a bug has come to light."""
+        """Hear of what nobody expected: a disk that fails, or a bug, after which the broker answers nothing any more."""
+        if not (isinstance(error, DiskError) and self.survives(error)):
+            self._stop_answering(error)
+
+    def _stop_answering(self, error: BaseException) -> None:
         if not self._has_failed:
             self._has_failed = True
             self._report_failure(error)
@@ -349,15 +363,45 @@ class BrokerCore:
             self.durability.close()
             self._journal.close()
             if self._is_trusted:
-                self.log_directories.mark_clean_shutdown()
+                self._mark_clean_shutdown()
         self.log_directories.release()
 
     def _close_logs(self) -> None:
-        logs = (partition.log for partition in self.topics.every_partition() if partition.unopened is None)
+        for directory in self.log_directories:
+            try:
+                if not directory.is_offline:
+                    self._close_logs_in(directory)
+            except DiskError as error:
+                if not self.survives(error):
+                    raise
+        for partition in self.topics.every_partition():
+            if partition.unopened is None and partition.directory.is_offline:
+                partition.log.abandon()
+
+    def _close_logs_in(self, directory: DataDirectory) -> None:
+        here = (partition for partition in self.topics.every_partition() if partition.directory is directory)
+        logs = (partition.log for partition in here if partition.unopened is None)
         while some := list(islice(logs, CLOSED_AT_ONCE)):
             self._disk.sync_all([file for log in some for file in log.seal()])
             for log in some:
                 log.close()
+
+    def _mark_clean_shutdown(self) -> None:
+        """A directory that is offline is not closed: without its mark the stop was not a clean one."""
+        for directory in self.log_directories.online:
+            try:
+                directory.mark_clean_shutdown()
+            except DiskError as error:
+                if self.log_directories.is_home(directory):
+                    raise
+                logger.error("log directory %s is not marked as stopped cleanly: %s", directory.path, error)
+
+    def _went_offline(self, partition: Partition) -> None:
+        """Who coordinated what the partition has, does so no more: nothing can be recorded of it until it is back."""
+        if partition.topic == TRANSACTION_STATE:
+            self.transactions.unload(partition.index)
+        elif partition.topic == CONSUMER_OFFSETS:
+            self.memberships.unload(partition.index)
 
     def _follow_partition_count(self, topic: Topic) -> None:
         """Where a group or a transactional id belongs depends on how many partitions its topic has, whoever made that."""

@@ -103,6 +103,9 @@ class Dispatch:
                     return start(self._answered(api, request, correlation_id, answer))
         except DiskError as error:
             self._fail(error)
+            if not self._has_failed():
+                # Whoever asked can ask again.
+                request.connection.close()
             return Parked()
         except Exception as bug:
             bug.add_note(f"in {api.name} v{request.version}")

@@ -14,8 +14,8 @@ from oncelog.broker.slices import Turn
 from oncelog.broker.storage.leader_epochs import epoch_problem
 from oncelog.broker.storage.partition import Partition
 from oncelog.coordination import Parked
-from oncelog.environment import Clock
-from oncelog.log import AbortedTransaction, DamagedLogError
+from oncelog.environment import DiskError
+from oncelog.log import AbortedTransaction
 from oncelog.records import Codec
 from oncelog.wire import ErrorCode
 
@@ -159,13 +159,13 @@ class Fetching:
         return partition
 
     def _read_or_refuse(self, asked: FetchedPartition, size_bytes_left: int, *, whole_batch: bool) -> PartitionRead:
-        """A partition that turns out to be damaged is offline from now on."""
+        """A partition that turns out to be damaged is offline from now on, and all of a directory whose disk fails."""
         try:
             return self._read(asked, size_bytes_left, whole_batch=whole_batch)
-        except DamagedLogError as damage:
+        except DiskError as error:
             partition = self._find(asked)
             assert isinstance(partition, Partition), asked
-            self._broker.topics.take_offline(partition, damage)
+            self._broker.topics.failed(partition, error)
             return PartitionRead(asked, ErrorCode.kafka_storage_error)
 
     def _find(self, asked: FetchedPartition) -> Partition | ErrorCode:

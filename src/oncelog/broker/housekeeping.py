@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.coordination import Parked, sleep, start
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.slices import Slices
     from oncelog.broker.storage.checkpoints import Checkpoints
+    from oncelog.broker.storage.disk_space import DiskSpace
     from oncelog.broker.storage.durability import Durability
     from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
 PRODUCER_ID_CHECK_INTERVAL_MS = 600_000
 FLUSH_CHECK_INTERVAL_MS = 1000
+ROOM_CHECK_INTERVAL_MS = 1000
 INTERVAL_MIN_MS = 50
 """However short a setting says: the broker is there for its clients."""
 READ_AGAIN_BYTES = 1024 * 1024 * 1024
@@ -37,9 +39,10 @@ class Needs(Protocol):
 
     checkpoints: Checkpoints
     clock: Clock
+    disk_space: DiskSpace
     durability: Durability
 
-    def fail(self, error: BaseException) -> None: ...
+    def survives(self, error: DiskError) -> bool: ...
 
     offsets: CommittedOffsets
     settings: Settings
@@ -62,6 +65,7 @@ class Housekeeping:
             self._expire_producers: PRODUCER_ID_CHECK_INTERVAL_MS,
             self._checkpoint: number("log.flush.offset.checkpoint.interval.ms"),
             self._flush: FLUSH_CHECK_INTERVAL_MS,
+            broker.disk_space.look_for_room: ROOM_CHECK_INTERVAL_MS,
         }
         self._tasks = [start(self._repeat(interval_ms, kind)) for kind, interval_ms in work.items()]
 
@@ -75,14 +79,24 @@ class Housekeeping:
             try:
                 under_way = work()
             except DiskError as error:
-                self._broker.fail(error)
-                return
+                if not self._broker.survives(error):
+                    return
+                continue
             if under_way is not None:
                 await under_way
 
     def _for_each_log(self, work: Callable[[PartitionLog], object]) -> Parked[None]:
         """There may be many: in slices."""
-        return self._broker.slices.run(work(partition.log) for partition in self._broker.topics.partitions())
+
+        def attempts() -> Iterator[None]:
+            for partition in self._broker.topics.partitions():
+                try:
+                    work(partition.log)
+                except DiskError as error:
+                    self._broker.topics.failed(partition, error)
+                yield
+
+        return self._broker.slices.run(attempts())
 
     def _delete_old_segments(self) -> Parked[None]:
         return start(self._leave_and_delete())

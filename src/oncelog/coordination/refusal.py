@@ -9,4 +9,6 @@ _TOO_LARGE = frozenset({ErrorCode.message_too_large, ErrorCode.record_list_too_l
 
 def told(error: ErrorCode) -> ErrorCode:
     """As Kafka's TransactionStateManager and CoordinatorOperationExceptionHelper say it: no record of the client is too large."""
+    if error is ErrorCode.kafka_storage_error:
+        return ErrorCode.not_coordinator
     return ErrorCode.unknown_server_error if error in _TOO_LARGE else error

@@ -262,6 +262,10 @@ class Members:
             return self.classic.expire(name, now)
         return self._remove(group, self.consumers.expired(name, now), now)
 
+    def unload(self, name: str, now: Moment) -> tuple[Due, ...]:
+        """Nobody coordinates the group any more: what those of its members hear who wait."""
+        return self.classic.unload(name, now)
+
 
 def _answered(reply: Parked[A], decision: Decision[ConsumerRecord, A]) -> MembersDecision:
     return _with_answers(decision, Due(reply, decision.answer))

@@ -11,7 +11,7 @@ from oncelog.log.checkpoints import (
 )
 from oncelog.log.config import LONG_MAX, LogConfig
 from oncelog.log.damage import DamagedLogError
-from oncelog.log.data_directory import LogPoints
+from oncelog.log.data_directory import DataDirectory, DirectoryState, LogPoints
 from oncelog.log.future_log import FutureLog, FutureSync
 from oncelog.log.log_directories import LogDirectories
 from oncelog.log.names import LEADER_EPOCHS, has_room_for
@@ -35,9 +35,10 @@ from oncelog.log.own_checkpoint import (
 from oncelog.log.partition_log import PartitionLog
 from oncelog.log.recovery import LoadedLog, RecoveryReport
 from oncelog.log.removal import delete_partition
+from oncelog.log.reserve import Reserve
 from oncelog.log.scan import ScannedBatch
 from oncelog.log.unsynced import SyncPoint
-from oncelog.log.write_ahead import Entry, Replayed, Tail, WriteAheadLog, replay
+from oncelog.log.write_ahead import Entry, Replayed, Tail, WriteAheadLog, keep_entries_of, replay
 
 __all__ = [
     "LEADER_EPOCHS",
@@ -49,6 +50,8 @@ __all__ = [
     "ActiveProducer",
     "Appended",
     "DamagedLogError",
+    "DataDirectory",
+    "DirectoryState",
     "Entry",
     "FutureLog",
     "FutureSync",
@@ -66,6 +69,7 @@ __all__ = [
     "RecoveryReport",
     "Refused",
     "Replayed",
+    "Reserve",
     "ScannedBatch",
     "SyncPoint",
     "Tail",
@@ -73,6 +77,7 @@ __all__ = [
     "WriteAheadLog",
     "delete_partition",
     "has_room_for",
+    "keep_entries_of",
     "read_own_checkpoint",
     "read_topic_id",
     "replay",

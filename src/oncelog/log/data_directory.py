@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import NamedTuple
 
 from oncelog.environment import Disk, DiskError, Lock
@@ -33,6 +34,21 @@ LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 
+class DirectoryState(Enum):
+    """What is done with the partitions of a log directory: all, all but what producers send, or nothing until the next start."""
+
+    ONLINE = "online"
+    FULL = "full"
+    OFFLINE = "offline"
+
+
+TRANSITIONS = {
+    DirectoryState.ONLINE: {DirectoryState.FULL, DirectoryState.OFFLINE},
+    DirectoryState.FULL: {DirectoryState.ONLINE, DirectoryState.OFFLINE},
+    DirectoryState.OFFLINE: set[DirectoryState](),
+}
+
+
 class LogPoints(NamedTuple):
     """How far a log is durable, where it begins, its high watermark, and how far it was cleaned; None if it never was."""
 
@@ -51,6 +67,11 @@ class DataDirectory:
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
+        self.directory_id = ""
+        """Known once it is claimed for a node."""
+        self._state = DirectoryState.ONLINE
+        self.failure: str | None = None
+        """What has taken it offline."""
         try:
             disk.make_directory(path)
             self._lock: Lock = disk.lock(self._file(LOCK))
@@ -61,6 +82,28 @@ class DataDirectory:
 
     def release(self) -> None:
         self._lock.release()
+
+    @property
+    def state(self) -> DirectoryState:
+        return self._state
+
+    @state.setter
+    def state(self, state: DirectoryState) -> None:
+        assert state in TRANSITIONS[self._state], (self.path, self._state, state)
+        self._state = state
+
+    @property
+    def is_offline(self) -> bool:
+        return self._state is DirectoryState.OFFLINE
+
+    @property
+    def is_full(self) -> bool:
+        return self._state is DirectoryState.FULL
+
+    def go_offline(self, failure: str) -> None:
+        """Use it no more: the disk has failed. What it has is what the next start finds."""
+        self.state = DirectoryState.OFFLINE
+        self.failure = failure
 
     def partition_path(self, topic: str, partition: int) -> str:
         return self._file(partition_directory(topic, partition))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from oncelog.environment import Disk, DiskError, File, Syncable
+from oncelog.environment import Disk, DiskError, File, Share, Syncable
 from oncelog.log.checkpoints import PARTITION_METADATA, write_topic_id
 from oncelog.log.names import (
     LEADER_EPOCHS,
@@ -143,7 +143,7 @@ class FutureLog:
                 data = source.read(position, min(STEP_BYTES, end - position))
                 if not data:
                     raise DiskError(f"{path} ends at byte {position}, and had {end}")
-                target.write(position, data)
+                target.write(position, data, Share.NONE)
                 target.write_back(position, len(data))
                 position += len(data)
                 self._copied[name] = position

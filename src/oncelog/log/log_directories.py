@@ -6,7 +6,7 @@ Each has its own lock, `meta.properties`, checkpoints and mark of a clean stop. 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from oncelog.environment import Disk, DiskError
 from oncelog.log.checkpoints import (
@@ -40,6 +40,7 @@ class LogDirectories:
         """
         self._disk = disk
         self._directories: list[DataDirectory] = []
+        self.offline: list[DataDirectory] = []
         self._places: dict[PartitionKey, DataDirectory] = {}
         self._counts: Counter[DataDirectory] = Counter()
         self._sources: dict[PartitionKey, DataDirectory] = {}
@@ -74,6 +75,12 @@ class LogDirectories:
         for directory in self._directories:
             directory.release()
 
+    def __len__(self) -> int:
+        return len(self._directories)
+
+    def __iter__(self) -> Iterator[DataDirectory]:
+        return iter(self._directories)
+
     @property
     def paths(self) -> list[str]:
         return [directory.path for directory in self._directories]
@@ -107,6 +114,7 @@ class LogDirectories:
             if identity is None or not identity.directory_id:
                 identity = NodeIdentity(cluster_id, node_id, new_id())
                 directory.write_identity(identity)
+            directory.directory_id = identity.directory_id
             paths[identity.directory_id] = directory.path
         return paths
 
@@ -114,12 +122,16 @@ class LogDirectories:
         found = {directory: directory.identity() for directory in self._directories}
         return {directory: identity for directory, identity in found.items() if identity is not None}
 
-    def find_partitions(self, deleted: Collection[str]) -> None:
-        """Learn where each partition is, and remove what is left of deleted ones. Raises DiskError if one is in two places."""
+    def find_partitions(self, deleted: Set[str], made_without: Mapping[str, Set[str]]) -> None:
+        """Learn where each partition is, and remove what is left of deleted ones. Raises DiskError if one is in two places.
+
+        `made_without` are topics that were made while directories, whose ids it has, were offline: what is of the name in there
+        is left of one before.
+        """
         for directory in self._directories:
             directory.remove_deleted()
             for key in directory.partitions():
-                if key[0] in deleted:
+                if key[0] in deleted or _id_of(directory) in made_without.get(key[0], ()):
                     self._disk.remove(directory.partition_path(*key))
                     continue
                 other = self._places.get(key)
@@ -197,11 +209,35 @@ class LogDirectories:
         """The path of the log directory that has a partition."""
         return self._places[topic, partition].path
 
+    def holder(self, topic: str, partition: int) -> DataDirectory:
+        """The log directory that has a partition."""
+        return self._places[topic, partition]
+
+    def of_path(self, path: str) -> DataDirectory | None:
+        """The log directory that a file or directory is in, or is; None for another place."""
+        for directory in self._directories:
+            if path == directory.path or path.startswith(f"{directory.path}/"):
+                return directory
+        return None
+
+    def take_offline(self, directory: DataDirectory, failure: str) -> None:
+        """Use a directory no more until the next start. Home cannot be done without."""
+        assert directory is not self._home, "what a node keeps once is there"
+        directory.go_offline(failure)
+        self.offline.append(directory)
+
+    @property
+    def online(self) -> list[DataDirectory]:
+        return [directory for directory in self._directories if not directory.is_offline]
+
+    def is_home(self, directory: DataDirectory) -> bool:
+        return directory is self._home
+
     def place(self, topic: str, partition: int) -> str:
         """Choose the directory of a new partition; return the path the partition has there."""
         directory = self._preferred.pop((topic, partition), None)
-        if directory is None:
-            directory = min(self._directories, key=self._counts.__getitem__)
+        if directory is None or directory.is_offline:
+            directory = min(self.online, key=lambda one: (one.is_full, self._counts[one]))
         self._put((topic, partition), directory)
         return directory.partition_path(topic, partition)
 
@@ -249,11 +285,6 @@ class LogDirectories:
         ]
         return all(were_closed)
 
-    def mark_clean_shutdown(self) -> None:
-        """Say that every log is closed and all checkpoints are written; the last thing a broker does."""
-        for directory in self._directories:
-            directory.mark_clean_shutdown()
-
     def recovery_points(self) -> dict[PartitionKey, int]:
         """Below these offsets everything is durable."""
         return self._offsets(DataDirectory.recovery_points)
@@ -290,6 +321,12 @@ class LogDirectories:
 
         def write() -> None:
             for directory, own in by_directory.items():
-                directory.write_checkpoint(own)
+                if not directory.is_offline:
+                    directory.write_checkpoint(own)
 
         return write
+
+
+def _id_of(directory: DataDirectory) -> str:
+    identity = directory.identity()
+    return "" if identity is None else identity.directory_id

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from uuid import UUID
 from zlib import crc32
 
 from typing_extensions import Buffer
 
-from oncelog.environment import Clock, Disk, DiskError, Syncable
+from oncelog.environment import Clock, Disk, DiskError, DiskFullError, Share, Syncable
 from oncelog.log import retention, timestamps
 from oncelog.log.aborted_check import digest_of
 from oncelog.log.checkpoints import epoch_starts_checkpoint
@@ -34,11 +35,22 @@ from oncelog.log.segment import Segment
 from oncelog.log.segments import Segments
 from oncelog.log.unsynced import SyncPoint, Unsynced
 from oncelog.log.write_ahead import Tail
-from oncelog.records import BatchHeader, ControlType, control_batch, stamped
+from oncelog.records import (
+    BatchHeader,
+    ControlType,
+    CorruptBatchError,
+    batches,
+    control_batch,
+    crc_is_valid,
+    stamped,
+)
+from oncelog.wire import ErrorCode
 
 NO_TOPIC_ID = UUID(int=0)
 WITH_THE_NEXT_SYNC = -1
 """The end of the log at which a file joins that is durable with whatever sync begins next."""
+_SHARES = {Origin.CLIENT: Share.NONE, Origin.COORDINATOR: Share.HALF, Origin.OBLIGED: Share.ALL}
+"""When the disk is full, producers take nothing of what is kept back, and no client all that transactions need to end."""
 
 
 class PartitionLog:
@@ -236,7 +248,12 @@ class PartitionLog:
         timestamp_ms = header.max_timestamp_ms if append_time_ms is None else now_ms
         chunks = stamped(batch, base_offset, self._leader_epoch, log_append_time_ms=append_time_ms)
         last_offset = base_offset + header.last_offset_delta
-        self._write(chunks, len(batch), last_offset, timestamp_ms, now_ms)
+        try:
+            self._write(chunks, len(batch), last_offset, timestamp_ms, now_ms, _SHARES[origin])
+        except DiskFullError as error:
+            if origin is Origin.OBLIGED:
+                raise
+            return Refused(ErrorCode.kafka_storage_error, str(error))
         if header.is_transactional:
             self._segments.active.write_back()
         if has_producer:
@@ -377,14 +394,19 @@ class PartitionLog:
         """Where the log ends now, for `synced_up_to` or `journaled_up_to` later."""
         return SyncPoint(self._end, self._segments.active.base_offset, self._segments.active.size_bytes)
 
-    def take_tail(self, size_bytes_max: int) -> Tail | None:
-        """What a write-ahead log has not taken yet, for it to take now; None if files have to be synced instead."""
+    def take_tail(self, size_bytes_max: int, *, is_doubtful: bool = False) -> Tail | None:
+        """What a write-ahead log has not taken yet, for it to take now; None if files have to be synced instead.
+
+        `is_doubtful`: the disk has failed, and may not give back what it was given.
+        """
         active = self._segments.active
         start = self._unsynced.tail_start(active.base_offset)
         if start is None or active.size_bytes - start > size_bytes_max:
             return None
         size_bytes = active.size_bytes - start
         tail = Tail(active.base_offset, start, active.file.read(start, size_bytes) if size_bytes else b"")
+        if is_doubtful and not _is_whole(tail.data, size_bytes):
+            return None
         self._unsynced.tail_taken(self.sync_point())
         return tail
 
@@ -657,6 +679,13 @@ class PartitionLog:
         for segment in self._segments:
             segment.close()
 
+    def abandon(self) -> None:
+        """Close the files, of which the disk has taken leave: nothing of what they hold is worth an error any more."""
+        self._unsynced.close()
+        for segment in self._segments:
+            with suppress(DiskError):
+                segment.close()
+
     def delete(self) -> None:
         """Delete the partition: its directory gets another name at once, and goes after file.delete.delay.ms."""
         self.close(clean=False)
@@ -665,7 +694,13 @@ class PartitionLog:
         delete_partition(self._disk, self._clock, self._directory, topic, self.partition, self.topic_id, delay_ms)
 
     def _write(
-        self, chunks: Sequence[Buffer], size_bytes: int, last_offset: int, timestamp_ms: int, now_ms: int
+        self,
+        chunks: Sequence[Buffer],
+        size_bytes: int,
+        last_offset: int,
+        timestamp_ms: int,
+        now_ms: int,
+        share: Share = Share.ALL,
     ) -> None:
         config = self._config
         jitter_ms = self._jitter_ms() if config.segment_jitter_ms else 0
@@ -674,9 +709,9 @@ class PartitionLog:
         if self._epochs.latest < self._leader_epoch:
             self._begin_epoch()
         try:
-            self._segments.active.append(chunks, size_bytes, last_offset, timestamp_ms)
+            self._segments.active.append(chunks, size_bytes, last_offset, timestamp_ms, share)
         except DiskError as error:
-            raise DiskError(f"{self.name} at offset {self._end}: {error}") from error
+            raise type(error)(f"{self.name} at offset {self._end}: {error}", error.path) from error
         self._end = last_offset + 1
         self._growth_bytes += size_bytes
 
@@ -717,3 +752,16 @@ class PartitionLog:
 
     def _remove_later(self, paths: list[str]) -> None:
         remove_later(self._disk, self._clock, paths, self._config.file_delete_delay_ms)
+
+
+def _is_whole(data: bytes, size_bytes: int) -> bool:
+    """Whether these are so many bytes of batches as they were written."""
+    try:
+        end = 0
+        for position, header in batches(data):
+            if not crc_is_valid(data, position, header):
+                return False
+            end = position + header.size_bytes
+    except CorruptBatchError:
+        return False
+    return end == size_bytes

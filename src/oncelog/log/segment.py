@@ -9,7 +9,7 @@ from functools import partial
 
 from typing_extensions import Buffer
 
-from oncelog.environment import Disk, File
+from oncelog.environment import Disk, File, Share
 from oncelog.log.config import LogConfig
 from oncelog.log.damage import DamagedLogError
 from oncelog.log.entry_file import EntryFile
@@ -122,10 +122,17 @@ class Segment:
             self._first_timestamp_ms = read_header(self.file.read(0, HEADER_BYTES)).max_timestamp_ms
         return self._first_timestamp_ms
 
-    def append(self, chunks: Sequence[Buffer], size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
+    def append(
+        self,
+        chunks: Sequence[Buffer],
+        size_bytes: int,
+        last_offset: int,
+        max_timestamp_ms: int,
+        share: Share = Share.ALL,
+    ) -> None:
         """Write one batch, given in chunks, at the end."""
         position = self.size_bytes
-        (self._file or self.file).append(chunks)
+        (self._file or self.file).append(chunks, share)
         if position == 0:
             self._first_timestamp_ms = max_timestamp_ms
         self.note(position, size_bytes, last_offset, max_timestamp_ms)

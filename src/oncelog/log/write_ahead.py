@@ -15,8 +15,8 @@ is read up to the first entry that is not whole, and not at all while the file b
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from oncelog.environment import Disk, File
@@ -30,6 +30,7 @@ _FOLLOWS = struct.Struct(">Q")
 BEGINNING_BYTES = _CHECKSUM.size + _FOLLOWS.size
 _HEADER = struct.Struct(">I16siqqq")
 ENTRY_OVERHEAD_BYTES = _CHECKSUM.size + _HEADER.size
+NOBODYS = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +94,20 @@ class WriteAheadLog:
         return self.file.size_bytes
 
     def append(self, entry: Entry) -> None:
-        tail = entry.tail
-        header = _HEADER.pack(
-            len(tail.data),
-            entry.topic_id.bytes,
-            entry.partition,
-            entry.log_end_offset,
-            tail.segment_base_offset,
-            tail.position,
-        )
-        checksum = crc32c(tail.data, crc32c(header))
-        self.file.append([_CHECKSUM.pack(checksum) + header + tail.data])
+        self.file.append([_encoded(entry)])
+
+
+def _encoded(entry: Entry) -> bytes:
+    tail = entry.tail
+    header = _HEADER.pack(
+        len(tail.data),
+        entry.topic_id.bytes,
+        entry.partition,
+        entry.log_end_offset,
+        tail.segment_base_offset,
+        tail.position,
+    )
+    return _CHECKSUM.pack(crc32c(tail.data, crc32c(header))) + header + tail.data
 
 
 def files_in(disk: Disk, directory: str) -> list[tuple[int, str]]:
@@ -141,6 +145,17 @@ def read_entries(data: bytes, before_bytes: int | None) -> tuple[list[Entry], in
         found.append(Entry(UUID(bytes=topic_id), partition, end_offset, Tail(base_offset, start, data[begin:end])))
         position = end
     return found, position
+
+
+def keep_entries_of(disk: Disk, path: str, owners: Collection[tuple[UUID, int]]) -> None:
+    """Let a file have the entries of these partitions alone, durably; the others are nobody's from now on.
+
+    It is as long as it was: a file that follows it is read only behind all of it.
+    """
+    data = disk.read_file(path)
+    entries, _ = read_entries(data, None)
+    kept = [one if (one.topic_id, one.partition) in owners else replace(one, topic_id=NOBODYS) for one in entries]
+    disk.replace_file(path, data[:BEGINNING_BYTES] + b"".join(map(_encoded, kept)))
 
 
 def replay(disk: Disk, directory: str, partition_path: Callable[[UUID, int], str | None]) -> Replayed:

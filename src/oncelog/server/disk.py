@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from oncelog.environment import DirectoryInUseError, DiskError, Syncable
+from oncelog.environment import DirectoryInUseError, DiskError, DiskFullError, MakeRoom, Syncable
 from oncelog.server.descriptors import descriptor_budget
-from oncelog.server.files import OpenFiles, RealFile, fail, sync_directory
+from oncelog.server.files import NO_ROOM, OpenFiles, RealFile, fail, sync_directory
 from oncelog.server.sync_threads import SyncThreads
 from oncelog.server.syncs import Syncs
 
@@ -68,6 +68,25 @@ class RealDisk:
     def close(self) -> None:
         self._threads.stop()
 
+    def when_full(self, make_room: MakeRoom) -> None:
+        self._files.make_room = make_room
+
+    def allocate(self, path: str, size_bytes: int) -> None:
+        if not size_bytes:
+            self.remove(path)
+            return
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.ftruncate(descriptor, size_bytes)
+                os.posix_fallocate(descriptor, 0, size_bytes)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise DiskFullError(f"cannot keep {size_bytes} bytes back in {path}: {error.strerror}", path) from error
+            fail(f"keep {size_bytes} bytes back in", path, error)
+
     def open(self, path: str, *, create: bool = False) -> RealFile:
         return RealFile(self._files, path, create=create)
 
@@ -81,30 +100,14 @@ class RealDisk:
             fail("list", path, error)
 
     def make_directory(self, path: str) -> None:
-        try:
-            os.mkdir(path)
-        except FileExistsError as error:
-            if not os.path.isdir(path):
-                fail("make the directory", path, error)
-        except FileNotFoundError:
-            self._make_directories(path)
-        except OSError as error:
-            fail("make the directory", path, error)
-
-    def _make_directories(self, path: str) -> None:
-        try:
-            os.makedirs(path, exist_ok=True)
-        except OSError as error:
-            fail("make the directory", path, error)
+        self._files.with_room("make the directory", path, lambda: _make_directory(path))
 
     def rename(self, source: str, target: str) -> None:
-        try:
-            os.replace(source, target)
-        except OSError as error:
-            fail(f"rename to {target}", source, error)
+        self._files.with_room(f"rename to {target}", source, lambda: os.replace(source, target))
         self._files.renamed(source, target)
 
     def remove(self, path: str) -> None:
+        self._files.removed(path)
         try:
             if os.path.isdir(path):
                 shutil.rmtree(path)
@@ -127,16 +130,8 @@ class RealDisk:
             fail("read", path, error)
 
     def replace_file(self, path: str, data: bytes) -> None:
-        temporary = path + ".tmp"
-        try:
-            with open(temporary, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fdatasync(file.fileno())
-            os.replace(temporary, path)
-            sync_directory(os.path.dirname(path))
-        except OSError as error:
-            fail("replace", path, error)
+        self._files.removed(path)
+        self._files.with_room("replace", path, lambda: _replace_file(path, data))
 
     def sync(self, files: Sequence[Syncable], done: Callable[[DiskError | None], None]) -> None:
         self._syncs.request(files, done)
@@ -163,3 +158,23 @@ class RealDisk:
 
     def lock(self, path: str) -> RealLock:
         return RealLock(path)
+
+
+def _make_directory(path: str) -> None:
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+    except FileNotFoundError:
+        os.makedirs(path, exist_ok=True)
+
+
+def _replace_file(path: str, data: bytes) -> None:
+    temporary = path + ".tmp"
+    with open(temporary, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fdatasync(file.fileno())
+    os.replace(temporary, path)
+    sync_directory(os.path.dirname(path))

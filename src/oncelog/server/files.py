@@ -12,11 +12,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import NoReturn
+from time import monotonic
+from typing import NoReturn, TypeVar
 
 from typing_extensions import Buffer
 
-from oncelog.environment import DiskError, Syncable
+from oncelog.environment import DiskError, DiskFullError, MakeRoom, Share, Syncable
 from oncelog.server.write_back import begin_write_back
 
 VECTOR_CHUNKS_MAX = 1000
@@ -24,12 +25,18 @@ LOOKED_AT_MAX = 64
 """So many files are looked at for each one that is opened."""
 SYNCED_AT_ONCE_MAX = 32
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+LOOKED_AT_AFTER_S = 0.01
+"""A file that is written to is looked for at its path, but no more often than this: it may be gone, and writing goes on."""
 
 Synced = Callable[[DiskError | None], None]
 
 
+T = TypeVar("T")
+
+
 def fail(what: str, path: str, error: OSError) -> NoReturn:
-    raise DiskError(f"cannot {what} {path}: {error.strerror or error}") from error
+    raise DiskError(f"cannot {what} {path}: {error.strerror or error}", path) from error
 
 
 def sync_directory(path: str) -> None:
@@ -55,6 +62,7 @@ class OpenFiles:
         self._is_syncing = False
         self._open: OrderedDict[RealFile, None] = OrderedDict()
         self._by_directory: dict[str, dict[RealFile, None]] = {}
+        self.make_room: MakeRoom = lambda path, share: False
         self.lock = threading.Lock()
         """Held while a descriptor is closed, or taken by a thread that is to use it: its number may soon be another file's."""
 
@@ -63,15 +71,32 @@ class OpenFiles:
         return len(self._open)
 
     def open(self, path: str, flags: int) -> int:
-        self._make_room()
+        self._limit()
         while True:
             try:
                 return os.open(path, flags, 0o644)
             except OSError as error:
+                if error.errno in NO_ROOM and self.make_room(path, Share.ALL):
+                    continue
                 # Others of this process take descriptors, too.
                 if error.errno not in NO_DESCRIPTORS or not self._open:
                     fail("open", path, error)
             self._close_one()
+
+    def with_room(self, what: str, path: str, write: Callable[[], T], share: Share = Share.ALL) -> T:
+        """Do what may need room, again as long as some is made. Done twice it is as if it was done once."""
+        while True:
+            try:
+                return write()
+            except OSError as error:
+                if error.errno not in NO_ROOM or not self.make_room(path, share):
+                    fail(what, path, error)
+
+    def removed(self, path: str) -> None:
+        """A file is taken away on purpose, be it open or not."""
+        for file in list(self._by_directory.get(os.path.dirname(path), ())):
+            if file.path == path:
+                file.was_removed = True
 
     def opened(self, file: RealFile) -> None:
         self._open[file] = None
@@ -98,7 +123,7 @@ class OpenFiles:
             file.path = target + file.path[len(source) :]
             self.known(file)
 
-    def _make_room(self) -> None:
+    def _limit(self) -> None:
         if self.count < self._open_max * 3 // 4:
             return
         if not self._close_unused(LOOKED_AT_MAX):
@@ -149,13 +174,16 @@ class RealFile:
         "_created",
         "_descriptor",
         "_files",
+        "_identity",
         "_is_closed",
+        "_looked_at_s",
         "_pins",
         "_size_bytes",
         "_synced",
         "_writes",
         "is_recent",
         "path",
+        "was_removed",
     )
 
     def __init__(self, files: OpenFiles, path: str, *, create: bool) -> None:
@@ -164,10 +192,14 @@ class RealFile:
         self._created = create and not os.path.exists(path)
         self._descriptor = files.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0))
         try:
-            self._size_bytes = os.fstat(self._descriptor).st_size
+            found = os.fstat(self._descriptor)
         except OSError as error:
             os.close(self._descriptor)
             fail("look at", path, error)
+        self._size_bytes = found.st_size
+        self._identity = (found.st_dev, found.st_ino)
+        self._looked_at_s = monotonic()
+        self.was_removed = False
         self._is_closed = False
         self._pins = 0
         # Counted when they are done: a sync on another thread vouches for no more than it found. What an earlier process
@@ -187,17 +219,24 @@ class RealFile:
         """Whether nothing was written since the last sync, and no thread uses the descriptor."""
         return self._writes <= max(self._synced, 0) and not self._pins
 
-    def append(self, chunks: Sequence[Buffer]) -> int:
+    def append(self, chunks: Sequence[Buffer], share: Share = Share.ALL) -> int:
         descriptor = self._descriptor if self._descriptor >= 0 else self._open_again()
         self.is_recent = True
         position = self._size_bytes
         total = sum(memoryview(chunk).nbytes for chunk in chunks)
+        if monotonic() - self._looked_at_s > LOOKED_AT_AFTER_S:
+            self._look()
         try:
             written = os.pwritev(descriptor, chunks, position) if len(chunks) <= VECTOR_CHUNKS_MAX else 0
             if written != total:
                 _write_rest(descriptor, b"".join(chunks), position, written)
         except OSError as error:
-            _cut_back(descriptor, position)
+            self._cut_back(descriptor, position)
+            if error.errno in NO_ROOM:
+                if self._files.make_room(self.path, share):
+                    return self.append(chunks, share)
+                if share is not Share.ALL:
+                    raise DiskFullError(f"cannot append to {self.path}: {error.strerror}", self.path) from error
             fail(f"append {total} bytes at {position} to", self.path, error)
         self._size_bytes = position + total
         self._writes += 1
@@ -217,16 +256,14 @@ class RealFile:
             fail(f"read {size_bytes} bytes at {position} of", self.path, error)
         return data
 
-    def write(self, position: int, data: Buffer) -> None:
+    def write(self, position: int, data: Buffer, share: Share = Share.ALL) -> None:
         view = memoryview(data).cast("B")
         if not view.nbytes:
             return
         descriptor = self._descriptor if self._descriptor >= 0 else self._open_again()
         self.is_recent = True
-        try:
-            _write_rest(descriptor, view, position, 0)
-        except OSError as error:
-            fail(f"write {len(view)} bytes at {position} to", self.path, error)
+        what = f"write {len(view)} bytes at {position} to"
+        self._files.with_room(what, self.path, lambda: _write_rest(descriptor, view, position, 0), share)
         self._size_bytes = max(self._size_bytes, position + len(view))
         self._writes += 1
 
@@ -249,13 +286,14 @@ class RealFile:
 
     def sync(self) -> None:
         """A file that is closed needs no sync: it was synced for somebody else before, or its topic was deleted."""
-        writes = self._writes
+        writes, is_gone = self._writes, False
         if self._is_closed or self._synced == writes:
             return
         descriptor = self._pin()
         try:
             if descriptor >= 0:
                 os.fdatasync(descriptor)
+                is_gone = os.fstat(descriptor).st_nlink == 0 and not self.was_removed
             else:
                 self._sync_through_another()
             if self._created:
@@ -265,6 +303,8 @@ class RealFile:
             if not self._is_closed:
                 fail("make durable", self.path, error)
         else:
+            if is_gone and not self._is_closed:
+                raise DiskError(f"{self.path} was removed by somebody else", self.path)
             self._synced = writes
         finally:
             self._unpin(descriptor)
@@ -286,10 +326,21 @@ class RealFile:
 
     def _open_again(self) -> int:
         if self._is_closed:
-            raise DiskError(f"cannot use {self.path}: it is closed")
+            raise DiskError(f"cannot use {self.path}: it is closed", self.path)
         self._descriptor = self._files.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         self._files.opened(self)
+        self._look()
         return self._descriptor
+
+    def _look(self) -> None:
+        """Raise DiskError unless this very file is at its path: who removed it, or its directory, told nobody."""
+        try:
+            found = os.stat(self.path)
+        except OSError as error:
+            fail("find", self.path, error)
+        if (found.st_dev, found.st_ino) != self._identity:
+            raise DiskError(f"{self.path} is another file than it was", self.path)
+        self._looked_at_s = monotonic()
 
     def _sync_through_another(self) -> None:
         """Nothing was written since the file was opened, but an earlier process may have left something."""
@@ -298,6 +349,13 @@ class RealFile:
             os.fdatasync(descriptor)
         finally:
             os.close(descriptor)
+
+    def _cut_back(self, descriptor: int, size_bytes: int) -> None:
+        """Half of an append must not stay behind: a later one would be written after it."""
+        try:
+            os.ftruncate(descriptor, size_bytes)
+        except OSError as error:
+            fail(f"truncate to {size_bytes} bytes", self.path, error)
 
     def _pin(self) -> int:
         """The descriptor, which stays the file's until `_unpin`."""
@@ -320,11 +378,3 @@ def _write_rest(descriptor: int, data: Buffer, position: int, written: int) -> N
     view = memoryview(data)
     while written < len(view):
         written += os.pwrite(descriptor, view[written:], position + written)
-
-
-def _cut_back(descriptor: int, size_bytes: int) -> None:
-    """Half of an append must not stay behind: a later one would be written after it."""
-    try:
-        os.ftruncate(descriptor, size_bytes)
-    except OSError:
-        return

@@ -150,7 +150,7 @@ class BrokerNode:
         self._queue = queue
         self._network = network
         self._random = random
-        self._directories = directories
+        self.directories = directories
         self._failed = failed
 
     @property
@@ -171,7 +171,7 @@ class BrokerNode:
         workers = SimulatedWorkers(process, self._random)
         environment = Environment(clock, self.disk, workers, SimulatedRandom(self._random))
         try:
-            core = BrokerCore(environment, self._directories, self.settings, self._error)
+            core = BrokerCore(environment, self.directories, self.settings, self._stopped)
         except DiskError as error:
             self._disk_failed(error)
             return
@@ -213,6 +213,13 @@ class BrokerNode:
         ServedConnection(self, core, end)
 
     def _error(self, error: BaseException) -> None:
+        """What leaves a callback of the process: the broker may go on without the disk."""
+        if self.core is not None:
+            self.core.fail(error)
+        else:
+            self._stopped(error)
+
+    def _stopped(self, error: BaseException) -> None:
         if isinstance(error, DiskError):
             self._disk_failed(error)
         else:

@@ -27,7 +27,6 @@ class SimulatedDisk(MemoryDisk):
         super().__init__(0, now_ms)
         self._latency = random
         self._process: Process | None = None
-        self.is_failing = False
         self.slow_until_ms = 0.0
         self.operations_left: int | None = None
 
@@ -35,14 +34,13 @@ class SimulatedDisk(MemoryDisk):
         """From now on this process uses the disk."""
         self._process = process
 
-    def changed(self) -> None:
+    def changed(self, path: str) -> None:
         if self.operations_left is not None:
             self.operations_left -= 1
             if self.operations_left < 0:
                 self.operations_left = None
                 raise ProcessEndedError
-        if self.is_failing:
-            raise DiskError("the disk answers with an error: Input/output error")
+        super().changed(path)
 
     def sync(self, files: Sequence[Syncable], done: Done) -> None:
         if not files:
@@ -56,9 +54,8 @@ class SimulatedDisk(MemoryDisk):
         self._later("background", work, done)
 
     def _synced(self, marks: Sequence[SyncMark], others: Sequence[Syncable]) -> None:
-        if self.is_failing:
-            raise DiskError("cannot sync: Input/output error")
         for mark in marks:
+            self.asked(mark.path)
             self.sync_up_to(mark)
         for other in others:
             other.sync()

@@ -61,11 +61,12 @@ class Injection:
         self._is_over = True
         self._network.heal()
         disk = self._broker.disk
-        disk.is_failing = False
+        disk.failing.clear()
         disk.space_bytes = None
         disk.slow_until_ms = 0.0
         disk.operations_left = None
         self._repair()
+        self._stop_without_directory()
         self._broker.start()
 
     def broker_ended_in_step(self) -> None:
@@ -131,7 +132,8 @@ class Injection:
 
     def _failing_disk(self, random: Random) -> None:
         disk = self._broker.disk
-        disk.is_failing = self._broker.is_disk_bad = True
+        disk.failing.add(random.choice(self._broker.directories))
+        self._broker.is_disk_bad = True
         self._later(random.uniform(10, 5_000), "disk works", self._disk_works)
 
     def _full_disk(self, random: Random) -> None:
@@ -140,8 +142,18 @@ class Injection:
         self._later(random.uniform(100, 8_000), "disk has room", self._disk_works)
 
     def _disk_works(self) -> None:
-        self._broker.disk.is_failing = False
+        self._broker.disk.failing.clear()
         self._broker.disk.space_bytes = None
+        if self._stop_without_directory():
+            self._start_later(Random(self._queue.count))
+
+    def _stop_without_directory(self) -> bool:
+        """A directory that went offline is taken up by a start alone, which somebody sees to."""
+        core = self._broker.core
+        if core is None or not self._broker.is_up or not core.log_directories.offline:
+            return False
+        self._broker.stop()
+        return True
 
     def _bit_flip(self, random: Random) -> None:
         """What is damaged is offline once it was read, and served again after a repair and a start."""

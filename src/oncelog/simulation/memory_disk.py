@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from typing_extensions import Buffer
 
-from oncelog.environment import DirectoryInUseError, DiskError, Syncable
+from oncelog.environment import DirectoryInUseError, DiskError, DiskFullError, MakeRoom, Share, Syncable
 
 SECTOR_BYTES = 512
 SPACE_BYTES = 10**12
@@ -120,35 +120,35 @@ class MemoryFile:
     def size_bytes(self) -> int:
         return len(self._node.data)
 
-    def append(self, chunks: Sequence[Buffer]) -> int:
+    def append(self, chunks: Sequence[Buffer], share: Share = Share.ALL) -> int:
         position = len(self._node.data)
-        self.write(position, b"".join(chunks))
+        self._write(position, b"".join(chunks), share)
         return position
 
     def read(self, position: int, size_bytes: int) -> bytes:
         self._check()
+        self._disk.asked(self._path)
         with memoryview(self._node.data) as content:
             data = bytes(content[position : position + size_bytes])
         self._disk.bytes_read += len(data)
         self._disk.reads += 1
         return data
 
-    def write(self, position: int, data: Buffer) -> None:
+    def write(self, position: int, data: Buffer, share: Share = Share.ALL) -> None:
+        self._write(position, bytes(data), share)
+
+    def _write(self, position: int, data: bytes, share: Share) -> None:
         self._check()
-        data = bytes(data)
         if not data:
             return
-        self._disk.changed()
-        if self._disk.space_bytes is not None:
-            if self._disk.space_bytes < len(data):
-                raise DiskError(f"cannot write {len(data)} bytes to {self._path}: no space left on device")
-            self._disk.space_bytes -= len(data)
+        self._disk.changed(self._path)
+        self._disk.take_room(self._path, len(data), share)
         self._node.write(position, data)
         self._node.modified_ms = self._disk.now_ms()
 
     def truncate(self, size_bytes: int) -> None:
         self._check()
-        self._disk.changed()
+        self._disk.changed(self._path)
         self._node.write(size_bytes, None)
 
     def write_back(self, position: int, size_bytes: int) -> None:
@@ -160,7 +160,7 @@ class MemoryFile:
         if self.is_open:
             self._check()
             self._disk.syncs += 1
-            self._disk.changed()
+            self._disk.changed(self._path)
             self._disk.sync_up_to(self.mark())
 
     def mark(self) -> SyncMark:
@@ -186,13 +186,18 @@ class MemoryLock:
 
 
 class MemoryDisk:
-    """`space_bytes` is how much may still be written before the disk is full; None for no limit."""
+    """`space_bytes` is how much may still be written before the disk is full; None for no limit.
+
+    `failing` are the directories of the root whose disk answers with errors.
+    """
 
     def __init__(self, seed: int = 0, now_ms: Callable[[], int] = lambda: 0) -> None:
         self.now_ms = now_ms
         self.life = 0
         self.space_bytes: int | None = None
+        self.failing: set[str] = set()
         self.syncs = self.reads = self.bytes_read = self.open_files = 0
+        self._make_room: MakeRoom = lambda path, share: False
         self.written_back: list[tuple[int, int]] = []
         self.locked: set[str] = set()
         self._boots = 0
@@ -237,8 +242,43 @@ class MemoryDisk:
         self.open_files = 0
         self.locked.clear()
 
-    def changed(self) -> None:
-        """The process is about to change something. A disk that fails raises DiskError here."""
+    def when_full(self, make_room: MakeRoom) -> None:
+        self._make_room = make_room
+
+    def take_room(self, path: str, size_bytes: int, share: Share) -> None:
+        """What is written takes as much."""
+        while self.space_bytes is not None and self.space_bytes < size_bytes:
+            if not self._make_room(path, share):
+                kind = DiskError if share is Share.ALL else DiskFullError
+                raise kind(f"cannot write {size_bytes} bytes to {path}: no space left on device", path)
+        if self.space_bytes is not None:
+            self.space_bytes -= size_bytes
+
+    def allocate(self, path: str, size_bytes: int) -> None:
+        """A file that is as durable as its name."""
+        node = self._names.get(path)
+        before = 0 if node is None else len(node.data)
+        if self.space_bytes is not None:
+            if self.space_bytes < size_bytes - before:
+                raise DiskFullError(f"cannot keep {size_bytes} bytes back in {path}: no space left on device", path)
+            self.space_bytes -= size_bytes - before
+        if not size_bytes:
+            self.remove(path)
+            return
+        if node is None:
+            node = made = _Node()
+            self._change(path, lambda names: names.update({path: made}))
+        node.data = bytearray(size_bytes)
+        node.durable = bytearray(size_bytes)
+
+    def asked(self, path: str) -> None:
+        """The process is about to read something. Raises DiskError if the disk fails."""
+        if self.failing and f"/{_volume(path)}" in self.failing:
+            raise DiskError(f"cannot use {path}: Input/output error", path)
+
+    def changed(self, path: str) -> None:
+        """The process is about to change something. Raises DiskError if the disk fails."""
+        self.asked(path)
 
     def name_changes(self, path: str) -> int:
         """How often names were changed so far on the file system that `path` is on."""
@@ -264,10 +304,11 @@ class MemoryDisk:
         self._renamed[volume] = self._renamed.get(volume, 0) + count
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        self.asked(path)
         node = self._names.get(path)
         if node is None:
             if not create:
-                raise DiskError(f"cannot open {path}: No such file or directory")
+                raise DiskError(f"cannot open {path}: No such file or directory", path)
             _check_name(path)
             node = made = _Node()
             node.modified_ms = self.now_ms()
@@ -278,23 +319,24 @@ class MemoryDisk:
         return path in self._names or path in self._directories
 
     def list_directory(self, path: str) -> list[str]:
+        self.asked(path)
         if path not in self._directories:
-            raise DiskError(f"cannot list {path}: No such file or directory")
+            raise DiskError(f"cannot list {path}: No such file or directory", path)
         prefix = path + "/"
         inside = [name for name in (*self._names, *self._directories) if name.startswith(prefix)]
         return sorted({name[len(prefix) :].split("/")[0] for name in inside})
 
     def make_directory(self, path: str) -> None:
         _check_name(path)
-        self.changed()
+        self.changed(path)
         self._directories.add(path)
 
     def rename(self, source: str, target: str) -> None:
         if not self.exists(source):
-            raise DiskError(f"cannot rename {source}: No such file or directory")
+            raise DiskError(f"cannot rename {source}: No such file or directory", source)
         _check_name(target)
         if target in self._directories and any(name.startswith(target + "/") for name in self._names):
-            raise DiskError(f"cannot rename {source}: Directory not empty")
+            raise DiskError(f"cannot rename {source}: Directory not empty", source)
 
         def change(names: dict[str, _Node]) -> None:
             for name in _within(names, source):
@@ -316,15 +358,18 @@ class MemoryDisk:
         self._directories = {one for one in self._directories if one != path and not one.startswith(path + "/")}
 
     def modified_ms(self, path: str) -> int:
+        self.asked(path)
         return self._node(path).modified_ms
 
     def read_file(self, path: str) -> bytes:
+        self.asked(path)
         data = bytes(self._node(path).data)
         self.bytes_read += len(data)
         self.reads += 1
         return data
 
     def replace_file(self, path: str, data: bytes) -> None:
+        self.take_room(path, len(data), Share.ALL)
         node = _Node()
         node.write(0, data)
         node.sync()
@@ -350,6 +395,9 @@ class MemoryDisk:
             done(None)
 
     def space(self, path: str) -> tuple[int, int]:
+        self.asked(path)
+        if self.space_bytes is not None:
+            return SPACE_BYTES, self.space_bytes
         used = sum(len(node.data) for node in self._names.values())
         return SPACE_BYTES, SPACE_BYTES - used
 
@@ -387,11 +435,11 @@ class MemoryDisk:
 
     def _node(self, path: str) -> _Node:
         if path not in self._names:
-            raise DiskError(f"cannot read {path}: No such file or directory")
+            raise DiskError(f"cannot read {path}: No such file or directory", path)
         return self._names[path]
 
     def _change(self, path: str, change: Callable[[dict[str, _Node]], None]) -> None:
-        self.changed()
+        self.changed(path)
         change(self._names)
         self._renamings.setdefault(_volume(path), []).append(change)
 
@@ -406,7 +454,7 @@ def _within(names: Mapping[str, _Node], path: str) -> list[str]:
 
 def _check_name(path: str) -> None:
     if len(path.rpartition("/")[2].encode()) > NAME_BYTES_MAX:
-        raise DiskError(f"cannot make {path}: File name too long")
+        raise DiskError(f"cannot make {path}: File name too long", path)
 
 
 def _volume(path: str) -> str:

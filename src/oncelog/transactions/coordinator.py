@@ -131,6 +131,18 @@ class TransactionCoordinator:
         assert record.transactional_id not in self._pending, record
         self._pending[record.transactional_id] = record
 
+    def let_go(self, transactional_id: str) -> None:
+        """What was held will not be appended: the id is as it was before."""
+        self._pending.pop(transactional_id, None)
+
+    def unload(self, partition: int) -> list[str]:
+        """Forget the ids of a partition of the transaction log, and what was decided about them; return them."""
+        gone = [one for one in {*self._entries, *self._pending} if self.partition_for(one) == partition]
+        for transactional_id in gone:
+            self._entries.pop(transactional_id, None)
+            self._pending.pop(transactional_id, None)
+        return sorted(gone)
+
     # InitProducerId
 
     def init_producer_id(

@@ -16,6 +16,7 @@ OFFSET_COMMIT_ABORTABLE_VERSION = 4
 OFFSET_COMMIT_ADDS_PARTITIONS_VERSION = 5
 OFFSET_COMMIT_GROUP_NOT_FOUND_VERSION = 6
 OFFSET_COMMIT_LOADING_VERSION = 2
+END_ABORTABLE_VERSION = 4
 END_BUMPS_VERSION = 5
 
 _COORDINATOR_AWAY = frozenset(
@@ -35,7 +36,10 @@ def init_producer_id_error(error: ErrorCode, version: int) -> ErrorCode:
 
 
 def transaction_error(error: ErrorCode, version: int) -> ErrorCode:
-    """For AddPartitionsToTxn, AddOffsetsToTxn and EndTxn."""
+    """For AddPartitionsToTxn, AddOffsetsToTxn and EndTxn, which alone may be told to abort."""
+    if error is ErrorCode.transaction_abortable and version < END_ABORTABLE_VERSION:
+        # What clients of those days take as a reason to abort (KIP-360).
+        return ErrorCode.invalid_producer_id_mapping
     if error is ErrorCode.producer_fenced and version < TRANSACTION_FENCED_VERSION:
         return ErrorCode.invalid_producer_epoch
     return error

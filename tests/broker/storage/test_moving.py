@@ -52,16 +52,16 @@ class CuttingDisk(SteppedDisk):
     """Stops the process before a change when so many were made. One of its directories may fail."""
 
     changes_left: int | None = None
-    failing: str | None = None
+    refusing: str | None = None
 
-    def changed(self) -> None:
+    def changed(self, path: str) -> None:
         if self.changes_left is not None:
             if self.changes_left == 0:
                 raise Cut
             self.changes_left -= 1
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
-        if self.failing is not None and create and path.startswith(self.failing):
+        if self.refusing is not None and create and path.startswith(self.refusing):
             raise DiskError(f"cannot open {path}: Input/output error")
         return super().open(path, create=create)
 
@@ -572,13 +572,13 @@ def test_directory_that_fails_ends_the_move_and_nothing_else(write: bool) -> Non
     source = place_of(broker)[0]
     broker.settle()
     if write:
-        cutting(broker).failing = f"{other(source)}/{TOPIC}"
+        cutting(broker).refusing = f"{other(source)}/{TOPIC}"
         assert move(broker, other(source)) is ErrorCode.kafka_storage_error
     else:
         assert move(broker, other(source)) is NONE
-        cutting(broker).failing = f"{other(source)}/{TOPIC}"
+        cutting(broker).refusing = f"{other(source)}/{TOPIC}"
     broker.settle()
-    cutting(broker).failing = None
+    cutting(broker).refusing = None
     broker.settle()
     assert place_of(broker) == [source]
     assert future_of(broker).keys() == {source}

@@ -84,9 +84,18 @@ BROKER_SETTINGS = _settings(
         default=None,
         type="list",
         help="Where the log is kept: one directory or several. A new partition goes to the one that has the fewest, and stays "
-        "there. What is kept once for the node is in the first, and stays there however the list is changed. Every directory "
-        "must be there when the broker starts, and a disk that fails stops the broker: there are no offline directories. "
-        "`--data-dir` has precedence.",
+        "there. What is kept once for the node is in the first, and stays there however the list is changed: without that one "
+        "the broker stops. Another one whose disk fails is offline until the next start, with its partitions. Every directory "
+        "must be there when the broker starts. `--data-dir` has precedence.",
+    ),
+    Setting(
+        name="log.dir.reserve.bytes",
+        default=8_388_608,
+        minimum=0,
+        maximum=LONG,
+        help="How much room is kept back in each log directory, as the file `oncelog-reserve`, for what ends transactions when "
+        "the disk is full. Without any the broker stops, or goes on without the directory, where producers are refused. Kafka "
+        "has no such setting.",
     ),
     Setting(name="auto.create.topics.enable", default=True, help="Make a topic when a client first asks for it."),
     Setting(name="delete.topic.enable", default=True, help="Whether topics can be deleted."),

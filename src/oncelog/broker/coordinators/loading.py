@@ -17,6 +17,7 @@ from oncelog.broker.storage.journal import (
     GroupConfigured,
     Journal,
     LogDirectoriesNamed,
+    LogDirectoryFailed,
     MetadataRecord,
     ProducerIdsReserved,
     TopicConfigured,
@@ -60,6 +61,10 @@ class JournalState:
 
     topics: dict[str, TopicCreated] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
+    offline: set[str] = field(default_factory=set)
+    """The ids of the log directories that went offline since the last start."""
+    made_without: dict[str, set[str]] = field(default_factory=dict)
+    """The topics that were made since then, and which directories were offline."""
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
@@ -88,14 +93,20 @@ def _replay(state: JournalState, record: MetadataRecord) -> None:
     match record:
         case BrokerStarted():
             state.last_leader_epoch = record.leader_epoch
+            state.offline.clear()
+            state.made_without.clear()
         case BootTrusted():
             state.boot_id = record.boot_id
+        case LogDirectoryFailed():
+            state.offline.add(record.directory_id)
         case LogDirectoriesNamed():
             state.log_directories = record.paths
         case TopicCreated():
             _note_compaction(state, record.topic_id, record.configs)
             state.topics[record.name] = record
             state.deleted.discard(record.name)
+            if state.offline:
+                state.made_without[record.name] = set(state.offline)
         case TopicDeleted():
             state.topics.pop(record.name, None)
             state.deleted.add(record.name)
@@ -130,7 +141,7 @@ def _change_topic(state: JournalState, topic_id: str, **changes: Any) -> None:
 
 def find_partitions(directories: LogDirectories, state: JournalState, journal_path: str) -> None:
     """Find every partition that the journal knows. Raises DiskError if one is missing, in two places, or not known."""
-    directories.find_partitions(state.deleted)
+    directories.find_partitions(state.deleted, state.made_without)
     partitions = [(topic.name, index) for topic in state.topics.values() for index in range(topic.partition_count)]
     unknown = directories.made_besides(partitions)
     if unknown or (state.last_leader_epoch < 0 and directories.were_in_use()):

@@ -64,6 +64,14 @@ class Memberships:
             timer.cancel()
         self._timers.clear()
 
+    def unload(self, partition: int) -> None:
+        """A partition of `__consumer_offsets` is offline: who waits for one of its groups is told to look for it elsewhere."""
+        for group in [one for one in self._timers if self._log.partition_for(one) == partition]:
+            _, timer = self._timers.pop(group)
+            timer.cancel()
+            for due in self._members.unload(group, self.now()):
+                due.give()
+
     def now(self) -> Moment:
         return Moment(self._broker.clock.now_ms(), self._broker.clock.monotonic_ms())
 
@@ -150,7 +158,8 @@ class Memberships:
                 decision = self._members.expire(group, self.now())
                 if decision.records:
                     self._log.append_obliged(group, decision.records)
-                self._finish(group, decision)
+                if not self.is_offline(group):
+                    self._finish(group, decision)
             else:
                 self._watch(group)
         except DiskError as error:

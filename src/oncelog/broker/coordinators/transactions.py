@@ -106,6 +106,8 @@ class Transactions:
 
         await self._broker.producer_ids.available()
         decision = await self._decide(transactional_id or "", decide, _init_must_wait)
+        if transactional_id and not self.coordinates(transactional_id):
+            return InitProducerIdAnswer(ErrorCode.not_coordinator)
         if decision.answer.markers is not None:
             # The open transaction of the producer before is aborted; whoever asked is told so, as Kafka does, and comes
             # back for the id.
@@ -117,7 +119,8 @@ class Transactions:
             if error is not ErrorCode.none:
                 return InitProducerIdAnswer(error)
             # An epoch that a power cut could take back would let the producer it fenced go on.
-            await self._durable_log(record)
+            if not await self._durable_log(record):
+                return InitProducerIdAnswer(ErrorCode.not_coordinator)
             producer = (decision.answer.producer_id, decision.answer.producer_epoch)
             logger.info(
                 "%s: producer id %d has epoch %d, whoever had the id before is fenced", transactional_id, *producer
@@ -139,6 +142,8 @@ class Transactions:
             )
 
         decision = await self._decide(transactional_id, decide, _add_must_wait)
+        if not self.coordinates(transactional_id):
+            return ErrorCode.not_coordinator
         error = self._append_asked(decision.records[0]) if decision.records else ErrorCode.none
         return decision.answer if error is ErrorCode.none else error
 
@@ -153,7 +158,10 @@ class Transactions:
     async def end(
         self, transactional_id: str, producer_id: int, producer_epoch: int, *, committed: bool, tv2: bool
     ) -> EndTransactionAnswer:
-        """Answered when the decision is durable. What was decided is carried out, whether or not somebody waits."""
+        """Answered when the decision is durable. What was decided is carried out, whether or not somebody waits.
+
+        Errors: those of the coordinator; transaction_abortable if records of it may be lost with the disk that has them.
+        """
 
         def decide() -> Decision[TransactionRecord, EndTransactionAnswer]:
             return self.coordinator.end_transaction(
@@ -168,8 +176,12 @@ class Transactions:
 
         await self._broker.producer_ids.available()
         decision = await self._decide(transactional_id, decide, _end_must_wait)
+        if not self.coordinates(transactional_id):
+            return EndTransactionAnswer(ErrorCode.not_coordinator)
         if decision.answer.markers is not None:
-            await self._carry_out(decision.records[0], decision.answer.markers)
+            error = await self._carry_out(decision.records[0], decision.answer.markers)
+            if error is not ErrorCode.none:
+                return EndTransactionAnswer(error)
         return decision.answer
 
     def write_marker(
@@ -206,9 +218,15 @@ class Transactions:
         for decision in self.coordinator.expire_ids(self._now_ms()):
             record = decision.records[0]
             logger.info("%s: the transactional id was not used for long and is forgotten", record.transactional_id)
-            self._append(record)
-            self._broker.session_guard.forget(record.transactional_id)
-            self._settled(record.transactional_id)
+            if self._append(record):
+                self._broker.session_guard.forget(record.transactional_id)
+                self._settled(record.transactional_id)
+
+    def unload(self, partition: int) -> None:
+        """A partition of the transaction log is offline: its ids are known again when it is back."""
+        for transactional_id in self.coordinator.unload(partition):
+            self._waiting.pop(transactional_id, None)
+            self._settled(transactional_id)
 
     def fence_all(self) -> Parked[None]:
         """After a start that may have lost what was acknowledged: no producer goes on as if it had not.
@@ -245,19 +263,24 @@ class Transactions:
 
     # --- the steps
 
-    def _carry_out(self, record: TransactionRecord, markers: MarkersToSend) -> Parked[None]:
-        """End a transaction; released once the decision is durable."""
-        prepared: Parked[None] = Parked()
+    def _carry_out(self, record: TransactionRecord, markers: MarkersToSend) -> Parked[ErrorCode]:
+        """End a transaction; released once the decision is durable, or with what keeps it from being so."""
+        prepared: Parked[ErrorCode] = Parked()
         start(self._end(record, markers, prepared))
         return prepared
 
-    async def _end(self, record: TransactionRecord, markers: MarkersToSend, prepared: Parked[None]) -> None:
+    async def _end(self, record: TransactionRecord, markers: MarkersToSend, prepared: Parked[ErrorCode]) -> None:
         if markers.committed:
             self.coordinator.hold(record)
-            await self._put_first(markers)
-        self._append(record)
-        await self._durable_log(record)
-        prepared.release(None)
+            if not await self._put_first(markers):
+                # Only an abort is true whatever has become of those records.
+                self._let_go(markers.transactional_id)
+                prepared.release(ErrorCode.transaction_abortable)
+                return
+        if not self._append(record) or not await self._durable_log(record):
+            prepared.release(ErrorCode.not_coordinator)
+            return
+        prepared.release(ErrorCode.none)
         await self._complete(markers)
 
     async def _complete(self, markers: MarkersToSend) -> None:
@@ -266,11 +289,10 @@ class Transactions:
         It is not complete while one of its partitions is offline: that one gets its marker after a repair and a start,
         and until then the transactional id is in the middle of this.
         """
+        if not self.coordinates(markers.transactional_id):
+            return
         coordinator_epoch = self._log_partition(markers.transactional_id).leader_epoch
-        away = [partition for partition in self._partitions(markers) if partition.is_offline]
         for partition in self._partitions(markers):
-            if partition.is_offline:
-                continue
             # A refusal means that somebody newer has closed this producer's transaction here: there is nothing left to end.
             self.write_marker(
                 partition,
@@ -280,24 +302,32 @@ class Transactions:
                 markers.transaction_version,
                 committed=markers.committed,
             )
-        if away:
-            self._waiting[markers.transactional_id] = markers
-            names = ", ".join(map(str, away))
-            logger.warning("%s: the end of its transaction waits for %s, offline", markers.transactional_id, names)
+        away = [partition for partition in self._partitions(markers) if partition.is_offline]
+        if away or not await self._put_first(markers):
+            self._wait_for_offline(markers)
             return
-        await self._put_first(markers)
+        if not self.coordinates(markers.transactional_id):
+            return
         decision = self.coordinator.complete(markers.transactional_id, self._now_ms())
         record = decision.records[0]
-        self._write(record)
-        if not has_epoch_per_transaction(markers.transaction_version):
+        if not self._write(record):
+            return
+        if not has_epoch_per_transaction(markers.transaction_version) and not await self._durable_log(record):
             # The next transaction of this producer has the same epoch. If a power cut left its records and the Prepare
             # record of this one, but no Complete, the markers would go out again and end the wrong transaction.
-            await self._durable_log(record)
+            return
+        if not self.coordinates(record.transactional_id):
+            return
         self._replay(record)
         end = "committed" if markers.committed else "aborted"
         logger.debug("%s: %s in %d partitions", record.transactional_id, end, len(markers.partitions))
         self._fence_if_asked(record.transactional_id)
         self._settled(record.transactional_id)
+
+    def _wait_for_offline(self, markers: MarkersToSend) -> None:
+        self._waiting[markers.transactional_id] = markers
+        names = ", ".join(str(partition) for partition in self._partitions(markers) if partition.is_offline)
+        logger.warning("%s: the end of its transaction waits for %s, offline", markers.transactional_id, names)
 
     def _fence_if_asked(self, transactional_id: str) -> None:
         if transactional_id in self._to_fence:
@@ -314,14 +344,22 @@ class Transactions:
         self._replay(record)
         return ErrorCode.none
 
-    def _append(self, record: TransactionRecord) -> None:
-        """Write what follows from what was taken before to the transaction log and make it true."""
-        self._write(record)
-        self._replay(record)
+    def _let_go(self, transactional_id: str) -> None:
+        """Whoever waits for the id may ask again."""
+        self.coordinator.let_go(transactional_id)
+        self._settled(transactional_id)
 
-    def _write(self, record: TransactionRecord) -> None:
+    def _append(self, record: TransactionRecord) -> bool:
+        """Write what follows from what was taken before to the transaction log and make it true; False if that is offline."""
+        is_written = self._write(record)
+        if is_written:
+            self._replay(record)
+        return is_written
+
+    def _write(self, record: TransactionRecord) -> bool:
         result = self._append_only(record, Origin.OBLIGED)
-        assert isinstance(result, Appended), (record, result)
+        assert isinstance(result, Appended) or not self.coordinates(record.transactional_id), (record, result)
+        return isinstance(result, Appended)
 
     def _append_only(self, record: TransactionRecord, origin: Origin) -> Appended | Refused:
         partition = self._log_partition(record.transactional_id)
@@ -332,11 +370,15 @@ class Transactions:
     def _replay(self, record: TransactionRecord) -> None:
         self.coordinator.replay(self.coordinator.partition_for(record.transactional_id), record)
 
-    def _durable_log(self, record: TransactionRecord) -> Parked[None]:
+    def _durable_log(self, record: TransactionRecord) -> Parked[bool]:
+        """Released with False if the log is offline."""
         return self._broker.durability.make_durable([self._log_partition(record.transactional_id).log])
 
-    def _put_first(self, markers: MarkersToSend) -> Parked[None]:
-        """Released when a decision that is written from then on cannot outlive what the transaction's partitions have now."""
+    def _put_first(self, markers: MarkersToSend) -> Parked[bool]:
+        """Released when a decision that is written from then on cannot outlive what the transaction's partitions have now.
+
+        False: it can, for one of them is offline.
+        """
         partitions = self._partitions(markers)
         return self._broker.durability.put_first(one.log for one in partitions if one.unopened is None)
 

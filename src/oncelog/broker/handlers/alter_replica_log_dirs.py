@@ -75,7 +75,8 @@ def _move(broker: Needs, key: PartitionKey, path: str) -> ErrorCode:
     if partition is None:
         broker.log_directories.prefer(topic, index, path)
         return ErrorCode.replica_not_available if broker.topics.exists(topic) else ErrorCode.unknown_topic_or_partition
-    if partition.is_offline:
+    directory = broker.log_directories.of_path(path)
+    if partition.is_offline or directory is None or directory.is_offline:
         return ErrorCode.kafka_storage_error
     is_there = broker.log_directories.directory_of(topic, index) == path
     if not is_there and broker.moves.of((partition.log.topic_id, index)) is None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 HIGH_WATERMARK = -1
 NO_OFFSET = -1
 
+Results = dict[tuple[str, int], tuple[int, ErrorCode]]
+
 
 class Needs(Protocol):
     """What this API needs of the broker."""
@@ -44,6 +46,7 @@ async def handle(broker: Needs, request: Request) -> Any:
         found = (broker.topics.partition(*key) for key in moved)
         await broker.durability.make_durable([one.log for one in found if one is not None and not one.is_offline])
         await broker.checkpoints.write()
+        results |= _gone_offline(broker, results)
     topics: dict[str, list[Any]] = {}
     for name, result in await turn.each(results.items(), partial(_result, request)):
         topics.setdefault(name, []).append(result)
@@ -81,6 +84,11 @@ def _problem(broker: Needs, name: str, partition: Partition | None, offset: int)
     if offset != HIGH_WATERMARK and not 0 <= offset <= partition.log.high_watermark:
         return ErrorCode.offset_out_of_range
     return ErrorCode.none
+
+
+def _gone_offline(broker: Needs, results: Results) -> Results:
+    """Those whose log directory has failed meanwhile: nobody knows where they begin at the next start."""
+    return {key: (NO_OFFSET, ErrorCode.kafka_storage_error) for key in results if broker.topics.is_offline(*key)}
 
 
 def _result(request: Request, result: tuple[tuple[str, int], tuple[int, ErrorCode]]) -> tuple[str, Any]:

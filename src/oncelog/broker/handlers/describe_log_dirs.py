@@ -1,7 +1,7 @@
 """DescribeLogDirs v1-5: what each partition takes of the disk; v4 tells the size of the disk too, v5 whether it is cordoned.
 
-No directory is ever cordoned or offline. A partition that is offline is left out, as Kafka leaves out those of a directory
-that is. One that is on its way to another directory is in both, there with the future key.
+A directory that is offline has the error KAFKA_STORAGE_ERROR, and no partitions. One of another that is damaged is left out.
+A partition that is on its way to another directory is in both, there with the future key. No directory is ever cordoned.
 """
 
 from __future__ import annotations
@@ -10,43 +10,60 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
 from oncelog.broker.storage.partition import Partition
+from oncelog.environment import DiskError
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
+    from oncelog.broker.storage.disk_space import DiskSpace
     from oncelog.broker.storage.moving import LogMoves
     from oncelog.broker.storage.topics import Topics
-    from oncelog.log import FutureLog, LogDirectories
+    from oncelog.log import DataDirectory, FutureLog, LogDirectories
+
+UNKNOWN_SPACE = (-1, -1)
 
 
 class Needs(Protocol):
     """What this API needs of the broker."""
 
-    def disk_space(self, path: str) -> tuple[int, int]: ...
-
+    disk_space: DiskSpace
     log_directories: LogDirectories
     moves: LogMoves
+
+    def survives(self, error: DiskError) -> bool: ...
+
     topics: Topics
 
 
 def handle(broker: Needs, request: Request) -> Any:
-    found: dict[str, dict[str, list[Any]]] = {path: {} for path in broker.log_directories.paths}
+    spaces = {directory: _space(broker, directory) for directory in broker.log_directories}
+    found: dict[str, dict[str, list[Any]]] = {directory.path: {} for directory in spaces}
     for partition in dict.fromkeys(_asked(broker, request.body.topics)):
-        path = broker.log_directories.directory_of(partition.topic, partition.index)
+        path = partition.directory.path
         found[path].setdefault(partition.topic, []).append(_described(request, partition))
         move = broker.moves.of((partition.log.topic_id, partition.index))
         if move is not None and move.log_directory != path:
             described = _described_future(request, partition, move.future)
             found[move.log_directory].setdefault(partition.topic, []).append(described)
-    results = tuple(_result(broker, request, path, topics) for path, topics in found.items())
+    results = tuple(_result(request, one, space, found[one.path]) for one, space in spaces.items())
     return request.answer(error_code=ErrorCode.none, results=results)
 
 
-def _result(broker: Needs, request: Request, path: str, topics: dict[str, list[Any]]) -> Any:
-    total_bytes, usable_bytes = broker.disk_space(path)
+def _space(broker: Needs, directory: DataDirectory) -> tuple[int, int]:
+    """The bytes of the disk, and those that are left; unknown of one that fails."""
+    try:
+        return UNKNOWN_SPACE if directory.is_offline else broker.disk_space.of(directory.path)
+    except DiskError as error:
+        if not broker.survives(error):
+            raise
+        return UNKNOWN_SPACE
+
+
+def _result(request: Request, directory: DataDirectory, space: tuple[int, int], topics: dict[str, list[Any]]) -> Any:
+    total_bytes, usable_bytes = space
     return construct(
         request.types.DescribeLogDirsResult,
-        error_code=ErrorCode.none,
-        log_dir=path,
+        error_code=ErrorCode.kafka_storage_error if directory.is_offline else ErrorCode.none,
+        log_dir=directory.path,
         topics=tuple(
             request.types.DescribeLogDirsTopic(name=name, partitions=tuple(partitions))
             for name, partitions in topics.items()

@@ -14,7 +14,7 @@ from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.leader_epochs import epoch_problem
 from oncelog.broker.storage.partition import Partition
-from oncelog.log import DamagedLogError
+from oncelog.environment import DiskError
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def _partition(broker: Needs, request: Request, topic: str, asked: Any) -> Any:
         return _result(request, asked, ErrorCode.unsupported_version, *NOT_FOUND, -1)
     try:
         timestamp_ms, offset = _find(partition, asked.timestamp, getattr(request.body, "isolation_level", 0))
-    except DamagedLogError as damage:
-        broker.topics.take_offline(partition, damage)
+    except DiskError as error:
+        broker.topics.failed(partition, error)
         return _result(request, asked, ErrorCode.kafka_storage_error, *NOT_FOUND, -1)
     epoch = -1 if offset < 0 else partition.log.epoch_at(offset)
     return _result(request, asked, ErrorCode.none, timestamp_ms, offset, epoch)

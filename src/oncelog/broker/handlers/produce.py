@@ -93,8 +93,8 @@ async def handle(broker: Needs, request: Request) -> Any:
                 return None
             results |= outside
         to_flush = _append_all(broker, request, part, results)
-        if to_flush:
-            await broker.durability.make_durable(to_flush)
+        if to_flush and not await broker.durability.make_durable(to_flush):
+            results |= _gone_offline(broker, part)
         if turn.is_over:
             await turn.rest()
     return await _answer(request, turn, results)
@@ -118,7 +118,7 @@ def _find(broker: Needs, request: Request, name: UUID | str | None, index: int) 
         return Refused(ErrorCode.unknown_topic_or_partition, "there is no such topic or partition")
     if partition.is_offline:
         return _offline(partition)
-    return topic, partition
+    return _full(partition) if partition.directory.is_full else (topic, partition)
 
 
 def _check(broker: Needs, request: Request, name: UUID | str | None, data: Any) -> Checked | Refused | None:
@@ -231,6 +231,9 @@ def _append_all(
         if partition.is_offline:
             results[key] = _offline(partition)
             continue
+        if partition.directory.is_full:
+            results[key] = _full(partition)
+            continue
         is_transactional = batch.header.is_transactional
         result = results[key] = partition.append(
             batch.batch,
@@ -244,8 +247,23 @@ def _append_all(
     return to_flush
 
 
+def _gone_offline(broker: Needs, batches: Mapping[Key, Checked]) -> Results:
+    """Those whose log directory has failed while they were to be made durable: nobody knows what it has."""
+    gone: Results = {}
+    for key, batch in batches.items():
+        topic = broker.topics.with_id(batch.topic_id)
+        partition = topic.partition(batch.partition) if topic is not None else None
+        if partition is not None and partition.is_offline:
+            gone[key] = _offline(partition)
+    return gone
+
+
 def _offline(partition: Partition) -> Refused:
-    return Refused(ErrorCode.kafka_storage_error, f"{partition} is offline, for its log is damaged")
+    return Refused(ErrorCode.kafka_storage_error, f"{partition} is offline: {partition.why_offline}")
+
+
+def _full(partition: Partition) -> Refused:
+    return Refused(ErrorCode.kafka_storage_error, f"{partition}: the disk of {partition.directory.path} is full")
 
 
 def _every(request: Request, refused: Refused) -> Results:

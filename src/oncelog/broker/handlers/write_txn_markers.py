@@ -16,6 +16,8 @@ from oncelog.wire import ErrorCode
 if TYPE_CHECKING:
     from oncelog.broker.storage.durability import Durability
 
+Errors = dict[tuple[str, int], ErrorCode]
+
 
 class Needs(hanging.Needs, Protocol):
     """What this API needs of the broker."""
@@ -26,15 +28,13 @@ class Needs(hanging.Needs, Protocol):
 async def handle(broker: Needs, request: Request) -> Any:
     owners = owners_of(broker)
     touched: dict[PartitionLog, None] = {}
-    answer = request.answer(
-        markers=tuple(_marker(broker, owners, request, marker, touched) for marker in request.body.markers)
-    )
+    errors = [_end_all(broker, owners, marker, touched) for marker in request.body.markers]
     await broker.durability.make_durable(touched)
-    return answer
+    answered = zip(request.body.markers, errors, strict=True)
+    return request.answer(markers=tuple(_result(broker, request, marker, found) for marker, found in answered))
 
 
-def _marker(broker: Needs, owners: Owners, request: Request, marker: Any, touched: dict[PartitionLog, None]) -> Any:
-    types = request.types
+def _end_all(broker: Needs, owners: Owners, marker: Any, touched: dict[PartitionLog, None]) -> Errors:
     asked = AskedMarker(
         marker.producer_id,
         marker.producer_epoch,
@@ -52,13 +52,23 @@ def _marker(broker: Needs, owners: Owners, request: Request, marker: Any, touche
         touched[partition.log] = None
         return end_as_asked(broker, owners, partition, asked)
 
+    return {(topic.name, index): end(topic.name, index) for topic in marker.topics for index in topic.partition_indexes}
+
+
+def _result(broker: Needs, request: Request, marker: Any, errors: Errors) -> Any:
+    types = request.types
+
+    def error(topic: str, index: int) -> ErrorCode:
+        # Its log directory may have failed while the marker was to be made durable.
+        return ErrorCode.kafka_storage_error if broker.topics.is_offline(topic, index) else errors[topic, index]
+
     return types.WritableTxnMarkerResult(
         producer_id=marker.producer_id,
         topics=tuple(
             types.WritableTxnMarkerTopicResult(
                 name=topic.name,
                 partitions=tuple(
-                    types.WritableTxnMarkerPartitionResult(partition_index=index, error_code=end(topic.name, index))
+                    types.WritableTxnMarkerPartitionResult(partition_index=index, error_code=error(topic.name, index))
                     for index in topic.partition_indexes
                 ),
             )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
 from oncelog.broker.slices import Slices
 from oncelog.broker.storage.journal import Journal
+from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import Topics
 from oncelog.coordination import Parked, start
 from oncelog.environment import Disk, DiskError
@@ -16,8 +17,10 @@ from oncelog.log import LogDigest, LogDirectories, LogPoints, OwnCheckpoint, wri
 class _Checkpoint:
     """What one checkpoint says."""
 
-    def __init__(self, disk: Disk, journal: Journal) -> None:
+    def __init__(self, disk: Disk, journal: Journal, before: Mapping[tuple[UUID, int], LogDigest]) -> None:
+        """`before` is what the last one said of each log: of one whose disk has failed it goes on saying that."""
         self._disk = disk
+        self._before = before
         self._journal_bytes = journal.durable_bytes
         self._aborted: dict[tuple[UUID, int], LogDigest] = {}
         self._points: dict[tuple[str, int], LogPoints] = {}
@@ -27,10 +30,20 @@ class _Checkpoint:
         for partition in topics.every_partition():
             if not topics.is_being_deleted(partition.topic):
                 self._points[partition.topic, partition.index] = partition.points()
-                topic_id, digest = partition.digest()
+                topic_id, digest = self._digest(partition)
                 if digest is not None and (digest.indexes or digest.log_start_offset):
                     self._aborted[topic_id, partition.index] = digest
             yield
+
+    def _digest(self, partition: Partition) -> tuple[UUID, LogDigest | None]:
+        if partition.unopened is None and partition.directory.is_offline:
+            topic_id = partition.log.topic_id
+            return topic_id, self._before.get((topic_id, partition.index))
+        return partition.digest()
+
+    @property
+    def digests(self) -> Mapping[tuple[UUID, int], LogDigest]:
+        return self._aborted
 
     def writing(self, directories: LogDirectories) -> Callable[[], None]:
         """What tells most comes first: it is never behind the others."""
@@ -45,7 +58,10 @@ class _Checkpoint:
 
 
 class Checkpoints:
-    """One at a time: two would replace the same files at once. `on_failure` hears of a disk that cannot keep one."""
+    """One at a time: two would replace the same files at once.
+
+    `survives` is told of a disk that cannot keep one, and says whether the broker goes on without it.
+    """
 
     def __init__(
         self,
@@ -54,14 +70,16 @@ class Checkpoints:
         directories: LogDirectories,
         topics: Topics,
         journal: Journal,
-        on_failure: Callable[[DiskError], None],
+        survives: Callable[[DiskError], bool],
+        last: OwnCheckpoint | None,
     ) -> None:
         self._slices = slices
         self._disk = disk
         self._directories = directories
         self._topics = topics
         self._journal = journal
-        self._on_failure = on_failure
+        self._survives = survives
+        self._last = {} if last is None else last.aborted
         self._under_way: Parked[None] = Parked.ready(None)
         self._next: Parked[None] | None = None
 
@@ -74,27 +92,37 @@ class Checkpoints:
 
     def write_now(self) -> None:
         """At start and stop, when nobody else is served."""
-        checkpoint = _Checkpoint(self._disk, self._journal)
+        checkpoint = _Checkpoint(self._disk, self._journal, self._last)
         for _ in checkpoint.look_at(self._topics):
             pass
-        checkpoint.writing(self._directories)()
+        try:
+            checkpoint.writing(self._directories)()
+        except DiskError as error:
+            if not self._survives(error):
+                raise
+            self.write_now()
 
     async def _write(self, written: Parked[None]) -> None:
         await self._under_way
         self._under_way, self._next = written, None
-        checkpoint = _Checkpoint(self._disk, self._journal)
-        await self._slices.run(checkpoint.look_at(self._topics))
-        await self._in_background(checkpoint.writing(self._directories))
+        is_written = False
+        while not is_written:
+            checkpoint = _Checkpoint(self._disk, self._journal, self._last)
+            await self._slices.run(checkpoint.look_at(self._topics))
+            # If a directory turns out to have failed, once more without it.
+            is_written = await self._in_background(checkpoint.writing(self._directories))
+            if is_written:
+                self._last = checkpoint.digests
         written.release(None)
 
-    def _in_background(self, work: Callable[[], None]) -> Parked[None]:
-        over: Parked[None] = Parked()
+    def _in_background(self, work: Callable[[], None]) -> Parked[bool]:
+        over: Parked[bool] = Parked()
 
         def done(error: DiskError | None) -> None:
             if error is None:
-                over.release(None)
-            else:
-                self._on_failure(error)
+                over.release(True)
+            elif self._survives(error):
+                over.release(False)
 
         self._disk.in_background(work, done)
         return over

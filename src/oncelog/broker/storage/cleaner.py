@@ -9,7 +9,7 @@ from uuid import UUID
 
 from oncelog.broker.slices import beside
 from oncelog.coordination import Parked, Task, sleep, start
-from oncelog.environment import DiskError, Syncable
+from oncelog.environment import DiskError, DiskFullError, Syncable
 from oncelog.log import DamagedLogError, PartitionLog
 from oncelog.log.compaction import Cleaning, CleaningSync, CleaningWork, UncleanableError
 
@@ -43,7 +43,7 @@ class Needs(Protocol):
     clock: Clock
     durability: Durability
 
-    def fail(self, error: BaseException) -> None: ...
+    def survives(self, error: DiskError) -> bool: ...
 
     settings: Settings
     slices: Slices
@@ -73,8 +73,8 @@ class LogCleaner:
                 while await self._clean_dirtiest():
                     pass
             except DiskError as error:
-                self._broker.fail(error)
-                return
+                if not self._broker.survives(error):
+                    return
 
     async def _clean_dirtiest(self) -> bool:
         """Clean the log with the largest dirty share, of those that are worth it; False if there is none."""
@@ -100,6 +100,9 @@ class LogCleaner:
         except DamagedLogError as damage:
             self._take_offline(key, damage)
             return False
+        except DiskFullError as error:
+            self._leave(key, error)
+            return False
         await self._broker.checkpoints.write()
         return self._report(key, cleaning, began_ms)
 
@@ -111,15 +114,19 @@ class LogCleaner:
         now_ms = self._broker.clock.now_ms()
         for partition in self._broker.topics.partitions():
             log = partition.log
-            log.roll_overdue(now_ms)
-            dirt = log.dirt(now_ms)
+            try:
+                log.roll_overdue(now_ms)
+                dirt = log.dirt(now_ms)
+            except DiskError as error:
+                self._broker.topics.failed(partition, error)
+                continue
             key = (log.topic_id, log.partition)
             if dirt is not None and key not in self._uncleanable and log.is_worth_cleaning(dirt):
                 found[key] = dirt.ratio
             yield
 
     def _prepare(self, key: LogKey) -> Parked[None] | None:
-        """Make durable what is to be cleaned; None if the log is gone."""
+        """Make durable what is to be cleaned; None if the log is gone, or offline."""
         log = self._log(key)
         return None if log is None else start(self._broker.durability.leave_to_itself(log))
 
@@ -145,19 +152,28 @@ class LogCleaner:
                         await sleep(clock, took_ms * REST)
                     began_ms = clock.monotonic_ms()
                 case CleaningSync(files):
-                    await self._sync(files)
+                    if not await self._sync(files):
+                        return
 
-    def _sync(self, files: Sequence[Syncable]) -> Parked[None]:
-        durable: Parked[None] = Parked()
+    def _sync(self, files: Sequence[Syncable]) -> Parked[bool]:
+        """Release when the files are durable, or with False when their directory is offline."""
+        durable: Parked[bool] = Parked()
 
         def synced(error: DiskError | None) -> None:
             if error is None:
-                durable.release(None)
-            else:
-                self._broker.fail(error)
+                durable.release(True)
+            elif self._broker.survives(error):
+                durable.release(False)
 
         self._disk.sync(files, synced)
         return durable
+
+    def _leave(self, key: LogKey, error: DiskFullError) -> None:
+        """A cleaning needs room before it makes some."""
+        log = self._log(key)
+        if log is not None:
+            log.drop_cleaning()
+            logger.warning("%s is not cleaned now: %s", log.name, error)
 
     def _give_up(self, key: LogKey, error: UncleanableError) -> None:
         """Leave a log as it is until the next start, as Kafka does."""
@@ -196,4 +212,4 @@ class LogCleaner:
         topic_id, index = key
         topic = self._broker.topics.with_id(topic_id)
         partition = None if topic is None else topic.partition(index)
-        return None if partition is None else partition.log
+        return None if partition is None or partition.is_offline else partition.log

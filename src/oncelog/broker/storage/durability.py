@@ -4,6 +4,8 @@ Small tails go to the write-ahead log, whose one sync makes the tails of any num
 files and indexes are synced where they are. A write-ahead log's file that has grown is retired: the logs that it stood
 for are synced themselves, one after the other, and then it is removed.
 
+While a log directory is offline, the write-ahead log keeps what it has for the logs in there: the next start puts it back.
+
 What the write-ahead log took first is durable first. That is how a decision and what it is about need one sync and not
 two: the operating system may write the decision's own file out at any time, but after a power cut a log of decisions is
 cut back to what the write-ahead log or the last checkpoint vouches for.
@@ -12,10 +14,21 @@ cut back to what the write-ahead log or the last checkpoint vouches for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from uuid import UUID
 
 from oncelog.coordination import Parked, start
 from oncelog.environment import Disk, DiskError, Syncable
-from oncelog.log import Entry, PartitionLog, SyncPoint, Tail, WriteAheadLog
+from oncelog.log import (
+    DataDirectory,
+    Entry,
+    LogDirectories,
+    PartitionLog,
+    SyncPoint,
+    Tail,
+    WriteAheadLog,
+    keep_entries_of,
+)
 
 TAIL_BYTES_MAX = 64 * 1024
 """More than this is not worth writing twice."""
@@ -50,50 +63,58 @@ class _SyncsUnderWay:
 
 
 class Durability:
-    """`on_failure` is told of a disk that cannot keep what was written; the broker then stops."""
+    """`survives` is told of a disk that cannot keep what was written, and says whether the broker goes on without it."""
 
     def __init__(
         self,
         disk: Disk,
-        directory: str,
-        on_failure: Callable[[DiskError], None],
+        directories: LogDirectories,
+        survives: Callable[[DiskError], bool],
         *,
         number: int,
         has_decisions: Callable[[PartitionLog], bool],
     ) -> None:
-        """`number` is larger than that of every write-ahead log that a crash left in `directory`.
+        """`number` is larger than that of every write-ahead log that a crash left.
 
         Logs of which `has_decisions` is true are cut back after a power cut to where they are known to be durable.
         """
         self._disk = disk
-        self._directory = directory
-        self._on_failure = on_failure
+        self._directories = directories
+        self._survives = survives
         self._has_decisions = has_decisions
-        self._current = _Generation(WriteAheadLog(disk, directory, number))
+        self._current = _Generation(WriteAheadLog(disk, directories.home, number))
         self._retiring: _Generation | None = None
         self._held: dict[PartitionLog, Parked[None]] = {}
         self._in_place: dict[PartitionLog, _SyncsUnderWay] = {}
         self._retired: Parked[None] = Parked.ready(None)
 
-    def make_durable(self, logs: Iterable[PartitionLog]) -> Parked[None]:
-        """Release when everything that is in the logs now would survive a power cut."""
+    def make_durable(self, logs: Iterable[PartitionLog]) -> Parked[bool]:
+        """Release when everything that is in the logs now would survive a power cut, with True.
+
+        False: the directory of one of them is offline, and it was not durable before. The others are durable all the same.
+        """
         journaled: list[tuple[PartitionLog, int]] = []
         in_place: list[PartitionLog] = []
+        are_kept = True
         for log in logs:
             if log.is_durable:
                 continue
             if self._journal(log):
                 journaled.append((log, log.log_end_offset))
+            elif self._is_lost(log):
+                are_kept = False
             else:
                 in_place.append(log)
         if not journaled and not in_place:
-            return Parked.ready(None)
-        durable = start(self._make_durable(journaled, in_place))
+            return Parked.ready(are_kept)
+        durable = start(self._make_durable(journaled, in_place, are_kept=are_kept))
         if self._current.write_ahead.size_bytes >= WRITE_AHEAD_BYTES_MAX:
             self.retire()
         return durable
 
-    async def _make_durable(self, journaled: list[tuple[PartitionLog, int]], in_place: list[PartitionLog]) -> None:
+    async def _make_durable(
+        self, journaled: list[tuple[PartitionLog, int]], in_place: list[PartitionLog], *, are_kept: bool
+    ) -> bool:
         """Both kinds at once. `journaled` says of each log up to which offset the write-ahead log has it."""
         files = start(self._sync_in_place(in_place)) if in_place else None
         if journaled:
@@ -101,10 +122,14 @@ class Durability:
             for log, end in journaled:
                 log.journaled_up_to(end)
         if files is not None:
-            await files
+            are_kept &= await files
+        return are_kept
 
-    def put_first(self, logs: Iterable[PartitionLog]) -> Parked[None]:
-        """Release when no decision that is written from then on can survive a power cut without what is in the logs now."""
+    def put_first(self, logs: Iterable[PartitionLog]) -> Parked[bool]:
+        """Release when no decision that is written from then on can survive a power cut without what is in the logs now.
+
+        False: it can, for the directory of one of them is offline.
+        """
         return self.make_durable([log for log in logs if not log.is_durable and not self._journal(log)])
 
     def retire(self) -> Parked[None]:
@@ -113,7 +138,7 @@ class Durability:
             retiring = self._retiring = self._current
             before = retiring.write_ahead
             self._current = _Generation(
-                WriteAheadLog(self._disk, self._directory, before.number + 1, follows_bytes=before.size_bytes)
+                WriteAheadLog(self._disk, self._directories.home, before.number + 1, follows_bytes=before.size_bytes)
             )
             self._retired = start(self._retire(retiring))
         return self._retired
@@ -135,11 +160,21 @@ class Durability:
         for log in list(retiring.logs):
             await self._sync_in_place([log])
         await self._vouch_again(retiring)
-        # A power cut may bring the file back; with its end lost, what follows it would not be read.
-        await self._sync([retiring.write_ahead.file])
+        path, lost = retiring.write_ahead.path, self._lost_in(retiring)
+        if lost:
+            await self._in_background(partial(keep_entries_of, self._disk, path, lost))
+        else:
+            # A power cut may bring the file back; with its end lost, what follows it would not be read.
+            await self._sync([retiring.write_ahead.file])
         retiring.write_ahead.file.close()
-        self._disk.remove(retiring.write_ahead.path)
+        if not lost:
+            self._disk.remove(path)
         self._retiring = None
+
+    def _lost_in(self, generation: _Generation) -> set[tuple[UUID, int]]:
+        """Whose entries cannot be given up, for their directory is offline."""
+        logs = (*generation.logs, *generation.vouched)
+        return {(log.topic_id, log.partition) for log in logs if self._is_lost(log)}
 
     async def _vouch_again(self, retiring: _Generation) -> None:
         """What the file has vouched for must not be cut back because the file is gone, and a checkpoint not yet written."""
@@ -150,15 +185,25 @@ class Durability:
             await self._sync_write_ahead()
 
     def close(self) -> None:
-        """Remove the write-ahead log: every log is closed, and durable in its own files."""
+        """Remove the write-ahead log: every log is closed, and durable in its own files, but those that are offline."""
         for generation in (self._retiring, self._current):
-            if generation is not None:
-                generation.write_ahead.file.close()
+            if generation is None:
+                continue
+            lost = self._lost_in(generation)
+            generation.write_ahead.file.close()
+            if lost:
+                keep_entries_of(self._disk, generation.write_ahead.path, lost)
+            else:
                 self._disk.remove(generation.write_ahead.path)
 
     def _journal(self, log: PartitionLog) -> bool:
         """Put the log's tail into the write-ahead log if that is enough to make it durable."""
-        tail = log.take_tail(TAIL_BYTES_MAX)
+        try:
+            tail = log.take_tail(TAIL_BYTES_MAX, is_doubtful=self._is_lost(log))
+        except DiskError as error:
+            if not self._survives(error):
+                raise
+            return False
         if tail is None:
             return False
         if tail.data:
@@ -166,7 +211,11 @@ class Durability:
             self._current.write_ahead.append(Entry(log.topic_id, log.partition, log.log_end_offset, tail))
         return True
 
-    def _sync_write_ahead(self) -> Parked[None]:
+    def _is_lost(self, log: PartitionLog) -> bool:
+        offline = self._directories.offline
+        return bool(offline) and self._directories.of_path(log.directory) in offline
+
+    def _sync_write_ahead(self) -> Parked[bool]:
         """Sync every entry so far: one is worth nothing without those before it."""
         generations = (self._retiring, self._current)
         return self._sync([generation.write_ahead.file for generation in generations if generation is not None])
@@ -184,14 +233,17 @@ class Durability:
     def let_go(self, log: PartitionLog) -> None:
         self._held.pop(log).release(None)
 
-    async def _sync_in_place(self, logs: Sequence[PartitionLog]) -> None:
-        """Sync the logs' own files; for logs of decisions, have the write-ahead log vouch for it."""
+    async def _sync_in_place(self, logs: Sequence[PartitionLog]) -> bool:
+        """Sync the logs' own files; for logs of decisions, have the write-ahead log vouch for it.
+
+        False if a directory turned out to have failed, or was offline: nothing is known of the logs in there.
+        """
         while (held := next((self._held[log] for log in logs if log in self._held), None)) is not None:
             await held
         for log in logs:
             self._in_place.setdefault(log, _SyncsUnderWay()).count += 1
         try:
-            await self._sync_own_files(logs)
+            return await self._sync_own_files(logs)
         finally:
             for log in logs:
                 self._one_is_over(log)
@@ -203,26 +255,57 @@ class Durability:
             del self._in_place[log]
             under_way.over.release(None)
 
-    async def _sync_own_files(self, logs: Sequence[PartitionLog]) -> None:
-        points = [(log, log.sync_point()) for log in logs]
-        await self._sync([file for log in logs for file in log.unsynced_files()])
-        decided = [(log, point) for log, point in points if self._has_decisions(log)]
+    async def _sync_own_files(self, logs: Sequence[PartitionLog]) -> bool:
+        asked = len(logs)
+        syncs = [start(self._sync_own(own)) for own in self._by_directory(logs)]
+        points: dict[PartitionLog, SyncPoint] = {}
+        for sync in syncs:
+            points |= await sync
+        decided = {log: point for log, point in points.items() if self._has_decisions(log)}
         if decided:
-            for log, point in decided:
+            for log, point in decided.items():
                 self._current.vouch(log, point)
             await self._sync_write_ahead()
-        for log, point in points:
+        for log, point in points.items():
             log.synced_up_to(point)
+        return len(points) == asked
 
-    def _sync(self, files: list[Syncable]) -> Parked[None]:
-        """Release when the files are durable, and never if the disk refuses: no answer is better than a false one."""
-        durable: Parked[None] = Parked()
+    def _by_directory(self, logs: Sequence[PartitionLog]) -> Iterable[list[PartitionLog]]:
+        """What one disk does not keep must not be taken for what another one keeps."""
+        if len(logs) == 1 or len(self._directories) == 1:
+            return [list(logs)]
+        found: dict[DataDirectory | None, list[PartitionLog]] = {}
+        for log in logs:
+            found.setdefault(self._directories.of_path(log.directory), []).append(log)
+        return found.values()
 
-        def synced(error: DiskError | None) -> None:
-            if error is None:
-                durable.release(None)
-            else:
-                self._on_failure(error)
+    async def _sync_own(self, logs: Sequence[PartitionLog]) -> dict[PartitionLog, SyncPoint]:
+        """Where each of the logs, all in one directory, was durable in its own files; nothing if the disk failed."""
+        if self._is_lost(logs[0]):
+            return {}
+        points = {log: log.sync_point() for log in logs}
+        try:
+            files = [file for log in logs for file in log.unsynced_files()]
+        except DiskError as error:
+            if not self._survives(error):
+                raise
+            return {}
+        return points if await self._sync(files) else {}
 
-        self._disk.sync(files, synced)
+    def _sync(self, files: list[Syncable]) -> Parked[bool]:
+        """Release when the files are durable, or with False when their directory is offline."""
+        durable: Parked[bool] = Parked()
+        self._disk.sync(files, partial(self._done, durable))
         return durable
+
+    def _in_background(self, work: Callable[[], None]) -> Parked[bool]:
+        over: Parked[bool] = Parked()
+        self._disk.in_background(work, partial(self._done, over))
+        return over
+
+    def _done(self, over: Parked[bool], error: DiskError | None) -> None:
+        """Never, if the broker does not go on: no answer is better than a false one."""
+        if error is None:
+            over.release(True)
+        elif self._survives(error):
+            over.release(False)

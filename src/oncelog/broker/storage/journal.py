@@ -42,6 +42,13 @@ class LogDirectoriesNamed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirectoryFailed:
+    """Until the next start nothing is made in this directory, and nothing is deleted."""
+
+    directory_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCreated:
     name: str
     topic_id: str
@@ -107,6 +114,7 @@ MetadataRecord = (
     BrokerStarted
     | BootTrusted
     | LogDirectoriesNamed
+    | LogDirectoryFailed
     | TopicCreated
     | TopicDeleted
     | TopicGrown

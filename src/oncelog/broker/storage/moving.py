@@ -43,7 +43,7 @@ class Needs(Protocol):
     clock: Clock
     durability: Durability
 
-    def fail(self, error: BaseException) -> None: ...
+    def survives(self, error: DiskError) -> bool: ...
 
     log_directories: LogDirectories
     topics: Topics
@@ -166,8 +166,11 @@ class LogMoves:
                 await self._carry_out(move)
             except DiskError as error:
                 if move.future.is_in_place:
-                    self._broker.fail(error)
-                    return
+                    if not self._broker.survives(error):
+                        return
+                    if move.state is not MoveState.OVER:
+                        self._forget(move)
+                    continue
                 # Whoever uses the directory otherwise meets the error, too.
                 logger.error("%s does not move to %s: %s", move.name, move.log_directory, error)
                 if move.state is not MoveState.OVER:
@@ -213,8 +216,8 @@ class LogMoves:
             if synced is not None:
                 await self._broker.checkpoints.write()
                 held.is_durable_in_copy(synced)
-        except DiskError:
-            if not move.future.is_in_place:
+        except DiskError as error:
+            if not move.future.is_in_place or self._broker.survives(error):
                 self._broker.durability.let_go(held)
             raise
         self._broker.durability.let_go(held)
@@ -236,11 +239,22 @@ class LogMoves:
                     await _synced(self._disk, step.files)
             if self._log(move) is None:
                 return None
-            if move.future.take_over(synced):
-                topic, _, index = move.name.rpartition("-")
-                self._broker.log_directories.moved((topic, int(index)), move.log_directory)
+            try:
+                move.future.take_over(synced)
+            finally:
+                if move.future.is_in_place:
+                    self._moved(move)
+            if move.future.is_in_place:
                 return synced
         return None
+
+    def _moved(self, move: Move) -> None:
+        topic, _, index = move.name.rpartition("-")
+        directories = self._broker.log_directories
+        directories.moved((topic, int(index)), move.log_directory)
+        partition = self._broker.topics.partition(topic, int(index))
+        assert partition is not None, "it is not deleted while a log of it changes its directory"
+        partition.directory = directories.holder(topic, int(index))
 
     async def _finish(self, move: Move, source: str) -> None:
         """Remove what the log was before; nothing can bring it back when this is over."""

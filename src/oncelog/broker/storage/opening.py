@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from oncelog.log import (
     OWN_CHECKPOINT,
     PARTITION_METADATA,
     DamagedLogError,
+    DataDirectory,
     LoadedLog,
     LogConfig,
     LogDigest,
@@ -68,7 +69,7 @@ def say_what_is_missing(
 class LogOpening:
     """Opens logs. A log that is damaged does not open, and its partition is offline."""
 
-    __slots__ = ("_clock", "_compacted", "_directories", "_disk", "_leader_epoch", "_written", "left")
+    __slots__ = ("_clock", "_compacted", "_directories", "_disk", "_leader_epoch", "_survives", "_written", "left")
 
     def __init__(
         self,
@@ -78,13 +79,18 @@ class LogOpening:
         leader_epoch: int,
         compacted: Set[UUID],
         left: LeftByLastStop,
+        survives: Callable[[DiskError], bool],
     ) -> None:
-        """`compacted` are the topics that were compacted once: their logs have gaps, whatever their settings say now."""
+        """`compacted` are the topics that were compacted once: their logs have gaps, whatever their settings say now.
+
+        `survives` is told of a disk that fails, and says whether the broker goes on without the directory it is about.
+        """
         self._disk = disk
         self._clock = clock
         self._directories = directories
         self._leader_epoch = leader_epoch
         self._compacted = compacted
+        self._survives = survives
         self._written: list[LoadedLog] | None = []
         self.left = left
 
@@ -105,10 +111,22 @@ class LogOpening:
         """Every log that was there is open: those that come now are new."""
         self.left = LeftByLastStop()
 
-    def open(self, topic: Topic, index: int, config: LogConfig) -> PartitionLog | UnopenedLog:
-        key, left = (topic.name, index), self.left
+    def open(self, topic: Topic, index: int, config: LogConfig) -> tuple[PartitionLog | UnopenedLog, DataDirectory]:
+        """The log, and the log directory that it is in. One whose disk fails meanwhile has it nevertheless, and is offline."""
         found = self._directories.partition_path(topic.name, index)
         path = found or self._directories.place(topic.name, index)
+        directory = self._directories.holder(topic.name, index)
+        try:
+            return self._open(topic, index, config, path, is_new=found is None), directory
+        except DiskError as error:
+            if not self._survives(error) or not directory.is_offline:
+                raise
+            return UnopenedLog(path, topic.topic_id, LogPoints(0, 0, 0), None, None), directory
+
+    def _open(
+        self, topic: Topic, index: int, config: LogConfig, path: str, *, is_new: bool
+    ) -> PartitionLog | UnopenedLog:
+        key, left = (topic.name, index), self.left
         recovery_point, log_start_offset = left.recovery_points.get(key, 0), left.log_start_offsets.get(key, 0)
         digest = None
         if left.digests is not None:
@@ -121,7 +139,7 @@ class LogOpening:
         if topic.topic_id in self._compacted or cleaned_offset is not None:
             config = replace(config, has_gaps=True)
         try:
-            names_topic = found is not None and self._names_topic(f"{path}/{PARTITION_METADATA}", topic.topic_id)
+            names_topic = not is_new and self._names_topic(f"{path}/{PARTITION_METADATA}", topic.topic_id)
             log = PartitionLog.open(
                 self._disk,
                 self._clock,

@@ -6,33 +6,49 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from oncelog.log import Appended, LogDigest, LogPoints, Origin, PartitionLog, Refused
+from oncelog.environment import DiskError
+from oncelog.log import Appended, DataDirectory, LogDigest, LogPoints, Origin, PartitionLog, Refused
 from oncelog.records import BatchHeader, ControlType
+from oncelog.wire import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class UnopenedLog:
-    """A damaged log as a start found and left it. `points` and `aborted` are what the checkpoints say, and go on saying."""
+    """A damaged log as a start found and left it. `points` and `aborted` are what the checkpoints say, and go on saying.
+
+    Without a `damage` it is a new one, whose disk failed.
+    """
 
     directory: str
     topic_id: UUID
     points: LogPoints
     aborted: LogDigest | None
-    damage: str
+    damage: str | None
 
 
 class Partition:
     """Has one replica, so what is appended is at once below the high watermark.
 
-    One with a `damage` is offline: nobody reads or writes it. It has no `log` if a start found the damage.
+    One with a `damage`, or in a log directory that is offline, is offline: nobody reads or writes it. It has no `log` if a
+    start found the damage. `failed` is told of a disk that fails it, and raises what the broker cannot go on with.
     """
 
-    __slots__ = ("_watchers", "damage", "index", "leader_epoch", "log", "topic", "unopened")
+    __slots__ = ("_failed", "_watchers", "damage", "directory", "index", "leader_epoch", "log", "topic", "unopened")
 
-    def __init__(self, topic: str, index: int, leader_epoch: int, log: PartitionLog | UnopenedLog) -> None:
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        leader_epoch: int,
+        log: PartitionLog | UnopenedLog,
+        directory: DataDirectory,
+        failed: Callable[[Partition, DiskError], None],
+    ) -> None:
         self.topic = topic
         self.index = index
         self.leader_epoch = leader_epoch
+        self.directory = directory
+        self._failed = failed
         self.unopened: UnopenedLog | None = None
         self.damage: str | None = None
         if isinstance(log, UnopenedLog):
@@ -53,9 +69,15 @@ class Partition:
         verified: bool = False,
         first_sequence_must_be_zero: bool = False,
     ) -> Appended | Refused:
-        result = self.log.append(
-            batch, header, origin, verified=verified, first_sequence_must_be_zero=first_sequence_must_be_zero
-        )
+        if self.is_offline:
+            return self._offline()
+        try:
+            result = self.log.append(
+                batch, header, origin, verified=verified, first_sequence_must_be_zero=first_sequence_must_be_zero
+            )
+        except DiskError as error:
+            self._failed(self, error)
+            return self._offline()
         if isinstance(result, Appended) and not result.duplicate:
             self._grown()
         return result
@@ -69,16 +91,26 @@ class Partition:
         transaction_version: int,
         timestamp_ms: int,
     ) -> Appended | Refused:
-        result = self.log.append_marker(
-            control, producer_id, producer_epoch, coordinator_epoch, transaction_version, timestamp_ms
-        )
+        if self.is_offline:
+            return self._offline()
+        try:
+            result = self.log.append_marker(
+                control, producer_id, producer_epoch, coordinator_epoch, transaction_version, timestamp_ms
+            )
+        except DiskError as error:
+            self._failed(self, error)
+            return self._offline()
         if isinstance(result, Appended):
             self._grown()
         return result
 
     @property
     def is_offline(self) -> bool:
-        return self.damage is not None
+        return self.damage is not None or self.directory.is_offline
+
+    @property
+    def why_offline(self) -> str:
+        return self.damage or self.directory.failure or ""
 
     def points(self) -> LogPoints:
         """What a checkpoint has to say of the log."""
@@ -108,6 +140,9 @@ class Partition:
     def wake(self) -> None:
         for callback in tuple(self._watchers):
             callback()
+
+    def _offline(self) -> Refused:
+        return Refused(ErrorCode.kafka_storage_error, f"{self} is offline: {self.why_offline}")
 
     def _grown(self) -> None:
         self.log.advance_high_watermark(self.log.log_end_offset)

@@ -14,8 +14,8 @@ from oncelog.broker.slices import Slices
 from oncelog.broker.storage.journal import Journal, TopicCreated, TopicDeleted
 from oncelog.broker.storage.partition import Partition, UnopenedLog
 from oncelog.coordination import Parked, start
-from oncelog.environment import Random
-from oncelog.log import LONG_MAX, DamagedLogError, LogConfig, PartitionLog
+from oncelog.environment import DiskError, Random
+from oncelog.log import LONG_MAX, DamagedLogError, DataDirectory, LogConfig, PartitionLog
 from oncelog.records import Codec, Form
 
 logger = logging.getLogger("oncelog.broker")
@@ -42,7 +42,7 @@ CODEC_OF_TYPE = {
 }
 """The codecs under the names of compression.type."""
 
-OpenLog = Callable[["Topic", int, LogConfig], PartitionLog | UnopenedLog]
+OpenLog = Callable[["Topic", int, LogConfig], tuple[PartitionLog | UnopenedLog, DataDirectory]]
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Topic:
     values: Mapping[str, Value]
     partitions: list[Partition]
     offline: set[int] = field(default_factory=set)
-    """The partitions that are damaged."""
+    """The partitions that are damaged, or in a log directory that is offline."""
     policies: list[str] = field(init=False)
     form: Form = field(init=False)
 
@@ -170,7 +170,9 @@ class Topics:
         after_deletion: Callable[[str, int], Parked[None]],
         on_made: Callable[[Topic], None],
         delete_unopened: Callable[[Topic, int, UnopenedLog], None],
+        survives: Callable[[DiskError], bool],
     ) -> None:
+        """`survives` is told of a disk that fails, and says whether the broker goes on without the directory it is about."""
         self._journal = journal
         self._slices = slices
         self._random = random
@@ -181,6 +183,9 @@ class Topics:
         self._after_deletion = after_deletion
         self._on_made = on_made
         self._delete_unopened = delete_unopened
+        self._survives = survives
+        self.on_offline: Callable[[Partition], None] = lambda _: None
+        """Hears of each partition that is served no more."""
         self.version = 0
         """How often a topic was made, deleted or given more partitions since the start."""
         self._by_name: dict[str, Topic] = {}
@@ -219,13 +224,34 @@ class Topics:
         found = self._by_name.get(topic)
         return found is not None and index in found.offline
 
+    def failed(self, partition: Partition, error: DiskError) -> None:
+        """Serve a partition no more whose files are damaged, or all of a directory whose disk fails.
+
+        Raises the error if the broker cannot go on without it.
+        """
+        if isinstance(error, DamagedLogError):
+            self.take_offline(partition, error)
+        elif not self._survives(error):
+            raise error
+
     def take_offline(self, partition: Partition, damage: DamagedLogError) -> None:
-        """Serve a partition no more. Those that wait for it are woken, and told."""
+        """Serve a damaged partition no more. Those that wait for it are woken, and told."""
         logger.error("%s is offline: %s", partition, damage)
         partition.damage = str(damage)
-        found = self._by_name.get(partition.topic)
-        if found is not None:
-            found.offline.add(partition.index)
+        self._went_offline(partition)
+
+    def take_directory_offline(self, directory: DataDirectory) -> list[Partition]:
+        """The disk of a directory has failed. Those that wait for its partitions are woken, and told. Return them all."""
+        found = [partition for partition in self.every_partition() if partition.directory is directory]
+        for partition in found:
+            self._went_offline(partition)
+        return found
+
+    def _went_offline(self, partition: Partition) -> None:
+        topic = self._by_name.get(partition.topic)
+        if topic is not None and partition.index not in topic.offline:
+            topic.offline.add(partition.index)
+            self.on_offline(partition)
         partition.wake()
 
     def collision(self, name: str) -> str | None:
@@ -278,6 +304,7 @@ class Topics:
         if topic.values != topic_values(self._settings, configs):
             # The broker has been given other settings meanwhile.
             self._apply_settings(topic)
+        self._note_offline(topic)
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
         self.version += 1
@@ -286,11 +313,13 @@ class Topics:
         """Open the logs of these partitions, one each step."""
         config = log_config(self._settings, topic.name, topic.values)
         for index in range(start, stop):
-            partition = Partition(topic.name, index, self._leader_epoch, self._open_log(topic, index, config))
-            if partition.is_offline:
-                topic.offline.add(index)
-            opened.append(partition)
+            log, directory = self._open_log(topic, index, config)
+            opened.append(Partition(topic.name, index, self._leader_epoch, log, directory, self.failed))
             yield
+
+    def _note_offline(self, topic: Topic) -> None:
+        """A directory may have failed between two partitions of those that are new."""
+        topic.offline.update(partition.index for partition in topic.partitions if partition.is_offline)
 
     def grow(self, topic: Topic, partition_count: int) -> Parked[None]:
         """Give a topic as many partitions; the journal says so already. It is not deleted before they are there."""
@@ -305,6 +334,7 @@ class Topics:
         config = log_config(self._settings, topic.name, topic.values)
         _configure(opened, config)
         topic.partitions += opened
+        self._note_offline(topic)
         self.version += 1
         logger.info("topic %s has %d partitions now", topic.name, partition_count)
         del self._growing[topic.topic_id]
@@ -359,12 +389,20 @@ class Topics:
         """Delete the partitions, and let go of each: to free ten thousand at once takes long."""
         while topic.partitions:
             partition = topic.partitions.pop()
-            if partition.unopened is None:
-                partition.log.delete()
-            else:
-                self._delete_unopened(topic, partition.index, partition.unopened)
+            try:
+                self._remove_files(topic, partition)
+            except DiskError as error:
+                if not self._survives(error):
+                    raise
             partition.wake()
             yield
+
+    def _remove_files(self, topic: Topic, partition: Partition) -> None:
+        """What is in a directory that is offline goes at the next start."""
+        if partition.unopened is None:
+            partition.log.abandon() if partition.directory.is_offline else partition.log.delete()
+        elif not partition.directory.is_offline:
+            self._delete_unopened(topic, partition.index, partition.unopened)
 
 
 def _configure(partitions: Iterable[Partition], config: LogConfig) -> None:

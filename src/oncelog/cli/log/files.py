@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from typing_extensions import Buffer
 
-from oncelog.environment import DiskError
+from oncelog.environment import DiskError, Share
 from oncelog.log.inspection.read_only_disk import ReadOnlyDisk
 from oncelog.server.disk import RealDisk
 
@@ -40,10 +40,10 @@ class FileToRead:
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def append(self, chunks: Sequence[Buffer]) -> int:
+    def append(self, chunks: Sequence[Buffer], share: Share = Share.ALL) -> int:
         raise AssertionError(f"{self.path} is open to be read")
 
-    def write(self, position: int, data: Buffer) -> None:
+    def write(self, position: int, data: Buffer, share: Share = Share.ALL) -> None:
         raise AssertionError(f"{self.path} is open to be read")
 
     def truncate(self, size_bytes: int) -> None:

@@ -20,7 +20,7 @@ from oncelog.groups.classic.joining import Joining
 from oncelog.groups.classic.member import WaitsForSync
 from oncelog.groups.classic.metadata import GroupMetadataRecord, GroupMetadataValue
 from oncelog.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, is_legal
-from oncelog.groups.classic.step import MembershipDecision, Step
+from oncelog.groups.classic.step import Due, MembershipDecision, Step
 from oncelog.groups.moment import Moment
 from oncelog.wire import ErrorCode
 
@@ -115,6 +115,16 @@ class ClassicMembership:
             rebalance.answer_join(step, member, JoinAnswer(ErrorCode.rebalance_in_progress, member.member_id))
         rebalance.answer_syncs(step, group.copy(), ErrorCode.rebalance_in_progress)
         return Decision(group.end(now.wall_ms), step.decision().answer)
+
+    def unload(self, name: str, now: Moment) -> tuple[Due, ...]:
+        """Forget the members of a group; those who wait for an answer get NOT_COORDINATOR."""
+        step = Step(now)
+        group = self._groups.pop(name, None)
+        for member in () if group is None else group.members.values():
+            rebalance.answer_join(step, member, JoinAnswer(ErrorCode.not_coordinator, member.member_id))
+        if group is not None:
+            rebalance.answer_syncs(step, group, ErrorCode.not_coordinator)
+        return step.decision().answer
 
     @property
     def size_max(self) -> int:

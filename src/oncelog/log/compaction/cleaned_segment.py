@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oncelog.environment import Disk, File
+from oncelog.environment import Disk, File, Share
 from oncelog.log.compaction.batch_filter import KeptBatch
 from oncelog.log.compaction.replacement import CLEANED
 from oncelog.log.config import LogConfig
@@ -56,7 +56,7 @@ class CleanedSegment:
     def append(self, batches: Sequence[KeptBatch]) -> None:
         if not batches:
             return
-        position = self._file.append([batch.data for batch in batches])
+        position = self._file.append([batch.data for batch in batches], Share.NONE)
         for header, _ in batches:
             self._note(position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
             position += header.size_bytes

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from typing_extensions import Buffer
 
-from oncelog.environment import Disk, DiskError, File, Lock, Syncable
+from oncelog.environment import Disk, DiskError, File, Lock, MakeRoom, Share, Syncable
 
 Patches = Mapping[str, Sequence[tuple[int, bytes]]]
 """By path: the bytes that are to be at a position, in the order in which they are put there."""
@@ -43,10 +43,10 @@ class PatchedFile:
                 data[first - position : last - position] = patch[first - start : last - start]
         return bytes(data)
 
-    def append(self, chunks: Sequence[Buffer]) -> int:
+    def append(self, chunks: Sequence[Buffer], share: Share = Share.ALL) -> int:
         _never()
 
-    def write(self, position: int, data: Buffer) -> None:
+    def write(self, position: int, data: Buffer, share: Share = Share.ALL) -> None:
         _never()
 
     def truncate(self, size_bytes: int) -> None:
@@ -105,6 +105,12 @@ class ReadOnlyDisk:
 
     def boot_id(self) -> str:
         return self._disk.boot_id()
+
+    def when_full(self, make_room: MakeRoom) -> None:
+        _never()
+
+    def allocate(self, path: str, size_bytes: int) -> None:
+        _never()
 
     def make_directory(self, path: str) -> None:
         _never()
