@@ -8,6 +8,7 @@ often the partition was moved, so that a start knows which of them counts, in wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -61,10 +62,16 @@ class FutureLog:
         self._other_files: tuple[Sequence[str], bytes] = ((), b"")
         self.end_offset = log.log_start_offset
         """What is before it is copied."""
-        disk.make_directory(self.directory)
-        write_topic_id(disk, f"{self.directory}/{PARTITION_METADATA}", log.topic_id)
-        self._write(moved(number), b"")
-        self._open(PARTITION_METADATA)
+        try:
+            disk.make_directory(self.directory)
+            write_topic_id(disk, f"{self.directory}/{PARTITION_METADATA}", log.topic_id)
+            self._write(moved(number), b"")
+            self._open(PARTITION_METADATA)
+        except DiskError:
+            # A start would take what is there for a move that was begun.
+            with suppress(DiskError):
+                disk.remove(self.directory)
+            raise
 
     @property
     def is_in_place(self) -> bool:

@@ -583,6 +583,7 @@ def test_directory_that_fails_ends_the_move_and_nothing_else(write: bool) -> Non
     assert place_of(broker) == [source]
     assert future_of(broker).keys() == {source}
     assert not broker.failures
+    assert not leftovers(broker)
     for _ in range(4):
         writers.act(draw)
     assert move(broker, other(source)) is NONE
