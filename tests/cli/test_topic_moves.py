@@ -41,7 +41,8 @@ def test_partitions_go_where_they_are_told_and_keep_their_records(two):
         (0, target, None, 0),
         (1, target, None, 0),
     ]
-    assert [places(two, f"{name}-{index}") for index in (0, 1)] == [[target], [target]]
+    # The partition is served from there; the old directory goes a moment later.
+    until(lambda: [places(two, f"{name}-{index}") for index in (0, 1)] == [[target], [target]])
     back = two("topics", "move", name, "--to", two.paths[0], "-p", "1")
     assert back.lines[1].split()[:4] == [name, "1", "1", two.paths[0]]
     assert two("produce", name, "-p", "1", stdin=b"third\n").status == 0
@@ -60,6 +61,7 @@ def test_directories_that_a_stopped_move_left_are_told_apart(two, cli):
     (old,) = source
     (new,) = [path for path in target if path != old]
     assert two("topics", "move", name, "--to", new).status == 0
+    until(lambda: places(two, f"{name}-0") == [new])
     two.node.stop()
     shutil.copytree(f"{new}/{name}-0", f"{old}/{name}-0")
     Path(f"{old}/{name}-0/oncelog-moved-1").unlink()
