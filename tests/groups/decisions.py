@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from oncelog.coordination import Decision
-from oncelog.groups import GroupCoordinator, StoredOffset
+from oncelog.groups import GroupCoordinator
 from oncelog.groups.classic import ClassicGroup
 from oncelog.groups.consumer import ConsumerGroup
 from oncelog.groups.consumer.live import Live
@@ -78,6 +78,6 @@ def snapshot(value: Any) -> object:
         return [snapshot(one) for one in value]
     if type(value) is tuple:
         return tuple(snapshot(one) for one in value)
-    if isinstance(value, ClassicGroup | ConsumerGroup | Live | Offsets | StoredOffset):
+    if isinstance(value, ClassicGroup | ConsumerGroup | Live | Offsets):
         return {slot: snapshot(getattr(value, slot)) for slot in type(value).__slots__}
     return value

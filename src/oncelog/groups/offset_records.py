@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from functools import lru_cache
 
 from oncelog.coordination.fields import FieldReader, string
 from oncelog.records import Record
@@ -62,15 +61,9 @@ class OffsetRecord:
 
 
 def encode_offset(record: OffsetRecord) -> Record:
-    key = _key_of_topic(record.group, record.topic) + _INT32.pack(record.partition)
+    key = _INT16.pack(KEY_VERSION) + string(record.group) + string(record.topic) + _INT32.pack(record.partition)
     value = None if record.committed is None else _encode_value(record.committed)
     return Record(key, value, timestamp_ms=record.timestamp_ms)
-
-
-@lru_cache(maxsize=64)
-def _key_of_topic(group: str, topic: str) -> bytes:
-    """The key up to the partition: one request may commit a thousand of them."""
-    return _INT16.pack(KEY_VERSION) + string(group) + string(topic)
 
 
 def decode_offset(key: FieldReader, record: Record) -> OffsetRecord | None:

@@ -8,7 +8,7 @@ the log decides, not the order in which transactions end.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from oncelog.groups.offset_records import CommittedOffset, OffsetRecord
@@ -18,16 +18,12 @@ TopicPartition = tuple[str, int]
 _NOTHING: Mapping[TopicPartition, StoredOffset] = MappingProxyType({})
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class StoredOffset:
-    """A committed offset and the offset of its record in `__consumer_offsets`.
-
-    `answer` is its part of an answer, once there was one: groups are asked about thousands of partitions at once.
-    """
+    """A committed offset and the offset of its record in `__consumer_offsets`."""
 
     committed: CommittedOffset
     log_offset: int
-    answer: bytes | None = field(default=None, compare=False, repr=False)
 
 
 class Offsets:

@@ -113,12 +113,7 @@ def _known_topic(
         committed = coordinator.committed_offsets(group, require_stable)
     if committed is None:
         return _topic(request, key, coordinator.fetch(group, [(name, index) for index in indexes], require_stable))
-    partitions = [
-        (stored.answer or _encoded(index, stored))
-        if (stored := committed.get((name, index)))
-        else _encoded(index, None)
-        for index in indexes
-    ]
+    partitions = [_encoded(index, committed.get((name, index))) for index in indexes]
     answered = EncodedItems(len(partitions), b"".join(partitions))
     return construct(request.types.OffsetFetchResponseTopics, name=key, topic_id=key, partitions=answered)
 
@@ -129,8 +124,7 @@ def _encoded(index: int, stored: StoredOffset | None) -> bytes:
         return _HEAD.pack(index, NO_OFFSET, NO_EPOCH) + _NO_METADATA
     committed = stored.committed
     metadata = compact_string(committed.metadata) + _NO_ERROR if committed.metadata else _NO_METADATA
-    stored.answer = _HEAD.pack(index, committed.offset, committed.leader_epoch) + metadata
-    return stored.answer
+    return _HEAD.pack(index, committed.offset, committed.leader_epoch) + metadata
 
 
 def _key(broker: Needs, request: Request, name: str) -> Any:
