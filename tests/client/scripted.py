@@ -9,12 +9,12 @@ from typing import Any
 
 from oncelog.client.errors import ClientError, ConnectionLost
 from oncelog.client.net.conversation import (
+    BrokerHandshake,
     Call,
     Conversation,
     Draw,
     Effect,
-    Greet,
-    Greeting,
+    Handshake,
     Now,
     Send,
     Sleep,
@@ -79,8 +79,8 @@ class ScriptedTransport:
                 return self.now_ms
             case Draw():
                 return self._random.uniform(effect.low, effect.high)
-            case Greet():
-                return Greeting({}, self._features, 0)
+            case Handshake():
+                return BrokerHandshake({}, self._features, 0)
             case WallClock():
                 return int(self.now_ms)
             case Call():

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from oncelog.client import Client, OffsetSpec, RetriesExhausted, TopicPartition
-from oncelog.client.net.conversation import Conversation, Greet, Wait
+from oncelog.client.net.conversation import Conversation, Handshake, Wait
 from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.transport import BlockingTransport
 from oncelog.testing import broker
@@ -22,15 +22,15 @@ def test_connection_that_ends_while_idle_costs_no_time():
     with broker() as node:
         settings = ClientSettings(parse_addresses(node.bootstrap_servers))
         transport = BlockingTransport(settings)
-        transport.run(greet(settings))
+        transport.run(handshake(settings))
     before_s = time.thread_time()
     transport.run(be_idle())
     assert time.thread_time() - before_s < IDLE_MS / 1000 / 4
     transport.close()
 
 
-def greet(settings: ClientSettings) -> Conversation[None]:
-    yield Greet(settings.bootstrap[0], settings.connect_timeout_ms)
+def handshake(settings: ClientSettings) -> Conversation[None]:
+    yield Handshake(settings.bootstrap[0], settings.connect_timeout_ms)
 
 
 def be_idle() -> Conversation[None]:

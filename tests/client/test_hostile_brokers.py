@@ -175,7 +175,7 @@ def test_broker_that_never_says_anything_is_given_up_in_time(face, work):
 
 
 @pytest.mark.parametrize("work", WORK)
-def test_broker_that_says_its_greeting_byte_by_byte_is_given_up_in_time(face, work):
+def test_broker_that_says_its_handshake_byte_by_byte_is_given_up_in_time(face, work):
     """Each byte comes in time, and all of them never do."""
 
     def drip(side):

@@ -18,9 +18,9 @@ from oncelog.groups import (
     LeaveAnswer,
     Leaving,
     MembersDecision,
-    Moment,
     SyncAnswer,
     SyncRequest,
+    Timestamps,
     decode,
     encode,
 )
@@ -140,7 +140,7 @@ class ConsumersInMemory:
 
     def _move_to(self, steady_ms: float) -> None:
         passed_ms = steady_ms - self.now.steady_ms
-        self.now = Moment(self.now.wall_ms + int(passed_ms), steady_ms)
+        self.now = Timestamps(self.now.wall_ms + int(passed_ms), steady_ms)
 
     def write(self, *records: GroupRecord) -> None:
         home = self.coordinator.partition_for(GROUP)

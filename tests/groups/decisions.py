@@ -11,7 +11,7 @@ from oncelog.coordination import Decision
 from oncelog.groups import GroupCoordinator
 from oncelog.groups.classic import ClassicGroup
 from oncelog.groups.consumer import ConsumerGroup
-from oncelog.groups.consumer.live import Live
+from oncelog.groups.consumer.volatile_state import VolatileState
 from oncelog.groups.offsets import Offsets
 
 R = TypeVar("R")
@@ -78,6 +78,6 @@ def snapshot(value: Any) -> object:
         return [snapshot(one) for one in value]
     if type(value) is tuple:
         return tuple(snapshot(one) for one in value)
-    if isinstance(value, ClassicGroup | ConsumerGroup | Live | Offsets):
+    if isinstance(value, ClassicGroup | ConsumerGroup | VolatileState | Offsets):
         return {slot: snapshot(getattr(value, slot)) for slot in type(value).__slots__}
     return value

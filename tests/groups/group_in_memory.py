@@ -17,9 +17,9 @@ from oncelog.groups import (
     Leaving,
     MembershipDecision,
     MembershipLimits,
-    Moment,
     SyncAnswer,
     SyncRequest,
+    Timestamps,
     decode,
     encode,
 )
@@ -31,7 +31,7 @@ R = TypeVar("R")
 A = TypeVar("A")
 
 GROUP = "my-group"
-START = Moment(1_700_000_000_000, 5_000.0)
+START = Timestamps(1_700_000_000_000, 5_000.0)
 RANGE = (("range", subscription("t")),)
 
 
@@ -112,7 +112,7 @@ class GroupInMemory:
 
     def _move_to(self, steady_ms: float) -> None:
         passed_ms = steady_ms - self.now.steady_ms
-        self.now = Moment(self.now.wall_ms + int(passed_ms), steady_ms)
+        self.now = Timestamps(self.now.wall_ms + int(passed_ms), steady_ms)
 
     def _decided(self, decide: Callable[[], Decision[R, A]]) -> Decision[R, A]:
         return decided(self.coordinator, self._uuids, decide)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from oncelog.coordination import Decision
 from oncelog.groups import (
     ANYONE,
+    CommitContext,
     FetchedOffset,
     GroupCoordinator,
-    MemberFacts,
-    Moment,
     OffsetRecord,
     OffsetToCommit,
+    Timestamps,
     decode,
     encode,
 )
@@ -31,8 +31,8 @@ class OffsetLog:
         self.now_ms = 1_700_000_000_000
 
     @property
-    def now(self) -> Moment:
-        return Moment(self.now_ms, 0.0)
+    def now(self) -> Timestamps:
+        return Timestamps(self.now_ms, 0.0)
 
     def apply(self, decision: Decision[OffsetRecord, object], producer_id: int = -1) -> None:
         for record in decision.records:
@@ -46,7 +46,7 @@ class OffsetLog:
         self,
         *offsets: OffsetToCommit,
         group: str = GROUP,
-        member: MemberFacts = ANYONE,
+        member: CommitContext = ANYONE,
         retention_ms: int = -1,
     ) -> tuple[ErrorCode, ...]:
         commit = self.coordinator.commit_offsets
@@ -55,7 +55,7 @@ class OffsetLog:
         return decision.answer
 
     def commit_in_transaction(
-        self, producer_id: int, *offsets: OffsetToCommit, group: str = GROUP, member: MemberFacts = ANYONE
+        self, producer_id: int, *offsets: OffsetToCommit, group: str = GROUP, member: CommitContext = ANYONE
     ) -> tuple[ErrorCode, ...]:
         commit = self.coordinator.transactional_commit
         decision = decided(self.coordinator, Uuids(), lambda: commit(group, member, offsets, self.now_ms))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from oncelog.groups import GroupMetadataRecord, GroupMetadataValue, Leaving, OffsetToCommit
+from oncelog.groups.commit_context import ANYONE, CommitContext
 from oncelog.groups.coordinator import RETENTION_MS
-from oncelog.groups.member_facts import ANYONE, MemberFacts
 from oncelog.wire import ErrorCode
 from tests.groups.group_in_memory import GROUP, GroupInMemory
 
@@ -14,7 +14,7 @@ NONE = ErrorCode.none
 SUBSCRIBED, OTHER = ("t", 0), ("u", 0)
 
 
-def commit(group: GroupInMemory, *partitions: tuple[str, int], member: MemberFacts = ANYONE) -> None:
+def commit(group: GroupInMemory, *partitions: tuple[str, int], member: CommitContext = ANYONE) -> None:
     offsets = [OffsetToCommit(*partition, 1) for partition in partitions]
     decision = group.coordinator.commit_offsets(GROUP, member, offsets, group.now)
     assert set(decision.answer) == {NONE}
@@ -69,7 +69,7 @@ def test_offsets_of_a_group_from_before_that_time_was_recorded_are_kept_from_the
 def test_stable_consumers_keep_the_offsets_of_what_they_are_subscribed_to() -> None:
     group = GroupInMemory()
     (member,) = group.stable()
-    commit(group, SUBSCRIBED, OTHER, member=MemberFacts(member, 1))
+    commit(group, SUBSCRIBED, OTHER, member=CommitContext(member, 1))
     expire(group, RETENTION_MS - 1)
     assert offsets(group) == {SUBSCRIBED, OTHER}
     expire(group, RETENTION_MS)
@@ -93,7 +93,7 @@ def test_members_whose_topics_are_not_known_keep_everything(protocol_type: str, 
 def test_group_that_rebalances_keeps_everything() -> None:
     group = GroupInMemory()
     (member,) = group.stable()
-    commit(group, OTHER, member=MemberFacts(member, 1))
+    commit(group, OTHER, member=CommitContext(member, 1))
     group.join()
     assert group.state == "PreparingRebalance"
     expire(group, 2 * RETENTION_MS)
@@ -162,7 +162,7 @@ def test_group_with_members_is_not_deleted() -> None:
 def test_offsets_of_subscribed_topics_are_not_deleted_and_the_others_are_once() -> None:
     group = GroupInMemory()
     (member,) = group.stable()
-    commit(group, SUBSCRIBED, OTHER, member=MemberFacts(member, 1))
+    commit(group, SUBSCRIBED, OTHER, member=CommitContext(member, 1))
     decision = group.coordinator.delete_offsets(GROUP, [SUBSCRIBED, OTHER, OTHER, ("v", 0)], 0)
     assert decision.answer.errors == (ErrorCode.group_subscribed_to_topic, NONE, NONE, NONE)
     assert len(decision.records) == 1

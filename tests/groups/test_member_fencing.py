@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.groups import MemberFacts
+from oncelog.groups import CommitContext
 from oncelog.wire import ErrorCode
 from tests.groups.group_in_memory import GROUP, GroupInMemory
 
 NONE = ErrorCode.none
 UNKNOWN, GENERATION = ErrorCode.unknown_member_id, ErrorCode.illegal_generation
 REBALANCE, FENCED = ErrorCode.rebalance_in_progress, ErrorCode.fenced_instance_id
-ANONYMOUS = MemberFacts()
+ANONYMOUS = CommitContext()
 CURRENT, PAST, NOBODY = "current", "past", "nobody"
 
 
-def in_state(state: str) -> tuple[GroupInMemory, dict[str, MemberFacts]]:
+def in_state(state: str) -> tuple[GroupInMemory, dict[str, CommitContext]]:
     """A group in this state, and who may say to be one of it."""
     group = GroupInMemory()
     (leader,) = group.stable("i")
@@ -27,12 +27,12 @@ def in_state(state: str) -> tuple[GroupInMemory, dict[str, MemberFacts]]:
         generation = 2
     assert group.state == state
     return group, {
-        CURRENT: MemberFacts(leader, generation, "i"),
-        PAST: MemberFacts(leader, generation - 1),
-        NOBODY: MemberFacts("nobody", generation),
-        "without a generation": MemberFacts(leader),
-        "of another instance": MemberFacts(leader, generation, "j"),
-        "replaced": MemberFacts("i-old", generation, "i"),
+        CURRENT: CommitContext(leader, generation, "i"),
+        PAST: CommitContext(leader, generation - 1),
+        NOBODY: CommitContext("nobody", generation),
+        "without a generation": CommitContext(leader),
+        "of another instance": CommitContext(leader, generation, "j"),
+        "replaced": CommitContext("i-old", generation, "i"),
         "anonymous": ANONYMOUS,
     }
 
@@ -73,5 +73,5 @@ def test_group_that_has_become_empty_takes_offsets_of_anybody_but_not_of_a_gener
     group, facts = in_state("Stable")
     group.advance(60_000)
     assert group.state == "Empty"
-    for member, expected in ((ANONYMOUS, NONE), (MemberFacts("m"), NONE), (facts[CURRENT], UNKNOWN)):
+    for member, expected in ((ANONYMOUS, NONE), (CommitContext("m"), NONE), (facts[CURRENT], UNKNOWN)):
         assert group.coordinator.check_commit(GROUP, member, in_transaction=in_transaction) is expected

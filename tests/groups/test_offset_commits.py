@@ -2,13 +2,13 @@
 
 import pytest
 
-from oncelog.groups import CommitDecision, GroupCoordinator, MemberFacts, OffsetToCommit
+from oncelog.groups import CommitContext, CommitDecision, GroupCoordinator, OffsetToCommit
 from oncelog.groups.versions import offset_commit_error
 from oncelog.wire import ErrorCode
 from tests.groups.offset_log import GROUP, T0, T1, OffsetLog, at
 
 
-def decide(log: OffsetLog, in_transaction: bool, member: MemberFacts, *offsets: OffsetToCommit) -> CommitDecision:
+def decide(log: OffsetLog, in_transaction: bool, member: CommitContext, *offsets: OffsetToCommit) -> CommitDecision:
     if in_transaction:
         return log.coordinator.transactional_commit(GROUP, member, offsets, log.now_ms)
     return log.coordinator.commit_offsets(GROUP, member, offsets, log.now)
@@ -78,10 +78,11 @@ def test_one_partition_that_is_refused_does_not_keep_the_others() -> None:
 @pytest.mark.parametrize("in_transaction", [False, True])
 @pytest.mark.parametrize("exists", [False, True])
 @pytest.mark.parametrize(
-    "member", [MemberFacts(), MemberFacts("member-1"), MemberFacts("", -1, "instance"), MemberFacts("member-1", -1)]
+    "member",
+    [CommitContext(), CommitContext("member-1"), CommitContext("", -1, "instance"), CommitContext("member-1", -1)],
 )
 def test_commit_without_a_generation_is_one_of_a_simple_group(
-    member: MemberFacts, exists: bool, in_transaction: bool
+    member: CommitContext, exists: bool, in_transaction: bool
 ) -> None:
     log = OffsetLog()
     if exists:
@@ -98,7 +99,7 @@ def test_commit_of_a_generation_is_refused_where_nobody_is_a_member(
     log = OffsetLog()
     if exists:
         log.commit_in_transaction(7, at(T1, 1))
-    decision = decide(log, in_transaction, MemberFacts("member-1", generation), at(T0, 5), at(T1, 6))
+    decision = decide(log, in_transaction, CommitContext("member-1", generation), at(T0, 5), at(T1, 6))
     assert decision.records == ()
     assert decision.answer == ((ErrorCode.unknown_member_id if exists else ErrorCode.group_id_not_found),) * 2
 

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.group_requests import REBALANCE_MS, SESSION_MS
-from oncelog.groups import Leaving, MemberFacts, OffsetToCommit
+from oncelog.groups import CommitContext, Leaving, OffsetToCommit
 from oncelog.groups.classic.state import TRANSITIONS, ClassicState, is_legal
 from oncelog.wire import ErrorCode
 from tests.groups.group_in_memory import GROUP, GroupInMemory
@@ -215,7 +215,7 @@ class TestMemberThatFallsSilent:
         (one,) = group.stable()
         group.advance(SESSION_MS - 1)
         commit = [OffsetToCommit("t", 0, 1)]
-        decision = group.coordinator.commit_offsets(GROUP, MemberFacts(one, 1), commit, group.now)
+        decision = group.coordinator.commit_offsets(GROUP, CommitContext(one, 1), commit, group.now)
         assert decision.answer == (NONE,)
         decision.remember()
         group.advance(SESSION_MS - 1)

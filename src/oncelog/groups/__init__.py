@@ -3,7 +3,6 @@
 from oncelog.groups.classic import (
     ClassicGroupDescription,
     ClassicMembership,
-    Due,
     GroupMetadataRecord,
     GroupMetadataValue,
     JoinAnswer,
@@ -12,10 +11,12 @@ from oncelog.groups.classic import (
     Leaving,
     MembershipDecision,
     MembershipLimits,
+    PendingResponse,
     StoredMember,
     SyncAnswer,
     SyncRequest,
 )
+from oncelog.groups.commit_context import ANYONE, CommitContext
 from oncelog.groups.consumer_limits import ConsumerLimits, LimitsOfGroups, MigrationPolicy
 from oncelog.groups.coordinator import (
     CommitDecision,
@@ -25,22 +26,21 @@ from oncelog.groups.coordinator import (
     OffsetDeletion,
     OffsetToCommit,
 )
-from oncelog.groups.member_facts import ANYONE, MemberFacts
 from oncelog.groups.members import MembersDecision
-from oncelog.groups.moment import Moment
 from oncelog.groups.offset_records import CommittedOffset, OffsetRecord
 from oncelog.groups.offsets import StoredOffset, TopicPartition
 from oncelog.groups.records import GroupRecord, decode, encode
+from oncelog.groups.timestamps import Timestamps
 from oncelog.groups.topics import KnownTopic, KnownTopics
 
 __all__ = [
     "ANYONE",
     "ClassicGroupDescription",
     "ClassicMembership",
+    "CommitContext",
     "CommitDecision",
     "CommittedOffset",
     "ConsumerLimits",
-    "Due",
     "FetchedOffset",
     "GroupCoordinator",
     "GroupMetadataRecord",
@@ -54,19 +54,19 @@ __all__ = [
     "Leaving",
     "LimitsOfGroups",
     "ListedGroup",
-    "MemberFacts",
     "MembersDecision",
     "MembershipDecision",
     "MembershipLimits",
     "MigrationPolicy",
-    "Moment",
     "OffsetDeletion",
     "OffsetRecord",
     "OffsetToCommit",
+    "PendingResponse",
     "StoredMember",
     "StoredOffset",
     "SyncAnswer",
     "SyncRequest",
+    "Timestamps",
     "TopicPartition",
     "decode",
     "encode",

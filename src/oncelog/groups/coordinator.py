@@ -23,13 +23,13 @@ from oncelog.groups.classic import (
     MembershipLimits,
     describe,
 )
+from oncelog.groups.commit_context import CommitContext
 from oncelog.groups.consumer_limits import ConsumerLimits, LimitsOfGroups
-from oncelog.groups.member_facts import MemberFacts
 from oncelog.groups.members import Group, Members
-from oncelog.groups.moment import Moment
 from oncelog.groups.offset_records import NO_EXPIRY, NO_LEADER_EPOCH, NO_OFFSET, CommittedOffset, OffsetRecord
 from oncelog.groups.offsets import Offsets, StoredOffset, TopicPartition
 from oncelog.groups.records import GroupRecord
+from oncelog.groups.timestamps import Timestamps
 from oncelog.groups.topics import NO_TOPICS, KnownTopics
 from oncelog.wire import ErrorCode
 
@@ -147,9 +147,9 @@ class GroupCoordinator:
     def commit_offsets(
         self,
         group: str,
-        member: MemberFacts,
+        member: CommitContext,
         offsets: Sequence[OffsetToCommit],
-        now: Moment,
+        now: Timestamps,
         retention_ms: int = NO_RETENTION,
     ) -> CommitDecision:
         """OffsetCommit. The answer is one error for each of `offsets`, in their order.
@@ -167,7 +167,7 @@ class GroupCoordinator:
         )
 
     def transactional_commit(
-        self, group: str, member: MemberFacts, offsets: Sequence[OffsetToCommit], now_ms: int
+        self, group: str, member: CommitContext, offsets: Sequence[OffsetToCommit], now_ms: int
     ) -> CommitDecision:
         """TxnOffsetCommit, once the transaction coordinator has said that the group belongs to the transaction.
 
@@ -199,7 +199,7 @@ class GroupCoordinator:
         return Decision(tuple(records), tuple(errors))
 
     def check_commit(
-        self, group: str, member: MemberFacts, offsets: Sequence[OffsetToCommit] = (), *, in_transaction: bool = False
+        self, group: str, member: CommitContext, offsets: Sequence[OffsetToCommit] = (), *, in_transaction: bool = False
     ) -> ErrorCode:
         """Whether this member may commit now. A group that is not there is made by whoever names no generation."""
         found = self.members.find(group)

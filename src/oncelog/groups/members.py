@@ -14,19 +14,19 @@ from oncelog.coordination import Decision, Parked
 from oncelog.groups.classic import (
     ClassicGroup,
     ClassicMembership,
-    Due,
     GroupMetadataRecord,
     JoinAnswer,
     JoinRequest,
     LeaveAnswer,
     Leaving,
     MembershipLimits,
+    PendingResponse,
     SyncAnswer,
     SyncRequest,
 )
 from oncelog.groups.consumer_limits import LimitsOfGroups, MigrationPolicy
-from oncelog.groups.moment import Moment
 from oncelog.groups.records import GroupRecord
+from oncelog.groups.timestamps import Timestamps
 from oncelog.groups.topics import KnownTopics
 from oncelog.wire import ErrorCode
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     )
 
 Group: TypeAlias = "ClassicGroup | ConsumerGroup"
-MembersDecision: TypeAlias = Decision[GroupRecord, tuple[Due, ...]]
+MembersDecision: TypeAlias = Decision[GroupRecord, tuple[PendingResponse, ...]]
 """Its answers are given once its records are written and replayed."""
 
 A = TypeVar("A")
@@ -106,7 +106,7 @@ class Members:
         if self.consumer_group(name) is None:
             self.classic.replay_offsets_of(name)
 
-    def loaded(self, now: Moment) -> None:
+    def loaded(self, now: Timestamps) -> None:
         self.classic.loaded(now)
         if self._consumers is not None:
             self._consumers.loaded(now)
@@ -114,7 +114,7 @@ class Members:
     # --- the consumer protocol
 
     def consumer_heartbeat(
-        self, request: HeartbeatRequest, reply: Parked[HeartbeatAnswer], now: Moment, new_uuid: Callable[[], UUID]
+        self, request: HeartbeatRequest, reply: Parked[HeartbeatAnswer], now: Timestamps, new_uuid: Callable[[], UUID]
     ) -> MembersDecision:
         """ConsumerGroupHeartbeat.
 
@@ -122,7 +122,7 @@ class Members:
         """
         problem = self.consumers.problem(request)
         if problem is not None:
-            return Decision((), (Due(reply, problem.answer),))
+            return Decision((), (PendingResponse(reply, problem.answer),))
         group = self.consumer_group(request.group)
         if group is not None and request.is_leaving:
             return self._consumer_leaves(request, group, reply, now)
@@ -131,7 +131,7 @@ class Members:
         return self._consumer_begins(request, reply, now, new_uuid)
 
     def _consumer_begins(
-        self, request: HeartbeatRequest, reply: Parked[HeartbeatAnswer], now: Moment, new_uuid: Callable[[], UUID]
+        self, request: HeartbeatRequest, reply: Parked[HeartbeatAnswer], now: Timestamps, new_uuid: Callable[[], UUID]
     ) -> MembersDecision:
         """There is no consumer group: who joins makes one, of the classic group if one is there."""
         classic = self.classic.find(request.group)
@@ -139,7 +139,7 @@ class Members:
         if classic is not None and classic.check_delete() is not _NONE:
             made = self._upgraded(classic, now)
         if not request.is_joining or made is None:
-            return Decision((), (Due(reply, self.consumers.no_such_group(request.group).answer),))
+            return Decision((), (PendingResponse(reply, self.consumers.no_such_group(request.group).answer),))
         decision = _answered(reply, self.consumers.first_heartbeat(request, made, now, new_uuid))
         if classic is None or not decision.records:
             return decision
@@ -147,7 +147,7 @@ class Members:
         records = (*handed_over.records, *made, *decision.records)
         return Decision(records, (*handed_over.answer, *decision.answer), decision.remember)
 
-    def _upgraded(self, classic: ClassicGroup, now: Moment) -> tuple[ConsumerRecord, ...] | None:
+    def _upgraded(self, classic: ClassicGroup, now: Timestamps) -> tuple[ConsumerRecord, ...] | None:
         """The records of a classic group as a consumer group, or None if it must not or cannot be one."""
         limits = self._consumer_limits.of(classic.name)
         if not limits.migration.allows_upgrade or len(classic.members) > limits.size_max:
@@ -157,27 +157,27 @@ class Members:
         return upgraded(classic, self._topics, now.wall_ms)
 
     def _consumer_leaves(
-        self, request: HeartbeatRequest, group: ConsumerGroup, reply: Parked[HeartbeatAnswer], now: Moment
+        self, request: HeartbeatRequest, group: ConsumerGroup, reply: Parked[HeartbeatAnswer], now: Timestamps
     ) -> MembersDecision:
         from oncelog.groups.consumer import HeartbeatAnswer, Refusal
 
         member = self.consumers.leaving(request, group)
         if isinstance(member, Refusal):
-            return Decision((), (Due(reply, member.answer),))
+            return Decision((), (PendingResponse(reply, member.answer),))
         answer = HeartbeatAnswer(member_id=request.member_id, member_epoch=request.member_epoch)
         if request.instance_id is not None and request.will_be_back:
-            return _with_answers(self.consumers.leave_for_a_while(group, member, now), Due(reply, answer))
+            return _with_answers(self.consumers.leave_for_a_while(group, member, now), PendingResponse(reply, answer))
         decision = self._remove(group, [member], now)
-        return _with_answers(decision, *decision.answer, Due(reply, answer))
+        return _with_answers(decision, *decision.answer, PendingResponse(reply, answer))
 
-    def _remove(self, group: ConsumerGroup, leaving: list[ConsumerGroupMember], now: Moment) -> MembersDecision:
+    def _remove(self, group: ConsumerGroup, leaving: list[ConsumerGroupMember], now: Timestamps) -> MembersDecision:
         """Take members out. If only members of the classic protocol stay, the group follows that."""
         if not leaving:
             return Decision((), ())
         return self._downgrade(group, leaving, now) or _with_answers(self.consumers.remove(group, leaving, now))
 
     def _downgrade(
-        self, group: ConsumerGroup, leaving: list[ConsumerGroupMember], now: Moment
+        self, group: ConsumerGroup, leaving: list[ConsumerGroupMember], now: Timestamps
     ) -> MembersDecision | None:
         staying = len(group.members) - len(leaving)
         migration = self._consumer_limits.of(group.name).migration
@@ -194,7 +194,7 @@ class Members:
     # --- the classic protocol
 
     def join(
-        self, request: JoinRequest, reply: Parked[JoinAnswer], now: Moment, new_uuid: Callable[[], UUID]
+        self, request: JoinRequest, reply: Parked[JoinAnswer], now: Timestamps, new_uuid: Callable[[], UUID]
     ) -> MembersDecision:
         """JoinGroup. Errors: those of ClassicMembership.join and ConsumerMembership.classic_join."""
         group = self.consumer_group(request.group)
@@ -212,22 +212,22 @@ class Members:
         group: ConsumerGroup,
         request: JoinRequest,
         reply: Parked[JoinAnswer],
-        now: Moment,
+        now: Timestamps,
         new_uuid: Callable[[], UUID],
     ) -> MembersDecision:
         if self._consumer_limits.of(group.name).migration is MigrationPolicy.DISABLED:
             answer = JoinAnswer(ErrorCode.inconsistent_group_protocol, request.member_id)
-            return Decision((), (Due(reply, answer),))
+            return Decision((), (PendingResponse(reply, answer),))
         return _answered(reply, self.consumers.classic_join(request, group, now, new_uuid))
 
-    def sync(self, request: SyncRequest, reply: Parked[SyncAnswer], now: Moment) -> MembersDecision:
+    def sync(self, request: SyncRequest, reply: Parked[SyncAnswer], now: Timestamps) -> MembersDecision:
         group = self.consumer_group(request.group)
         if group is None:
             return self.classic.sync(request, reply, now)
         return _answered(reply, self.consumers.classic_sync(request, group, now))
 
     def heartbeat(
-        self, group_name: str, member_id: str, instance_id: str | None, generation: int, now: Moment
+        self, group_name: str, member_id: str, instance_id: str | None, generation: int, now: Timestamps
     ) -> Decision[GroupRecord, ErrorCode]:
         group = self.consumer_group(group_name)
         if group is None:
@@ -235,7 +235,7 @@ class Members:
         return self.consumers.classic_heartbeat(group, member_id, instance_id, generation, now)
 
     def leave(
-        self, group_name: str, leaving: Sequence[Leaving], reply: Parked[LeaveAnswer], now: Moment
+        self, group_name: str, leaving: Sequence[Leaving], reply: Parked[LeaveAnswer], now: Timestamps
     ) -> MembersDecision:
         """LeaveGroup, with which an administrator takes members out of a group of either kind."""
         group = self.consumer_group(group_name)
@@ -245,7 +245,7 @@ class Members:
         members = {one.member_id: one for one in found if not isinstance(one, ErrorCode)}
         errors = tuple(one if isinstance(one, ErrorCode) else _NONE for one in found)
         decision = self._remove(group, list(members.values()), now)
-        return _with_answers(decision, *decision.answer, Due(reply, LeaveAnswer(errors)))
+        return _with_answers(decision, *decision.answer, PendingResponse(reply, LeaveAnswer(errors)))
 
     # --- what time brings
 
@@ -255,23 +255,23 @@ class Members:
             return self.classic.next_deadline_ms(name)
         return self.consumers.next_deadline_ms(name)
 
-    def expire(self, name: str, now: Moment) -> MembersDecision:
+    def expire(self, name: str, now: Timestamps) -> MembersDecision:
         """Do what is due. Call it again while the next deadline has passed."""
         group = self.consumer_group(name)
         if group is None:
             return self.classic.expire(name, now)
         return self._remove(group, self.consumers.expired(name, now), now)
 
-    def unload(self, name: str, now: Moment) -> tuple[Due, ...]:
+    def unload(self, name: str, now: Timestamps) -> tuple[PendingResponse, ...]:
         """Nobody coordinates the group any more: what those of its members hear who wait."""
         return self.classic.unload(name, now)
 
 
 def _answered(reply: Parked[A], decision: Decision[ConsumerRecord, A]) -> MembersDecision:
-    return _with_answers(decision, Due(reply, decision.answer))
+    return _with_answers(decision, PendingResponse(reply, decision.answer))
 
 
-def _with_answers(decision: Decision[GroupRecord, object], *answers: Due) -> MembersDecision:
+def _with_answers(decision: Decision[GroupRecord, object], *answers: PendingResponse) -> MembersDecision:
     return Decision(decision.records, answers, decision.remember)
 
 

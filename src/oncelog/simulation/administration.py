@@ -31,7 +31,7 @@ ALTERED: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(slots=True)
-class Settings:
+class DrawnSettings:
     """What a topic's settings must be: those that were answered, and of which no other request can be under way still."""
 
     known: dict[str, str] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Settings:
 class Administrator:
     """`told` hears of each change that was answered, and that is so from then on."""
 
-    def __init__(self, node: ClientNode, shared: Shared, settings: Settings, told: Callable[[], None]) -> None:
+    def __init__(self, node: ClientNode, shared: Shared, settings: DrawnSettings, told: Callable[[], None]) -> None:
         self._node = node
         self._told = told
         self._shared = shared

@@ -146,7 +146,7 @@ class SimulatedProducer:
         return Sent(batch, place)
 
     def flush(self) -> Play:
-        self._core.hurry()
+        self._core.send_now()
         self._wake()
         yield Until(lambda: self._core.is_flushed)
         failure = self._core.take_failure()

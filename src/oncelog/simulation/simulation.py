@@ -66,7 +66,7 @@ class Simulation:
         self._topics = workload.topics(draw, plain_is_durable=self._plain_is_durable)
         self.keyed = KeyedHistory(self._plain_is_durable)
         self.short_lived = ShortLivedHistory()
-        self.topic_settings = administration.Settings()
+        self.topic_settings = administration.DrawnSettings()
         self.shared = workload.Shared(
             self.history, self.keyed, self.short_lived, workload.written_topics(self._topics), self._topic_id
         )

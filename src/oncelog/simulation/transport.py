@@ -15,7 +15,7 @@ from oncelog.client.net.conversation import (
     ConnectionUse,
     Draw,
     Effect,
-    Greet,
+    Handshake,
     Now,
     Send,
     Sleep,
@@ -247,8 +247,8 @@ class SimulatedTransport:
                 return self.now_ms
             case Draw():
                 return self._random.uniform(effect.low, effect.high)
-            case Greet():
-                self._greet(strand, effect)
+            case Handshake():
+                self._handshake(strand, effect)
                 return strand
             case WallClock():
                 return self._clock.now_ms()
@@ -262,15 +262,15 @@ class SimulatedTransport:
             if not ticket.is_done and self.now_ms >= ticket.deadline_ms and name in self._links:
                 self._drop(name, self._links[name], f"no answer to {ticket.request.api.name} in time")
 
-    def _greet(self, strand: Strand, effect: Greet) -> None:
+    def _handshake(self, strand: Strand, effect: Handshake) -> None:
         def opened(link: Link | ClientError) -> None:
             if isinstance(link, Link):
-                strand.answer(link.connection.greeting)
+                strand.answer(link.connection.handshake)
             else:
                 strand.fail(link)
 
         name = effect.address, ConnectionUse.PROMPT
-        self._with_link(name, effect.timeout_ms, lambda link: self.process.after(0, "greeted", lambda: opened(link)))
+        self._with_link(name, effect.timeout_ms, lambda link: self.process.after(0, "handshake", lambda: opened(link)))
 
     def _send(self, effect: Send) -> Ticket:
         timeout_ms = self._settings.request_timeout_ms if effect.timeout_ms is None else effect.timeout_ms
@@ -335,22 +335,22 @@ class SimulatedTransport:
                 end.close()
             else:
                 ends.append(end)
-                self._hello(name, end, finish)
+                self._handshake_with(name, end, finish)
 
         timer = self.process.after(timeout_ms, "connect timeout", lambda: finish("no connection in time"))
         self._network.connect(self.process, name[0], connected)
 
-    def _hello(self, name: LinkName, end: StreamEnd, finish: Callable[[Link | str], None]) -> None:
+    def _handshake_with(self, name: LinkName, end: StreamEnd, finish: Callable[[Link | str], None]) -> None:
         link = Link(end, BrokerConnection(name[0], self._settings.client_id))
 
         def received(data: bytes) -> None:
             for frame in link.frames(data):
-                if link.connection.greeting is not None:
+                if link.connection.handshake is not None:
                     link.connection.receive(frame)
-                elif link.connection.greeted(frame):
+                elif link.connection.take_handshake(frame):
                     finish(link)
                 else:
-                    end.send(b"".join(link.connection.hello()))
+                    end.send(b"".join(link.connection.handshake_request()))
 
         def ended(reason: str) -> None:
             finish(reason)
@@ -360,7 +360,7 @@ class SimulatedTransport:
         if end.is_closed:
             finish("the connection ended")
             return
-        end.send(b"".join(link.connection.hello()))
+        end.send(b"".join(link.connection.handshake_request()))
 
     def _drop(self, name: LinkName, link: Link, reason: str) -> None:
         if self._links.get(name) is link:

@@ -16,7 +16,7 @@ ADDRESS = Address("broker", 9092)
 FIND = ApiRequest(requests.FIND_COORDINATOR, {"key": "group", "key_type": 0})
 
 
-def greeting_frame(
+def handshake_frame(
     version: int, error: ErrorCode = ErrorCode.none, correlation_id: int = 1, **ranges: tuple[int, int]
 ) -> bytes:
     module = message_module(18, version, "response")
@@ -34,10 +34,10 @@ def answer_frame(api_key: int, version: int, correlation_id: int, answer: object
     return b"".join(bytes(chunk) for chunk in encode(header(correlation_id=correlation_id), answer))
 
 
-def greeted(**ranges: tuple[int, int]) -> BrokerConnection:
+def handshake(**ranges: tuple[int, int]) -> BrokerConnection:
     connection = BrokerConnection(ADDRESS, "tests")
-    connection.hello()
-    assert connection.greeted(greeting_frame(3, **ranges))
+    connection.handshake_request()
+    assert connection.take_handshake(handshake_frame(3, **ranges))
     return connection
 
 
@@ -52,27 +52,27 @@ def correlation_of(frame: list) -> int:
     return struct.unpack_from(">i", frame[0], 8)[0]
 
 
-def test_greeting_of_an_old_broker_is_said_again_in_its_version():
+def test_handshake_of_an_old_broker_is_said_again_in_its_version():
     """ApiVersions: a broker that does not know the version answers in v0 with error 35."""
     connection = BrokerConnection(ADDRESS, "tests")
-    connection.hello()
-    assert not connection.greeted(greeting_frame(0, ErrorCode.unsupported_version))
-    connection.hello()
-    assert connection.greeted(greeting_frame(0, correlation_id=2, find_coordinator=(0, 1)))
-    assert connection.greeting is not None
-    assert connection.greeting.features == {}
+    connection.handshake_request()
+    assert not connection.take_handshake(handshake_frame(0, ErrorCode.unsupported_version))
+    connection.handshake_request()
+    assert connection.take_handshake(handshake_frame(0, correlation_id=2, find_coordinator=(0, 1)))
+    assert connection.handshake is not None
+    assert connection.handshake.features == {}
 
 
-def test_greeting_that_answers_something_else_is_none():
+def test_handshake_that_answers_something_else_is_none():
     connection = BrokerConnection(ADDRESS, "tests")
-    connection.hello()
+    connection.handshake_request()
     with pytest.raises(WireError, match="answered request 7 instead of 1"):
-        connection.greeted(greeting_frame(3, correlation_id=7))
+        connection.take_handshake(handshake_frame(3, correlation_id=7))
 
 
 def test_array_that_has_more_items_than_its_frame_is_none():
     """The codec would make room for as many before it saw the first."""
-    connection = greeted(find_coordinator=(0, 3), metadata=(0, 12))
+    connection = handshake(find_coordinator=(0, 3), metadata=(0, 12))
     ticket = Ticket(ADDRESS, ApiRequest(METADATA, {"topics": None}))
     correlation_id = correlation_of(connection.send(ticket))
     many_brokers = b"\xff\xff\xff\xff\x0f"
@@ -81,21 +81,21 @@ def test_array_that_has_more_items_than_its_frame_is_none():
 
 
 def test_request_goes_out_in_the_newest_version_both_sides_speak():
-    connection = greeted(find_coordinator=(0, 2))
+    connection = handshake(find_coordinator=(0, 2))
     ticket = Ticket(ADDRESS, FIND)
     connection.send(ticket)
     assert ticket.version == 2
 
 
 def test_request_that_the_broker_is_too_old_for_is_not_sent():
-    connection = greeted(end_txn=(0, 4))
+    connection = handshake(end_txn=(0, 4))
     with pytest.raises(UnsupportedVersion, match="EndTxn version 5 to 5"):
         connection.send(Ticket(ADDRESS, ApiRequest(requests.END_TXN, {}, version_min=5)))
     assert not connection.in_flight
 
 
 def test_answers_are_matched_in_the_order_of_the_requests():
-    connection = greeted(find_coordinator=(0, 3))
+    connection = handshake(find_coordinator=(0, 3))
     tickets = [Ticket(ADDRESS, FIND) for _ in range(3)]
     ids = [correlation_of(connection.send(ticket)) for ticket in tickets]
     for number, (ticket, correlation_id) in enumerate(zip(tickets, ids, strict=True)):
@@ -104,7 +104,7 @@ def test_answers_are_matched_in_the_order_of_the_requests():
 
 
 def test_answer_to_another_request_is_malformed():
-    connection = greeted(find_coordinator=(0, 3))
+    connection = handshake(find_coordinator=(0, 3))
     ticket = Ticket(ADDRESS, FIND)
     correlation_id = correlation_of(connection.send(ticket))
     with pytest.raises(WireError):
@@ -114,11 +114,11 @@ def test_answer_to_another_request_is_malformed():
 
 def test_answer_to_no_request_is_malformed():
     with pytest.raises(WireError):
-        greeted(find_coordinator=(0, 3)).receive(found(3, 7))
+        handshake(find_coordinator=(0, 3)).receive(found(3, 7))
 
 
 def test_lost_connection_fails_every_request_on_its_way():
-    connection = greeted(find_coordinator=(0, 3))
+    connection = handshake(find_coordinator=(0, 3))
     tickets = [Ticket(ADDRESS, FIND) for _ in range(2)]
     for ticket in tickets:
         connection.send(ticket)

@@ -9,7 +9,7 @@ import pytest
 
 from harness import requirements
 from harness.names import unique
-from oncelog.spark.session.python_worker import ABANDONED, unheard
+from oncelog.spark.session.python_worker import ABANDONED, ignoring_broken_pipes
 from tests.spark import topics
 
 PROGRAM = """
@@ -41,10 +41,10 @@ def test_worker_that_nobody_listens_to_ends_without_a_stack_trace() -> None:
     def failing(*_: object) -> int:
         raise OSError("disk")
 
-    assert unheard(lambda *_: 0)(None, True) == 0
-    assert unheard(hung_up)(None, True) == ABANDONED
+    assert ignoring_broken_pipes(lambda *_: 0)(None, True) == 0
+    assert ignoring_broken_pipes(hung_up)(None, True) == ABANDONED
     with pytest.raises(OSError, match="disk"):
-        unheard(failing)(None, True)
+        ignoring_broken_pipes(failing)(None, True)
 
 
 IDLE_WORKERS_ARE_CLOSED = """

@@ -13,8 +13,8 @@ from oncelog.spark.sink.fence import (
     FenceError,
     FenceProgress,
     FenceRecord,
-    Move,
     Role,
+    Verdict,
     decide,
     fence_metadata,
     parse_metadata,
@@ -93,15 +93,15 @@ def test_only_offsets_with_the_newest_record_count():
 
 
 def test_first_batch_of_a_new_query_runs():
-    assert decide(progress(), batch(0)) is Move.RUN
+    assert decide(progress(), batch(0)) is Verdict.RUN
 
 
 def test_next_batch_runs():
-    assert decide(progress(fence("q", 4, "old")), batch(5)) is Move.RUN
+    assert decide(progress(fence("q", 4, "old")), batch(5)) is Verdict.RUN
 
 
 def test_batch_that_was_committed_is_skipped():
-    assert decide(progress(fence("q", 4, "end")), batch(4)) is Move.SKIP
+    assert decide(progress(fence("q", 4, "end")), batch(4)) is Verdict.SKIP
 
 
 def test_batch_that_was_committed_with_other_offsets_stops():
@@ -123,7 +123,7 @@ def test_gap_between_committed_batches_stops():
 def test_lost_record_of_a_running_query_stops_unless_the_user_vouches():
     with pytest.raises(FenceError, match="expired"):
         decide(progress(), batch(3))
-    assert decide(progress(), batch(3), trust_checkpoint=True) is Move.RUN
+    assert decide(progress(), batch(3), trust_checkpoint=True) is Verdict.RUN
 
 
 def test_batch_ids_of_a_new_checkpoint_are_not_taken_for_old_ones():
@@ -131,21 +131,21 @@ def test_batch_ids_of_a_new_checkpoint_are_not_taken_for_old_ones():
     foreign = fence("other", 50, "there")
     with pytest.raises(FenceError, match="other"):
         decide(progress(foreign, {A0: 9}), batch(0, offsets={A0: 0}))
-    assert decide(progress(foreign, {A0: 9}), batch(0, offsets={A0: 9})) is Move.RUN
-    assert decide(progress(foreign), batch(0, start="there")) is Move.RUN
-    assert decide(progress(foreign, {A0: 9}), batch(0), trust_checkpoint=True) is Move.RUN
+    assert decide(progress(foreign, {A0: 9}), batch(0, offsets={A0: 9})) is Verdict.RUN
+    assert decide(progress(foreign), batch(0, start="there")) is Verdict.RUN
+    assert decide(progress(foreign, {A0: 9}), batch(0), trust_checkpoint=True) is Verdict.RUN
 
 
 def test_partitions_that_are_new_may_start_anywhere():
     foreign = fence("other", 50, "there")
-    assert decide(progress(foreign, {A0: 9}), batch(0, offsets={A0: 9, A1: 0})) is Move.RUN
+    assert decide(progress(foreign, {A0: 9}), batch(0, offsets={A0: 9, A1: 0})) is Verdict.RUN
 
 
 def test_partition_that_two_sources_had_read_up_to_different_offsets_stops():
     foreign = fence("other", 50, "there")
     with pytest.raises(FenceError):
         decide(progress(foreign, {A0: 9}, {A1}), batch(0, offsets={A0: 9, A1: 5}))
-    assert decide(progress(foreign, {A0: 9}, {A1}), batch(0, start="there", offsets={A0: 9, A1: 5})) is Move.RUN
+    assert decide(progress(foreign, {A0: 9}, {A1}), batch(0, start="there", offsets={A0: 9, A1: 5})) is Verdict.RUN
 
 
 def test_query_that_reads_other_partitions_than_the_one_before_stops():
@@ -158,7 +158,7 @@ def test_query_that_another_took_over_from_goes_on_only_where_that_one_stopped()
     newest = fence("other", 3, "there")
     with pytest.raises(FenceError, match="another query"):
         decide(progress(newest, {A0: 20}), batch(5, offsets={A0: 9}))
-    assert decide(progress(newest, {A0: 20}), batch(5, offsets={A0: 20})) is Move.RUN
+    assert decide(progress(newest, {A0: 20}), batch(5, offsets={A0: 20})) is Verdict.RUN
 
 
 @given(st.integers(0, 30), st.integers(0, 30))
@@ -167,4 +167,4 @@ def test_a_committed_batch_never_runs_again(committed_id, batch_id):
         move = decide(progress(fence("q", committed_id, "end")), batch(batch_id))
     except FenceError:
         return
-    assert batch_id == (committed_id if move is Move.SKIP else committed_id + 1)
+    assert batch_id == (committed_id if move is Verdict.SKIP else committed_id + 1)

@@ -16,9 +16,9 @@ from oncelog.groups import (
     LeaveAnswer,
     Leaving,
     MembersDecision,
-    Moment,
     SyncAnswer,
     SyncRequest,
+    Timestamps,
 )
 from oncelog.wire import ErrorCode
 
@@ -72,8 +72,8 @@ class Memberships:
             for due in self._members.unload(group, self.now()):
                 due.give()
 
-    def now(self) -> Moment:
-        return Moment(self._broker.clock.now_ms(), self._broker.clock.monotonic_ms())
+    def now(self) -> Timestamps:
+        return Timestamps(self._broker.clock.now_ms(), self._broker.clock.monotonic_ms())
 
     # --- what handlers ask
 

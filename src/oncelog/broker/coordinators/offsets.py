@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 from oncelog.broker.coordinators.group_log import NO_PRODUCER, GroupLog
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS
 from oncelog.groups import (
+    CommitContext,
     CommitDecision,
     GroupCoordinator,
     GroupRecord,
-    MemberFacts,
     OffsetDeletion,
     OffsetToCommit,
     TopicPartition,
@@ -48,7 +48,7 @@ class CommittedOffsets:
         return self._log.is_offline(group)
 
     def commit(
-        self, group: str, member: MemberFacts, offsets: Sequence[OffsetToCommit], retention_ms: int
+        self, group: str, member: CommitContext, offsets: Sequence[OffsetToCommit], retention_ms: int
     ) -> tuple[ErrorCode, ...]:
         if self.is_offline(group):
             return (ErrorCode.not_coordinator,) * len(offsets)
@@ -56,7 +56,7 @@ class CommittedOffsets:
         return self._write(group, decision, NO_PRODUCER)
 
     def commit_in_transaction(
-        self, group: str, member: MemberFacts, offsets: Sequence[OffsetToCommit], producer: tuple[int, int]
+        self, group: str, member: CommitContext, offsets: Sequence[OffsetToCommit], producer: tuple[int, int]
     ) -> tuple[ErrorCode, ...]:
         """`producer` is the id and epoch of a transaction that the partition of the group has been added to."""
         if self.is_offline(group):

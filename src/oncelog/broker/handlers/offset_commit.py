@@ -15,7 +15,7 @@ from oncelog.broker.slices import Turn, parts
 from oncelog.broker.storage import auto_creation
 from oncelog.broker.storage.auto_creation import create_internal
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, Topic
-from oncelog.groups import MemberFacts, OffsetToCommit
+from oncelog.groups import CommitContext, OffsetToCommit
 from oncelog.groups.versions import offset_commit_error
 from oncelog.wire import ErrorCode, construct
 
@@ -53,7 +53,7 @@ async def handle(broker: Needs, request: Request) -> Any:
                 wanted[key, asked.partition_index] = offset_to_commit(found, asked)
             if turn.is_over:
                 await turn.rest()
-    member = MemberFacts(
+    member = CommitContext(
         body.member_id, body.generation_id_or_member_epoch, getattr(body, "group_instance_id", None), request.version
     )
     retention = getattr(body, "retention_time", None)

@@ -14,7 +14,7 @@ from oncelog.broker.handlers.offset_commit import offset_to_commit
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS
-from oncelog.groups import MemberFacts, OffsetToCommit
+from oncelog.groups import CommitContext, OffsetToCommit
 from oncelog.transactions.versions import offset_commit_adds_partitions, transactional_offset_commit_error
 from oncelog.wire import ErrorCode
 
@@ -70,8 +70,8 @@ async def handle(broker: Needs, request: Request) -> Any:
     return await _answer(broker, request, errors)
 
 
-def _member(body: Any) -> MemberFacts:
-    return MemberFacts(
+def _member(body: Any) -> CommitContext:
+    return CommitContext(
         getattr(body, "member_id", ""), getattr(body, "generation_id", -1), getattr(body, "group_instance_id", None)
     )
 

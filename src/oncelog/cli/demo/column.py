@@ -61,7 +61,7 @@ class Executioner:
         self._driver: DriverProcess | None = None
         self.has_struck = threading.Event()
 
-    def lie_in_wait(self) -> None:
+    def arm(self) -> None:
         """Start to count at the pipeline's first write."""
         self._stage.proxy.at_request(
             ApiKey.PRODUCE, where=lambda frame: self._text in frame.payload, call=self._first_write
@@ -141,7 +141,7 @@ class Runs:
     def run_under(self, kill: Kill) -> None:
         """Run the driver until it is killed, or has done it all where the broker is killed. Raises ProcessError."""
         executioner = Executioner(self._stage, kill, self._guarantee)
-        executioner.lie_in_wait()
+        executioner.arm()
         while not executioner.has_struck.is_set():
             driver = self._stage.drivers.take()
             executioner.aim(driver)

@@ -14,7 +14,7 @@ from oncelog.client.net.cluster import (
     ask_coordinator,
     refresh,
 )
-from oncelog.client.net.conversation import Conversation, Greet, Greeting, ask, ask_all
+from oncelog.client.net.conversation import BrokerHandshake, Conversation, Handshake, ask, ask_all
 from oncelog.client.net.leaders import ask_leaders, by_topic
 from oncelog.client.net.rights import refused
 from oncelog.client.requests import ApiRequest, milliseconds
@@ -184,8 +184,8 @@ def broker_versions(cluster: Cluster) -> Conversation[list[BrokerVersions]]:
     yield from refresh(cluster, ())
     found = []
     for node in cluster.nodes.values():
-        greeted: Greeting = yield Greet(Address(node.host, node.port), cluster.settings.connect_timeout_ms)
-        found.append(BrokerVersions(node, dict(greeted.versions)))
+        handshake: BrokerHandshake = yield Handshake(Address(node.host, node.port), cluster.settings.connect_timeout_ms)
+        found.append(BrokerVersions(node, dict(handshake.versions)))
     return found
 
 

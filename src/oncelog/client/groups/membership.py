@@ -90,7 +90,7 @@ class MemberBase:
         self._overdue = False
         self._failure: ClientError | None = None
         self._has_ended = False
-        self._trouble: _Trouble | None = None
+        self._last_error: _Trouble | None = None
         self._failures = 0
         self._refreshed_ms = float("-inf")
 
@@ -112,9 +112,11 @@ class MemberBase:
         if self._is_stopping:
             raise IllegalState("this consumer was closed")
         assert not self._has_ended, "the member's conversation ended early"
-        trouble = self._trouble
-        if trouble is not None and now_ms - trouble.since_ms > self._cluster.settings.call_timeout_ms:
-            raise RetriesExhausted(f"joining group {self._settings.group_id!r}: {trouble.cause}") from trouble.cause
+        last_error = self._last_error
+        if last_error is not None and now_ms - last_error.since_ms > self._cluster.settings.call_timeout_ms:
+            raise RetriesExhausted(
+                f"joining group {self._settings.group_id!r}: {last_error.cause}"
+            ) from last_error.cause
 
     def stop(self) -> None:
         self._is_stopping = True
@@ -167,7 +169,7 @@ class MemberBase:
                 self._forget_coordinator()
             yield from self._have_trouble(BrokerRefused(error, ticket.request.api.name))
             return None
-        self._trouble = None
+        self._last_error = None
         self._failures = 0
         return message
 
@@ -176,8 +178,8 @@ class MemberBase:
 
     def _have_trouble(self, cause: ClientError) -> Conversation[None]:
         now_ms: float = yield Now()
-        since_ms = now_ms if self._trouble is None else self._trouble.since_ms
-        self._trouble = _Trouble(since_ms, cause)
+        since_ms = now_ms if self._last_error is None else self._last_error.since_ms
+        self._last_error = _Trouble(since_ms, cause)
         self._changed()
         self._failures += 1
         yield Sleep(*self._cluster.settings.retry.pause_range_ms(self._failures))

@@ -18,7 +18,7 @@ from oncelog.client.errors import (
     ConnectionLost,
     RetriesExhausted,
 )
-from oncelog.client.net.conversation import Conversation, Greet, Greeting, ask
+from oncelog.client.net.conversation import BrokerHandshake, Conversation, Handshake, ask
 from oncelog.client.net.retry import Retries
 from oncelog.client.net.rights import TOPIC_REQUEST, refused
 from oncelog.client.net.settings import ClientSettings
@@ -209,7 +209,7 @@ def no_such_partition(partition: TopicPartition, count: int) -> BrokerRefused:
     return BrokerRefused(ErrorCode.unknown_topic_or_partition, what)
 
 
-def greeting(cluster: Cluster) -> Conversation[Greeting]:
+def handshake(cluster: Cluster) -> Conversation[BrokerHandshake]:
     """What a node says of itself. Raises RetriesExhausted."""
     retries = yield from cluster.retries()
     cause: ConnectionLost | None = None
@@ -219,19 +219,19 @@ def greeting(cluster: Cluster) -> Conversation[Greeting]:
             if cause is not None and not left_ms:
                 break
             try:
-                greeted: Greeting = yield Greet(address, min(left_ms, cluster.settings.connect_timeout_ms))
+                handshake: BrokerHandshake = yield Handshake(address, min(left_ms, cluster.settings.connect_timeout_ms))
             except ConnectionLost as error:
                 cause = error
             else:
-                return greeted
+                return handshake
         if not (yield from retries.pause()):
             raise RetriesExhausted(str(cause)) from cause
 
 
 def transaction_version(cluster: Cluster) -> Conversation[TransactionVersion]:
     """TV2 only where the cluster has finalized transaction.version 2: a broker offers TV2's requests before that."""
-    greeted = yield from greeting(cluster)
-    level = greeted.features.get(TRANSACTION_FEATURE, 0)
+    broker = yield from handshake(cluster)
+    level = broker.features.get(TRANSACTION_FEATURE, 0)
     return TransactionVersion.TV2 if level >= TransactionVersion.TV2 else TransactionVersion.TV1
 
 

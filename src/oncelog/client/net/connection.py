@@ -1,6 +1,7 @@
 """One connection's half of the protocol, without the connection.
 
-It greets the broker, picks the version of each request, and matches answers to requests. A transport moves the bytes.
+It asks the broker for its versions, picks the version of each request, and matches answers to requests. A transport moves
+the bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from kio.schema.request_header.v2.header import RequestHeader as FlexibleHeader
 from typing_extensions import Buffer
 
 from oncelog.client.errors import ConnectionLost, UnsupportedVersion
-from oncelog.client.net.conversation import Greeting, Ticket
+from oncelog.client.net.conversation import BrokerHandshake, Ticket
 from oncelog.client.requests import API_VERSIONS, FETCH, PRODUCE, Api, ApiRequest, answer_class
 from oncelog.client.values import Address
 from oncelog.wire import ErrorCode, WireError, decode, decode_answer, encode_frame
@@ -40,7 +41,7 @@ def frame_bytes(prefix: bytes) -> int:
     return int(size_bytes)
 
 
-def greeting_bytes(prefix: bytes) -> int:
+def handshake_bytes(prefix: bytes) -> int:
     """The same for the first frame of a connection. Raises SpeaksTlsError, WireError."""
     if prefix.startswith(TLS_ALERT):
         raise SpeaksTlsError
@@ -52,10 +53,10 @@ class BrokerConnection:
 
     __slots__ = (
         "_correlation_id",
-        "_greeting_version",
+        "_handshake_version",
         "address",
         "client_id",
-        "greeting",
+        "handshake",
         "in_flight",
         "was_answered",
     )
@@ -63,32 +64,32 @@ class BrokerConnection:
     def __init__(self, address: Address, client_id: str) -> None:
         self.address = address
         self.client_id = client_id
-        self.greeting: Greeting | None = None
+        self.handshake: BrokerHandshake | None = None
         self.in_flight: deque[tuple[int, Ticket]] = deque()
         self.was_answered = False
         self._correlation_id = 0
-        self._greeting_version = API_VERSIONS.version_max
+        self._handshake_version = API_VERSIONS.version_max
 
-    def hello(self) -> list[Buffer]:
+    def handshake_request(self) -> list[Buffer]:
         """The frame that asks for the broker's versions."""
         fields = {"client_software_name": SOFTWARE_NAME, "client_software_version": SOFTWARE_VERSION}
-        return self._frame(ApiRequest(API_VERSIONS, fields), self._greeting_version)
+        return self._frame(ApiRequest(API_VERSIONS, fields), self._handshake_version)
 
-    def greeted(self, frame: Buffer) -> bool:
-        """Read the answer to `hello`. False: the broker is older, say hello again. Raises WireError."""
-        header, position = decode(answer_class(API_VERSIONS, self._greeting_version).__header_schema__, frame)
+    def take_handshake(self, frame: Buffer) -> bool:
+        """Read the answer to `handshake_request`. False: the broker is older, ask again. Raises WireError."""
+        header, position = decode(answer_class(API_VERSIONS, self._handshake_version).__header_schema__, frame)
         if header.correlation_id != self._correlation_id:
             raise WireError(
                 f"{self.address} answered request {header.correlation_id} instead of {self._correlation_id}"
             )
         error = _error_code(int.from_bytes(memoryview(frame)[position : position + 2], "big", signed=True))
-        if error is ErrorCode.unsupported_version and self._greeting_version > 0:
-            self._greeting_version = 0
+        if error is ErrorCode.unsupported_version and self._handshake_version > 0:
+            self._handshake_version = 0
             return False
         if error is not ErrorCode.none:
             raise WireError(f"{self.address} refused ApiVersions with {error.name}")
-        answer = decode_answer(answer_class(API_VERSIONS, self._greeting_version), memoryview(frame), position)
-        self.greeting = Greeting(
+        answer = decode_answer(answer_class(API_VERSIONS, self._handshake_version), memoryview(frame), position)
+        self.handshake = BrokerHandshake(
             versions={int(item.api_key): (item.min_version, item.max_version) for item in answer.api_keys},
             features={item.name: item.max_version_level for item in getattr(answer, "finalized_features", ())},
             features_epoch=getattr(answer, "finalized_features_epoch", -1),
@@ -131,9 +132,9 @@ class BrokerConnection:
             ticket.fail(ConnectionLost(f"{self.address}: {reason}", sent=True))
 
     def _version(self, request: ApiRequest) -> int:
-        assert self.greeting is not None, "the broker has not been greeted"
+        assert self.handshake is not None, "the broker has not been asked for its versions"
         api = request.api
-        lowest, highest = self.greeting.versions.get(api.key, (0, -1))
+        lowest, highest = self.handshake.versions.get(api.key, (0, -1))
         version = min(api.version_max, request.version_max, highest)
         if version < max(api.version_min, request.version_min, lowest):
             raise UnsupportedVersion(_no_version(self.address, request, lowest, highest))

@@ -77,7 +77,7 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True)
-class Greeting:
+class BrokerHandshake:
     """What a broker said of itself when the connection was made."""
 
     versions: Mapping[int, tuple[int, int]]
@@ -132,8 +132,8 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
-class Greet:
-    """Connect if need be, within this time; the result is the broker's Greeting. Raises ConnectionLost."""
+class Handshake:
+    """Connect if need be, within this time; the result is the broker's BrokerHandshake. Raises ConnectionLost."""
 
     address: Address
     timeout_ms: float
@@ -151,7 +151,7 @@ class Call:
     function: Callable[[], object]
 
 
-Effect: TypeAlias = Send | Wait | Sleep | Now | Draw | Greet | WallClock | Call
+Effect: TypeAlias = Send | Wait | Sleep | Now | Draw | Handshake | WallClock | Call
 Conversation: TypeAlias = Generator[Effect, Any, T]
 
 

@@ -51,7 +51,7 @@ class ProducerCore:
         self._flow: ProduceFlow | None = None
         self._added: set[TopicPartition] = set()
         self._has_offsets = False
-        self._is_in_a_hurry = False
+        self._sends_now = False
         self.is_closed = False
         self._drop_because: ClientError | None = None
         self._keyless_turns: dict[str, int] = {}
@@ -142,9 +142,9 @@ class ProducerCore:
         """Whether the pump should be woken for the record that was just appended to `batch`."""
         return len(batch.records) == 1
 
-    def hurry(self) -> None:
+    def send_now(self) -> None:
         """Have what is there sent without waiting for more."""
-        self._is_in_a_hurry = True
+        self._sends_now = True
 
     def require_transaction(self) -> None:
         """Raises IllegalState where there is no transaction to end, and what ended the producer."""
@@ -156,7 +156,7 @@ class ProducerCore:
     def stop(self) -> None:
         """Have `pump` end when it has nothing left to send."""
         self.is_closed = True
-        self.hurry()
+        self.send_now()
 
     def drop(self) -> None:
         """Have what is not written yet given up."""
@@ -184,7 +184,7 @@ class ProducerCore:
                 yield from self._flow.settle()
                 self._changed()
             elif self.is_flushed:
-                self._is_in_a_hurry = False
+                self._sends_now = False
                 yield Wait((), None, until_woken=True)
             else:
                 try:
@@ -306,7 +306,7 @@ class ProducerCore:
     def _close_ripe(self, now_ms: float) -> float | None:
         """Close every batch that has waited long enough; return how long the next one may still wait."""
         for batch in list(self._open.values()):
-            if self._is_in_a_hurry or now_ms - batch.first_ms >= self.settings.linger_ms:
+            if self._sends_now or now_ms - batch.first_ms >= self.settings.linger_ms:
                 self._close(batch)
         left_ms = [batch.first_ms + self.settings.linger_ms - now_ms for batch in self._open.values()]
         return min(left_ms, default=None)

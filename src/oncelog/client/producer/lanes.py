@@ -95,10 +95,10 @@ class Lane:
         "in_flight",
         "in_flight_max",
         "is_acknowledged",
+        "last_error",
         "must_restart",
         "next_sequence",
         "queue",
-        "trouble",
         "written",
     )
 
@@ -112,7 +112,7 @@ class Lane:
         self.gap_sequence = -1
         self.must_restart = False
         self.backoff = Backoff()
-        self.trouble: ClientError | None = None
+        self.last_error: ClientError | None = None
         self.written = Written(0, 0, 0, -1, -1)
 
     @property
@@ -189,7 +189,7 @@ class Lane:
         self.is_acknowledged = True
         if self.has_gap and self._age(batch.base_sequence) < self._age(self.gap_sequence):
             self.gap_sequence = -1
-        self.trouble = None
+        self.last_error = None
         self.backoff.succeed()
         written = self.written
         last_offset = batch.base_offset + batch.record_count - 1 if batch.base_offset >= 0 else -1

@@ -212,7 +212,7 @@ class ProduceFlow:
         for partition, lane in self._lanes.items():
             for batch in lane.overdue(now_ms):
                 batch.is_doubtful = batch.is_doubtful or batch in lane.in_flight
-                self._give_up(batch, self._too_late(batch, lane.trouble or self._search.causes.get(partition)))
+                self._give_up(batch, self._too_late(batch, lane.last_error or self._search.causes.get(partition)))
 
     def _take_leaders(self) -> Conversation[None]:
         for partition, problem in (yield from self._search.take()).items():
@@ -265,7 +265,7 @@ class ProduceFlow:
     def _restart(self, lane: Lane) -> None:
         """Go on under the next epoch. A batch that may have been written under this one cannot be sent under another."""
         for batch in [batch for batch in lane.queue if batch.is_doubtful]:
-            self._give_up(batch, DeliveryUnknown(f"{batch.partition}: {lane.trouble}"))
+            self._give_up(batch, DeliveryUnknown(f"{batch.partition}: {lane.last_error}"))
         identity = lane.identity
         if identity.epoch >= EPOCH_MAX:
             raise DeliveryFailed(f"the epochs of producer id {identity.producer_id} are used up")
@@ -361,7 +361,7 @@ class ProduceFlow:
             self._give_up(batch, DeliveryUnknown(f"producing to {batch.partition}: {cause}"))
             return
         lane.put_back(batch)
-        lane.trouble = cause
+        lane.last_error = cause
         is_busy = isinstance(cause, BrokerRefused) and cause.error is ErrorCode.concurrent_transactions
         yield from lane.backoff.fail(BUSY if is_busy else self._cluster.settings.retry)
 

@@ -67,17 +67,17 @@ def opening_failure(connection: BrokerConnection, security: Security, error: Exc
     address = connection.address
     if isinstance(error, SpeaksTlsError):
         return AuthenticationFailed(f"{address} speaks TLS: security.protocol is to be SSL or SASL_SSL")
-    if connection.greeting is not None:
+    if connection.handshake is not None:
         return ConnectionLost(f"{address}: the log-in ended early: {error or 'the connection ended'}", sent=False)
     if security.tls is not None and isinstance(error, OSError | EOFError) and not isinstance(error, TimeoutError):
         from oncelog.client.transports.tls import handshake_failure
 
         return handshake_failure(address, error, security)
     if isinstance(error, TimeoutError):
-        return ConnectionLost(f"{address}: no greeting in time", sent=False)
+        return ConnectionLost(f"{address}: no answer to ApiVersions in time", sent=False)
     assert isinstance(error, OSError | EOFError | WireError), error
     reason = str(error) or "the connection ended"
-    return ConnectionLost(f"{address}: no greeting: {reason}", sent=False)
+    return ConnectionLost(f"{address}: no answer to ApiVersions: {reason}", sent=False)
 
 
 def closing_reason(connection: BrokerConnection, security: Security) -> str:

@@ -8,12 +8,12 @@ from oncelog.groups.classic.answers import (
     SyncAnswer,
     SyncRequest,
 )
+from oncelog.groups.classic.decision_builder import MembershipDecision, PendingResponse
 from oncelog.groups.classic.description import NO_SUCH_GROUP, ClassicGroupDescription, DescribedMember, describe
 from oncelog.groups.classic.group import ClassicGroup
 from oncelog.groups.classic.membership import ClassicMembership, MembershipLimits
 from oncelog.groups.classic.metadata import GroupMetadataRecord, GroupMetadataValue, StoredMember
 from oncelog.groups.classic.state import ClassicState
-from oncelog.groups.classic.step import Due, MembershipDecision
 
 __all__ = [
     "NO_SUCH_GROUP",
@@ -22,7 +22,6 @@ __all__ = [
     "ClassicMembership",
     "ClassicState",
     "DescribedMember",
-    "Due",
     "GroupMetadataRecord",
     "GroupMetadataValue",
     "JoinAnswer",
@@ -31,6 +30,7 @@ __all__ = [
     "Leaving",
     "MembershipDecision",
     "MembershipLimits",
+    "PendingResponse",
     "StoredMember",
     "SyncAnswer",
     "SyncRequest",

@@ -23,8 +23,8 @@ from oncelog.groups.classic.state import (
     is_legal,
 )
 from oncelog.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from oncelog.groups.commit_context import CommitContext
 from oncelog.groups.group_type import GroupType
-from oncelog.groups.member_facts import MemberFacts
 from oncelog.wire import ErrorCode
 
 
@@ -108,7 +108,7 @@ class ClassicGroup:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
-    def check_commit(self, member: MemberFacts, _partitions: Iterable[object], *, in_transaction: bool) -> ErrorCode:
+    def check_commit(self, member: CommitContext, _partitions: Iterable[object], *, in_transaction: bool) -> ErrorCode:
         """Whether offsets may be committed in this member's name (protocol: OffsetCommit; KIP-447 for transactions)."""
         if member.generation < 0 and self.state is EMPTY:
             return ErrorCode.none

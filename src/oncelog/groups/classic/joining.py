@@ -9,10 +9,10 @@ from uuid import UUID
 from oncelog.coordination import Parked
 from oncelog.groups.classic import rebalance
 from oncelog.groups.classic.answers import JoinAnswer, JoinRequest, SyncAnswer
+from oncelog.groups.classic.decision_builder import DecisionBuilder
 from oncelog.groups.classic.group import ClassicGroup
 from oncelog.groups.classic.member import ClassicGroupMember, WaitsForJoin, WaitsForSync
 from oncelog.groups.classic.state import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
-from oncelog.groups.classic.step import Step
 from oncelog.wire import ErrorCode
 
 # A new member cannot send heartbeats, for it does not know its id yet; whoever has gone meanwhile is not kept for ever.
@@ -25,7 +25,7 @@ ID_PREFIX_UNITS = 255
 class Joining:
     """A request on its way into a group."""
 
-    step: Step
+    step: DecisionBuilder
     group: ClassicGroup
     request: JoinRequest
     reply: Parked[JoinAnswer]

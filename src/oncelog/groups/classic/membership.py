@@ -15,13 +15,13 @@ from uuid import UUID
 from oncelog.coordination import Decision, Parked
 from oncelog.groups.classic import rebalance
 from oncelog.groups.classic.answers import JoinAnswer, JoinRequest, LeaveAnswer, Leaving, SyncAnswer, SyncRequest
+from oncelog.groups.classic.decision_builder import DecisionBuilder, MembershipDecision, PendingResponse
 from oncelog.groups.classic.group import ClassicGroup
 from oncelog.groups.classic.joining import Joining
 from oncelog.groups.classic.member import WaitsForSync
 from oncelog.groups.classic.metadata import GroupMetadataRecord, GroupMetadataValue
 from oncelog.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, is_legal
-from oncelog.groups.classic.step import Due, MembershipDecision, Step
-from oncelog.groups.moment import Moment
+from oncelog.groups.timestamps import Timestamps
 from oncelog.wire import ErrorCode
 
 SIZE_MAX = 2**31 - 1
@@ -64,9 +64,9 @@ class ClassicMembership:
         """Whoever commits offsets for a group that is not there makes one without members."""
         self.recorded.setdefault(group, NEVER_HAD_MEMBERS)
 
-    def loaded(self, now: Moment) -> None:
+    def loaded(self, now: Timestamps) -> None:
         """After a start: the sessions of all members begin anew, and a group that is too large gets rid of some."""
-        step = Step(now)
+        step = DecisionBuilder(now)
         for name, metadata in self.recorded.items():
             if not metadata.members:
                 continue
@@ -98,9 +98,9 @@ class ClassicMembership:
 
     # --- groups that come from the other protocol, or go to it
 
-    def adopt(self, name: str, metadata: GroupMetadataValue, now: Moment) -> MembershipDecision:
+    def adopt(self, name: str, metadata: GroupMetadataValue, now: Timestamps) -> MembershipDecision:
         """A group of the consumer protocol goes on here, and its members join again."""
-        step = Step(now)
+        step = DecisionBuilder(now)
         group = ClassicGroup(name, metadata)
         for member_id in group.members:
             group.heard_from(member_id, now.steady_ms)
@@ -108,17 +108,17 @@ class ClassicMembership:
         rebalance.prepare(step, group, self._limits.first_delay_ms)
         return step.decision(self._remembering(group))
 
-    def hand_over(self, group: ClassicGroup, now: Moment) -> MembershipDecision:
+    def hand_over(self, group: ClassicGroup, now: Timestamps) -> MembershipDecision:
         """A group goes on with the consumer protocol: whoever waits is to ask again."""
-        step = Step(now)
+        step = DecisionBuilder(now)
         for member in group.members.values():
             rebalance.answer_join(step, member, JoinAnswer(ErrorCode.rebalance_in_progress, member.member_id))
         rebalance.answer_syncs(step, group.copy(), ErrorCode.rebalance_in_progress)
         return Decision(group.end(now.wall_ms), step.decision().answer)
 
-    def unload(self, name: str, now: Moment) -> tuple[Due, ...]:
+    def unload(self, name: str, now: Timestamps) -> tuple[PendingResponse, ...]:
         """Forget the members of a group; those who wait for an answer get NOT_COORDINATOR."""
-        step = Step(now)
+        step = DecisionBuilder(now)
         group = self._groups.pop(name, None)
         for member in () if group is None else group.members.values():
             rebalance.answer_join(step, member, JoinAnswer(ErrorCode.not_coordinator, member.member_id))
@@ -140,14 +140,14 @@ class ClassicMembership:
         return _NONE if is_allowed else ErrorCode.invalid_session_timeout
 
     def join(
-        self, request: JoinRequest, reply: Parked[JoinAnswer], now: Moment, new_uuid: Callable[[], UUID]
+        self, request: JoinRequest, reply: Parked[JoinAnswer], now: Timestamps, new_uuid: Callable[[], UUID]
     ) -> MembershipDecision:
         """JoinGroup. The reply may come much later: when the generation begins.
 
         Errors: invalid_group_id, invalid_session_timeout, unknown_member_id, member_id_required, fenced_instance_id,
         inconsistent_group_protocol, group_max_size_reached.
         """
-        step = Step(now)
+        step = DecisionBuilder(now)
         limits = self._limits
         problem = self.join_problem(request)
         if problem is not _NONE:
@@ -167,13 +167,13 @@ class ClassicMembership:
         Joining(step, group, request, reply, limits.first_delay_ms, limits.size_max, new_uuid).decide()
         return step.decision(self._remembering(group))
 
-    def sync(self, request: SyncRequest, reply: Parked[SyncAnswer], now: Moment) -> MembershipDecision:
+    def sync(self, request: SyncRequest, reply: Parked[SyncAnswer], now: Timestamps) -> MembershipDecision:
         """SyncGroup. Without an assignment from the leader the reply waits for it.
 
         Errors: invalid_group_id, unknown_member_id, fenced_instance_id, illegal_generation,
         inconsistent_group_protocol, rebalance_in_progress.
         """
-        step = Step(now)
+        step = DecisionBuilder(now)
         found = self.find(request.group)
         error = _check_sync(found, request)
         if error is not _NONE:
@@ -194,7 +194,7 @@ class ClassicMembership:
         return step.decision(self._remembering(group))
 
     def heartbeat(
-        self, group_name: str, member_id: str, instance_id: str | None, generation: int, now: Moment
+        self, group_name: str, member_id: str, instance_id: str | None, generation: int, now: Timestamps
     ) -> Decision[GroupMetadataRecord, ErrorCode]:
         """Heartbeat. Errors: invalid_group_id, unknown_member_id, fenced_instance_id, illegal_generation,
         rebalance_in_progress (which keeps the session alive, too).
@@ -219,10 +219,10 @@ class ClassicMembership:
             group.heard_from(member_id, steady_ms)
 
     def leave(
-        self, group_name: str, leaving: Sequence[Leaving], reply: Parked[LeaveAnswer], now: Moment
+        self, group_name: str, leaving: Sequence[Leaving], reply: Parked[LeaveAnswer], now: Timestamps
     ) -> MembershipDecision:
         """LeaveGroup, of one or of many (KIP-345). Errors: invalid_group_id; for each: unknown_member_id, fenced_instance_id."""
-        step = Step(now)
+        step = DecisionBuilder(now)
         found = self.find(group_name)
         if not group_name or found is None:
             error = ErrorCode.unknown_member_id if group_name else ErrorCode.invalid_group_id
@@ -245,9 +245,9 @@ class ClassicMembership:
         group = self._groups.get(group_name)
         return None if group is None else group.next_deadline_ms()
 
-    def expire(self, group_name: str, now: Moment) -> MembershipDecision:
+    def expire(self, group_name: str, now: Timestamps) -> MembershipDecision:
         """Do what is due, sessions first. Call it again while the next deadline has passed."""
-        step = Step(now)
+        step = DecisionBuilder(now)
         found = self._groups.get(group_name)
         if found is None:
             return step.decision()
@@ -261,7 +261,7 @@ class ClassicMembership:
             self._expire_syncs(step, group)
         return step.decision(self._remembering(group))
 
-    def _expire_sessions(self, step: Step, group: ClassicGroup) -> bool:
+    def _expire_sessions(self, step: DecisionBuilder, group: ClassicGroup) -> bool:
         """Whether there was anything to do."""
         now = step.now
         pending = [member_id for member_id, deadline_ms in group.pending_joins.items() if _is_due(deadline_ms, now)]
@@ -284,7 +284,7 @@ class ClassicMembership:
             rebalance.prepare(step, group, self._limits.first_delay_ms)
         return bool(pending or due)
 
-    def _expire_syncs(self, step: Step, group: ClassicGroup) -> None:
+    def _expire_syncs(self, step: DecisionBuilder, group: ClassicGroup) -> None:
         late = [group.members[member_id] for member_id in sorted(group.pending_syncs)]
         if late:
             for member in late:
@@ -311,7 +311,7 @@ def _differs(asked: str | None, known: str | None) -> bool:
     return asked is not None and known is not None and asked != known
 
 
-def _leave(step: Step, group: ClassicGroup, leaving: Leaving) -> ErrorCode:
+def _leave(step: DecisionBuilder, group: ClassicGroup, leaving: Leaving) -> ErrorCode:
     if not leaving.member_id:
         # An administrator takes out whoever has the instance id.
         member = group.static_member(leaving.instance_id)
@@ -329,5 +329,5 @@ def _leave(step: Step, group: ClassicGroup, leaving: Leaving) -> ErrorCode:
     return _NONE
 
 
-def _is_due(deadline_ms: float | None, now: Moment) -> bool:
+def _is_due(deadline_ms: float | None, now: Timestamps) -> bool:
     return deadline_ms is not None and deadline_ms <= now.steady_ms

@@ -12,17 +12,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from oncelog.groups.classic.answers import JoinAnswer, SyncAnswer
+from oncelog.groups.classic.decision_builder import DecisionBuilder
 from oncelog.groups.classic.group import ClassicGroup, FirstRebalance
 from oncelog.groups.classic.member import ClassicGroupMember, WaitsForJoin, WaitsForSync
 from oncelog.groups.classic.state import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE
-from oncelog.groups.classic.step import Step
 from oncelog.wire import ErrorCode
 
 POSTPONED_MIN_MS = 1000
 """A member chooses its timeout, also one that is over at once. What is postponed must not be due again at the same moment."""
 
 
-def rebalance_or_complete(step: Step, group: ClassicGroup, first_delay_ms: int) -> None:
+def rebalance_or_complete(step: DecisionBuilder, group: ClassicGroup, first_delay_ms: int) -> None:
     """Somebody came, changed or left: begin a rebalance, or see whether the one under way is complete."""
     if group.state is PREPARING_REBALANCE:
         complete_if_all_joined(step, group)
@@ -30,13 +30,13 @@ def rebalance_or_complete(step: Step, group: ClassicGroup, first_delay_ms: int) 
         prepare(step, group, first_delay_ms)
 
 
-def complete_if_all_joined(step: Step, group: ClassicGroup) -> None:
+def complete_if_all_joined(step: DecisionBuilder, group: ClassicGroup) -> None:
     # The first members of a group wait for the delay to pass, however many they are.
     if group.state is PREPARING_REBALANCE and group.first_rebalance is None and group.have_all_joined:
         complete(step, group)
 
 
-def prepare(step: Step, group: ClassicGroup, first_delay_ms: int) -> None:
+def prepare(step: DecisionBuilder, group: ClassicGroup, first_delay_ms: int) -> None:
     """Begin a rebalance. Whoever waits for its assignment is told to join again."""
     if group.state is COMPLETING_REBALANCE:
         for member in group.members.values():
@@ -56,7 +56,7 @@ def prepare(step: Step, group: ClassicGroup, first_delay_ms: int) -> None:
         group.join_deadline_ms = step.now.steady_ms + group.rebalance_timeout_ms
 
 
-def join_deadline_passed(step: Step, group: ClassicGroup, first_delay_ms: int) -> None:
+def join_deadline_passed(step: DecisionBuilder, group: ClassicGroup, first_delay_ms: int) -> None:
     """The time to join is up: for good, or for the first members while others keep coming."""
     first = group.first_rebalance
     if first is None or not first.somebody_came or not first.remaining_ms:
@@ -72,7 +72,7 @@ def somebody_came(group: ClassicGroup) -> None:
         group.first_rebalance = replace(group.first_rebalance, somebody_came=True)
 
 
-def complete(step: Step, group: ClassicGroup) -> None:
+def complete(step: DecisionBuilder, group: ClassicGroup) -> None:
     """Go on with those who have joined. Static members stay, for their sessions to end (KIP-345)."""
     group.join_deadline_ms = None
     late = [member for member in group.members.values() if not member.has_joined and member.instance_id is None]
@@ -87,7 +87,7 @@ def complete(step: Step, group: ClassicGroup) -> None:
         group.join_deadline_ms = step.now.steady_ms + max(group.rebalance_timeout_ms, POSTPONED_MIN_MS)
 
 
-def _begin_generation(step: Step, group: ClassicGroup) -> None:
+def _begin_generation(step: DecisionBuilder, group: ClassicGroup) -> None:
     group.begin_generation()
     for member in group.members.values():
         answer_join(step, member, group.join_answer(member))
@@ -95,14 +95,14 @@ def _begin_generation(step: Step, group: ClassicGroup) -> None:
     group.sync_deadline_ms = step.now.steady_ms + group.rebalance_timeout_ms
 
 
-def answer_join(step: Step, member: ClassicGroupMember, answer: JoinAnswer) -> None:
+def answer_join(step: DecisionBuilder, member: ClassicGroupMember, answer: JoinAnswer) -> None:
     """Answer the JoinGroup of this member that waits, if one does. Who has been answered waits no more: that is the caller's."""
     if isinstance(member.waits, WaitsForJoin):
         step.answer(member.waits.reply, answer)
 
 
 def answer_syncs(
-    step: Step, group: ClassicGroup, error: ErrorCode, assignments: dict[str, bytes] | None = None
+    step: DecisionBuilder, group: ClassicGroup, error: ErrorCode, assignments: dict[str, bytes] | None = None
 ) -> None:
     """Answer every SyncGroup that waits. From here on the members are to be heard from again."""
     for member in group.members.values():
@@ -116,7 +116,7 @@ def answer_syncs(
             group.put(replace(member.heard_from(step.now.steady_ms), waits=None))
 
 
-def remove(step: Step, group: ClassicGroup, member: ClassicGroupMember, error: ErrorCode) -> None:
+def remove(step: DecisionBuilder, group: ClassicGroup, member: ClassicGroupMember, error: ErrorCode) -> None:
     """Take a member out; a request of its that waits is answered with the error."""
     answer_join(step, member, JoinAnswer(error))
     if isinstance(member.waits, WaitsForSync):

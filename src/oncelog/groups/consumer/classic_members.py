@@ -14,13 +14,13 @@ from oncelog.coordination import Decision
 from oncelog.groups.classic import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
 from oncelog.groups.consumer.embedded import assignment_of, by_id, read_subscription
 from oncelog.groups.consumer.group import ConsumerGroup
+from oncelog.groups.consumer.group_change import GroupChange
 from oncelog.groups.consumer.heartbeat import Refusal
-from oncelog.groups.consumer.live import Live
 from oncelog.groups.consumer.member import ClassicFacts, ConsumerGroupMember
 from oncelog.groups.consumer.records import ConsumerRecord
 from oncelog.groups.consumer.state import UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
-from oncelog.groups.consumer.turn import GroupChange
-from oncelog.groups.moment import Moment
+from oncelog.groups.consumer.volatile_state import VolatileState
+from oncelog.groups.timestamps import Timestamps
 from oncelog.groups.topics import KnownTopics
 from oncelog.wire import ErrorCode
 
@@ -36,12 +36,12 @@ class ClassicMembers:
 
     __slots__ = ("_group", "_live", "_topics")
 
-    def __init__(self, group: ConsumerGroup, live: Live, topics: KnownTopics) -> None:
+    def __init__(self, group: ConsumerGroup, live: VolatileState, topics: KnownTopics) -> None:
         self._group = group
         self._live = live
         self._topics = topics
 
-    def join(self, request: JoinRequest, turn: GroupChange, now: Moment, new_id: Callable[[], str]) -> JoinDecision:
+    def join(self, request: JoinRequest, turn: GroupChange, now: Timestamps, new_id: Callable[[], str]) -> JoinDecision:
         """JoinGroup. Errors: inconsistent_group_protocol, member_id_required, unknown_member_id, fenced_instance_id."""
         subscription = read_subscription(request.protocols[0][1]) if request.protocols else None
         if subscription is None or not self._fits(request):
@@ -89,7 +89,7 @@ class ClassicMembers:
             return self._named(request.member_id, request.instance_id)
         return ConsumerGroupMember(member_id) if kept is None else turn.replace_static(kept, member_id)
 
-    def sync(self, request: SyncRequest, now: Moment) -> SyncAnswer:
+    def sync(self, request: SyncRequest, now: Timestamps) -> SyncAnswer:
         """SyncGroup. Errors: unknown_member_id, fenced_instance_id, illegal_generation, inconsistent_group_protocol,
         rebalance_in_progress.
         """
@@ -111,7 +111,7 @@ class ClassicMembers:
         assignment = assignment_of(version, frozenset(member.progress.owned), self._topics)
         return SyncAnswer(_NONE, request.protocol_type, request.protocol, assignment)
 
-    def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Moment) -> ErrorCode:
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Timestamps) -> ErrorCode:
         """Heartbeat. Errors: those of sync."""
         member = self._checked(member_id, instance_id, generation)
         if isinstance(member, ErrorCode):
@@ -134,7 +134,7 @@ class ClassicMembers:
             partition not in self._group.owners for partition in missing
         )
 
-    def _must_join_again(self, member: ConsumerGroupMember, now: Moment) -> None:
+    def _must_join_again(self, member: ConsumerGroupMember, now: Timestamps) -> None:
         deadline_ms = now.steady_ms + member.subscription.rebalance_timeout_ms
         self._live.joins.setdefault(member.member_id, deadline_ms)
 

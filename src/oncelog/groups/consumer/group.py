@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from oncelog.groups.commit_context import MEMBER_EPOCH_VERSION, CommitContext
 from oncelog.groups.consumer.assignment import Assignment, Partition
 from oncelog.groups.consumer.member import NO_LONGER, ConsumerGroupMember
 from oncelog.groups.consumer.records import (
@@ -26,7 +27,6 @@ from oncelog.groups.consumer.records import (
 from oncelog.groups.consumer.state import ConsumerGroupState
 from oncelog.groups.consumer.topics import NO_TOPICS_HASH
 from oncelog.groups.group_type import GroupType
-from oncelog.groups.member_facts import MEMBER_EPOCH_VERSION, MemberFacts
 from oncelog.wire import ErrorCode
 
 FIRST_EPOCH = 1
@@ -179,7 +179,9 @@ class ConsumerGroup:
     def is_removable(self) -> bool:
         return not self.members
 
-    def check_commit(self, member: MemberFacts, partitions: Iterable[Partition], *, in_transaction: bool) -> ErrorCode:
+    def check_commit(
+        self, member: CommitContext, partitions: Iterable[Partition], *, in_transaction: bool
+    ) -> ErrorCode:
         """Whether offsets of these partitions may be committed in this member's name (OffsetCommit v9, KIP-848).
 
         An epoch that is over is good enough for partitions that the member has had since then.

@@ -18,8 +18,8 @@ from oncelog.groups.consumer.assignment import Assignment
 from oncelog.groups.consumer.classic_members import ClassicMembers, JoinDecision
 from oncelog.groups.consumer.description import ConsumerGroupDescription, describe_consumers
 from oncelog.groups.consumer.group import ConsumerGroup
+from oncelog.groups.consumer.group_change import GroupChange
 from oncelog.groups.consumer.heartbeat import HeartbeatAnswer, HeartbeatRequest, Refusal, problem
-from oncelog.groups.consumer.live import Live
 from oncelog.groups.consumer.member import (
     NO_TIMEOUT,
     STATIC_LEAVING_EPOCH,
@@ -37,9 +37,9 @@ from oncelog.groups.consumer.records import (
     TargetRecord,
 )
 from oncelog.groups.consumer.state import UNREVOKED_PARTITIONS
-from oncelog.groups.consumer.turn import GroupChange
+from oncelog.groups.consumer.volatile_state import VolatileState
 from oncelog.groups.consumer_limits import LimitsOfGroups
-from oncelog.groups.moment import Moment
+from oncelog.groups.timestamps import Timestamps
 from oncelog.groups.topics import KnownTopics
 from oncelog.wire import ErrorCode
 
@@ -54,7 +54,7 @@ class ConsumerMembership:
     def __init__(self, limits: LimitsOfGroups, topics: KnownTopics) -> None:
         self._limits = limits
         self._topics = topics
-        self._live: dict[str, Live] = {}
+        self._live: dict[str, VolatileState] = {}
         self.groups: dict[str, ConsumerGroup] = {}
 
     # --- what the log says
@@ -72,7 +72,7 @@ class ConsumerMembership:
         else:
             apply(group, record)
 
-    def loaded(self, now: Moment) -> None:
+    def loaded(self, now: Timestamps) -> None:
         """After a start: every member has its whole time again."""
         for group in self.groups.values():
             live = self._live[group.name] = self._begun(group, now)
@@ -83,21 +83,21 @@ class ConsumerMembership:
     def describe(self, group: ConsumerGroup) -> ConsumerGroupDescription:
         return describe_consumers(group, self._topics, self._limits.of(group.name).assignors[0])
 
-    def _live_copy(self, name: str) -> Live:
+    def _live_copy(self, name: str) -> VolatileState:
         live = self._live.get(name)
-        return Live() if live is None else live.copy()
+        return VolatileState() if live is None else live.copy()
 
-    def _remembering(self, name: str, live: Live) -> Callable[[], None]:
+    def _remembering(self, name: str, live: VolatileState) -> Callable[[], None]:
         """What puts deadlines in the place of those that a decision was made on."""
         return partial(self._live.__setitem__, name, live)
 
-    def _begun(self, group: ConsumerGroup, now: Moment) -> Live:
+    def _begun(self, group: ConsumerGroup, now: Timestamps) -> VolatileState:
         """Every member has its whole time."""
         sessions = {
             member.member_id: now.steady_ms + self._session_timeout_ms(group, member)
             for member in group.members.values()
         }
-        return Live(sessions)
+        return VolatileState(sessions)
 
     def _session_timeout_ms(self, group: ConsumerGroup, member: ConsumerGroupMember) -> int:
         classic = member.subscription.classic
@@ -113,7 +113,7 @@ class ConsumerMembership:
         return Refusal(ErrorCode.group_id_not_found, f"there is no consumer group {name}")
 
     def heartbeat(
-        self, request: HeartbeatRequest, group: ConsumerGroup, now: Moment, new_uuid: Callable[[], UUID]
+        self, request: HeartbeatRequest, group: ConsumerGroup, now: Timestamps, new_uuid: Callable[[], UUID]
     ) -> HeartbeatDecision:
         """ConsumerGroupHeartbeat, of a member that joins or stays, and has been found to be well-formed.
 
@@ -126,7 +126,7 @@ class ConsumerMembership:
         self,
         request: HeartbeatRequest,
         made: Iterable[ConsumerRecord],
-        now: Moment,
+        now: Timestamps,
         new_uuid: Callable[[], UUID],
     ) -> HeartbeatDecision:
         """The heartbeat that begins a group, which is `made` of a classic one: its members have their whole time."""
@@ -136,7 +136,12 @@ class ConsumerMembership:
         return self._heartbeat(request, group, self._begun(group, now), now, new_uuid)
 
     def _heartbeat(
-        self, request: HeartbeatRequest, group: ConsumerGroup, live: Live, now: Moment, new_uuid: Callable[[], UUID]
+        self,
+        request: HeartbeatRequest,
+        group: ConsumerGroup,
+        live: VolatileState,
+        now: Timestamps,
+        new_uuid: Callable[[], UUID],
     ) -> HeartbeatDecision:
         assert not request.is_leaving
         limits = self._limits.of(group.name)
@@ -168,7 +173,7 @@ class ConsumerMembership:
         return _existing(group, request)
 
     def leave_for_a_while(
-        self, group: ConsumerGroup, member: ConsumerGroupMember, now: Moment
+        self, group: ConsumerGroup, member: ConsumerGroupMember, now: Timestamps
     ) -> Decision[ConsumerRecord, None]:
         """KIP-848: a static member that will be back; what it has is kept as long as its session lasts."""
         left = member.progress.temporarily_left()
@@ -178,7 +183,7 @@ class ConsumerMembership:
         return Decision((record,), None, self._remembering(group.name, live))
 
     def remove(
-        self, group: ConsumerGroup, members: Collection[ConsumerGroupMember], now: Moment
+        self, group: ConsumerGroup, members: Collection[ConsumerGroupMember], now: Timestamps
     ) -> Decision[ConsumerRecord, None]:
         """Take members out of a group."""
         change = self._change(group, now)
@@ -188,7 +193,7 @@ class ConsumerMembership:
     # --- what members of the classic protocol ask
 
     def classic_join(
-        self, request: JoinRequest, group: ConsumerGroup, now: Moment, new_uuid: Callable[[], UUID]
+        self, request: JoinRequest, group: ConsumerGroup, now: Timestamps, new_uuid: Callable[[], UUID]
     ) -> JoinDecision:
         """JoinGroup. Errors: group_max_size_reached, and those of ClassicMembers.join."""
         if self._is_full(group, request.member_id):
@@ -201,7 +206,7 @@ class ConsumerMembership:
         return decision._replace(remember=self._remembering(group.name, change.live))
 
     def classic_sync(
-        self, request: SyncRequest, group: ConsumerGroup, now: Moment
+        self, request: SyncRequest, group: ConsumerGroup, now: Timestamps
     ) -> Decision[ConsumerRecord, SyncAnswer]:
         """SyncGroup. Errors: those of ClassicMembers.sync."""
         live = self._live_copy(group.name)
@@ -209,14 +214,14 @@ class ConsumerMembership:
         return Decision((), answer, self._remembering(group.name, live))
 
     def classic_heartbeat(
-        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: Moment
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: Timestamps
     ) -> Decision[ConsumerRecord, ErrorCode]:
         """Heartbeat. Errors: those of ClassicMembers.heartbeat."""
         live = self._live_copy(group.name)
         answer = ClassicMembers(group, live, self._topics).heartbeat(member_id, instance_id, generation, now)
         return Decision((), answer, self._remembering(group.name, live))
 
-    def _change(self, group: ConsumerGroup, now: Moment) -> GroupChange:
+    def _change(self, group: ConsumerGroup, now: Timestamps) -> GroupChange:
         return GroupChange(group, self._live_copy(group.name), self._topics, self._limits.of(group.name), now)
 
     # --- what time brings
@@ -225,7 +230,7 @@ class ConsumerMembership:
         live = self._live.get(name)
         return None if live is None else live.next_deadline_ms()
 
-    def expired(self, name: str, now: Moment) -> list[ConsumerGroupMember]:
+    def expired(self, name: str, now: Timestamps) -> list[ConsumerGroupMember]:
         """Members that were silent, or kept what is another's, for too long."""
         live = self._live[name]
         due = live.due(now.steady_ms)

@@ -12,7 +12,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from oncelog.spark.session.python_worker import unheard
+from oncelog.spark.session.python_worker import ignoring_broken_pipes
 
 TASKS = "pyspark.worker"
 """What runs tasks. The workers that only plan need nothing of this."""
@@ -53,5 +53,5 @@ if __name__ == "__main__":
     import pyspark.daemon
 
     prepare(sys.argv[1] if len(sys.argv) > 1 else TASKS)
-    pyspark.daemon.worker = unheard(pyspark.daemon.worker)
+    pyspark.daemon.worker = ignoring_broken_pipes(pyspark.daemon.worker)
     pyspark.daemon.manager()

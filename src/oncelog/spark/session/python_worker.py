@@ -54,7 +54,7 @@ def told_in_one_sentence(*kinds: type[Exception]) -> Iterator[None]:
         raise
 
 
-def unheard(worker: Callable[..., int]) -> Callable[..., int]:
+def ignoring_broken_pipes(worker: Callable[..., int]) -> Callable[..., int]:
     """Let a worker end without a stack trace when Spark has hung up."""
 
     def run(*arguments: Any) -> int:
@@ -70,7 +70,7 @@ def end_unheard() -> None:
     """Let this process end without a stack trace when Spark has hung up, if it was forked from Spark's own daemon."""
     if _program() == SPARKS_DAEMON:
         program = sys.modules["__main__"]
-        program.__dict__["worker"] = unheard(program.worker)
+        program.__dict__["worker"] = ignoring_broken_pipes(program.worker)
 
 
 def _is_sparks() -> bool:

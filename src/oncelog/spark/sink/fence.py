@@ -98,7 +98,7 @@ def parse_metadata(metadata: str) -> tuple[FenceRecord, Role] | None:
         return None
 
 
-class Move(Enum):
+class Verdict(Enum):
     RUN = "run"
     SKIP = "skip"
 
@@ -147,7 +147,7 @@ class Batch:
     start: Offsets | None
 
 
-def decide(progress: FenceProgress, batch: Batch, *, trust_checkpoint: bool = False) -> Move:
+def decide(progress: FenceProgress, batch: Batch, *, trust_checkpoint: bool = False) -> Verdict:
     """Whether to run or to skip a micro-batch. Raises FenceError when neither is safe.
 
     `trust_checkpoint` runs where the log does not know the query, as the user's own decision.
@@ -156,13 +156,13 @@ def decide(progress: FenceProgress, batch: Batch, *, trust_checkpoint: bool = Fa
     if newest is not None and newest.query_id == batch.query_id:
         return _decide_own(newest, batch)
     if trust_checkpoint:
-        return Move.RUN
+        return Verdict.RUN
     if newest is None:
         return _decide_unknown(batch)
     return _decide_foreign(progress, newest, batch)
 
 
-def _decide_own(own: FenceRecord, batch: Batch) -> Move:
+def _decide_own(own: FenceRecord, batch: Batch) -> Verdict:
     """Spark repeats its last micro-batch or goes on with the next one. Any other comes from another checkpoint."""
     if batch.batch_id > own.batch_id + 1:
         raise FenceError(
@@ -170,30 +170,30 @@ def _decide_own(own: FenceRecord, batch: Batch) -> Move:
             "were done without this sink, or its group's offsets were changed"
         )
     if batch.batch_id == own.batch_id + 1:
-        return Move.RUN
+        return Verdict.RUN
     if batch.batch_id == own.batch_id and batch.end_digest == own.offsets_digest:
-        return Move.SKIP
+        return Verdict.SKIP
     raise FenceError(
         f"micro-batch {batch.batch_id} is asked for, and the last one committed is {own.batch_id}, with other end offsets "
         "than the checkpoint has now; is the checkpoint an old copy? Start with a new checkpoint from the committed offsets"
     )
 
 
-def _decide_unknown(batch: Batch) -> Move:
+def _decide_unknown(batch: Batch) -> Verdict:
     if batch.batch_id > 0:
         raise FenceError(
             f"the query is at micro-batch {batch.batch_id}, but its group has no record of what was committed: the "
             "offsets expired (offsets.retention.minutes), were deleted, or this sink was not used before. If nothing "
             "was committed after the checkpoint was written, say trust_checkpoint=True once"
         )
-    return Move.RUN
+    return Verdict.RUN
 
 
-def _decide_foreign(progress: FenceProgress, newest: FenceRecord, batch: Batch) -> Move:
+def _decide_foreign(progress: FenceProgress, newest: FenceRecord, batch: Batch) -> Verdict:
     if batch.start_digest == newest.offsets_digest:
-        return Move.RUN
+        return Verdict.RUN
     if batch.start is not None and _starts_where_committed(batch.start, progress):
-        return Move.RUN
+        return Verdict.RUN
     raise FenceError(
         f"another query ({newest.query_id}) committed up to its micro-batch {newest.batch_id}, and this one does not start "
         "at those offsets: records would be lost or repeated. Start with startingOffsets=committed_offsets(...) of "

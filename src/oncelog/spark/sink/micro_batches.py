@@ -16,7 +16,7 @@ from oncelog.spark.plan import Expectation
 from oncelog.spark.query import QueryError, RunningQuery, refuse, running_query
 from oncelog.spark.session.connect import SparkConnectError, refuse_connect
 from oncelog.spark.sink import fence
-from oncelog.spark.sink.fence import FenceProgress, FenceRecord, Move
+from oncelog.spark.sink.fence import FenceProgress, FenceRecord, Verdict
 from oncelog.spark.sink.settings import SinkSettings
 from oncelog.spark.sink.writer import Writer, look_first, open_client, skipped_report
 
@@ -146,7 +146,7 @@ class ExactlyOnceSink:
 
     def _write_in(self, run: _Run, rows: DataFrame, batch_id: int, read: BatchInput, started_ms: float) -> BatchReport:
         batch = _batch(run.query, read, batch_id)
-        if fence.decide(run.progress, batch, trust_checkpoint=self._settings.trust_checkpoint) is Move.SKIP:
+        if fence.decide(run.progress, batch, trust_checkpoint=self._settings.trust_checkpoint) is Verdict.SKIP:
             _skip(rows, run, batch_id)
             return skipped_report(batch_id, time.monotonic() * 1000 - started_ms, run.writer.identity)
         record: FenceRecord | None = None

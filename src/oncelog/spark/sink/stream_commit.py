@@ -23,7 +23,7 @@ from oncelog.spark.query import QueryError
 from oncelog.spark.sink import fence
 from oncelog.spark.sink.delivery import DriverPump
 from oncelog.spark.sink.encoded_task import EncodedTask, StagedDelivery
-from oncelog.spark.sink.fence import FenceRecord, Move
+from oncelog.spark.sink.fence import FenceRecord, Verdict
 from oncelog.spark.sink.settings import SinkSettings, sink_settings
 from oncelog.spark.sink.writer import Writer, look_first, open_client, skipped_report
 
@@ -90,7 +90,7 @@ def commit_micro_batch(settings: StreamSettings, tasks: Sequence[EncodedTask], b
     writer = Writer(sink)
     try:
         progress = fence.progress_from(writer.committed(read.committed(sink.topic)))
-        if fence.decide(progress, batch, trust_checkpoint=sink.trust_checkpoint) is Move.SKIP:
+        if fence.decide(progress, batch, trust_checkpoint=sink.trust_checkpoint) is Verdict.SKIP:
             return skipped_report(batch_id, time.monotonic() * 1000 - started_ms, writer.identity)
         record = FenceRecord(query_id, batch_id, read.end_digest, progress.next_sequence)
         carrier = None if read.end or sink.topic is None else TopicPartition(sink.topic, CARRIER_PARTITION)

@@ -75,7 +75,7 @@ class AsyncClient(AsyncBase):
 
     async def finalized_features(self) -> dict[str, int]:
         """The feature levels the cluster has agreed on."""
-        return dict((await self._run(cluster.greeting(self._cluster))).features)
+        return dict((await self._run(cluster.handshake(self._cluster))).features)
 
     async def transaction_version(self) -> TransactionVersion:
         """The transaction protocol to speak with this cluster."""

@@ -142,7 +142,7 @@ class AsyncProducer(AsyncBase):
 
     async def flush(self, timeout_ms: float | None = None) -> None:
         """Wait until every record is written. Raises what kept one from being written, or RetriesExhausted."""
-        self._core.hurry()
+        self._core.send_now()
         self._wake()
         await self._wait(lambda: self._core.is_flushed, timeout_ms)
         failure = self._core.take_failure()

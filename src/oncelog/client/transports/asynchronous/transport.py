@@ -11,14 +11,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, IllegalState, UnsupportedVersion
-from oncelog.client.net.connection import FRAME_LENGTH, BrokerConnection, frame_bytes, greeting_bytes
+from oncelog.client.net.connection import FRAME_LENGTH, BrokerConnection, frame_bytes, handshake_bytes
 from oncelog.client.net.conversation import (
     Call,
     ConnectionUse,
     Conversation,
     Draw,
     Effect,
-    Greet,
+    Handshake,
     Now,
     Send,
     Sleep,
@@ -75,10 +75,10 @@ class AsyncLink:
         """The next frame. Raises OSError, EOFError and what `measure` does."""
         return await self.reader.readexactly(measure(await self.reader.readexactly(FRAME_LENGTH.size)))
 
-    async def greet(self) -> None:
+    async def handshake(self) -> None:
         while True:
-            self.writer.writelines(self.connection.hello())  # type: ignore[arg-type]
-            if self.connection.greeted(await self.frame(greeting_bytes)):
+            self.writer.writelines(self.connection.handshake_request())  # type: ignore[arg-type]
+            if self.connection.take_handshake(await self.frame(handshake_bytes)):
                 return
 
     async def log_in(self, login: Login, timeout_s: float) -> None:
@@ -179,8 +179,8 @@ class AsyncTransport:
                 return monotonic_ms()
             case Draw():
                 return random.uniform(effect.low, effect.high)
-            case Greet():
-                return (await self._link(effect.address, ConnectionUse.PROMPT, effect.timeout_ms)).connection.greeting
+            case Handshake():
+                return (await self._link(effect.address, ConnectionUse.PROMPT, effect.timeout_ms)).connection.handshake
             case WallClock():
                 return wall_clock_ms()
             case Call():
@@ -273,7 +273,7 @@ class AsyncTransport:
             raise opening_failure(connection, security, error) from error
         link = AsyncLink(reader, writer, connection, lane)
         try:
-            await asyncio.wait_for(link.greet(), timeout_s)
+            await asyncio.wait_for(link.handshake(), timeout_s)
         except (OSError, EOFError, WireError, TimeoutError) as error:
             writer.close()
             raise opening_failure(connection, security, error) from error

@@ -77,7 +77,7 @@ class Client(BlockingBase):
 
     def finalized_features(self) -> dict[str, int]:
         """The feature levels the cluster has agreed on."""
-        return dict(self._run(cluster.greeting(self._cluster)).features)
+        return dict(self._run(cluster.handshake(self._cluster)).features)
 
     def transaction_version(self) -> TransactionVersion:
         """The transaction protocol to speak with this cluster."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from typing_extensions import Buffer
 
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost
-from oncelog.client.net.connection import FRAME_LENGTH, BrokerConnection, frame_bytes, greeting_bytes
+from oncelog.client.net.connection import FRAME_LENGTH, BrokerConnection, frame_bytes, handshake_bytes
 from oncelog.client.net.conversation import ConnectionUse, Ticket
 from oncelog.client.net.settings import ClientSettings
 from oncelog.client.security.values import Login
@@ -104,7 +104,7 @@ class BlockingLink:
         context: SSLContext | None,
         timeout_ms: float,
     ) -> Self:
-        """Connect, greet and log in, within `timeout_ms`. Raises ConnectionLost, AuthenticationFailed, UnsupportedVersion."""
+        """Connect, and log in, within `timeout_ms`. Raises ConnectionLost, AuthenticationFailed, UnsupportedVersion."""
         until_ms = time.monotonic() * 1000 + timeout_ms
         try:
             connected = socket.create_connection(address, timeout=_seconds_until(until_ms))
@@ -117,7 +117,7 @@ class BlockingLink:
             if context is not None:
                 connected = context.wrap_socket(connected, server_hostname=address.host)
             link = cls(connected, connection, lane, is_encrypted=context is not None)
-            link.greet(until_ms)
+            link.handshake(until_ms)
             if settings.security.login is not None:
                 link.log_in(settings.security.login, _seconds_until(until_ms))
         except (OSError, EOFError, WireError) as error:
@@ -128,10 +128,10 @@ class BlockingLink:
             raise
         return link
 
-    def greet(self, until_ms: float) -> None:
+    def handshake(self, until_ms: float) -> None:
         while True:
-            self.send(self.connection.hello())
-            if self.connection.greeted(self.incoming.receive(self.socket, greeting_bytes, until_ms)):
+            self.send(self.connection.handshake_request())
+            if self.connection.take_handshake(self.incoming.receive(self.socket, handshake_bytes, until_ms)):
                 return
 
     def log_in(self, login: Login, timeout_s: float) -> None:

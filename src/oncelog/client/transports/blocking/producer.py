@@ -150,7 +150,7 @@ class Producer:
     def flush(self, timeout_ms: float | None = None) -> None:
         """Wait until every record is written. Raises what kept one from being written, or RetriesExhausted."""
         with self._changed:
-            self._core.hurry()
+            self._core.send_now()
             self._sending.wake()
             self._wait(lambda: self._core.is_flushed, timeout_ms)
             failure = self._core.take_failure()

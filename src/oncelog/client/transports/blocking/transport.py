@@ -19,7 +19,7 @@ from oncelog.client.net.conversation import (
     Conversation,
     Draw,
     Effect,
-    Greet,
+    Handshake,
     Now,
     Send,
     Sleep,
@@ -124,8 +124,8 @@ class BlockingTransport:
                 return monotonic_ms()
             case Draw():
                 return random.uniform(effect.low, effect.high)
-            case Greet():
-                return self._link(effect.address, ConnectionUse.PROMPT, effect.timeout_ms).connection.greeting
+            case Handshake():
+                return self._link(effect.address, ConnectionUse.PROMPT, effect.timeout_ms).connection.handshake
             case WallClock():
                 return wall_clock_ms()
             case Call():

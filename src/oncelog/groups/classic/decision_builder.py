@@ -11,13 +11,13 @@ from oncelog.coordination.decision import nothing_to_remember
 from oncelog.groups.classic.answers import JoinAnswer, LeaveAnswer, SyncAnswer
 from oncelog.groups.classic.group import ClassicGroup
 from oncelog.groups.classic.metadata import GroupMetadataRecord, GroupMetadataValue
-from oncelog.groups.moment import Moment
+from oncelog.groups.timestamps import Timestamps
 
 Answer = TypeVar("Answer", JoinAnswer, SyncAnswer, LeaveAnswer)
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class PendingResponse:
     """An answer, and who waits for it."""
 
     reply: Parked[Any]
@@ -27,26 +27,26 @@ class Due:
         self.reply.release(self.answer)
 
 
-MembershipDecision = Decision[GroupMetadataRecord, tuple[Due, ...]]
+MembershipDecision = Decision[GroupMetadataRecord, tuple[PendingResponse, ...]]
 """Its answers are given once its records are written and replayed."""
 
 
-class Step:
+class DecisionBuilder:
     """Collects what a decision is made of."""
 
     __slots__ = ("_due", "_records", "now")
 
-    def __init__(self, now: Moment) -> None:
+    def __init__(self, now: Timestamps) -> None:
         self.now = now
         self._records: list[GroupMetadataRecord] = []
-        self._due: list[Due] = []
+        self._due: list[PendingResponse] = []
 
     def record(self, group: ClassicGroup, metadata: GroupMetadataValue) -> None:
         self._records.append(GroupMetadataRecord(group.name, metadata, self.now.wall_ms))
         group.settle(metadata)
 
     def answer(self, reply: Parked[Answer], answer: Answer) -> None:
-        self._due.append(Due(reply, answer))
+        self._due.append(PendingResponse(reply, answer))
 
     def decision(self, remember: Callable[[], None] = nothing_to_remember) -> MembershipDecision:
         return Decision(tuple(self._records), tuple(self._due), remember)

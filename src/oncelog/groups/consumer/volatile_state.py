@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class Live:
+class VolatileState:
     """Deadlines are steady milliseconds, by member.
 
     `sessions`: until when a member has to be heard from. `joins` and `syncs`: until when a member of the classic
@@ -27,8 +27,8 @@ class Live:
     seen: tuple[int, int] | None = None
     regexes_seen: tuple[int, float] | None = None
 
-    def copy(self) -> Live:
-        return Live(
+    def copy(self) -> VolatileState:
+        return VolatileState(
             self.sessions.copy(),
             self.joins.copy(),
             self.syncs.copy(),

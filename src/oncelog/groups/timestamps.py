@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class Timestamps:
     """Records carry `wall_ms`, milliseconds since 1970; deadlines are of `steady_ms`, which no change of the date moves."""
 
     wall_ms: int

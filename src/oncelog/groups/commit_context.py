@@ -10,7 +10,7 @@ MEMBER_EPOCH_VERSION = 9
 
 
 @dataclass(frozen=True, slots=True)
-class MemberFacts:
+class CommitContext:
     """`generation` is the member epoch of newer groups, `version` that of OffsetCommit."""
 
     member_id: str = ""
@@ -23,4 +23,4 @@ class MemberFacts:
         return self.generation == NO_GENERATION and not self.member_id and self.instance_id is None
 
 
-ANYONE = MemberFacts()
+ANYONE = CommitContext()

@@ -1,4 +1,4 @@
-"""One member's turn: what it says is taken down, then topics, the group's epoch, the target and the member itself follow.
+"""A change of a consumer group: what a member says is taken down, then topics, the group's epoch, the target and the member follow.
 
 Everything is worked out against the group as its log has it; the records that come of it make it true.
 """
@@ -13,7 +13,6 @@ from oncelog.groups.consumer.assignment import NOTHING, Assignment
 from oncelog.groups.consumer.assignors import ASSIGNORS, Candidate
 from oncelog.groups.consumer.group import NEVER_MS, ConsumerGroup, preferred_assignor, subscribed_topics, topics_of
 from oncelog.groups.consumer.heartbeat import Refusal
-from oncelog.groups.consumer.live import Live
 from oncelog.groups.consumer.member import ConsumerGroupMember
 from oncelog.groups.consumer.reconciliation import Reconciliation
 from oncelog.groups.consumer.records import (
@@ -28,8 +27,9 @@ from oncelog.groups.consumer.records import (
 )
 from oncelog.groups.consumer.state import UNREVOKED_PARTITIONS
 from oncelog.groups.consumer.topics import ids_of, metadata_hash
+from oncelog.groups.consumer.volatile_state import VolatileState
 from oncelog.groups.consumer_limits import ConsumerLimits
-from oncelog.groups.moment import Moment
+from oncelog.groups.timestamps import Timestamps
 from oncelog.groups.topics import KnownTopics
 from oncelog.wire import ErrorCode
 
@@ -44,7 +44,7 @@ class GroupChange:
     """
 
     def __init__(
-        self, group: ConsumerGroup, live: Live, topics: KnownTopics, limits: ConsumerLimits, now: Moment
+        self, group: ConsumerGroup, live: VolatileState, topics: KnownTopics, limits: ConsumerLimits, now: Timestamps
     ) -> None:
         self.records: list[ConsumerRecord] = []
         self._group = group
