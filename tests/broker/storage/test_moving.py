@@ -591,6 +591,22 @@ def test_directory_that_fails_ends_the_move_and_nothing_else(write: bool) -> Non
     assert place_of(broker) == [other(source)]
 
 
+def test_old_directory_stays_where_the_new_one_fails_before_its_name_is_durable() -> None:
+    """And nothing is said to be durable that is so in neither."""
+    broker = new_broker()
+    producer = open_transaction(broker)
+    send_move(broker, B)
+    while len(place_of(broker)) == 1:
+        assert broker.disk.take_step()
+    end = producer.send_end(committed=True)
+    broker.core.survives(DiskError(f"{B} fails", f"{B}/{TOPIC}-0"))
+    assert partition_of(broker).is_offline
+    broker.settle()
+    assert place_of(broker) == [A, B]
+    assert not end.came or end.message.error_code is not NONE
+    assert not broker.failures
+
+
 def test_log_is_not_cleaned_while_it_is_on_its_way_and_is_afterwards() -> None:
     broker, _, _ = filled(0)
     source = place_of(broker)[0]

@@ -215,13 +215,18 @@ class LogMoves:
             synced = await self._take_over(move)
             if synced is not None:
                 await self._broker.checkpoints.write()
-                held.is_durable_in_copy(synced)
+                if self._log(move) is not None:
+                    held.is_durable_in_copy(synced)
         except DiskError as error:
             if not move.future.is_in_place or self._broker.survives(error):
                 self._broker.durability.let_go(held)
             raise
         self._broker.durability.let_go(held)
-        if synced is not None:
+        if synced is not None and self._log(move) is None:
+            # Its disk failed just then: whichever directory the next start finds, the old one is not removed here.
+            logger.error("%s is offline, and in %s too", move.name, source)
+            self._forget(move)
+        elif synced is not None:
             await self._finish(move, source)
         else:
             move.become(MoveState.COPYING)
