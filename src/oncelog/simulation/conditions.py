@@ -59,6 +59,7 @@ def broker_settings(random: Random) -> dict[str, str]:
         "log.cleaner.min.cleanable.ratio": (0.01, 0.5),
         "log.cleaner.delete.retention.ms": (0, 2_000, 86_400_000),
         "group.initial.rebalance.delay.ms": (0, 1_000, 3_000),
+        "log.dir.reserve.bytes": (0, 8_192, 65_536),
         "auto.create.topics.enable": ("false",),
     }
     return {name: str(random.choice(values)) for name, values in choices.items()}
