@@ -310,3 +310,19 @@ def outcomes(disk: Disk, path: str, operations: list[tuple]) -> Iterator[object]
     yield other.read(0, 100)
     other.close()
     file.close()
+
+
+def test_allocated_file_has_its_size_and_goes_with_its_last_byte(disk, directory):
+    path = f"{directory}/reserve"
+    for size_bytes in (8192, 4096, 65536):
+        disk.allocate(path, size_bytes)
+        assert len(disk.read_file(path)) == size_bytes
+    disk.allocate(path, 0)
+    assert not disk.exists(path)
+    disk.allocate(path, 0)
+
+
+def test_file_that_this_process_removed_is_synced_without_a_complaint(disk, directory, file):
+    file.append([b"ab"])
+    disk.remove(f"{directory}/file")
+    assert wait_for(lambda done: disk.sync([file], done)) is None

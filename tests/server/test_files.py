@@ -163,3 +163,23 @@ def test_file_that_is_closed_is_used_no_more(files, tmp_path):
     file.close()
     with pytest.raises(DiskError, match="closed"):
         file.read(0, 1)
+
+
+def test_file_that_somebody_else_removed_is_not_said_to_be_durable(files, tmp_path):
+    (file,) = make(files, tmp_path, 1)
+    file.append([b"ab"])
+    os.unlink(file.path)
+    with pytest.raises(DiskError, match="was removed by somebody else") as raised:
+        file.sync()
+    assert raised.value.path == file.path
+
+
+def test_file_in_whose_place_is_another_one_is_not_opened_again(files, tmp_path):
+    (file,) = make(files, tmp_path, 1)
+    file.append([b"ab"])
+    file.sync()
+    file.release()
+    os.rename(file.path, f"{file.path}.old")
+    (tmp_path / os.path.basename(file.path)).write_bytes(b"ab")
+    with pytest.raises(DiskError, match="is another file than it was"):
+        file.append([b"cd"])
