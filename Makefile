@@ -18,7 +18,8 @@ help:
 	@echo "make test          every test this machine has the means to run"
 	@echo "make conformance   which client gets on with the broker in which scenario"
 	@echo "make compatibility the releases of PySpark before the one that is installed"
-	@echo "make chaos         kills of brokers and clients, for ten minutes"
+	@echo "make chaos         kills of brokers and clients, cut connections, power cuts, for ten minutes"
+	@echo "make fuzz          bytes that nobody wrote, guided by what they reach"
 	@echo "make check         formatting, lint, types, layers, spelling"
 	@echo "make bench         figures beside Apache Kafka's, on a quiet machine"
 
@@ -68,6 +69,20 @@ compatibility: $(PYSPARKS:%=.cache/pyspark-%/.installed)
 chaos: $(STAMP)
 	ONCELOG_CHAOS_SECONDS=$${ONCELOG_CHAOS_SECONDS:-300} ONCELOG_ROUNDS=$${ONCELOG_ROUNDS:-150} \
 		$(BIN)/python -m pytest --quiet -rA tests/chaos
+
+# frames, batches, compressed or recovery. Findings go to tests/fuzz/corpus, where the tests find them.
+FUZZ         ?= recovery
+FUZZ_SECONDS ?= 600
+FUZZERS      := .cache/fuzzers
+
+$(FUZZERS)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m venv $(FUZZERS)
+	$(FUZZERS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' atheris
+	touch $@
+
+.PHONY: fuzz
+fuzz: $(FUZZERS)/.installed
+	$(FUZZERS)/bin/python -m tests.fuzz $(FUZZ) $(FUZZ_SECONDS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -38,8 +38,8 @@ TOPIC = "history"
 BATCH_RECORDS, RECORD_BYTES = 100, 1000
 TIMEOUT_MS = 60_000
 BATCHES_AT_ONCE = 20
-AT_ONCE = 500
-"""So many transactions are open at a time."""
+AT_ONCE = 16
+"""So many transactions are under way at a time. The cleaner, too, waits for them at each of its steps."""
 WRITTEN = "written"
 
 

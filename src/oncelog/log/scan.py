@@ -10,6 +10,7 @@ from oncelog.environment import File
 from oncelog.log.config import LONG_MAX
 from oncelog.records import HEADER_BYTES, BatchHeader, crc_is_valid, read_header
 from oncelog.records.batch import MAGIC
+from oncelog.records.control import control_problem
 
 CHUNK_BYTES = 1024 * 1024
 HEADERS_CHUNK_BYTES = 64 * 1024
@@ -84,6 +85,11 @@ class Scan:
             if self._check_crc and not crc_is_valid(data, at, header):
                 self._stop("the CRC-32C is not that of the bytes")
                 return
+            if self._check_crc and header.is_control:
+                problem = control_problem(data, at, header)
+                if problem is not None:
+                    self._stop(problem)
+                    return
             yield ScannedBatch(self.position, header, data, at)
             self.position += size_bytes
             self.next_offset = header.next_offset

@@ -8,7 +8,7 @@ from oncelog.log.outcome import TimestampOffset
 from oncelog.log.scan import ScannedBatch
 from oncelog.log.segment import Segment
 from oncelog.log.time_index import NO_TIMESTAMP
-from oncelog.records import decode_batch
+from oncelog.records import Record, RecordsError, decode_batch
 
 CHECKED_BYTES = 1024 * 1024
 
@@ -67,7 +67,7 @@ def first_at_or_after(
                 return None
             if header.max_timestamp_ms < timestamp_ms or header.is_control:
                 continue
-            for record in decode_batch(batch.data, batch.position_in_data):
+            for record in _records(segment, batch):
                 if record.timestamp_ms >= timestamp_ms and record.offset >= first_offset:
                     return TimestampOffset(record.timestamp_ms, record.offset) if record.offset < limit_offset else None
     return None
@@ -89,7 +89,7 @@ def latest(segments: Sequence[Segment], first_offset: int) -> TimestampOffset | 
     known_ms, offset = found.max_timestamp
     start = max(offset, first_offset) if known_ms == largest_ms else first_offset
     for batch in found.batches_from(start):
-        for record in decode_batch(batch.data, batch.position_in_data):
+        for record in _records(found, batch):
             if record.timestamp_ms == largest_ms and record.offset >= first_offset:
                 return TimestampOffset(largest_ms, record.offset)
     return None
@@ -104,11 +104,21 @@ def _latest_from(segment: Segment, first_offset: int) -> int:
     if last_offset >= first_offset and found is not None and found.header.base_offset >= first_offset:
         return largest_ms
     # What had it may have been deleted: the indexes do not tell what comes next.
-    return max((_latest_in(batch, first_offset) for batch in segment.batches_from(first_offset)), default=NO_TIMESTAMP)
+    return max(
+        (_latest_in(segment, batch, first_offset) for batch in segment.batches_from(first_offset)), default=NO_TIMESTAMP
+    )
 
 
-def _latest_in(batch: ScannedBatch, first_offset: int) -> int:
+def _latest_in(segment: Segment, batch: ScannedBatch, first_offset: int) -> int:
     if batch.header.base_offset >= first_offset:
         return batch.header.max_timestamp_ms
-    records = decode_batch(batch.data, batch.position_in_data)
+    records = _records(segment, batch)
     return max((record.timestamp_ms for record in records if record.offset >= first_offset), default=NO_TIMESTAMP)
+
+
+def _records(segment: Segment, batch: ScannedBatch) -> list[Record]:
+    """Raises DamagedLogError for a batch whose checksum is right, and whose records nobody can read."""
+    try:
+        return decode_batch(batch.data, batch.position_in_data)
+    except RecordsError as error:
+        raise segment.damaged(batch.position, batch.header.base_offset, str(error)) from error

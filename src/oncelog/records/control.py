@@ -11,14 +11,26 @@ from struct import Struct
 
 from typing_extensions import Buffer
 
-from oncelog.records.batch import CONTROL_BIT, MAGIC, TRANSACTIONAL_BIT, BatchHeader, decode_batch, seal
-from oncelog.records.errors import CorruptBatchError
+from oncelog.records.batch import (
+    CODEC_BITS,
+    CONTROL_BIT,
+    HEADER_BYTES,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    decode_batch,
+    seal,
+)
+from oncelog.records.errors import CorruptBatchError, RecordsError
 from oncelog.records.record import Record, encode_records
 from oncelog.records.sequence import NO_SEQUENCE
 
 _KEY = Struct(">hh")
 _VALUE = Struct(">hi")
 _VERSION = 0
+_BEFORE_TYPE, _AFTER_TYPE = b"\x20\0\0\0\x08\0\0\0", b"\x0c\0\0"
+"""The record of every marker that this and Kafka's coordinators write, but for the type and the coordinator epoch."""
+_MARKER_BYTES = 17
 
 
 class ControlType(IntEnum):
@@ -63,6 +75,29 @@ def control_batch(
         record_count=1,
     )
     return seal(header, encode_records([record], timestamp_ms))
+
+
+def control_problem(data: Buffer, position: int, header: BatchHeader) -> str | None:
+    """Why nobody can read the record of the control batch at `position`, whose checksum is right; or None."""
+    if _is_plain(bytes(data[position + HEADER_BYTES : position + header.size_bytes]), header):  # type: ignore[index]
+        return None
+    try:
+        read_control(data, position)
+    except RecordsError as error:
+        return str(error)
+    return None
+
+
+def _is_plain(body: bytes, header: BatchHeader) -> bool:
+    """Whether it is such a record: nearly all are, and that is seen faster than read."""
+    return (
+        len(body) == _MARKER_BYTES
+        and header.record_count == 1
+        and not header.attributes & CODEC_BITS
+        and body.startswith(_BEFORE_TYPE)
+        and body.startswith(_AFTER_TYPE, len(_BEFORE_TYPE) + 1)
+        and not body[-1]
+    )
 
 
 def read_control(data: Buffer, position: int = 0) -> EndTransactionMarker | None:
