@@ -24,6 +24,7 @@ from oncelog.simulation.injection import Injection
 from oncelog.simulation.invariants import Invariants
 from oncelog.simulation.keyed import KEYED, KeyedHistory
 from oncelog.simulation.network import Network
+from oncelog.simulation.plain_commits import PlainCommits
 from oncelog.simulation.short_lived import SHORT_LIVED, ShortLivedHistory
 from oncelog.simulation.transport import Play
 
@@ -68,7 +69,12 @@ class Simulation:
         self.short_lived = ShortLivedHistory()
         self.topic_settings = administration.DrawnSettings()
         self.shared = workload.Shared(
-            self.history, self.keyed, self.short_lived, workload.written_topics(self._topics), self._topic_id
+            self.history,
+            self.keyed,
+            self.short_lived,
+            PlainCommits(),
+            workload.written_topics(self._topics),
+            self._topic_id,
         )
         self._failure: BaseException | None = None
         self.disk = SimulatedDisk(stream(seed, "disk"), lambda: int(self.queue.now_ms))
@@ -126,17 +132,18 @@ class Simulation:
     def _uncopied(self, ends: Mapping[int, int]) -> str | None:
         """`ends` is where the last record to copy ends, in each partition of the input that has one."""
         for index, end in ends.items():
-            committed = self._committed(index)
+            committed = self._committed(workload.GROUP, TopicPartition(workload.INPUT, index))
             if committed < end:
                 return f"{workload.INPUT}-{index}: {committed} of {end}"
         return None
 
-    def _committed(self, index: int) -> int:
+    def _committed(self, group: str, partition: TopicPartition) -> int:
+        """-1 where the group has committed nothing."""
         core = self.broker.core
         assert core is not None
-        offsets = core.offsets.coordinator.committed_offsets(workload.GROUP, False)
-        stored = (offsets or {}).get((workload.INPUT, index))
-        return 0 if stored is None else stored.committed.offset
+        offsets = core.offsets.coordinator.committed_offsets(group, False)
+        stored = (offsets or {}).get((partition.topic, partition.partition))
+        return -1 if stored is None else stored.committed.offset
 
     def _check(self) -> None:
         starts = self._starts()
@@ -147,6 +154,7 @@ class Simulation:
         self.history.check(lasting, plain_is_durable=self._plain_is_durable, deleted=SHORT_LIVED)
         self.history.check_copies(view, workload.INPUT, workload.OUTPUT)
         self.keyed.check(keyed)
+        self.shared.commits.check(partial(self._committed, workload.FOLLOWERS))
         ids = {name: topic_id for name in SHORT_LIVED if (topic_id := self._topic_id(name)) is not None}
         after = self._starts()
         self.short_lived.check(view, {one: (start, after[one]) for one, start in starts.items()}, ids)
@@ -191,6 +199,8 @@ class Simulation:
         protocol = draw.choice(("classic", "consumer"))
         for number in range(draw.randrange(1, 4)):
             plays[f"copier-{number}"] = lambda node: workload.copy(node, shared, protocol)
+        if draw.random() < 0.4:
+            plays["follower"] = lambda node: workload.follow(node, shared, protocol)
         for level in draw.choice((list(IsolationLevel), [IsolationLevel.READ_COMMITTED])):
             plays[f"reader-{level.name}"] = partial(workload.read, shared=shared, isolation_level=level)
         if draw.random() < 0.8:

@@ -20,12 +20,13 @@ from oncelog.client.errors import (
 from oncelog.client.net.cluster import TRANSACTION_FEATURE, Cluster, ask_any
 from oncelog.client.net.conversation import Sleep
 from oncelog.client.producer.settings import ProducerSettings
-from oncelog.client.requests import Api, ApiRequest, milliseconds
+from oncelog.client.requests import OFFSET_COMMIT, Api, ApiRequest, milliseconds
 from oncelog.client.values import IsolationLevel, NewTopic, OffsetAndMetadata, OffsetSpec, TopicPartition
 from oncelog.simulation.broker_node import SimulationFailure
 from oncelog.simulation.clients import ClientNode, Sent, SimulatedConsumer, SimulatedProducer
 from oncelog.simulation.history import COPIED, Outcome, ReaderSighting, RunHistory, WrittenTogether
 from oncelog.simulation.keyed import KEYED, KEYED_PARTITIONS, KeyedHistory, keyed_topic
+from oncelog.simulation.plain_commits import PlainCommits
 from oncelog.simulation.short_lived import (
     AGING,
     REBORN,
@@ -42,7 +43,7 @@ UPDATE_FEATURES = Api(57, "UpdateFeatures", 1, 1)
 SAFE_DOWNGRADE = 2
 INPUT, OUTPUT, PLAIN = "input", "output", "plain"
 PARTITIONS = {INPUT: 3, OUTPUT: 2, PLAIN: 2}
-GROUP = "copiers"
+GROUP, FOLLOWERS = "copiers", "followers"
 THINK_MS_MAX = (100.0, 400.0, 2_000.0)
 
 
@@ -53,6 +54,7 @@ class Shared:
     history: RunHistory
     keyed: KeyedHistory
     short_lived: ShortLivedHistory
+    commits: PlainCommits
     topics: Sequence[str]
     """Where transactions write to; one that is there twice is written twice as often."""
     topic_id: Callable[[str], UUID | None]
@@ -252,6 +254,29 @@ def copy(node: ClientNode, shared: Shared, protocol: str) -> Play:
             raise
     yield from consumer.close()
     yield from producer.close()
+
+
+def follow(node: ClientNode, shared: Shared, protocol: str) -> Play:
+    """Read the input as the one member of a group, and commit offsets outside transactions."""
+    consumer = SimulatedConsumer(node, IsolationLevel.READ_COMMITTED, group=FOLLOWERS, group_protocol=protocol)
+    consumer.subscribe([INPUT])
+    commits = shared.commits
+    is_doubtful = False
+    while not shared.is_over:
+        records: list[ConsumedRecord] = yield from consumer.poll(1_000)
+        if not records:
+            continue
+        offsets = consumer.positions()
+        before = node.sent(OFFSET_COMMIT)
+        commits.ask(offsets)
+        try:
+            yield from consumer.commit()
+        except CommitFailed:
+            continue
+        is_doubtful |= node.sent(OFFSET_COMMIT) != before + 1
+        commits.answered(offsets, is_doubtful=is_doubtful)
+        yield Sleep(0.0, 1_000.0)
+    yield from consumer.close()
 
 
 def read(node: ClientNode, shared: Shared, isolation_level: IsolationLevel) -> Play:
