@@ -67,6 +67,24 @@ def test_nothing_beyond_an_open_transaction_is_cleaned() -> None:
     assert keys_and_values(on) == [(4, b"a", b"5")]
 
 
+def test_transaction_that_was_aborted_before_the_dirty_part_hides_no_later_one_of_its_producer() -> None:
+    """What a key was set to is learned from the first dirty offset on, where that transaction's marker is not met."""
+    on = LogOnMemoryDisk(compacted(delete_retention_ms=0))
+    write(on, [(b"a", b"1")])
+    write(on, [(b"b", b"1")], producer=(1, 0), sequence=0, transactional=True)
+    on.mark(ControlType.ABORT, (1, 0))
+    write(on, [(b"c", b"1")], producer=(1, 0), sequence=1, transactional=True)
+    on.mark(ControlType.COMMIT, (1, 0))
+    roll(on)
+    before = on.log.log_end_offset
+    write(on, [(b"a", None)], producer=(1, 0), sequence=2, transactional=True)
+    on.mark(ControlType.COMMIT, (1, 0))
+    roll(on)
+    on.log.cleaned_offset = before
+    assert clean(on)
+    assert b"1" not in [value for _, key, value in keys_and_values(on) if key == b"a"]
+
+
 @pytest.mark.parametrize("codec", list(Codec))
 def test_batch_that_loses_records_keeps_its_codec(codec: Codec) -> None:
     on = LogOnMemoryDisk(compacted())

@@ -90,7 +90,10 @@ class Cleaning:
         self._last_offsets = last_offsets
         self._replace = replace
         self._finish = finish
-        self._mapped = CleanedTransactions(source.aborted)
+        # Reading begins at the first dirty offset: of a transaction that ended before it, no marker would be met.
+        self._mapped = CleanedTransactions(
+            [one for one in source.aborted if one.last_offset >= dirt.first_dirty_offset]
+        )
         self._transactions = CleanedTransactions(source.aborted)
         self._filter = BatchFilter(
             last_offsets, self._transactions, source.last_records, now_ms, source.config.delete_retention_ms
