@@ -137,6 +137,22 @@ def test_tv1_abort_of_nothing_is_an_abort():
 
 
 @pytest.mark.parametrize("answers", [[answered(90)], [lost()]], ids=["fenced", "unknown"])
+def test_two_requests_under_way_are_both_told_of_the_end(answers):
+    """The pump adds partitions while the user's request is under way."""
+
+    class TwoAtOnce(Coordinator):
+        def _answer(self, request):
+            if request.api.name == "AddPartitionsToTxn":
+                with pytest.raises((ProducerFenced, OutcomeUnknown)):
+                    self.end(commit=True)
+            return super()._answer(request)
+
+    coordinator = TwoAtOnce(version=TransactionVersion.TV1, EndTxn=answers, AddPartitionsToTxn=[added(90)])
+    with pytest.raises(ProducerFenced):
+        coordinator.transport.run(coordinator.session.add_partitions([PARTITION]))
+
+
+@pytest.mark.parametrize("answers", [[answered(90)], [lost()]], ids=["fenced", "unknown"])
 def test_session_that_lost_its_id_asks_nothing_more(answers):
     """A zombie's InitProducerId with its old epoch aborts the new owner's open transaction."""
     coordinator = Coordinator(version=TransactionVersion.TV1, EndTxn=answers)

@@ -234,7 +234,7 @@ class TransactionSession:
     def _refuse_commit(self, reply: _Reply) -> NoReturn:
         what = f"committing the transaction of {self.transactional_id!r}"
         if reply.doubtful:
-            self._become(SessionState.UNKNOWN)
+            self._end(SessionState.UNKNOWN)
             last = reply.cause if reply.error is None else BrokerRefused(reply.error, "the last answer")
             raise OutcomeUnknown(f"{what}: {last}") from last
         if reply.error is None:
@@ -248,7 +248,7 @@ class TransactionSession:
     def _refuse_abort(self, reply: _Reply) -> None:
         what = f"aborting the transaction of {self.transactional_id!r}"
         if reply.error is None:
-            self._become(SessionState.UNKNOWN)
+            self._end(SessionState.UNKNOWN)
             raise OutcomeUnknown(f"{what}: {reply.cause}") from reply.cause
         if reply.error is ErrorCode.invalid_txn_state and self.version is TransactionVersion.TV1:
             return  # nothing was added to the transaction, so there is none to abort
@@ -304,8 +304,13 @@ class TransactionSession:
                 return _Reply(None, None, doubtful, cause)
 
     def _fence(self, what: str, error: ErrorCode) -> NoReturn:
-        self._become(SessionState.FENCED)
+        self._end(SessionState.FENCED)
         raise ProducerFenced(what, error)
+
+    def _end(self, state: SessionState) -> None:
+        """Of two requests that are under way at once, both may be told the end: the first decides what it was."""
+        if TRANSITIONS[self.state]:
+            self._become(state)
 
     def _become(self, state: SessionState) -> None:
         assert state in TRANSITIONS[self.state], f"{self.state.value} does not become {state.value}"
