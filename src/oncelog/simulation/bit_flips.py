@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from random import Random
 
+from oncelog.environment import DiskError
 from oncelog.simulation.memory_disk import MemoryDisk
 
 SEGMENT = re.compile(r"(?P<directory>/[^/]+)/(?P<topic>[^/]+)-(?P<partition>\d+)/(?P<base>\d{20})\.log")
@@ -23,12 +24,15 @@ class BitFlips:
         self._restore: list[Callable[[], None]] = []
 
     def flip(self, random: Random) -> bool:
-        """Change one bit of a record's segment. False where there is none to be changed."""
-        candidates = self._closed_segments()
-        if not candidates:
+        """Change one bit of a record's segment. False where there is none to be changed, or the disk does not answer."""
+        try:
+            candidates = self._closed_segments()
+            if not candidates:
+                return False
+            path = random.choice(candidates)
+            position = random.randrange(len(self._disk.read_file(path)))
+        except DiskError:
             return False
-        path = random.choice(candidates)
-        position = random.randrange(len(self._disk.read_file(path)))
         self._restore.append(self._disk.flip(path, position, 1 << random.randrange(8)))
         return True
 

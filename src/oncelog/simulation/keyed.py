@@ -86,20 +86,15 @@ class KeyedHistory:
         return last
 
     def _check_last(self, key: tuple[TopicPartition, bytes], changes: Sequence[KeyChange], seen: int | None) -> None:
+        """A key that is gone was deleted by a tombstone that is gone, too; and one tombstone is like another."""
         sure = [place for place, change in enumerate(changes) if self._is_sure(change)]
-        if not sure or (seen is None and changes[sure[-1]].value is None):
-            return
-        if seen is not None and (seen >= sure[-1] or self._looks_like_a_later_one(changes, seen, sure[-1])):
+        if not sure or (seen is not None and seen >= sure[-1]):
             return
         found = None if seen is None else changes[seen].value
+        if found is None and any(change.value is None and change.can_be_there for change in changes[sure[-1] :]):
+            return
         raise SimulationFailure(
             f"{key[0]}: {key[1]!r} is {found!r}, and {changes[sure[-1]].value!r} was committed last"
-        )
-
-    def _looks_like_a_later_one(self, changes: Sequence[KeyChange], seen: int, sure: int) -> bool:
-        """One tombstone is like another."""
-        return changes[seen].value is None and any(
-            change.value is None and change.can_be_there for change in changes[sure:]
         )
 
     def _is_sure(self, change: KeyChange) -> bool:
