@@ -22,7 +22,7 @@ from oncelog.broker.storage.auto_creation import create_internal
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from oncelog.coordination import Parked, start
 from oncelog.environment import DiskError, Syncable
-from oncelog.groups import MemberFacts, OffsetToCommit
+from oncelog.groups import ANYONE, OffsetToCommit
 from oncelog.log import Appended, Origin
 from oncelog.records import Record, build_batch, read_header
 from oncelog.server.clock import RealClock, RealRandom
@@ -123,7 +123,7 @@ class History:
         topic = core.topics.named(TOPIC)
         assert topic is not None
         committed = OffsetToCommit(TOPIC, index, offset, topic_id=topic.topic_id)
-        (answer,) = core.offsets.commit_in_transaction(group, MemberFacts(), [committed], producer)
+        (answer,) = core.offsets.commit_in_transaction(group, ANYONE, [committed], producer)
         assert answer is ErrorCode.none, answer
         end = await over(start(core.transactions.end(name, *producer, committed=True, tv2=True)))
         assert end.error is ErrorCode.none, end

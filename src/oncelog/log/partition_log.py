@@ -527,15 +527,17 @@ class PartitionLog:
     def is_worth_cleaning(self, dirt: Dirt) -> bool:
         return dirt.is_worth_cleaning(self._config)
 
-    def begin_cleaning(self, map_bytes_max: int, load_factor: float) -> Cleaning | None:
+    def begin_cleaning(self, map_bytes_max: int, load_factor: float, end_offset_max: int = LONG_MAX) -> Cleaning | None:
         """Begin to clean what is dirty; None if it need not or may not be now.
 
-        What is cleaned is durable in the log's own files, and the caller has written down that it is, and has no write-ahead log
-        that would put anything of it back: what reads a log again after a power cut would take a gap for a loss.
+        What is cleaned is durable in the log's own files, and the caller has written down that it is, and, below
+        `end_offset_max`, has no write-ahead log that would put anything of it back: what reads a log again after a power cut
+        would take a gap for a loss.
         """
         now_ms = self._clock.now_ms()
         dirt = self.dirt(now_ms)
-        if dirt is None or self._cleaning is not None or dirt.end_offset > self._unsynced.recovery_point:
+        durable_end = min(end_offset_max, self._unsynced.recovery_point)
+        if dirt is None or self._cleaning is not None or dirt.end_offset > durable_end:
             return None
         segments = [one for one in self._segments if one.base_offset < dirt.end_offset]
         ends = [*(segment.base_offset for segment in segments[1:]), dirt.end_offset]

@@ -70,25 +70,33 @@ class LogCleaner:
         while True:
             await sleep(self._broker.clock, max(self._broker.settings.number("log.cleaner.backoff.ms"), BACKOFF_MIN_MS))
             try:
-                while await self._clean_dirtiest():
+                while await self._clean_all():
                     pass
             except DiskError as error:
                 if not self._broker.survives(error):
                     return
 
-    async def _clean_dirtiest(self) -> bool:
-        """Clean the log with the largest dirty share, of those that are worth it; False if there is none."""
+    async def _clean_all(self) -> bool:
+        """Clean the logs that are worth it, the one with the largest dirty share first; False if none was cleaned.
+
+        What they have is made durable for all of them at once, for the logs of others share the write-ahead log with it.
+        """
         found: dict[LogKey, float] = {}
         await self._broker.slices.run(self._look_at_all(found))
         if not found:
             return False
-        key = max(found, key=found.__getitem__)
-        prepared = self._prepare(key)
-        if prepared is None:
-            return False
-        await prepared
+        ends = {key: log.log_end_offset for key in found if (log := self._log(key)) is not None}
+        await self._broker.durability.leave_to_themselves([log for key in ends if (log := self._log(key)) is not None])
         await self._broker.checkpoints.write()
-        cleaning = self._begin(key)
+        has_cleaned = False
+        for key in sorted(ends, key=found.__getitem__, reverse=True):
+            if await self._clean(key, ends[key]):
+                has_cleaned = True
+        return has_cleaned
+
+    async def _clean(self, key: LogKey, end_offset: int) -> bool:
+        """Clean a log, of which everything below `end_offset` is in its own files alone; False if that was not to be."""
+        cleaning = self._begin(key, end_offset)
         if cleaning is None:
             return False
         began_ms = self._broker.clock.monotonic_ms()
@@ -125,19 +133,16 @@ class LogCleaner:
                 found[key] = dirt.ratio
             yield
 
-    def _prepare(self, key: LogKey) -> Parked[None] | None:
-        """Make durable what is to be cleaned; None if the log is gone, or offline."""
-        log = self._log(key)
-        return None if log is None else start(self._broker.durability.leave_to_itself(log))
-
-    def _begin(self, key: LogKey) -> Cleaning | None:
+    def _begin(self, key: LogKey, end_offset: int) -> Cleaning | None:
         log = self._log(key)
         if log is None:
             return None
         load_factor = self._broker.settings.value("log.cleaner.io.buffer.load.factor")
         assert isinstance(load_factor, float), "it has a default"
         logger.info("%s: cleaning begins", log.name)
-        return log.begin_cleaning(self._broker.settings.number("log.cleaner.dedupe.buffer.size"), load_factor)
+        return log.begin_cleaning(
+            self._broker.settings.number("log.cleaner.dedupe.buffer.size"), load_factor, end_offset
+        )
 
     async def _carry_out(self, cleaning: Cleaning) -> None:
         """The log drops its cleaning when it is deleted or its segments change otherwise: then there are no more steps."""

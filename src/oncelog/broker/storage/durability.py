@@ -143,11 +143,11 @@ class Durability:
             self._retired = start(self._retire(retiring))
         return self._retired
 
-    async def leave_to_itself(self, log: PartitionLog) -> None:
-        """Have the log's own files durable, and no write-ahead log that would put anything back into its sealed segments."""
-        await self.make_durable([log])
+    async def leave_to_themselves(self, logs: Sequence[PartitionLog]) -> None:
+        """Have what is in the logs durable in their own files, and no write-ahead log that would put anything of it back."""
+        await self.make_durable_in_turn(logs)
         await self._retired
-        if log in self._current.logs:
+        if any(log in self._current.logs for log in logs):
             await self.retire()
 
     async def make_durable_in_turn(self, logs: Iterable[PartitionLog]) -> None:
