@@ -144,6 +144,7 @@ class BrokerNode:
         self.process.is_alive = False
         self.settings = settings
         self.starts = 0
+        self.power_cuts = 0
         self.accepted = 0
         self.disk_deaths = 0
         self.is_disk_bad = False
@@ -202,6 +203,7 @@ class BrokerNode:
         """The process is killed, or the machine loses its power."""
         self._end(silently=power)
         if power:
+            self.power_cuts += 1
             self.disk.crash()
         else:
             self.disk.kill()

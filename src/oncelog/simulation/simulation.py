@@ -72,7 +72,7 @@ class Simulation:
             self.history,
             self.keyed,
             self.short_lived,
-            PlainCommits(),
+            PlainCommits(lambda: self.broker.power_cuts),
             workload.written_topics(self._topics),
             self._topic_id,
         )
