@@ -107,8 +107,9 @@ class Injection:
         self._broker.die(power=True)
 
         def start() -> None:
-            self._broker.disk.operations_left = random.randrange(OPERATIONS_MAX)
-            self._dies_by_power = True
+            if not self._is_over:
+                self._broker.disk.operations_left = random.randrange(OPERATIONS_MAX)
+                self._dies_by_power = True
             self._broker.start()
             if not self._broker.process.is_alive:
                 self._start_later(random)
