@@ -39,13 +39,15 @@ class KeyedHistory:
     changes: dict[tuple[TopicPartition, bytes], list[KeyChange]] = field(default_factory=dict)
     sightings: list[dict[TopicPartition, list[ConsumedRecord]]] = field(default_factory=list)
 
-    def change(
-        self, writer: str, random: Random, together: WrittenTogether
-    ) -> tuple[TopicPartition, bytes, bytes | None]:
-        """Draw what is written next, and remember it."""
+    def change(self, random: Random, together: WrittenTogether) -> tuple[TopicPartition, bytes, bytes | None]:
+        """Draw what is written next, and remember it.
+
+        Outside transactions a process has keys of its own: nothing fences it, and its bytes may come when the next has begun.
+        """
         number = random.randrange(KEYS_OF_A_WRITER)
         partition = TopicPartition(KEYED, number % KEYED_PARTITIONS)
-        key = b"%s %d" % (writer.encode(), number)
+        owner = together.writer if together.is_transactional else f"{together.writer}.{together.process}"
+        key = b"%s %d" % (owner.encode(), number)
         value = None
         if random.random() >= TOMBSTONE_SHARE:
             value = b"%016x" % random.getrandbits(64) + b"." * random.choice((0, 0, 100, 2_000))

@@ -151,7 +151,7 @@ def _fill(node: ClientNode, shared: Shared, producer: SimulatedProducer, written
     for _ in range(random.randrange(1, 6)):
         topic = random.choice(shared.topics)
         if topic == KEYED:
-            place, key, new = shared.keyed.change(node.name, random, written)
+            place, key, new = shared.keyed.change(random, written)
             yield from producer.send(*place, new, key)
         else:
             yield from _send(node, shared, producer, written, topic)
@@ -191,7 +191,7 @@ def write_plain(node: ClientNode, shared: Shared) -> Play:
             round_of_writes.append((written, (yield from producer.send(*partition, value))))
         if KEYED in shared.topics:
             written = shared.history.write(node.name, is_transactional=False)
-            place, key, new = shared.keyed.change(node.name, random, written)
+            place, key, new = shared.keyed.change(random, written)
             round_of_writes.append((written, (yield from producer.send(*place, new, key))))
         failure: ClientError | None = None
         try:
