@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from struct import iter_unpack
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.log_on_memory_disk import LogOnMemoryDisk
+from harness.log_on_memory_disk import DIRECTORY, LogOnMemoryDisk
 from oncelog.environment import Syncable
 from oncelog.log import AbortedTransaction, Appended, LogConfig, SyncPoint
+from oncelog.log.names import LOG, OFFSET_INDEX, offset_name
 from oncelog.records import ControlType, batches, read_control
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=200, segment_index_bytes=200)
@@ -215,6 +217,22 @@ def test_batch_that_a_crash_tore_does_not_come_back_with_the_next_one(count: int
         history.crash(says_clean=False)
         history.produce(0, count, 26 if count > 1 else 59, transactional=False)
         history.crash(says_clean=False)
+
+
+def test_index_entries_of_what_a_start_cut_off_do_not_come_back() -> None:
+    """In a compacted log, which has gaps, they would say that its end is lost."""
+    for seed in range(20):
+        on = LogOnMemoryDisk(LogConfig(index_interval_bytes=0, is_compacted=True), seed)
+        for _ in range(10):
+            on.produce(b"value")
+        on.log.close()
+        on.checkpoint, size_bytes = 9, on.log.size_bytes
+        on.disk.damage(f"{DIRECTORY}/{offset_name(0, LOG)}", size_bytes - 1, b"\x7f")
+        on.open(was_clean=False)
+        assert on.log.log_end_offset == 9
+        on.disk.crash()
+        index = on.disk.read_file(f"{DIRECTORY}/{offset_name(0, OFFSET_INDEX)}")
+        assert max(offset for offset, _ in iter_unpack(">ii", index)) < 9, seed
 
 
 def aborted_by_definition(data: bytes) -> list[tuple[int, int, int]]:

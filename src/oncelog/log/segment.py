@@ -333,10 +333,15 @@ class Segment:
     def cut(self, position: int) -> None:
         """Cut off the bytes from `position` on, and block until that is durable.
 
-        A power cut could bring sectors of them back among what is written in their place, and make a batch of both.
+        A power cut could bring sectors of them back among what is written in their place, and make a batch of both. It could
+        bring back index entries, too, and the log would seem to have lost what they are about.
         """
         self.file.truncate(position)
         self.file.sync()
+        for index in (self.offset_index, self.time_index, self.transaction_index):
+            written = index.file.open_file()
+            if written is not None:
+                written.sync()
         self.size_bytes = position
         self.trusted_from = min(self.trusted_from, position)
         self._written_back_bytes = min(self._written_back_bytes, position)
