@@ -1,0 +1,67 @@
+"""Who speaks of another generation than the group's is told so, and changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.group_requests import SESSION_MS
+from oncelog.groups import CommitContext, OffsetToCommit
+from oncelog.wire import ErrorCode
+from tests.groups.group_in_memory import GROUP, GroupInMemory
+
+OTHER_GENERATIONS = pytest.mark.parametrize("difference", [-1, 1])
+
+
+def second_generation() -> tuple[GroupInMemory, str]:
+    group = GroupInMemory()
+    (leader,) = group.stable()
+    group.assign([leader], group.join(leader).value.generation)
+    assert group.generation == 2
+    return group, leader
+
+
+@OTHER_GENERATIONS
+def test_heartbeat_of_another_generation_is_refused_and_keeps_no_session_alive(difference: int) -> None:
+    """KIP-62: a member that missed a rebalance has to join again, and must not go on with what it was assigned before."""
+    group, leader = second_generation()
+    group.advance(SESSION_MS - 1)
+    assert group.heartbeat(leader, 2 + difference) is ErrorCode.illegal_generation
+    group.advance(1)
+    assert group.members() == []
+
+
+@OTHER_GENERATIONS
+def test_sync_of_another_generation_gets_no_assignment(difference: int) -> None:
+    group, leader = second_generation()
+    answer = group.sync(leader, 2 + difference).value
+    assert (answer.error, answer.assignment) == (ErrorCode.illegal_generation, b"")
+
+
+@OTHER_GENERATIONS
+def test_leader_of_another_generation_assigns_nothing(difference: int) -> None:
+    group, leader = second_generation()
+    assert group.join(leader).value.generation == 3
+    assert group.sync(leader, 3 + difference, {leader: b"late"}).value.error is ErrorCode.illegal_generation
+    assert group.state == "CompletingRebalance"
+
+
+@pytest.mark.parametrize(("state", "is_alive"), [("Stable", True), ("CompletingRebalance", False)])
+def test_commit_is_as_good_as_a_heartbeat_but_while_the_leader_assigns(state: str, *, is_alive: bool) -> None:
+    group, leader = second_generation()
+    generation = 2
+    if state == "CompletingRebalance":
+        generation = group.join(leader).value.generation
+    assert group.state == state
+    group.advance(SESSION_MS - 1)
+    commit(group, leader, generation)
+    group.advance(1)
+    assert (leader in group.members()) is is_alive
+
+
+def commit(group: GroupInMemory, member_id: str, generation: int) -> None:
+    """As OffsetCommit does it."""
+    coordinator = group.coordinator
+    offsets = [OffsetToCommit("t", 0, 1)]
+    decision = coordinator.commit_offsets(GROUP, CommitContext(member_id, generation), offsets, group.now)
+    group.write(*decision.records)
+    decision.remember()
