@@ -22,6 +22,8 @@ class BitFlips:
     def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk
         self._restore: list[Callable[[], None]] = []
+        self.have_been = False
+        """Whether there was ever one: a cleaning may have copied it."""
 
     def flip(self, random: Random) -> bool:
         """Change one bit of a record's segment. False where there is none to be changed, or the disk does not answer."""
@@ -33,6 +35,7 @@ class BitFlips:
             position = random.randrange(len(self._disk.read_file(path)))
         except DiskError:
             return False
+        self.have_been = True
         self._restore.append(self._disk.flip(path, position, 1 << random.randrange(8)))
         return True
 

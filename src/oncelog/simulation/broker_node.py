@@ -65,6 +65,7 @@ class ServedConnection:
         self._waiting: deque[bytes] = deque()
         self._is_answering = False
         self._is_serving = False
+        self._api_key = -1
         self._task: Task[Any] | None = None
         end.received = self._received
         end.ended = lambda _: self._over()
@@ -99,7 +100,9 @@ class ServedConnection:
         try:
             while self._waiting and not self._is_answering and not self._end.is_closed:
                 self._is_answering = True
-                answer = self._core.receive(self, memoryview(self._waiting.popleft()))
+                frame = self._waiting.popleft()
+                self._api_key = int.from_bytes(frame[:2], "big")
+                answer = self._core.receive(self, memoryview(frame))
                 if isinstance(answer, Parked):
                     self._task = answer if isinstance(answer, Task) else None
                     answer.then(self._answer)
@@ -117,6 +120,7 @@ class ServedConnection:
             return
         if chunks is not None:
             self._end.send(b"".join(chunks))
+            self._node.answered(self._api_key)
         if self._waiting and not self._is_serving:
             self._end.process.after(0, "serve", self._serve)
 
@@ -148,6 +152,8 @@ class BrokerNode:
         self.accepted = 0
         self.disk_deaths = 0
         self.is_disk_bad = False
+        self.answered: Callable[[int], None] = lambda api_key: None
+        """Hears of each answer that leaves."""
         self._queue = queue
         self._network = network
         self._random = random

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from oncelog.client import requests
 from oncelog.client.consumer.core import ConsumerCore
 from oncelog.client.consumer.fetching import FetchSettings
 from oncelog.client.consumer.offset_reset import parse_reset
@@ -23,9 +24,15 @@ from oncelog.client.values import GroupMetadata, IsolationLevel, OffsetAndMetada
 from oncelog.records import Record
 from oncelog.simulation.events import EventQueue, Process
 from oncelog.simulation.network import Network
+from oncelog.simulation.on_the_way import OnTheWay
 from oncelog.simulation.transport import Play, SimulatedTransport, Until
 
 SESSION_MS, HEARTBEAT_MS = 8_000, 2_000
+OLD_SHARE = 0.3
+OLD_VERSIONS = {requests.FETCH: (10, 11), requests.FIND_COORDINATOR: (1, 2)}
+"""What an older client knows at most."""
+FETCH_BYTES = (2_500, 20_000, 100_000)
+"""Of one partition: an answer may end at any batch."""
 
 
 class ClientNode:
@@ -57,6 +64,9 @@ class ClientNode:
         self._transports: list[SimulatedTransport] = []
         self.process = Process(queue, name, failed)
         self.process.is_alive = False
+        self._on_the_way = OnTheWay(name, failed)
+        is_old = random.random() < OLD_SHARE
+        self._versions_max = {api: random.choice(versions) for api, versions in OLD_VERSIONS.items()} if is_old else {}
 
     def start(self) -> None:
         """Begin; a play that an error of the client ends begins again, as a program does that somebody watches over."""
@@ -64,6 +74,7 @@ class ClientNode:
             return
         self.starts += 1
         self.process = Process(self._queue, self.name, self._failed)
+        self._on_the_way = OnTheWay(self.name, self._failed)
         self.process.run(self._begin)
 
     def kill(self) -> None:
@@ -73,7 +84,9 @@ class ClientNode:
         self._died(self.name)
 
     def transport(self) -> SimulatedTransport:
-        made = SimulatedTransport(self.process, self._network, self.settings, self.random)
+        made = SimulatedTransport(
+            self.process, self._network, self.settings, self.random, self._on_the_way, self._versions_max
+        )
         self._transports.append(made)
         return made
 
@@ -203,13 +216,17 @@ class SimulatedConsumer:
         *,
         group: str | None = None,
         group_protocol: str = "classic",
+        at_once_bytes: int | None = None,
     ) -> None:
+        """Each answer has about `at_once_bytes` of a partition; drawn where nothing is said."""
         self._node = node
         self._transport = node.transport()
         self._group_transport = node.transport()
         self._group: GroupConsumer | None = None
         self._pump_is_over = True
-        cluster, fetching = Cluster(node.settings), FetchSettings(isolation_level, 1, 500, 1_000_000, 100_000)
+        at_once_bytes = at_once_bytes or node.random.choice(FETCH_BYTES)
+        cluster = Cluster(node.settings)
+        fetching = FetchSettings(isolation_level, 1, 500, 10 * at_once_bytes, at_once_bytes)
         reset = parse_reset("earliest")
         if group is None:
             self.core = ConsumerCore(cluster, fetching, reset=reset, include_control=False)

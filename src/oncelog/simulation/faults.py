@@ -14,6 +14,8 @@ class FaultKind(Enum):
     KILL_IN_STEP = "the broker is killed between two changes of the disk"
     POWER = "the power of the broker is cut"
     POWER_IN_STEP = "the power is cut between two changes of the disk"
+    POWER_AFTER_ANSWER = "the power is cut right after an answer of one kind, while syncs take long"
+    POWER_SERIES = "the power is cut several times, with writes in between"
     POWER_TWICE = "the power is cut, and again while the broker starts"
     POWER_AFTER_CHANGE = "the power is cut right after an administrator was told that something has changed"
     STOP = "the broker is stopped and started"
@@ -37,6 +39,8 @@ INTERVALS_S = {
     FaultKind.KILL_IN_STEP: 60,
     FaultKind.POWER: 50,
     FaultKind.POWER_IN_STEP: 50,
+    FaultKind.POWER_AFTER_ANSWER: 40,
+    FaultKind.POWER_SERIES: 100,
     FaultKind.POWER_TWICE: 120,
     FaultKind.POWER_AFTER_CHANGE: 40,
     FaultKind.STOP: 120,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import accumulate
 from random import Random
 
+from oncelog.client import requests
 from oncelog.simulation.bit_flips import BitFlips
 from oncelog.simulation.broker_node import BrokerNode
 from oncelog.simulation.clients import ClientNode
@@ -16,15 +18,37 @@ from oncelog.simulation.network import Network
 
 DOWN_MS = (10.0, 8_000.0)
 OPERATIONS_MAX = 40
+SOON_MS = (0.2, 4.0)
+WATCH_MS = 8_000.0
+BETWEEN_CUTS_MS = (300.0, 4_000.0)
+ANSWERS = (
+    requests.END_TXN,
+    requests.PRODUCE,
+    requests.INIT_PRODUCER_ID,
+    requests.CREATE_TOPICS,
+    requests.DELETE_TOPICS,
+    requests.CREATE_PARTITIONS,
+    requests.DELETE_RECORDS,
+)
+"""What a power cut comes right after."""
 
 
 class Injection:
-    def __init__(self, queue: EventQueue, network: Network, broker: BrokerNode, clients: Sequence[ClientNode]) -> None:
+    def __init__(
+        self,
+        queue: EventQueue,
+        network: Network,
+        broker: BrokerNode,
+        clients: Sequence[ClientNode],
+        audit: Callable[[], None],
+    ) -> None:
+        """`audit` is called before a broker ends that nothing else has ended."""
         self.happened: Counter[FaultKind] = Counter()
         self._queue = queue
         self._network = network
         self._broker = broker
         self._clients = clients
+        self._audit = audit
         self._is_over = False
         self._dies_by_power = False
         self._dies_after_change: Random | None = None
@@ -34,6 +58,8 @@ class Injection:
             FaultKind.POWER: lambda random: self._die(random, power=True),
             FaultKind.KILL_IN_STEP: lambda random: self._die_in_step(random, power=False),
             FaultKind.POWER_IN_STEP: lambda random: self._die_in_step(random, power=True),
+            FaultKind.POWER_AFTER_ANSWER: self._power_after_answer,
+            FaultKind.POWER_SERIES: self._power_series,
             FaultKind.POWER_TWICE: self._power_twice,
             FaultKind.POWER_AFTER_CHANGE: self._power_after_change,
             FaultKind.STOP: self._stop,
@@ -52,6 +78,11 @@ class Injection:
             FaultKind.LATENCY: self._latency,
         }
 
+    @property
+    def has_flipped(self) -> bool:
+        """Whether a bit of the disk may not be as it was written."""
+        return self._flips.have_been
+
     def schedule(self, faults: Sequence[PlannedFault]) -> None:
         for fault in faults:
             self._queue.at(self._queue.now_ms + fault.at_ms, f"fault {fault}", partial(self._happen, fault))
@@ -60,6 +91,7 @@ class Injection:
         """No faults from now on, and the broker is up, or comes up."""
         self._is_over = True
         self._network.heal()
+        self._broker.answered = lambda api_key: None
         disk = self._broker.disk
         disk.failing.clear()
         disk.space_bytes = None
@@ -93,6 +125,7 @@ class Injection:
 
     def _die(self, random: Random, *, power: bool) -> None:
         if self._broker.is_up:
+            self._audit()
             self._broker.die(power=power)
             self._start_later(random)
 
@@ -100,6 +133,35 @@ class Injection:
         if self._broker.is_up:
             self._dies_by_power = power
             self._broker.disk.operations_left = random.randrange(OPERATIONS_MAX)
+
+    def _power_after_answer(self, random: Random) -> None:
+        """What was answered is on its way to the client, and what it stands on had better be durable."""
+        api = random.choice(ANSWERS)
+        broker, disk = self._broker, self._broker.disk
+        process = broker.process
+        disk.slow_until_ms = self._queue.now_ms + WATCH_MS
+
+        def answered(api_key: int) -> None:
+            if api_key == api.key:
+                broker.answered = lambda api_key: None
+                self._later(random.uniform(*SOON_MS), "power", cut)
+
+        def cut() -> None:
+            if broker.process is process and not self._is_over:
+                self._die(random, power=True)
+                disk.slow_until_ms = 0.0
+
+        broker.answered = answered
+
+    def _power_series(self, random: Random) -> None:
+        """New writes come between, on what the start before has made of the log."""
+        for at_ms in accumulate(random.uniform(*BETWEEN_CUTS_MS) for _ in range(random.randrange(2, 5))):
+            self._later(at_ms, "power", self._power_for_a_moment)
+
+    def _power_for_a_moment(self) -> None:
+        if not self._is_over:
+            self._die(Random(self._queue.count), power=True)
+            self._later(1.0, f"{self._broker.name} start", self._broker.start)
 
     def _power_twice(self, random: Random) -> None:
         if not self._broker.is_up:
@@ -121,6 +183,7 @@ class Injection:
 
     def _stop(self, random: Random) -> None:
         if self._broker.is_up:
+            self._audit()
             self._broker.stop()
             self._start_later(random)
 

@@ -7,8 +7,11 @@ from operator import attrgetter
 
 from oncelog.broker import BrokerCore
 from oncelog.broker.storage.partition import Partition
+from oncelog.environment import DiskError
 from oncelog.log import PartitionLog
+from oncelog.simulation.audit import audit_committed_offsets, audit_coordinators, audit_decisions, audit_logs
 from oncelog.simulation.broker_node import BrokerNode, SimulationFailure
+from oncelog.simulation.known_topics import KnownTopics
 from oncelog.simulation.short_lived import ShortLivedHistory
 from oncelog.transactions.state import IDLE, TransactionMetadata
 
@@ -29,6 +32,9 @@ class Invariants:
         self._version = -1
         self._offsets: dict[Partition, Offsets] = {}
         self._transactions: dict[str, TransactionMetadata] = {}
+        self.topics = KnownTopics()
+        self.has_flipped: Callable[[], bool] = lambda: False
+        """Whether the disk has changed what is in the logs: then they tell nothing."""
 
     def check(self) -> None:
         """Raise SimulationFailure for what does not hold."""
@@ -54,7 +60,10 @@ class Invariants:
         if core is not self._core:
             before = {}
             self._transactions = {}
+            self.topics.started(core.topics)
+            self.audit()
         self._core, self._version = core, core.topics.version
+        self.topics.look_at(core.topics)
         self._offsets = {one: before.get(one, (0, 0, 0, 0)) for one in core.topics.every_partition()}
         for topic in core.topics:
             self._short_lived.check_topic(topic.name, topic.topic_id, len(topic.partitions))
@@ -66,6 +75,27 @@ class Invariants:
                 f"{now.producer_epoch}"
             )
         self._transactions[now.transactional_id] = now
+
+    def audit(self) -> None:
+        """Whether the broker is what its logs make of it. It takes long: for starts and stops."""
+        core = self._broker.core
+        if core is None or not self._broker.is_up or self.has_flipped():
+            return
+        try:
+            audit_logs(core)
+            audit_coordinators(core)
+            audit_committed_offsets(core)
+        except DiskError:
+            if not self._broker.is_disk_bad:
+                raise
+
+    def audit_settled(self) -> None:
+        """The same when nothing is under way: then every decision was carried out."""
+        core = self._broker.core
+        assert core is not None, "the broker is not up"
+        if self.has_flipped():
+            return
+        audit_decisions(core, audit_logs(core), self.topics.made_anew)
 
     def unsettled(self) -> str | None:
         """What is still under way, if anything is."""
@@ -90,6 +120,8 @@ def _check_offsets(partition: Partition, before: Offsets, now: Offsets) -> None:
         raise SimulationFailure(
             f"{partition}: start {start}, last stable offset {stable}, high watermark {high}, end {end}"
         )
+    if stable != before[1] and any(max(one.first_offset, start) < stable for one in partition.log.open_transactions()):
+        raise SimulationFailure(f"{partition}: a transaction is open before the last stable offset {stable}")
     for what, one, other in zip(("start", "last stable offset", "high watermark", "end"), before, now, strict=True):
         if other < one:
             raise SimulationFailure(f"{partition}: the {what} goes back from {one} to {other}")

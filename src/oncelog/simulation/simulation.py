@@ -19,7 +19,7 @@ from oncelog.simulation.conditions import broker_settings, few_collections, hidd
 from oncelog.simulation.disk import ProcessEndedError, SimulatedDisk
 from oncelog.simulation.events import EventQueue, stream
 from oncelog.simulation.faults import FaultKind, PlannedFault, plan
-from oncelog.simulation.history import Outcome, RunHistory
+from oncelog.simulation.history import Outcome, RunHistory, View
 from oncelog.simulation.injection import Injection
 from oncelog.simulation.invariants import Invariants
 from oncelog.simulation.keyed import KEYED, KeyedHistory
@@ -76,6 +76,8 @@ class Simulation:
             workload.written_topics(self._topics),
             self._topic_id,
         )
+        self.view: View = {}
+        """What read_committed shows in the end."""
         self._failure: BaseException | None = None
         self.disk = SimulatedDisk(stream(seed, "disk"), lambda: int(self.queue.now_ms))
         self.disk.lose_by(stream(seed, "power"))
@@ -90,8 +92,9 @@ class Simulation:
             self._failed,
         )
         self.clients = self._clients(draw)
-        self.injection = Injection(self.queue, self.network, self.broker, self.clients)
         self.invariants = Invariants(self.broker, self.short_lived)
+        self.injection = Injection(self.queue, self.network, self.broker, self.clients, self.invariants.audit)
+        self.invariants.has_flipped = lambda: self.injection.has_flipped
         self.faults = plan(seed, minutes * MINUTE_MS, left_out)
 
     def run(self) -> Report:
@@ -128,6 +131,8 @@ class Simulation:
         self.shared.is_over = True
         self._await("the clients do not end", lambda: next((c.name for c in self.clients if not c.is_done), None))
         self._await("transactions do not end", self.invariants.unsettled)
+        self.invariants.audit()
+        self.invariants.audit_settled()
 
     def _uncopied(self, ends: Mapping[int, int]) -> str | None:
         """`ends` is where the last record to copy ends, in each partition of the input that has one."""
@@ -150,7 +155,7 @@ class Simulation:
         records = self._view(self._partitions())
         view = {one: [(r.offset, r.value or b"") for r in found] for one, found in records.items()}
         keyed = {one: found for one, found in records.items() if one.topic == KEYED}
-        lasting = {one: found for one, found in view.items() if one not in keyed}
+        lasting = self.view = {one: found for one, found in view.items() if one not in keyed}
         self.history.check(lasting, plain_is_durable=self._plain_is_durable, deleted=SHORT_LIVED)
         self.history.check_copies(view, workload.INPUT, workload.OUTPUT)
         self.keyed.check(keyed)
@@ -221,7 +226,7 @@ class Simulation:
             client_id=name,
             request_timeout_ms=random.choice((1_000, 5_000, 30_000)),
             connect_timeout_ms=random.choice((500, 3_000)),
-            call_timeout_ms=random.choice((10_000, 30_000)),
+            call_timeout_ms=random.choice((2_500, 10_000, 30_000)),
         )
         return ClientNode(name, self.queue, self.network, settings, random, play, self._failed, self.history.died)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, TypeAlias
 
@@ -24,9 +24,11 @@ from oncelog.client.net.conversation import (
     WallClock,
 )
 from oncelog.client.net.settings import ClientSettings
+from oncelog.client.requests import Api
 from oncelog.client.values import Address
 from oncelog.simulation.events import DELAY_MS_MIN, Event, Process, ProcessClock
 from oncelog.simulation.network import Network, StreamEnd
+from oncelog.simulation.on_the_way import OnTheWay
 
 LinkName = tuple[Address, ConnectionUse]
 Resume = Callable[[], Any]
@@ -188,8 +190,19 @@ class Strand:
 class SimulatedTransport:
     """Holds the conversations of one client process."""
 
-    def __init__(self, process: Process, network: Network, settings: ClientSettings, random: Random) -> None:
+    def __init__(
+        self,
+        process: Process,
+        network: Network,
+        settings: ClientSettings,
+        random: Random,
+        on_the_way: OnTheWay,
+        versions_max: Mapping[Api, int] | None = None,
+    ) -> None:
+        """`versions_max` is what an older client knows of some of the APIs."""
         self.process = process
+        self._on_the_way = on_the_way
+        self._versions_max = {api.key: version for api, version in (versions_max or {}).items()}
         self._network = network
         self._settings = settings
         self._random = random
@@ -295,6 +308,7 @@ class SimulatedTransport:
         except UnsupportedVersion as error:
             ticket.fail(error)
             return
+        self._on_the_way.sent(ticket)
         link.end.send(b"".join(chunks))
         if not ticket.request.expects_answer:
             ticket.answer(None)
@@ -346,8 +360,9 @@ class SimulatedTransport:
         def received(data: bytes) -> None:
             for frame in link.frames(data):
                 if link.connection.handshake is not None:
-                    link.connection.receive(frame)
+                    self._on_the_way.answered(link.connection.receive(frame))
                 elif link.connection.take_handshake(frame):
+                    self._grow_old(link.connection)
                     finish(link)
                 else:
                     end.send(b"".join(link.connection.handshake_request()))
@@ -361,6 +376,14 @@ class SimulatedTransport:
             finish("the connection ended")
             return
         end.send(b"".join(link.connection.handshake_request()))
+
+    def _grow_old(self, connection: BrokerConnection) -> None:
+        handshake = connection.handshake
+        assert handshake is not None, "it was just said"
+        versions = {
+            key: (low, min(high, self._versions_max.get(key, high))) for key, (low, high) in handshake.versions.items()
+        }
+        connection.handshake = replace(handshake, versions=versions)
 
     def _drop(self, name: LinkName, link: Link, reason: str) -> None:
         if self._links.get(name) is link:

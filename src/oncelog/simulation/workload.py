@@ -44,6 +44,7 @@ SAFE_DOWNGRADE = 2
 INPUT, OUTPUT, PLAIN = "input", "output", "plain"
 PARTITIONS = {INPUT: 3, OUTPUT: 2, PLAIN: 2}
 GROUP, FOLLOWERS = "copiers", "followers"
+AT_ONCE_BYTES = 1_000_000
 THINK_MS_MAX = (100.0, 400.0, 2_000.0)
 
 
@@ -180,7 +181,9 @@ def write_plain(node: ClientNode, shared: Shared) -> Play:
     """Records outside transactions, by an idempotent producer."""
     random = node.random
     pause = Sleep(0.0, random.choice(THINK_MS_MAX))
-    producer = SimulatedProducer(node, ProducerSettings(linger_ms=random.choice((0, 20)), delivery_timeout_ms=20_000))
+    producer = SimulatedProducer(
+        node, ProducerSettings(linger_ms=random.choice((0, 20)), delivery_timeout_ms=random.choice((3_000, 20_000)))
+    )
     while not shared.is_written:
         round_of_writes = []
         for _ in range(random.randrange(1, 8)):
@@ -338,8 +341,8 @@ class Notebook:
 def read_all(
     node: ClientNode, partitions: Collection[TopicPartition], view: dict[TopicPartition, list[ConsumedRecord]]
 ) -> Play:
-    """What read_committed shows of the partitions, up to where they end."""
-    consumer = SimulatedConsumer(node, IsolationLevel.READ_COMMITTED)
+    """What read_committed shows of the partitions, up to where they end: fast, for what is compacted meanwhile is missed."""
+    consumer = SimulatedConsumer(node, IsolationLevel.READ_COMMITTED, at_once_bytes=AT_ONCE_BYTES)
     yield from consumer.assign(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
     view.update({one: [] for one in partitions})
     empty = 0
