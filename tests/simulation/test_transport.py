@@ -8,13 +8,15 @@ from oncelog.client.net.conversation import Now, Wait
 from oncelog.client.net.settings import ClientSettings
 from oncelog.simulation.events import EventQueue, Process
 from oncelog.simulation.network import Network
+from oncelog.simulation.on_the_way import OnTheWay
 from oncelog.simulation.transport import Play, SimulatedTransport
 
 
 def test_who_waits_for_no_time_again_and_again_does_not_stop_the_clock() -> None:
     queue = EventQueue()
     process = Process(queue, "client", lambda error: None)
-    transport = SimulatedTransport(process, Network(queue, Random(1)), ClientSettings(()), Random(1))
+    on_the_way = OnTheWay("client", lambda error: None)
+    transport = SimulatedTransport(process, Network(queue, Random(1)), ClientSettings(()), Random(1), on_the_way)
     ends: list[float] = []
 
     def play() -> Play:
