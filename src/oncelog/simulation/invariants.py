@@ -11,7 +11,7 @@ from oncelog.environment import DiskError
 from oncelog.log import PartitionLog
 from oncelog.simulation.audit import audit_committed_offsets, audit_coordinators, audit_decisions, audit_logs
 from oncelog.simulation.broker_node import BrokerNode, SimulationFailure
-from oncelog.simulation.known_topics import KnownTopics
+from oncelog.simulation.remembered_topics import RememberedTopics
 from oncelog.simulation.short_lived import ShortLivedHistory
 from oncelog.transactions.state import IDLE, TransactionMetadata
 
@@ -32,7 +32,7 @@ class Invariants:
         self._version = -1
         self._offsets: dict[Partition, Offsets] = {}
         self._transactions: dict[str, TransactionMetadata] = {}
-        self.topics = KnownTopics()
+        self.topics = RememberedTopics()
         self.has_flipped: Callable[[], bool] = lambda: False
         """Whether the disk has changed what is in the logs: then they tell nothing."""
 

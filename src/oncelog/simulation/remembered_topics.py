@@ -8,7 +8,7 @@ from oncelog.broker.storage.topics import Topics
 from oncelog.simulation.broker_node import SimulationFailure
 
 
-class KnownTopics:
+class RememberedTopics:
     """A topic is there when its record is durable, and gone when that is. Neither a kill nor a power cut changes it."""
 
     def __init__(self) -> None:
