@@ -102,17 +102,19 @@ class Housekeeping:
         return start(self._leave_and_delete())
 
     async def _leave_and_delete(self) -> None:
-        """Where the logs begin is durable before a file is gone."""
-        now_ms, moved = self._broker.clock.now_ms(), False
+        """Where the logs begin is durable before a file is gone. They may begin later by then, which is not durable yet."""
+        now_ms = self._broker.clock.now_ms()
+        begins: dict[PartitionLog, int] = {}
 
         def leave(log: PartitionLog) -> None:
-            nonlocal moved
-            moved |= log.leave_expired(now_ms)
+            log.leave_expired(now_ms)
+            if log.has_left:
+                begins[log] = log.log_start_offset
 
         await self._for_each_log(leave)
-        if moved:
+        if begins:
             await self._broker.checkpoints.write()
-        await self._for_each_log(lambda log: log.delete_left())
+            await self._for_each_log(lambda log: log.delete_left(begins.get(log, 0)))
 
     def _expire_producers(self) -> Parked[None]:
         return self._for_each_log(lambda log: log.expire_producers(self._broker.clock.now_ms()))

@@ -459,21 +459,24 @@ class PartitionLog:
             high_watermark=self._high_watermark,
         )
 
-    def leave_expired(self, now_ms: int) -> bool:
-        """Begin the log behind the segments that retention no longer keeps; return whether that is further on."""
+    def leave_expired(self, now_ms: int) -> None:
+        """Begin the log behind the segments that retention no longer keeps."""
         count = self.expired_segments(now_ms)
         if count == len(self._segments):
             self._roll(now_ms)
-        before = self._log_start
         self.advance_log_start(self._segments[count].base_offset)
-        return self._log_start > before
 
-    def delete_left(self) -> int:
-        """Delete the segments that the log begins behind; return how many.
+    @property
+    def has_left(self) -> bool:
+        """Whether there are segments that the log begins behind."""
+        return self._segments.slot_of(self._log_start) > 0
 
-        The checkpoint says first that it does: a start takes a file that is gone for a loss.
+    def delete_left(self, offset: int) -> int:
+        """Delete the segments that end below `offset`, and that the log begins behind; return how many.
+
+        A checkpoint says already that it begins there, or later: a start takes a file that is gone for a loss.
         """
-        count = self._segments.slot_of(self._log_start)
+        count = self._segments.slot_of(min(offset, self._log_start))
         if count:
             self.drop_cleaning()
         for segment in self._segments[:count]:
