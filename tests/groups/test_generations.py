@@ -7,6 +7,7 @@ import pytest
 from harness.group_requests import SESSION_MS
 from oncelog.groups import CommitContext, OffsetToCommit
 from oncelog.wire import ErrorCode
+from tests.groups.consumers_in_memory import ConsumersInMemory
 from tests.groups.group_in_memory import GROUP, GroupInMemory
 
 OTHER_GENERATIONS = pytest.mark.parametrize("difference", [-1, 1])
@@ -65,3 +66,33 @@ def commit(group: GroupInMemory, member_id: str, generation: int) -> None:
     decision = coordinator.commit_offsets(GROUP, CommitContext(member_id, generation), offsets, group.now)
     group.write(*decision.records)
     decision.remember()
+
+
+def test_offsets_in_the_log_leave_a_group_the_generation_that_is_there_before_them() -> None:
+    group, leader = second_generation()
+    commit(group, leader, 2)
+    group.restart()
+    assert (group.state, group.generation, group.members()) == ("Stable", 2, [leader])
+
+
+def test_who_waits_for_a_generation_hears_that_its_instance_has_another_member() -> None:
+    """KIP-345: the newest that comes with an instance id is the one that has it."""
+    group = GroupInMemory()
+    leader, _ = group.stable("i", "j")
+    waiting = group.join(leader, instance_id="i")
+    assert not waiting.is_released
+    group.join(instance_id="i")
+    assert waiting.value.error is ErrorCode.fenced_instance_id
+
+
+def test_stale_epoch_in_a_transaction_is_a_generation_that_is_over() -> None:
+    """TxnOffsetCommit has no error for members of consumer groups (KIP-848): clients know ILLEGAL_GENERATION there."""
+    consumers = ConsumersInMemory()
+    consumers.topics.make("t", 1)
+    epoch = consumers.join("member", "t").member_epoch
+    stale = CommitContext("member", epoch - 1)
+    offsets = [OffsetToCommit("t", 0, 1)]
+    coordinator = consumers.coordinator
+    in_transaction = coordinator.transactional_commit(GROUP, stale, offsets, consumers.now.wall_ms)
+    assert in_transaction.answer == (ErrorCode.illegal_generation,)
+    assert coordinator.commit_offsets(GROUP, stale, offsets, consumers.now).answer != (ErrorCode.none,)

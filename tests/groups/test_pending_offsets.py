@@ -119,3 +119,24 @@ def test_pending_offset_of_a_deleted_partition_never_comes_back() -> None:
     assert log.fetch_one(T0).error is NONE
     log.end(7, True)
     assert log.fetch() == {T1: 20}
+
+
+def test_nobody_is_told_all_offsets_of_a_group_at_once_while_one_is_pending() -> None:
+    log = OffsetLog()
+    log.commit(at(T0, 10), at(T1, 10))
+    log.commit_in_transaction(7, at(T0, 20))
+    assert log.coordinator.committed_offsets(GROUP, True) is None
+    assert log.coordinator.committed_offsets(GROUP, False) is not None
+    log.end(7, committed=True)
+    found = log.coordinator.committed_offsets(GROUP, True)
+    assert found is not None
+    assert found[T0].committed.offset == 20
+
+
+def test_offset_that_is_deleted_while_it_is_pending_is_not_committed() -> None:
+    log = OffsetLog()
+    log.commit(at(T1, 10))
+    log.commit_in_transaction(7, at(T0, 20))
+    log.apply(log.coordinator.delete_offsets(GROUP, [T0], log.now_ms))
+    log.end(7, committed=True)
+    assert log.fetch() == {T1: 10}
