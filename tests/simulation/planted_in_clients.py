@@ -6,17 +6,16 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from oncelog.client.producer import producing, transaction
+from oncelog.client.producer import transaction
 from oncelog.client.producer.core import ProducerCore
 from oncelog.client.producer.lanes import Lane
-from oncelog.client.producer.producing import ProduceFlow
 from oncelog.client.producer.transaction import TransactionSession
 from tests.simulation.planting import Hides, Patch, PlantedBugs
 
 BUGS = PlantedBugs()
 
 
-@BUGS.add("a batch of which nothing is known is sent again under new sequences", Hides.FAILURES, 12)
+@BUGS.add("a batch of which nothing is known is sent again under new sequences", Hides.FAILURES, 60)
 def _resent_under_new_sequences() -> Patch:
     put_back = Lane.put_back
 
@@ -27,16 +26,7 @@ def _resent_under_new_sequences() -> Patch:
     return patch.object(Lane, "put_back", put)
 
 
-@BUGS.add("batches are sent again in the order in which they failed", Hides.FAILURES, 20)
-def _put_back_at_the_end() -> Patch:
-    def put(self: Any, batches: Any) -> None:
-        self.queue.extend(batches)
-        self.is_acknowledged = False
-
-    return patch.object(Lane, "_put_in_order", put)
-
-
-@BUGS.add("a commit is certain to have failed when its last attempt was not sent", Hides.FAILURES, 20)
+@BUGS.add("a commit is certain to have failed when its last attempt was not sent", Hides.FAILURES, 60)
 def _doubt_of_the_last_attempt() -> Patch:
     refuse = TransactionSession._refuse_commit
 
@@ -46,18 +36,7 @@ def _doubt_of_the_last_attempt() -> Patch:
     return patch.object(TransactionSession, "_refuse_commit", refused)
 
 
-@BUGS.add("a batch is certain not to be written when its last attempt was not sent", Hides.FAILURES, 20)
-def _doubt_of_the_last_send() -> Patch:
-    retry = ProduceFlow._retry
-
-    def retried(self: Any, batch: Any, cause: Any) -> Any:
-        batch.is_doubtful = False
-        return (yield from retry(self, batch, cause))
-
-    return patch.object(ProduceFlow, "_retry", retried)
-
-
-@BUGS.add("a commit does not wait for batches that are on their way", Hides.ON_THE_WAY, 12)
+@BUGS.add("a commit does not wait for batches that are on their way", Hides.ON_THE_WAY, 20)
 def _commit_does_not_wait() -> Patch:
     def is_flushed(self: Any) -> bool:
         return not self._open and not self._full and not self._untold
@@ -65,7 +44,7 @@ def _commit_does_not_wait() -> Patch:
     return patch.object(ProducerCore, "is_flushed", property(is_flushed))
 
 
-@BUGS.add("offsets are sent after the end of their transaction", Hides.ON_THE_WAY, 12)
+@BUGS.add("offsets are sent after the end of their transaction", Hides.ON_THE_WAY, 20)
 def _offsets_after_the_end() -> Patch:
     end = TransactionSession.end
     commit_offsets = TransactionSession.commit_offsets
@@ -85,11 +64,6 @@ def _offsets_after_the_end() -> Patch:
     return patch.multiple(TransactionSession, end=ended, commit_offsets=later)
 
 
-@BUGS.add("more batches are on their way than a broker remembers", Hides.ON_THE_WAY, 20)
-def _too_many_in_flight() -> Patch:
-    return patch.object(producing, "IN_FLIGHT_MAX", 20)
-
-
 @BUGS.add("a second batch is sent before the first is acknowledged", Hides.ON_THE_WAY, 20)
 def _not_alone_at_first() -> Patch:
     def may_send(self: Any, now_ms: float) -> bool:
@@ -105,12 +79,3 @@ def _abort_does_not_wait() -> Patch:
     return patch.object(
         ProducerCore, "is_dropped", property(lambda self: self._drop_because is None and self.is_flushed)
     )
-
-
-@BUGS.add("with TV1 the transaction after an abort has the same epoch", Hides.OLD_OR_REFUSED, 20)
-def _no_bump_after_an_abort() -> Patch:
-    def bumped(self: Any) -> Any:
-        return self.identity
-        yield
-
-    return patch.object(TransactionSession, "bump", bumped)

@@ -12,12 +12,9 @@ from oncelog.client.consumer.committed_batches import visible_batches
 from oncelog.log import snapshots
 from oncelog.log.partition_log import PartitionLog
 from oncelog.log.producers import Producers, ProducerStateEntry
-from oncelog.log.read_positions import ReadPositions
 from oncelog.log.recovery import _Loading
-from oncelog.log.segment import Segment
 from oncelog.log.snapshots import Snapshots
 from oncelog.log.transaction_index import TransactionIndex
-from oncelog.log.unsynced import Unsynced
 from oncelog.records import batches
 from tests.simulation.planting import Hides, Patch, PlantedBugs, both
 
@@ -27,17 +24,17 @@ BUGS = PlantedBugs()
 # What readers are told.
 
 
-@BUGS.add("the list of aborted transactions is empty", Hides.IN_A_RULE, 3)
+@BUGS.add("the list of aborted transactions is empty", Hides.IN_A_RULE, 20)
 def _aborted_list_is_empty() -> Patch:
     return patch.object(PartitionLog, "aborted_transactions", lambda self, first, upper: ())
 
 
-@BUGS.add("the last stable offset is the high watermark", Hides.IN_A_RULE, 6)
+@BUGS.add("the last stable offset is the high watermark", Hides.IN_A_RULE, 20)
 def _stable_offset_is_the_high_watermark() -> Patch:
     return patch.object(PartitionLog, "last_stable_offset", property(lambda self: self.high_watermark))
 
 
-@BUGS.add("the last stable offset is one too far", Hides.IN_A_RULE, 6)
+@BUGS.add("the last stable offset is one too far", Hides.IN_A_RULE, 20)
 def _stable_offset_is_one_too_far() -> Patch:
     def stable(self: Any) -> int:
         return min(self.high_watermark, self._last_stable_offset + 1)
@@ -45,7 +42,7 @@ def _stable_offset_is_one_too_far() -> Patch:
     return patch.object(PartitionLog, "last_stable_offset", property(stable))
 
 
-@BUGS.add("the list of aborted transactions is in the order of the markers", Hides.ABORTS, 12)
+@BUGS.add("the list of aborted transactions is in the order of the markers", Hides.ABORTS, 120)
 def _aborted_list_is_unsorted() -> Patch:
     found = PartitionLog.aborted_transactions
 
@@ -55,7 +52,7 @@ def _aborted_list_is_unsorted() -> Patch:
     return patch.object(PartitionLog, "aborted_transactions", unsorted)
 
 
-@BUGS.add("aborted transactions are looked for in the first segment alone", Hides.ABORTS, 12)
+@BUGS.add("aborted transactions are looked for in the first segment alone", Hides.ABORTS, 60)
 def _aborted_of_one_segment() -> Patch:
     def found(self: Any, first: int, upper: int) -> Any:
         part, _ = self._segments[self._segments.slot_of(first)].transaction_index.between(first, upper)
@@ -64,7 +61,7 @@ def _aborted_of_one_segment() -> Patch:
     return patch.object(PartitionLog, "aborted_transactions", found)
 
 
-@BUGS.add("an abort whose marker begins a segment is indexed in the one before", Hides.ABORTS, 20)
+@BUGS.add("an abort whose marker begins a segment is indexed in the one before", Hides.ABORTS, 60)
 def _indexed_in_the_segment_before() -> Patch:
     append = PartitionLog.append_marker
 
@@ -81,7 +78,7 @@ def _indexed_in_the_segment_before() -> Patch:
     return patch.object(PartitionLog, "append_marker", appended)
 
 
-@BUGS.add("an abort is thought to be the last one open", Hides.ABORTS, 12)
+@BUGS.add("an abort is thought to be the last one open", Hides.ABORTS, 60)
 def _index_forgets_the_others() -> Patch:
     record = Producers.record_marker
 
@@ -92,7 +89,7 @@ def _index_forgets_the_others() -> Patch:
     return patch.object(Producers, "record_marker", recorded)
 
 
-@BUGS.add("aborted transactions that began before the answer are left out", Hides.CUT_ANSWERS, 12)
+@BUGS.add("aborted transactions that began before the answer are left out", Hides.CUT_ANSWERS, 20)
 def _begun_before_the_answer() -> Patch:
     def between(self: Any, offset: int, upper: int) -> Any:
         entries = self.entries()
@@ -107,13 +104,13 @@ def _begun_before_the_answer() -> Patch:
     return patch.object(TransactionIndex, "between", between)
 
 
-@BUGS.add("an aborted transaction that begins with the last batch of an answer is left out", Hides.CUT_ANSWERS, 12)
+@BUGS.add("an aborted transaction that begins with the last batch of an answer is left out", Hides.CUT_ANSWERS, 20)
 def _begun_with_the_last_batch() -> Patch:
     found = PartitionLog.aborted_transactions
     return patch.object(PartitionLog, "aborted_transactions", lambda self, first, upper: found(self, first, upper - 1))
 
 
-@BUGS.add("the client drops aborted batches only from the first of them on", Hides.CUT_ANSWERS, 12)
+@BUGS.add("the client drops aborted batches only from the first of them on", Hides.CUT_ANSWERS, 120)
 def _aborted_from_the_first_batch() -> Patch:
     def seen(fetched: Any) -> Any:
         first = next((header for chunk in fetched.chunks for _, header in batches(chunk)), None)
@@ -123,19 +120,10 @@ def _aborted_from_the_first_batch() -> Patch:
     return patch.object(core, "visible_batches", seen)
 
 
-@BUGS.add("where a read ended is looked up in whichever segment comes next", Hides.CUT_ANSWERS, 12)
-def _read_position_of_another_segment() -> Patch:
-    def of(self: Any, offset: int, segment: Any) -> int | None:
-        kept = self._positions.get(offset)
-        return None if kept is None else min(kept[1], segment.size_bytes)
-
-    return patch.object(ReadPositions, "of", of)
-
-
 # Producers.
 
 
-@BUGS.add("the last stable offset waits for the newest transaction alone", Hides.PRODUCERS, 12)
+@BUGS.add("the last stable offset waits for the newest transaction alone", Hides.PRODUCERS, 20)
 def _newest_open_transaction() -> Patch:
     def first(self: Any) -> int | None:
         return next(reversed(self._open.values()), None)
@@ -143,7 +131,7 @@ def _newest_open_transaction() -> Patch:
     return patch.object(Producers, "first_unstable_offset", property(first))
 
 
-@BUGS.add("a snapshot brings open transactions back in another order", Hides.PRODUCERS, 20)
+@BUGS.add("a snapshot brings open transactions back in another order", Hides.PRODUCERS, 200)
 def _loaded_unsorted() -> Patch:
     load = Producers.load
 
@@ -154,7 +142,7 @@ def _loaded_unsorted() -> Patch:
     return patch.object(Producers, "load", loaded)
 
 
-@BUGS.add("a snapshot leaves out which transactions are open", Hides.CONSTANTS, 12)
+@BUGS.add("a snapshot leaves out which transactions are open", Hides.CONSTANTS, 20)
 def _snapshot_without_open_transactions() -> Patch:
     encode = snapshots.encode_snapshot
 
@@ -169,22 +157,7 @@ def _snapshot_without_open_transactions() -> Patch:
     return patch.object(snapshots, "encode_snapshot", encoded)
 
 
-@BUGS.add("a snapshot is newer than the offset it is named after", Hides.CONSTANTS, 20)
-def _snapshot_of_the_sync_point() -> Patch:
-    synced = PartitionLog.synced_up_to
-
-    def synced_up_to(self: Any, point: Any) -> None:
-        end = self._end
-        self._end = point.log_end_offset
-        try:
-            synced(self, point)
-        finally:
-            self._end = end
-
-    return patch.object(PartitionLog, "synced_up_to", synced_up_to)
-
-
-@BUGS.add("the sequences of producers are forgotten by a restart", Hides.CRASHES, 12)
+@BUGS.add("the sequences of producers are forgotten by a restart", Hides.CRASHES, 20)
 def _sequences_are_not_loaded() -> Patch:
     load = Producers.load
 
@@ -197,7 +170,7 @@ def _sequences_are_not_loaded() -> Patch:
     return patch.object(Producers, "load", loaded)
 
 
-@BUGS.add("a new epoch keeps the sequences of the one before", Hides.IN_A_RULE, 3)
+@BUGS.add("a new epoch keeps the sequences of the one before", Hides.IN_A_RULE, 20)
 def _epochs_share_sequences() -> Patch:
     def take(self: Any, epoch: int) -> None:
         self.epoch = epoch
@@ -205,12 +178,12 @@ def _epochs_share_sequences() -> Patch:
     return patch.object(ProducerStateEntry, "take_epoch", take)
 
 
-@BUGS.add("sequences are not compared", Hides.FAILURES, 12)
+@BUGS.add("sequences are not compared", Hides.FAILURES, 200)
 def _any_sequence_is_next() -> Patch:
     return patch.object(Producers, "_is_in_sequence", lambda self, producer, header, must_be_zero: True)
 
 
-@BUGS.add("a batch that came before is written again", Hides.FAILURES, 12)
+@BUGS.add("a batch that came before is written again", Hides.FAILURES, 120)
 def _second_copies_are_written() -> Patch:
     in_sequence = Producers._is_in_sequence
 
@@ -227,39 +200,13 @@ def _second_copies_are_written() -> Patch:
 # What is durable, and recovery.
 
 
-@BUGS.add("a sync takes in the files that came while it was under way", Hides.UNDER_WAY, 20)
-def _released_too_early() -> Patch:
-    def synced(self: Any, point: Any, now_ms: int) -> None:
-        self.journaled_up_to(point.log_end_offset, now_ms)
-        self.recovery_point = max(self.recovery_point, point.log_end_offset)
-        if self._taken is None or self._taken < point:
-            self._taken = point
-        self._release(list(self._files))
-
-    return patch.object(Unsynced, "synced_up_to", synced)
-
-
-@BUGS.add("what was appended during a sync of the write-ahead log counts as synced", Hides.UNDER_WAY, 20)
-def _journaled_up_to_the_end() -> Patch:
-    journaled = PartitionLog.journaled_up_to
-    return patch.object(PartitionLog, "journaled_up_to", lambda self, end: journaled(self, self.log_end_offset))
-
-
-@BUGS.add("what was appended during a sync of the files counts as synced", Hides.UNDER_WAY, 20)
+@BUGS.add("what was appended during a sync of the files counts as synced", Hides.UNDER_WAY, 60)
 def _synced_up_to_the_end() -> Patch:
     synced = PartitionLog.synced_up_to
     return patch.object(PartitionLog, "synced_up_to", lambda self, point: synced(self, self.sync_point()))
 
 
-@BUGS.add("a log is durable although files of it are not", Hides.UNDER_WAY, 12)
-def _durable_without_its_files() -> Patch:
-    def is_durable(self: Any) -> bool:
-        return self._unsynced.is_closed or self._unsynced.durable_offset >= self._end
-
-    return patch.object(PartitionLog, "is_durable", property(is_durable))
-
-
-@BUGS.add("a new segment is not synced with its name", Hides.CONSTANTS, 12)
+@BUGS.add("a new segment is not synced with its name", Hides.CONSTANTS, 120)
 def _rolled_segment_is_not_noted() -> Patch:
     roll = PartitionLog._roll
 
@@ -271,24 +218,11 @@ def _rolled_segment_is_not_noted() -> Patch:
     return patch.object(PartitionLog, "_roll", rolled)
 
 
-@BUGS.add("what a start cuts off is not durably gone", Hides.CRASHES, 30)
-def _cuts_are_not_synced() -> Patch:
-    def cut(self: Any, position: int) -> None:
-        self.file.truncate(position)
-        self.size_bytes = position
-        self.trusted_from = min(self.trusted_from, position)
-        self._written_back_bytes = min(self._written_back_bytes, position)
-        if position == 0:
-            self._first_timestamp_ms = None
-
-    return patch.object(Segment, "cut", cut)
-
-
-@BUGS.add("what a start has read is not made durable", Hides.CRASHES, 20)
+@BUGS.add("what a start has read is not made durable", Hides.CRASHES, 60)
 def _recovered_is_not_durable() -> Patch:
     return patch.object(_Loading, "_take_down", lambda self: None)
 
 
-@BUGS.add("snapshots beyond the recovery point are believed", Hides.CRASHES, 20)
+@BUGS.add("snapshots beyond the recovery point are believed", Hides.CRASHES, 120)
 def _snapshots_above_stay() -> Patch:
     return patch.object(Snapshots, "remove_above", lambda self, offset: None)

@@ -8,14 +8,11 @@ from unittest.mock import patch
 
 from oncelog.broker import apis
 from oncelog.broker.broker import BrokerCore
-from oncelog.broker.handlers import delete_records, fetch, produce
-from oncelog.broker.storage import durability as durability_module
+from oncelog.broker.handlers import fetch, produce
 from oncelog.broker.storage.changes import Changes
 from oncelog.broker.storage.checkpoints import Checkpoints
 from oncelog.broker.storage.durability import Durability, _Generation
-from oncelog.broker.storage.journal import Journal, TopicDeleted
 from oncelog.broker.storage.partition import Partition
-from oncelog.broker.storage.topics import Topics
 from oncelog.coordination import Parked, start
 from oncelog.log import WriteAheadLog, write_ahead
 from oncelog.simulation.disk import SimulatedDisk
@@ -28,17 +25,17 @@ FETCH_WITH_EPOCHS = 12
 # Durability, and the write-ahead log.
 
 
-@BUGS.add("nothing is made durable", Hides.IN_A_RULE, 12)
+@BUGS.add("nothing is made durable", Hides.IN_A_RULE, 20)
 def _nothing_is_made_durable() -> Patch:
     return patch.object(Durability, "make_durable", lambda self, logs: Parked.ready(True))
 
 
-@BUGS.add("syncs do nothing", Hides.IN_A_RULE, 12)
+@BUGS.add("syncs do nothing", Hides.IN_A_RULE, 20)
 def _syncs_do_nothing() -> Patch:
     return patch.object(SimulatedDisk, "sync_up_to", lambda self, mark: None)
 
 
-@BUGS.add("nobody waits for the files that are synced in place", Hides.UNDER_WAY, 12)
+@BUGS.add("nobody waits for the files that are synced in place", Hides.UNDER_WAY, 120)
 def _in_place_is_not_awaited() -> Patch:
     async def make(self: Any, journaled: Any, in_place: Any, *, are_kept: bool) -> bool:
         if in_place:
@@ -52,7 +49,7 @@ def _in_place_is_not_awaited() -> Patch:
     return patch.object(Durability, "_make_durable", make)
 
 
-@BUGS.add("Produce with flush.messages=1 is answered before the sync", Hides.IN_A_RULE, 12)
+@BUGS.add("Produce with flush.messages=1 is answered before the sync", Hides.IN_A_RULE, 60)
 def _produce_does_not_flush() -> Patch:
     append = produce._append_all
 
@@ -63,7 +60,7 @@ def _produce_does_not_flush() -> Patch:
     return patch.object(produce, "_append_all", appended)
 
 
-@BUGS.add("a batch that the coordinator refuses is written all the same", Hides.OLD_OR_REFUSED, 12)
+@BUGS.add("a batch that the coordinator refuses is written all the same", Hides.OLD_OR_REFUSED, 20)
 def _refused_and_written() -> Patch:
     append = produce._append_all
 
@@ -76,7 +73,7 @@ def _refused_and_written() -> Patch:
     return patch.object(produce, "_append_all", appended)
 
 
-@BUGS.add("an older client is not told of aborted transactions", Hides.OLD_OR_REFUSED, 12)
+@BUGS.add("an older client is not told of aborted transactions", Hides.OLD_OR_REFUSED, 20)
 def _old_fetches_lack_the_list() -> Patch:
     answer = fetch._partition
 
@@ -88,7 +85,7 @@ def _old_fetches_lack_the_list() -> Patch:
     return patch.object(fetch, "_partition", answered)
 
 
-@BUGS.add("an older client is given batches beyond the last stable offset", Hides.OLD_OR_REFUSED, 12)
+@BUGS.add("an older client is given batches beyond the last stable offset", Hides.OLD_OR_REFUSED, 20)
 def _old_fetches_read_everything() -> Patch:
     handle = fetch.handle
 
@@ -100,13 +97,13 @@ def _old_fetches_read_everything() -> Patch:
     return both(patch.object(fetch, "handle", handled), _uncached_handlers())
 
 
-@BUGS.add("the write-ahead log is not replayed", Hides.CRASHES, 12)
+@BUGS.add("the write-ahead log is not replayed", Hides.CRASHES, 60)
 def _write_ahead_is_not_replayed() -> Patch:
     replayed = BrokerCore._replay_write_ahead
     return patch.object(BrokerCore, "_replay_write_ahead", lambda self, topics: replayed(self, ()))
 
 
-@BUGS.add("the write-ahead log of the life before stays", Hides.CRASHES, 20)
+@BUGS.add("the write-ahead log of the life before stays", Hides.CRASHES, 60)
 def _old_write_ahead_stays() -> Patch:
     replayed = BrokerCore._replay_write_ahead
     return patch.object(
@@ -114,12 +111,12 @@ def _old_write_ahead_stays() -> Patch:
     )
 
 
-@BUGS.add("the write-ahead log is believed beyond what is torn", Hides.CRASHES, 20)
+@BUGS.add("the write-ahead log is believed beyond what is torn", Hides.CRASHES, 60)
 def _no_checksums() -> Patch:
     return patch.object(write_ahead, "crc32c", lambda data, crc=0: 0)
 
 
-@BUGS.add("a file of the write-ahead log goes before its logs are synced", Hides.CONSTANTS, 12)
+@BUGS.add("a file of the write-ahead log goes before its logs are synced", Hides.CONSTANTS, 20)
 def _retired_unsynced() -> Patch:
     retire = Durability._retire
 
@@ -130,7 +127,7 @@ def _retired_unsynced() -> Patch:
     return patch.object(Durability, "_retire", retired)
 
 
-@BUGS.add("what is appended while a file of the write-ahead log retires goes with it", Hides.UNDER_WAY, 20)
+@BUGS.add("what is appended while a file of the write-ahead log retires goes with it", Hides.UNDER_WAY, 120)
 def _appended_to_the_retiring() -> Patch:
     def retire(self: Any) -> Parked[None]:
         if self._retiring is None and self._current.logs:
@@ -154,23 +151,7 @@ def _appended_to_the_retiring() -> Patch:
     return patch.object(Durability, "retire", retire)
 
 
-@BUGS.add("what a retired file vouched for is not vouched for again", Hides.UNDER_WAY, 20)
-def _not_vouched_again() -> Patch:
-    async def nothing(self: Any, retiring: Any) -> None:
-        return
-
-    return patch.object(Durability, "_vouch_again", nothing)
-
-
-@BUGS.add("a file of the write-ahead log is read although the one before lost its end", Hides.UNDER_WAY, 30)
-def _follows_nothing() -> Patch:
-    def made(disk: Any, directory: str, number: int, follows_bytes: int = 0) -> WriteAheadLog:
-        return WriteAheadLog(disk, directory, number)
-
-    return patch.object(durability_module, "WriteAheadLog", made)
-
-
-@BUGS.add("a tail too large for the write-ahead log counts as taken", Hides.CONSTANTS, 12)
+@BUGS.add("a tail too large for the write-ahead log counts as taken", Hides.CONSTANTS, 60)
 def _large_tails_are_taken() -> Patch:
     journal = Durability._journal
 
@@ -194,7 +175,7 @@ def _recovery_point_is_the_end() -> Patch:
     return patch.object(Partition, "points", at_the_end)
 
 
-@BUGS.add("who wants a checkpoint gets the one that is under way", Hides.UNDER_WAY, 20)
+@BUGS.add("who wants a checkpoint gets the one that is under way", Hides.UNDER_WAY, 60)
 def _checkpoint_under_way_will_do() -> Patch:
     write = Checkpoints.write
 
@@ -204,64 +185,7 @@ def _checkpoint_under_way_will_do() -> Patch:
     return patch.object(Checkpoints, "write", written)
 
 
-@BUGS.add("two checkpoints are written at once", Hides.ON_THE_WAY, 20)
-def _checkpoints_side_by_side() -> Patch:
-    def written(self: Any) -> Parked[None]:
-        self._under_way, self._next = Parked.ready(None), Parked()
-        under_way = self._next
-        start(self._write(under_way))
-        return under_way
-
-    return patch.object(Checkpoints, "write", written)
-
-
 # Topics and their changes.
-
-
-@BUGS.add("a topic is used after a wait without being looked up again", Hides.ON_THE_WAY, 20)
-def _topics_are_remembered() -> Patch:
-    with_id = Topics.with_id
-    known: dict[Any, Any] = {}
-
-    def remembered(self: Any, topic_id: Any) -> Any:
-        found = with_id(self, topic_id)
-        if found is not None:
-            known[self, topic_id] = found
-        return known.get((self, topic_id))
-
-    return patch.object(Topics, "with_id", remembered)
-
-
-@BUGS.add("DeleteRecords is answered before its checkpoint is written", Hides.AFTER_A_CHANGE, 20)
-def _deletion_of_records_is_not_durable() -> Patch:
-    handle = delete_records.handle
-
-    class Impatient:
-        def __init__(self, broker: Any) -> None:
-            self._broker = broker
-
-        def __getattr__(self, name: str) -> Any:
-            return self if name == "checkpoints" else getattr(self._broker, name)
-
-        def write(self) -> Parked[None]:
-            self._broker.checkpoints.write()
-            return Parked.ready(None)
-
-    async def handled(broker: Any, request: Any) -> Any:
-        return await handle(Impatient(broker), request)
-
-    return both(patch.object(delete_records, "handle", handled), _uncached_handlers())
-
-
-@BUGS.add("changes of topics are answered before the journal is durable", Hides.AFTER_A_CHANGE, 20)
-def _journal_is_not_awaited() -> Patch:
-    write = Journal.write
-
-    def written(self: Any, records: Any) -> Parked[None]:
-        write(self, records)
-        return Parked.ready(None)
-
-    return patch.object(Journal, "write", written)
 
 
 @BUGS.add("partitions are made before the journal knows of them", Hides.AFTER_A_CHANGE, 20)
@@ -281,7 +205,7 @@ def _carried_out_first() -> Patch:
     return patch.object(Changes, "_make_all", make_all)
 
 
-@BUGS.add("a deleted topic leaves its recovery points to the next of its name", Hides.AFTER_A_CHANGE, 20)
+@BUGS.add("a deleted topic leaves its recovery points to the next of its name", Hides.AFTER_A_CHANGE, 60)
 def _no_checkpoint_before_a_deletion() -> Patch:
     def before(self: Any, topic: Any) -> Parked[None]:
         self.offsets.forget_partitions(topic.name, len(topic.partitions))
@@ -290,33 +214,11 @@ def _no_checkpoint_before_a_deletion() -> Patch:
     return patch.object(BrokerCore, "_before_deletion", before)
 
 
-@BUGS.add("a deleted topic leaves its committed offsets to the next of its name", Hides.AFTER_A_CHANGE, 20)
+@BUGS.add("a deleted topic leaves its committed offsets to the next of its name", Hides.AFTER_A_CHANGE, 120)
 def _offsets_of_deleted_topics_stay() -> Patch:
     return patch.object(
         BrokerCore, "_before_deletion", lambda self, topic: start(self._end_moves_and_checkpoint(topic))
     )
-
-
-@BUGS.add("the files of a topic go before the journal says so", Hides.AFTER_A_CHANGE, 20)
-def _files_go_first() -> Patch:
-    async def delete(self: Any, topic: Any, gone: Parked[None]) -> None:
-        await self._before_deletion(topic)
-        if topic.topic_id in self._growing:
-            await self._growing[topic.topic_id]
-        del self._by_name[topic.name]
-        del self._by_id[topic.topic_id]
-        self.version += 1
-        partition_count = len(topic.partitions)
-        await self._slices.run(self._remove(topic))
-        await self._journal.write([TopicDeleted(name=topic.name)])
-        free = self._names_in_use[topic.name] = Parked()
-        del self._being_deleted[topic.name]
-        gone.release(None)
-        await self._after_deletion(topic.name, partition_count)
-        del self._names_in_use[topic.name]
-        free.release(None)
-
-    return patch.object(Topics, "_delete", delete)
 
 
 def _uncached_handlers() -> Patch:

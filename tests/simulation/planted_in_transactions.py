@@ -6,15 +6,12 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from oncelog.broker import broker as broker_module
 from oncelog.broker.coordinators import hanging
 from oncelog.broker.coordinators import transactions as transactions_module
 from oncelog.broker.coordinators.offsets import CommittedOffsets
 from oncelog.broker.coordinators.producer_ids import BLOCK_SIZE, ProducerIds
 from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.coordination import Parked
-from oncelog.groups import GroupCoordinator
-from oncelog.groups.offsets import Offsets
 from oncelog.transactions import DECIDED, ONGOING, TransactionCoordinator, TransactionRecord, transitions
 from oncelog.wire import ErrorCode
 from tests.simulation.planting import Hides, Patch, PlantedBugs
@@ -22,13 +19,13 @@ from tests.simulation.planting import Hides, Patch, PlantedBugs
 BUGS = PlantedBugs()
 
 
-@BUGS.add("one marker is forgotten", Hides.IN_A_RULE, 3)
+@BUGS.add("one marker is forgotten", Hides.IN_A_RULE, 20)
 def _one_marker_is_forgotten() -> Patch:
     found = Transactions._partitions
     return patch.object(Transactions, "_partitions", lambda self, markers: found(self, markers)[1:])
 
 
-@BUGS.add("aborted transactions are committed", Hides.IN_A_RULE, 3)
+@BUGS.add("aborted transactions are committed", Hides.IN_A_RULE, 20)
 def _aborts_become_commits() -> Patch:
     complete = Transactions._complete
     return patch.object(Transactions, "_complete", lambda self, markers: complete(self, _committed(markers)))
@@ -38,12 +35,12 @@ def _committed(markers: Any) -> Any:
     return markers._replace(committed=True) if hasattr(markers, "_replace") else replace(markers, committed=True)
 
 
-@BUGS.add("prepared transactions are forgotten at a start", Hides.CRASHES, 12)
+@BUGS.add("prepared transactions are forgotten at a start", Hides.CRASHES, 20)
 def _prepared_transactions_are_forgotten_at_start() -> Patch:
     return patch.object(Transactions, "complete_prepared", lambda self: None)
 
 
-@BUGS.add("the coordinator lets fenced producers write", Hides.IN_A_RULE, 12)
+@BUGS.add("the coordinator lets fenced producers write", Hides.IN_A_RULE, 60)
 def _writable_without_the_epoch() -> Patch:
     writable = TransactionCoordinator._writable
 
@@ -54,7 +51,7 @@ def _writable_without_the_epoch() -> Patch:
     return patch.object(TransactionCoordinator, "_writable", found)
 
 
-@BUGS.add("a fenced producer ends the transaction of its successor", Hides.PRODUCERS, 12)
+@BUGS.add("a fenced producer ends the transaction of its successor", Hides.PRODUCERS, 60)
 def _end_without_the_epoch() -> Patch:
     end = TransactionCoordinator._end_with_bump
 
@@ -65,7 +62,7 @@ def _end_without_the_epoch() -> Patch:
     return patch.object(TransactionCoordinator, "_end_with_bump", ended)
 
 
-@BUGS.add("EndTxn is answered before its decision is durable", Hides.UNDER_WAY, 12)
+@BUGS.add("EndTxn is answered before its decision is durable", Hides.UNDER_WAY, 200)
 def _answer_before_durable() -> Patch:
     async def end(self: Any, record: Any, markers: Any, prepared: Parked[ErrorCode]) -> None:
         if markers.committed:
@@ -79,12 +76,12 @@ def _answer_before_durable() -> Patch:
     return patch.object(Transactions, "_end", end)
 
 
-@BUGS.add("a decision is durable before what it is about", Hides.PRODUCERS, 12)
+@BUGS.add("a decision is durable before what it is about", Hides.PRODUCERS, 120)
 def _data_is_not_put_first() -> Patch:
     return _put_first_only_when(is_decided=True)
 
 
-@BUGS.add("Complete is durable before the markers", Hides.AFTER_A_CHANGE, 12)
+@BUGS.add("Complete is durable before the markers", Hides.AFTER_A_CHANGE, 60)
 def _markers_are_not_put_first() -> Patch:
     return _put_first_only_when(is_decided=False)
 
@@ -100,12 +97,12 @@ def _put_first_only_when(*, is_decided: bool) -> Patch:
     return patch.object(Transactions, "_put_first", put)
 
 
-@BUGS.add("with TV1, Complete need not be durable before the next transaction", Hides.OLD_OR_REFUSED, 12)
+@BUGS.add("with TV1, Complete need not be durable before the next transaction", Hides.OLD_OR_REFUSED, 200)
 def _complete_of_tv1_is_not_durable() -> Patch:
     return patch.object(transactions_module, "has_epoch_per_transaction", lambda version: True)
 
 
-@BUGS.add("an abort that no client asked for keeps the epoch", Hides.IN_A_RULE, 12)
+@BUGS.add("an abort that no client asked for keeps the epoch", Hides.IN_A_RULE, 60)
 def _fenced_with_the_same_epoch() -> Patch:
     fenced = transitions.fenced
 
@@ -115,7 +112,7 @@ def _fenced_with_the_same_epoch() -> Patch:
     return patch.object(transitions, "fenced", kept)
 
 
-@BUGS.add("who is refused leaves the transactional id reserved", Hides.OLD_OR_REFUSED, 12)
+@BUGS.add("who is refused leaves the transactional id reserved", Hides.OLD_OR_REFUSED, 20)
 def _a_refusal_reserves() -> Patch:
     end = TransactionCoordinator.end_transaction
 
@@ -129,32 +126,17 @@ def _a_refusal_reserves() -> Patch:
     return patch.object(TransactionCoordinator, "end_transaction", ended)
 
 
-@BUGS.add("an epoch that was refused aborts the open transaction", Hides.OLD_OR_REFUSED, 12)
-def _a_refused_init_aborts() -> Patch:
-    init = TransactionCoordinator.init_producer_id
-
-    def initialized(
-        self: Any, transactional_id: str, timeout_ms: int, producer_id: int, producer_epoch: int, *rest: Any
-    ) -> Any:
-        known = self._entries.get(transactional_id)
-        if known is not None and known.status is ONGOING:
-            producer_id = producer_epoch = -1
-        return init(self, transactional_id, timeout_ms, producer_id, producer_epoch, *rest)
-
-    return patch.object(TransactionCoordinator, "init_producer_id", initialized)
-
-
-@BUGS.add("a start leaves hanging transactions open", Hides.CRASHES, 12)
+@BUGS.add("a start leaves hanging transactions open", Hides.CRASHES, 200)
 def _hanging_transactions_stay() -> Patch:
     return patch.object(hanging, "end_after_start", lambda broker: 0)
 
 
-@BUGS.add("after a power cut producers keep their epochs", Hides.CRASHES, 12)
+@BUGS.add("after a power cut producers keep their epochs", Hides.CRASHES, 200)
 def _nobody_is_fenced() -> Patch:
     return patch.object(Transactions, "fence_all", lambda self: Parked.ready(None))
 
 
-@BUGS.add("producer ids are used before they are reserved", Hides.CRASHES, 12)
+@BUGS.add("producer ids are used before they are reserved", Hides.CRASHES, 200)
 def _ids_are_not_reserved() -> Patch:
     def begin(self: Any, journal: Any, reserved_below: int) -> None:
         self._journal, self._refill = journal, None
@@ -164,49 +146,6 @@ def _ids_are_not_reserved() -> Patch:
     return patch.object(ProducerIds, "__init__", begin)
 
 
-@BUGS.add("offsets miss the markers of their transactions", Hides.IN_A_RULE, 3)
+@BUGS.add("offsets miss the markers of their transactions", Hides.IN_A_RULE, 20)
 def _offsets_miss_their_markers() -> Patch:
     return patch.object(CommittedOffsets, "replay_marker", lambda self, partition, producer_id, committed: None)
-
-
-@BUGS.add("offsets of aborted transactions count after a start", Hides.CRASHES, 12)
-def _aborted_offsets_are_loaded() -> Patch:
-    load = broker_module.load_offsets
-    replay = GroupCoordinator.replay_marker
-
-    def loaded(broker: Any) -> None:
-        def marker(self: Any, partition: int, producer_id: int, committed: bool) -> None:
-            replay(self, partition, producer_id, True)
-
-        with patch.object(GroupCoordinator, "replay_marker", marker):
-            load(broker)
-
-    return patch.object(broker_module, "load_offsets", loaded)
-
-
-@BUGS.add("in a transaction nobody asks for the generation", Hides.PRODUCERS, 12)
-def _any_member_commits() -> Patch:
-    check = GroupCoordinator.check_commit
-
-    def checked(self: Any, *arguments: Any, in_transaction: bool = False) -> Any:
-        return ErrorCode.none if in_transaction else check(self, *arguments)
-
-    return patch.object(GroupCoordinator, "check_commit", checked)
-
-
-@BUGS.add("offsets are read while a transaction is about to replace them", Hides.ON_THE_WAY, 12)
-def _pending_offsets_are_stable() -> Patch:
-    return patch.multiple(
-        Offsets, is_pending=lambda self, group, partition: False, pending_of_group=lambda self, group: ()
-    )
-
-
-@BUGS.add("of two open transactions the one that ends last sets the offset", Hides.PRODUCERS, 12)
-def _the_last_end_counts() -> Patch:
-    def ended(self: Any, home: int, producer_id: int, *, committed: bool) -> None:
-        for (group, partition), stored in self._pending.pop((home, producer_id), {}).items():
-            self._release(group, partition, producer_id)
-            if committed:
-                self._by_group.setdefault(group, {})[partition] = stored
-
-    return patch.object(Offsets, "end_transaction", ended)
