@@ -64,10 +64,11 @@ class Held:
     def wait_until_it_is_there(self):
         until(lambda: self._proxy.counts[Point.REQUEST, ApiKey.PRODUCE] > self._seen)
 
-    def let_go(self):
+    def let_go(self, *, is_answered=True):
         answers = self._proxy.counts[Point.ANSWER, ApiKey.PRODUCE]
         self._gate.set()
-        until(lambda: self._proxy.counts[Point.ANSWER, ApiKey.PRODUCE] > answers, 10)
+        if is_answered:
+            until(lambda: self._proxy.counts[Point.ANSWER, ApiKey.PRODUCE] > answers, 10)
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["first batch", "later batch"])
@@ -184,7 +185,7 @@ def test_batch_sent_twice_is_committed_once_however_late_the_first_copy_is(log, 
     """The second copy is acknowledged and committed; the first arrives in the transaction after.
 
     With the first protocol Kafka holds its sequence for the one that is to come next, and refuses what does: the transaction
-    has failed then, is aborted and tried again.
+    has failed then, is aborted and tried again. The session guard of oncelog does not answer the first copy.
     """
     with (
         Proxy(log.bootstrap_servers) as proxy,
@@ -199,7 +200,7 @@ def test_batch_sent_twice_is_committed_once_however_late_the_first_copy_is(log, 
         producer.commit_transaction()
         producer.begin_transaction()
         producer.send(topic, b"next", partition=1).result()
-        held.let_go()
+        held.let_go(is_answered=protocol is TransactionVersion.TV2 or log.name != "oncelog")
         try:
             producer.send(topic, b"next", partition=0)
             producer.commit_transaction()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from harness.log_on_memory_disk import DIRECTORY, LogOnMemoryDisk
@@ -229,8 +231,10 @@ def test_full_disk_names_the_partition_and_the_offset() -> None:
     on = LogOnMemoryDisk()
     on.produce(b"a")
     on.disk.space_bytes = 10
-    with pytest.raises(DiskError, match=r"orders-0 at offset 1: .*no space left"):
-        on.produce(b"b")
+    refused = on.append(on.batch([b"b"]))
+    assert isinstance(refused, Refused)
+    assert refused.error is ErrorCode.kafka_storage_error
+    assert re.match(r"orders-0 at offset 1: .*no space left", refused.message or "")
 
 
 def test_settings_change_from_the_next_append_on() -> None:

@@ -96,6 +96,7 @@ BROKER_SETTINGS = _settings(
         help="How much room is kept back in each log directory, as the file `oncelog-reserve`, for what ends transactions when "
         "the disk is full. Without any the broker stops, or goes on without the directory, where producers are refused. Kafka "
         "has no such setting.",
+        is_own=True,
     ),
     Setting(name="auto.create.topics.enable", default=True, help="Make a topic when a client first asks for it."),
     Setting(name="delete.topic.enable", default=True, help="Whether topics can be deleted."),
