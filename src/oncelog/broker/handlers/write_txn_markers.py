@@ -5,16 +5,19 @@ v2 says which transaction version the marker's epoch belongs to (KIP-1228).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.coordinators import hanging
 from oncelog.broker.coordinators.hanging import AskedMarker, Owners, end_as_asked, owners_of
 from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
 from oncelog.log import PartitionLog
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.storage.durability import Durability
+    from oncelog.environment import Clock
 
 Errors = dict[tuple[str, int], ErrorCode]
 
@@ -22,16 +25,19 @@ Errors = dict[tuple[str, int], ErrorCode]
 class Needs(hanging.Needs, Protocol):
     """What this API needs of the broker."""
 
+    clock: Clock
     durability: Durability
 
 
 async def handle(broker: Needs, request: Request) -> Any:
-    owners = owners_of(broker)
+    owners, turn = owners_of(broker), Turn(broker.clock)
     touched: dict[PartitionLog, None] = {}
     errors = [_end_all(broker, owners, marker, touched) for marker in request.body.markers]
     await broker.durability.make_durable(touched)
     answered = zip(request.body.markers, errors, strict=True)
-    return request.answer(markers=tuple(_result(broker, request, marker, found) for marker, found in answered))
+    return request.answer(
+        markers=tuple([await _result(broker, request, turn, marker, found) for marker, found in answered])
+    )
 
 
 def _end_all(broker: Needs, owners: Owners, marker: Any, touched: dict[PartitionLog, None]) -> Errors:
@@ -55,23 +61,17 @@ def _end_all(broker: Needs, owners: Owners, marker: Any, touched: dict[Partition
     return {(topic.name, index): end(topic.name, index) for topic in marker.topics for index in topic.partition_indexes}
 
 
-def _result(broker: Needs, request: Request, marker: Any, errors: Errors) -> Any:
+async def _result(broker: Needs, request: Request, turn: Turn, marker: Any, errors: Errors) -> Any:
     types = request.types
 
-    def error(topic: str, index: int) -> ErrorCode:
+    def result(topic: str, index: int) -> Any:
         # Its log directory may have failed while the marker was to be made durable.
-        return ErrorCode.kafka_storage_error if broker.topics.is_offline(topic, index) else errors[topic, index]
+        is_offline = broker.topics.is_offline(topic, index)
+        error = ErrorCode.kafka_storage_error if is_offline else errors[topic, index]
+        return types.WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
 
-    return types.WritableTxnMarkerResult(
-        producer_id=marker.producer_id,
-        topics=tuple(
-            types.WritableTxnMarkerTopicResult(
-                name=topic.name,
-                partitions=tuple(
-                    types.WritableTxnMarkerPartitionResult(partition_index=index, error_code=error(topic.name, index))
-                    for index in topic.partition_indexes
-                ),
-            )
-            for topic in marker.topics
-        ),
-    )
+    topics = []
+    for topic in marker.topics:
+        partitions = await turn.each(topic.partition_indexes, partial(result, topic.name))
+        topics.append(types.WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
+    return types.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=tuple(topics))
