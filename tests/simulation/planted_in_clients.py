@@ -74,7 +74,7 @@ def _not_alone_at_first() -> Patch:
     return patch.object(Lane, "may_send", may_send)
 
 
-@BUGS.add("an abort does not wait for batches that are on their way", Hides.ON_THE_WAY, 20)
+@BUGS.add("an abort does not wait for batches that are on their way", Hides.ON_THE_WAY, 60)
 def _abort_does_not_wait() -> Patch:
     return patch.object(
         ProducerCore, "is_dropped", property(lambda self: self._drop_because is None and self.is_flushed)

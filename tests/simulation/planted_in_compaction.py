@@ -23,7 +23,7 @@ def _markers_go_too_early() -> Patch:
     return patch.object(BatchFilter, "_kept_marker", kept)
 
 
-@BUGS.add("a log is compacted past its last stable offset", Hides.PRODUCERS, 200)
+@BUGS.add("a log is compacted past its last stable offset", Hides.PRODUCERS, 400)
 def _compacted_past_the_stable_offset() -> Patch:
     dirt_of = partition_log.dirt_of
 
@@ -44,7 +44,7 @@ def _aborted_records_are_last() -> Patch:
     return patch.object(Cleaning, "__init__", begun)
 
 
-@BUGS.add("old segments are deleted before a checkpoint says so", Hides.AFTER_A_CHANGE, 20)
+@BUGS.add("old segments are deleted before a checkpoint says so", Hides.AFTER_A_CHANGE, 60)
 def _deleted_before_the_checkpoint() -> Patch:
     async def leave(self: Any) -> None:
         now_ms = self._broker.clock.now_ms()

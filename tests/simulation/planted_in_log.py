@@ -123,7 +123,7 @@ def _aborted_from_the_first_batch() -> Patch:
 # Producers.
 
 
-@BUGS.add("the last stable offset waits for the newest transaction alone", Hides.PRODUCERS, 20)
+@BUGS.add("the last stable offset waits for the newest transaction alone", Hides.PRODUCERS, 60)
 def _newest_open_transaction() -> Patch:
     def first(self: Any) -> int | None:
         return next(reversed(self._open.values()), None)
@@ -131,18 +131,7 @@ def _newest_open_transaction() -> Patch:
     return patch.object(Producers, "first_unstable_offset", property(first))
 
 
-@BUGS.add("a snapshot brings open transactions back in another order", Hides.PRODUCERS, 200)
-def _loaded_unsorted() -> Patch:
-    load = Producers.load
-
-    def loaded(self: Any, producers: Any) -> None:
-        load(self, producers)
-        self._open = dict(reversed(self._open.items()))
-
-    return patch.object(Producers, "load", loaded)
-
-
-@BUGS.add("a snapshot leaves out which transactions are open", Hides.CONSTANTS, 20)
+@BUGS.add("a snapshot leaves out which transactions are open", Hides.CONSTANTS, 60)
 def _snapshot_without_open_transactions() -> Patch:
     encode = snapshots.encode_snapshot
 
@@ -204,18 +193,6 @@ def _second_copies_are_written() -> Patch:
 def _synced_up_to_the_end() -> Patch:
     synced = PartitionLog.synced_up_to
     return patch.object(PartitionLog, "synced_up_to", lambda self, point: synced(self, self.sync_point()))
-
-
-@BUGS.add("a new segment is not synced with its name", Hides.CONSTANTS, 120)
-def _rolled_segment_is_not_noted() -> Patch:
-    roll = PartitionLog._roll
-
-    def rolled(self: Any, now_ms: int) -> None:
-        roll(self, now_ms)
-        self._unsynced._files.pop(self._segments.active.file, None)
-        self._unsynced._taken = self.sync_point()
-
-    return patch.object(PartitionLog, "_roll", rolled)
 
 
 @BUGS.add("what a start has read is not made durable", Hides.CRASHES, 60)

@@ -35,7 +35,7 @@ def _committed(markers: Any) -> Any:
     return markers._replace(committed=True) if hasattr(markers, "_replace") else replace(markers, committed=True)
 
 
-@BUGS.add("prepared transactions are forgotten at a start", Hides.CRASHES, 20)
+@BUGS.add("prepared transactions are forgotten at a start", Hides.CRASHES, 60)
 def _prepared_transactions_are_forgotten_at_start() -> Patch:
     return patch.object(Transactions, "complete_prepared", lambda self: None)
 
@@ -112,7 +112,7 @@ def _fenced_with_the_same_epoch() -> Patch:
     return patch.object(transitions, "fenced", kept)
 
 
-@BUGS.add("who is refused leaves the transactional id reserved", Hides.OLD_OR_REFUSED, 20)
+@BUGS.add("who is refused leaves the transactional id reserved", Hides.OLD_OR_REFUSED, 60)
 def _a_refusal_reserves() -> Patch:
     end = TransactionCoordinator.end_transaction
 
