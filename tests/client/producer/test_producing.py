@@ -56,7 +56,9 @@ class ModelBroker:
             return lost()
         if whim == "unreachable":
             return lost(sent=False)
-        code = {"refuse": 10, "not leader": 6, "not enough replicas": 19, "concurrent": 51}.get(whim, 0)
+        code = {"refuse": 10, "not leader": 6, "not enough replicas": 19, "concurrent": 51, "disk fails": 56}.get(
+            whim, 0
+        )
         items = [self._take(item, code) for topic in request.fields["topic_data"] for item in topic["partition_data"]]
         if whim == "lose after":
             self._is_broken = True
@@ -339,7 +341,12 @@ def test_batch_that_nobody_takes_fails_in_the_end_and_says_why():
 
 @pytest.mark.parametrize(
     ("whim", "outcome"),
-    [("lose after", DeliveryUnknown), ("lose before", DeliveryUnknown), ("unreachable", DeliveryFailed)],
+    [
+        ("lose after", DeliveryUnknown),
+        ("lose before", DeliveryUnknown),
+        ("disk fails", DeliveryUnknown),
+        ("unreachable", DeliveryFailed),
+    ],
 )
 def test_batch_given_up_is_unknown_once_it_was_sent_and_failed_before(whim, outcome):
     """Where the connection was lost the request may have been carried out: the client cannot see whether it was."""

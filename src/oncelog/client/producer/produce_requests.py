@@ -27,7 +27,10 @@ ABORTABLE = LOST_SEQUENCE | {
     ErrorCode.invalid_txn_state,
     ErrorCode.transaction_abortable,
 }
-MAYBE_WRITTEN = frozenset({ErrorCode.request_timed_out, ErrorCode.not_enough_replicas_after_append})
+MAYBE_WRITTEN = frozenset(
+    {ErrorCode.request_timed_out, ErrorCode.not_enough_replicas_after_append, ErrorCode.kafka_storage_error}
+)
+"""A disk may fail when a batch is appended, and is made durable: what it has of it nobody knows."""
 ABOUT_RECORDS = frozenset(
     {
         ErrorCode.message_too_large,
