@@ -26,7 +26,7 @@ def _resent_under_new_sequences() -> Patch:
     return patch.object(Lane, "put_back", put)
 
 
-@BUGS.add("a commit is certain to have failed when its last attempt was not sent", Hides.FAILURES, 60)
+@BUGS.add("a commit is certain to have failed when its last attempt was not sent", Hides.FAILURES, 120)
 def _doubt_of_the_last_attempt() -> Patch:
     refuse = TransactionSession._refuse_commit
 

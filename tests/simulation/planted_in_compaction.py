@@ -44,7 +44,7 @@ def _aborted_records_are_last() -> Patch:
     return patch.object(Cleaning, "__init__", begun)
 
 
-@BUGS.add("old segments are deleted before a checkpoint says so", Hides.AFTER_A_CHANGE, 60)
+@BUGS.add("old segments are deleted before a checkpoint says so", Hides.AFTER_A_CHANGE, 120)
 def _deleted_before_the_checkpoint() -> Patch:
     async def leave(self: Any) -> None:
         now_ms = self._broker.clock.now_ms()

@@ -189,7 +189,7 @@ def _second_copies_are_written() -> Patch:
 # What is durable, and recovery.
 
 
-@BUGS.add("what was appended during a sync of the files counts as synced", Hides.UNDER_WAY, 60)
+@BUGS.add("what was appended during a sync of the files counts as synced", Hides.UNDER_WAY, 120)
 def _synced_up_to_the_end() -> Patch:
     synced = PartitionLog.synced_up_to
     return patch.object(PartitionLog, "synced_up_to", lambda self, point: synced(self, self.sync_point()))

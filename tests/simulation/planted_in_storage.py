@@ -9,7 +9,6 @@ from unittest.mock import patch
 from oncelog.broker import apis
 from oncelog.broker.broker import BrokerCore
 from oncelog.broker.handlers import fetch, produce
-from oncelog.broker.storage.checkpoints import Checkpoints
 from oncelog.broker.storage.durability import Durability, _Generation
 from oncelog.broker.storage.partition import Partition
 from oncelog.coordination import Parked, start
@@ -102,7 +101,7 @@ def _write_ahead_is_not_replayed() -> Patch:
     return patch.object(BrokerCore, "_replay_write_ahead", lambda self, topics: replayed(self, ()))
 
 
-@BUGS.add("the write-ahead log of the life before stays", Hides.CRASHES, 60)
+@BUGS.add("the write-ahead log of the life before stays", Hides.CRASHES, 200)
 def _old_write_ahead_stays() -> Patch:
     replayed = BrokerCore._replay_write_ahead
     return patch.object(
@@ -169,26 +168,7 @@ def _recovery_point_is_the_end() -> Patch:
     return patch.object(Partition, "points", at_the_end)
 
 
-@BUGS.add("who wants a checkpoint gets the one that is under way", Hides.UNDER_WAY, 60)
-def _checkpoint_under_way_will_do() -> Patch:
-    write = Checkpoints.write
-
-    def written(self: Any) -> Parked[None]:
-        return write(self) if self._under_way.is_released else self._under_way
-
-    return patch.object(Checkpoints, "write", written)
-
-
 # Topics and their changes.
-
-
-@BUGS.add("a deleted topic leaves its recovery points to the next of its name", Hides.AFTER_A_CHANGE, 60)
-def _no_checkpoint_before_a_deletion() -> Patch:
-    def before(self: Any, topic: Any) -> Parked[None]:
-        self.offsets.forget_partitions(topic.name, len(topic.partitions))
-        return start(self.moves.end_all(topic))
-
-    return patch.object(BrokerCore, "_before_deletion", before)
 
 
 def _uncached_handlers() -> Patch:

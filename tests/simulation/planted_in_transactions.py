@@ -97,7 +97,7 @@ def _put_first_only_when(*, is_decided: bool) -> Patch:
     return patch.object(Transactions, "_put_first", put)
 
 
-@BUGS.add("with TV1, Complete need not be durable before the next transaction", Hides.OLD_OR_REFUSED, 200)
+@BUGS.add("with TV1, Complete need not be durable before the next transaction", Hides.OLD_OR_REFUSED, 400)
 def _complete_of_tv1_is_not_durable() -> Patch:
     return patch.object(transactions_module, "has_epoch_per_transaction", lambda version: True)
 

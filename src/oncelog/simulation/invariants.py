@@ -44,7 +44,7 @@ class Invariants:
         if core is not self._core or core.topics.version != self._version:
             self._look_anew(core)
         for partition, before in self._offsets.items():
-            if partition.damage is None:
+            if not partition.is_offline:
                 now = offsets_of(partition.log)
                 if now != before:
                     _check_offsets(partition, before, now)

@@ -22,16 +22,20 @@ class RememberedTopics:
     def started(self, topics: Topics) -> None:
         """Raise SimulationFailure for what a start has lost, or brought back."""
         there = {topic.topic_id: len(topic.partitions) for topic in topics}
-        before = () if self._topics is None else self._topics
-        going = {one.topic_id for one in before if self._topics is not None and self._topics.is_being_deleted(one.name)}
         for topic_id, count in self._counts.items():
-            if topic_id not in there and topic_id not in going:
+            if topic_id not in there and not self._may_be_gone(topic_id):
                 raise SimulationFailure(f"a start has lost the topic {topic_id}")
             if there.get(topic_id, count) < count:
                 raise SimulationFailure(f"a start has {there[topic_id]} of {count} partitions of the topic {topic_id}")
         back = self._gone & there.keys()
         if back:
             raise SimulationFailure(f"a start has brought deleted topics back: {sorted(map(str, back))}")
+
+    def _may_be_gone(self, topic_id: UUID) -> bool:
+        """Whether the broker before was deleting it, or had just done so: what ended it then ended the look at it, too."""
+        assert self._topics is not None, "there is a count of what was looked at"
+        topic = self._topics.with_id(topic_id)
+        return topic is None or self._topics.is_being_deleted(topic.name)
 
     def look_at(self, topics: Topics) -> None:
         """Topics have come, or grown, or are gone."""

@@ -158,7 +158,7 @@ def _fill(node: ClientNode, shared: Shared, producer: SimulatedProducer, written
             yield from _send(node, shared, producer, written, topic)
         if random.random() < 0.2:
             yield Sleep(0.0, 400.0)
-        if random.random() < 0.01:
+        if random.random() < 0.03:
             yield Sleep(1_000, 20_000)
 
 
