@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from harness.broker_in_memory import DIRECTORY, BrokerInMemory
+from harness.broker_in_memory import DIRECTORY, BrokerInMemory, CountingRandom
 from harness.transaction_in_memory import MINUTE, NONE, TOPIC, TV1, TV2, ProducerInMemory, Protocol, visible
+from oncelog.cli.log.repairing import plan_node, repair_node
+from oncelog.cli.log.verification import verify_node
+from oncelog.log.inspection.findings import AtStart
+from oncelog.log.inspection.read_only_disk import ReadOnlyDisk
 from oncelog.records import Record, build_batch
-from tests.broker.damage import bases, kill, read, started, stop
+from tests.broker.damage import bases, kill, last_batch, read, segment, started, stop
 
 STORAGE = ErrorCode.kafka_storage_error
 PLAIN = build_batch([Record(None, b"plain")])
@@ -256,3 +262,123 @@ def test_power_cut_with_a_damaged_partition_is_dealt_with_once_it_is_repaired() 
         committed=True,
     )
     assert answer.error_code is not NONE, "what it wrote last may be lost"
+
+
+def harmed(broker: BrokerInMemory, path: str, position: int | None = None) -> Callable[[], None]:
+    """Change a byte on the medium, by default of the last batch; what is returned changes it back."""
+    if position is None:
+        position = last_batch(broker.disk.read_file(path))
+    byte = broker.disk.read_file(path)[position]
+    broker.disk.damage(path, position, bytes((byte ^ 0x10,)))
+    return lambda: broker.disk.damage(path, position, bytes((byte,)))
+
+
+def first_segment(broker: BrokerInMemory, partition: str = f"{TOPIC}-0") -> str:
+    return segment(0, directory=f"{DIRECTORY}/{partition}")(broker.disk)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
+def test_records_of_a_damaged_partition_are_durable_before_their_transaction_is_committed(
+    protocol: Protocol, seed: int
+) -> None:
+    broker = started()
+    broker.disk.lose_by(Random(seed))
+    kill(broker)
+    broker.restart()
+    producer = ProducerInMemory(broker, protocol, "clerk", "clerks")
+    producer.write("wait", 99)
+    broker.disk.kill()
+    undo = harmed(broker, first_segment(broker))
+    broker.restart()
+    assert broker.core.topics.partition(TOPIC, 0).is_offline
+    producer.end(committed=True)
+    broker.settle()
+    broker.disk.crash()
+    undo()
+    broker.restart()
+    broker.settle()
+    assert read(broker, 0)[-1] == "wait"  # type: ignore[index]
+    assert read(broker, 1)[-1] == "wait"  # type: ignore[index]
+
+
+def damaged_where_the_write_ahead_log_vouches(broker: BrokerInMemory) -> Callable[[], None]:
+    """Cut the power, and damage a batch beyond the recovery point; what is returned repairs it."""
+    kill(broker)
+    broker.restart()
+    producer = ProducerInMemory(broker, TV1)
+    producer.write("synced", 98)
+    producer.end(committed=True)
+    broker.settle()
+    active = broker.core.topics.partition(TOPIC, 0).log.segments[-1]
+    broker.core.durability.retire()
+    broker.settle()
+    position = active.size_bytes - 1
+    producer.write("ahead", 99)
+    producer.end(committed=True)
+    broker.settle()
+    broker.disk.crash()
+    return harmed(broker, active.path, position)
+
+
+AGAIN = [stop, lambda broker: broker.disk.kill(), lambda broker: broker.disk.crash()]
+
+
+@pytest.mark.parametrize("again", AGAIN, ids=["stop", "kill", "power cut"])
+def test_what_a_write_ahead_log_vouched_for_is_damaged_still_when_that_is_gone(again: Any) -> None:
+    broker = started()
+    undo = damaged_where_the_write_ahead_log_vouches(broker)
+    for _ in range(3):
+        broker.restart()
+        assert broker.core.topics.partition(TOPIC, 0).is_offline
+        again(broker)
+    undo()
+    broker.restart()
+    broker.settle()
+    values = read(broker, 0)
+    assert values is not None
+    assert {"synced", "ahead"} <= set(values)
+
+
+@pytest.mark.parametrize("again", AGAIN, ids=["stop", "kill", "power cut"])
+def test_repair_of_what_a_write_ahead_log_vouched_for_ends_it(again: Any) -> None:
+    broker = started()
+    damaged_where_the_write_ahead_log_vouches(broker)
+    broker.restart()
+    again(broker)
+    found = verify_node(ReadOnlyDisk(broker.disk), [DIRECTORY])
+    assert AtStart.OFFLINE in {finding.at_start for finding in found.damages}
+    random = CountingRandom()
+    repair_node(broker.disk, plan_node(ReadOnlyDisk(broker.disk), found, random.uuid), random.uuid)
+    assert verify_node(ReadOnlyDisk(broker.disk), [DIRECTORY]).damages == []
+    broker.restart()
+    assert broker.core.start_report.damage == ()
+    assert "ahead" in (read(broker, 0) or ())
+
+
+def test_what_was_answered_from_a_damaged_transaction_log_survives_a_power_cut_after_the_next_start() -> None:
+    broker = started()
+    kill(broker)
+    broker.restart()
+    name = name_in(0, "clerk")
+    producer = ProducerInMemory(broker, TV1, name)
+    broker.core.durability.retire()
+    broker.settle()
+    active = broker.core.topics.partition("__transaction_state", 0).log.segments[-1]
+    position = active.size_bytes - 1
+    producer.write("decided", 99)
+    producer.end(committed=True)
+    broker.settle()
+    broker.disk.kill()
+    undo = harmed(broker, active.path, position)
+    broker.restart()
+    assert broker.core.topics.partition("__transaction_state", 0).is_offline
+    # No power cut brings the write-ahead log back any more.
+    broker.core.checkpoints.write()
+    broker.settle()
+    broker.disk.crash()
+    undo()
+    broker.restart()
+    broker.settle()
+    again = ProducerInMemory(broker, TV1, name)
+    assert (again.producer_id, again.epoch > producer.epoch) == (producer.producer_id, True)

@@ -59,6 +59,7 @@ from oncelog.log import (
     DamagedLogError,
     DataDirectory,
     LogDirectories,
+    OwnCheckpoint,
     PartitionLog,
     Replayed,
     delete_partition,
@@ -165,7 +166,7 @@ class BrokerCore:
             directories.recovery_points(),
             directories.log_start_offsets(),
             directories.cleaned_offsets(),
-            replayed.durable_ends,
+            _durable_ends(replayed, own),
             None if own is None else own.aborted,
         )
         if state.last_leader_epoch >= 0:
@@ -433,6 +434,14 @@ class BrokerCore:
         self.transactions.go_on()
         was_elsewhere = self.log_directories.forget(topic, partition_count)
         return self.checkpoints.write() if was_elsewhere else Parked.ready(None)
+
+
+def _durable_ends(replayed: Replayed, own: OwnCheckpoint | None) -> dict[tuple[UUID, int], int]:
+    """What the write-ahead log says, and what an earlier one said of logs that could not be opened since."""
+    ends = {} if own is None else dict(own.durable_ends)
+    for log, end in replayed.durable_ends.items():
+        ends[log] = max(end, ends.get(log, 0))
+    return ends
 
 
 def _has_decisions(log: PartitionLog) -> bool:

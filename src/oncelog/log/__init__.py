@@ -33,7 +33,7 @@ from oncelog.log.own_checkpoint import (
     write_own_checkpoint,
 )
 from oncelog.log.partition_log import PartitionLog
-from oncelog.log.recovery import LoadedLog, RecoveryReport
+from oncelog.log.recovery import LoadedLog, RecoveryReport, sync_segments
 from oncelog.log.removal import delete_partition
 from oncelog.log.reserve import Reserve
 from oncelog.log.scan import ScannedBatch
@@ -81,6 +81,7 @@ __all__ = [
     "read_own_checkpoint",
     "read_topic_id",
     "replay",
+    "sync_segments",
     "uuid_of",
     "uuid_text",
     "write_own_checkpoint",

@@ -42,12 +42,18 @@ class OwnCheckpoint:
     journal_bytes: int
     aborted: Mapping[tuple[UUID, int], LogDigest] = field(default_factory=dict)
     """By topic id and partition; a log that is not named begins at 0, and has no aborted transaction."""
+    durable_ends: Mapping[tuple[UUID, int], int] = field(default_factory=dict)
+    """Of damaged logs whose write-ahead log is gone: up to where that made them durable, beyond their recovery points."""
 
 
 def write_own_checkpoint(disk: Disk, directory: str, checkpoint: OwnCheckpoint) -> None:
     """Durable on return."""
-    logs = {f"{topic_id}/{partition}": digest for (topic_id, partition), digest in checkpoint.aborted.items()}
-    body = json.dumps({"journal_bytes": checkpoint.journal_bytes, "aborted": logs}, separators=(",", ":")).encode()
+    content = {
+        "journal_bytes": checkpoint.journal_bytes,
+        "aborted": {_name(*log): digest for log, digest in checkpoint.aborted.items()},
+        "durable_ends": {_name(*log): end for log, end in checkpoint.durable_ends.items()},
+    }
+    body = json.dumps(content, separators=(",", ":")).encode()
     disk.replace_file(f"{directory}/{OWN_CHECKPOINT}", b"%08x %s\n" % (crc32c(body), body))
 
 
@@ -63,8 +69,15 @@ def read_own_checkpoint(disk: Disk, directory: str) -> OwnCheckpoint | None:
     found = json.loads(body)
     aborted: dict[tuple[UUID, int], LogDigest] = {}
     for name, (offset, log_start_offset, indexes) in found["aborted"].items():
-        topic_id, _, partition = name.partition("/")
-        aborted[UUID(topic_id), int(partition)] = LogDigest(
-            offset, log_start_offset, tuple(IndexDigest(*one) for one in indexes)
-        )
-    return OwnCheckpoint(found["journal_bytes"], aborted)
+        aborted[_log(name)] = LogDigest(offset, log_start_offset, tuple(IndexDigest(*one) for one in indexes))
+    durable_ends = {_log(name): end for name, end in found.get("durable_ends", {}).items()}
+    return OwnCheckpoint(found["journal_bytes"], aborted, durable_ends)
+
+
+def _name(topic_id: UUID, partition: int) -> str:
+    return f"{topic_id}/{partition}"
+
+
+def _log(name: str) -> tuple[UUID, int]:
+    topic_id, _, partition = name.partition("/")
+    return UUID(topic_id), int(partition)

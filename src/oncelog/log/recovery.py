@@ -24,6 +24,7 @@ from oncelog.log.names import (
     OFFSET_INDEX,
     TIME_INDEX,
     TRANSACTION_INDEX,
+    offset_name,
     offset_of,
 )
 from oncelog.log.outcome import AbortedTransaction
@@ -134,6 +135,20 @@ def reload_producers(segments: Sequence[Segment], producers: Producers, snapshot
     for segment in segments:
         for batch in segment.batches_from(max(start, segment.base_offset)):
             replay(producers, batch)
+
+
+def sync_segments(disk: Disk, directory: str, recovery_point: int) -> None:
+    """Make durable what a crash of the process alone has left in the page cache of a damaged log.
+
+    A transaction that is open may be committed while its partition is offline.
+    """
+    names = disk.list_directory(directory) if disk.exists(directory) else []
+    bases = sorted(base for base in (offset_of(one, LOG) for one in names) if base is not None)
+    written = [base for base, end in zip(bases, [*bases[1:], LONG_MAX], strict=False) if end > recovery_point]
+    files = [disk.open(f"{directory}/{offset_name(base, LOG)}") for base in written]
+    disk.sync_all(files)
+    for file in files:
+        file.close()
 
 
 class _Loading:

@@ -23,6 +23,7 @@ class _Checkpoint:
         self._before = before
         self._journal_bytes = journal.durable_bytes
         self._aborted: dict[tuple[UUID, int], LogDigest] = {}
+        self._durable_ends: dict[tuple[UUID, int], int] = {}
         self._points: dict[tuple[str, int], LogPoints] = {}
 
     def look_at(self, topics: Topics) -> Iterator[None]:
@@ -33,6 +34,9 @@ class _Checkpoint:
                 topic_id, digest = self._digest(partition)
                 if digest is not None and (digest.indexes or digest.log_start_offset):
                     self._aborted[topic_id, partition.index] = digest
+                unopened = partition.unopened
+                if unopened is not None and unopened.durable_end > unopened.points.recovery_point:
+                    self._durable_ends[topic_id, partition.index] = unopened.durable_end
             yield
 
     def _digest(self, partition: Partition) -> tuple[UUID, LogDigest | None]:
@@ -48,7 +52,7 @@ class _Checkpoint:
     def writing(self, directories: LogDirectories) -> Callable[[], None]:
         """What tells most comes first: it is never behind the others."""
         write_points = directories.checkpoint(self._points)
-        own = OwnCheckpoint(self._journal_bytes, self._aborted)
+        own = OwnCheckpoint(self._journal_bytes, self._aborted, self._durable_ends)
 
         def write() -> None:
             write_own_checkpoint(self._disk, directories.home, own)

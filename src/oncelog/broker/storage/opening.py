@@ -27,6 +27,7 @@ from oncelog.log import (
     PartitionOffsets,
     Replayed,
     read_topic_id,
+    sync_segments,
     uuid_text,
     write_topic_id,
 )
@@ -46,7 +47,7 @@ class LeftByLastStop:
     log_start_offsets: PartitionOffsets = field(default_factory=dict)
     cleaned_offsets: PartitionOffsets = field(default_factory=dict)
     durable_ends: Mapping[tuple[UUID, int], int] = field(default_factory=dict)
-    """Up to which offset the write-ahead files vouch for a log."""
+    """Up to which offset the write-ahead files vouch for a log, or did when a start found it damaged."""
     digests: Mapping[tuple[UUID, int], LogDigest] | None = None
     """What the checkpoint says of each log; None without a checkpoint."""
 
@@ -64,6 +65,17 @@ def say_what_is_missing(
         logger.warning("%s has no write-ahead log, and one is made anew: what it alone had is lost", directories.home)
     for path, size_bytes in replayed.unread:
         logger.warning("%s: its last %d bytes are no entries, as after a power cut, and not used", path, size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownOfLog:
+    """What the last stop left of one log. `digest` is None without a checkpoint."""
+
+    recovery_point: int
+    log_start_offset: int
+    cleaned_offset: int | None
+    durable_end: int
+    digest: LogDigest | None
 
 
 class LogOpening:
@@ -116,16 +128,15 @@ class LogOpening:
         found = self._directories.partition_path(topic.name, index)
         path = found or self._directories.place(topic.name, index)
         directory = self._directories.holder(topic.name, index)
+        known = self._known_of(topic, index)
         try:
-            return self._open(topic, index, config, path, is_new=found is None), directory
+            return self._open(topic, index, config, path, known, is_new=found is None), directory
         except DiskError as error:
             if not self._survives(error) or not directory.is_offline:
                 raise
-            return UnopenedLog(path, topic.topic_id, LogPoints(0, 0, 0), None, None), directory
+            return _unopened(path, topic, known, None), directory
 
-    def _open(
-        self, topic: Topic, index: int, config: LogConfig, path: str, *, is_new: bool
-    ) -> PartitionLog | UnopenedLog:
+    def _known_of(self, topic: Topic, index: int) -> _KnownOfLog:
         key, left = (topic.name, index), self.left
         recovery_point, log_start_offset = left.recovery_points.get(key, 0), left.log_start_offsets.get(key, 0)
         digest = None
@@ -135,8 +146,19 @@ class LogOpening:
                 _say_which_start_counts(f"{topic.name}-{index}", log_start_offset, digest.log_start_offset)
             # It is written first, and has a checksum.
             log_start_offset = digest.log_start_offset
-        cleaned_offset = left.cleaned_offsets.get(key)
-        if topic.topic_id in self._compacted or cleaned_offset is not None:
+        return _KnownOfLog(
+            recovery_point,
+            log_start_offset,
+            left.cleaned_offsets.get(key),
+            left.durable_ends.get((topic.topic_id, index), 0),
+            digest,
+        )
+
+    def _open(
+        self, topic: Topic, index: int, config: LogConfig, path: str, known: _KnownOfLog, *, is_new: bool
+    ) -> PartitionLog | UnopenedLog:
+        left = self.left
+        if topic.topic_id in self._compacted or known.cleaned_offset is not None:
             config = replace(config, has_gaps=True)
         try:
             names_topic = not is_new and self._names_topic(f"{path}/{PARTITION_METADATA}", topic.topic_id)
@@ -148,22 +170,21 @@ class LogOpening:
                 index,
                 config,
                 was_clean=left.was_clean,
-                recovery_point=recovery_point,
-                log_start_offset=log_start_offset,
+                recovery_point=known.recovery_point,
+                log_start_offset=known.log_start_offset,
                 leader_epoch=self._leader_epoch,
                 topic_id=topic.topic_id,
-                aborted=digest,
-                durable_end=left.durable_ends.get((topic.topic_id, index), 0),
+                aborted=known.digest,
+                durable_end=known.durable_end,
                 written=self._written,
             )
         except DamagedLogError as damage:
             logger.error("%s-%d is offline: %s", topic.name, index, damage)
-            points = LogPoints(recovery_point, log_start_offset, max(recovery_point, log_start_offset), cleaned_offset)
-            digest = digest or LogDigest(recovery_point, log_start_offset)
-            return UnopenedLog(path, topic.topic_id, points, digest, str(damage))
+            sync_segments(self._disk, path, known.recovery_point)
+            return _unopened(path, topic, known, str(damage))
         _say_what_was_found(log, was_clean=left.was_clean)
-        if cleaned_offset is not None:
-            log.cleaned_offset = cleaned_offset
+        if known.cleaned_offset is not None:
+            log.cleaned_offset = known.cleaned_offset
         if self._written is not None and len(self._written) >= SYNCED_AT_ONCE:
             self._sync_written()
         if not names_topic:
@@ -187,6 +208,13 @@ class LogOpening:
                 f"{path} is damaged at offset 0: it is of topic {uuid_text(said)}, and the journal has {known}"
             )
         return True
+
+
+def _unopened(path: str, topic: Topic, known: _KnownOfLog, damage: str | None) -> UnopenedLog:
+    recovery_point, start = known.recovery_point, known.log_start_offset
+    points = LogPoints(recovery_point, start, max(recovery_point, start), known.cleaned_offset)
+    digest = known.digest or LogDigest(recovery_point, start)
+    return UnopenedLog(path, topic.topic_id, points, digest, known.durable_end, damage)
 
 
 def _say_which_start_counts(name: str, offset: int, own_offset: int) -> None:

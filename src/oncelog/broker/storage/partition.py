@@ -14,7 +14,8 @@ from oncelog.wire import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class UnopenedLog:
-    """A damaged log as a start found and left it. `points` and `aborted` are what the checkpoints say, and go on saying.
+    """A damaged log as a start found and left it. `points`, `aborted` and `durable_end` are what was known of it, and the
+    checkpoints go on saying that. What it has is durable.
 
     Without a `damage` it is a new one, whose disk failed.
     """
@@ -22,7 +23,8 @@ class UnopenedLog:
     directory: str
     topic_id: UUID
     points: LogPoints
-    aborted: LogDigest | None
+    aborted: LogDigest
+    durable_end: int
     damage: str | None
 
 

@@ -77,11 +77,12 @@ class NodeFiles:
         end = directory.offset(RECOVERY_POINTS, key)
         if was_clean:
             end = self.closed_end(disk, directory, key)
+        vouched = 0 if self.own is None or topic is None else self.own.durable_ends.get((topic.uuid, key[1]), 0)
         return KnownOfPartition(
             name=partition_directory(*key),
             was_clean=was_clean and end is not None,
             lost_power=self.lost_power(disk),
-            recovery_point=end or 0,
+            recovery_point=max(end or 0, vouched),
             log_start_offset=self.log_start_offset(directory, key),
             may_have_gaps=self.journal.is_compacted(topic_id) or key in directory.cleaned,
             index_interval_bytes=self.journal.index_interval_bytes(topic_id),
