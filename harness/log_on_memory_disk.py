@@ -19,6 +19,7 @@ class LogOnMemoryDisk:
         self.disk = MemoryDisk(seed, self.clock.now_ms)
         self.config = config or LogConfig()
         self.checkpoint = self.log_start = 0
+        self.gaps_below: int | None = 0
         self.log = self.open(was_clean=False)
 
     def open(
@@ -35,6 +36,7 @@ class LogOnMemoryDisk:
             recovery_point=self.checkpoint,
             log_start_offset=self.log_start if log_start_offset is None else log_start_offset,
             high_watermark=high_watermark,
+            gaps_below=self.gaps_below,
         )
         return self.log
 
@@ -118,7 +120,10 @@ class LogOnMemoryDisk:
 
     def sync(self) -> None:
         self.end_sync(self.begin_sync())
-        self.checkpoint = self.log.recovery_point
+        self.write_checkpoint()
+
+    def write_checkpoint(self) -> None:
+        self.checkpoint, self.gaps_below = self.log.recovery_point, self.log.gaps_below
 
     def delete_expired(self) -> int:
         """What retention does: leave them, write down where the log begins, delete."""
@@ -129,7 +134,7 @@ class LogOnMemoryDisk:
     def restart(self) -> PartitionLog:
         """Stop in good order and start again."""
         self.log.close()
-        self.checkpoint = self.log.recovery_point
+        self.write_checkpoint()
         return self.open(was_clean=True)
 
     def crash(self, *, says_clean: bool = False) -> PartitionLog:

@@ -14,7 +14,7 @@ from harness.manual_clock import ManualClock
 from harness.memory_disk import MemoryDisk
 from oncelog.broker.apis import APIS
 from oncelog.environment import DiskError
-from oncelog.log import LogConfig, LogDigest, Origin, PartitionLog
+from oncelog.log import LONG_MAX, LogConfig, LogDigest, Origin, PartitionLog
 from oncelog.records import (
     HEADER_BYTES,
     Codec,
@@ -129,12 +129,13 @@ def recovery(data: bytes) -> None:
             DIRECTORY,
             "orders",
             0,
-            LogConfig(has_gaps=bool(flags & GAPS)),
+            LogConfig(),
             was_clean=was_clean,
             recovery_point=recovery_point,
             log_start_offset=log_start,
             leader_epoch=7,
             aborted=digest,
+            gaps_below=LONG_MAX if flags & GAPS else 0,
         )
 
     digest = LogDigest(recovery_point) if flags & DIGEST else None

@@ -168,6 +168,7 @@ class BrokerCore:
             directories.cleaned_offsets(),
             _durable_ends(replayed, own),
             None if own is None else own.aborted,
+            None if own is None else own.gaps_below,
         )
         if state.last_leader_epoch >= 0:
             say_what_is_missing(directories, own, replayed, was_clean=was_clean)

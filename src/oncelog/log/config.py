@@ -27,8 +27,6 @@ class LogConfig:
     message_timestamp_before_max_ms: int = LONG_MAX
     message_timestamp_after_max_ms: int = 60 * 60 * 1000
     producer_id_expiration_ms: int = DAY_MS
-    has_gaps: bool = False
-    """Whether offsets may be missing between batches, for the log was compacted; in one that is they may."""
     is_compacted: bool = False
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0

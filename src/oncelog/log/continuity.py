@@ -37,5 +37,5 @@ def check_segments(segments: Sequence[Segment], directory: str, log_start_offset
 
 def _check_end(segment: Segment, next_base_offset: int) -> None:
     position, end = segment.closed_end()
-    if end > next_base_offset or (end < next_base_offset and not segment.has_gaps):
+    if not segment.is_followed_by(end, next_base_offset):
         raise segment.damaged(position, end, f"it ends there, and the next file begins at offset {next_base_offset}")

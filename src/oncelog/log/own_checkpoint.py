@@ -44,6 +44,10 @@ class OwnCheckpoint:
     """By topic id and partition; a log that is not named begins at 0, and has no aborted transaction."""
     durable_ends: Mapping[tuple[UUID, int], int] = field(default_factory=dict)
     """Of damaged logs whose write-ahead log is gone: up to where that made them durable, beyond their recovery points."""
+    gaps_below: Mapping[tuple[UUID, int], int] | None = None
+    """Of logs that are or were compacted: below it offsets may be missing between batches. One that is not named has no gaps; None
+    says nothing of any.
+    """
 
 
 def write_own_checkpoint(disk: Disk, directory: str, checkpoint: OwnCheckpoint) -> None:
@@ -52,6 +56,7 @@ def write_own_checkpoint(disk: Disk, directory: str, checkpoint: OwnCheckpoint) 
         "journal_bytes": checkpoint.journal_bytes,
         "aborted": {_name(*log): digest for log, digest in checkpoint.aborted.items()},
         "durable_ends": {_name(*log): end for log, end in checkpoint.durable_ends.items()},
+        "gaps_below": {_name(*log): end for log, end in (checkpoint.gaps_below or {}).items()},
     }
     body = json.dumps(content, separators=(",", ":")).encode()
     disk.replace_file(f"{directory}/{OWN_CHECKPOINT}", b"%08x %s\n" % (crc32c(body), body))
@@ -71,7 +76,8 @@ def read_own_checkpoint(disk: Disk, directory: str) -> OwnCheckpoint | None:
     for name, (offset, log_start_offset, indexes) in found["aborted"].items():
         aborted[_log(name)] = LogDigest(offset, log_start_offset, tuple(IndexDigest(*one) for one in indexes))
     durable_ends = {_log(name): end for name, end in found.get("durable_ends", {}).items()}
-    return OwnCheckpoint(found["journal_bytes"], aborted, durable_ends)
+    gaps_below = {_log(name): end for name, end in found["gaps_below"].items()} if "gaps_below" in found else None
+    return OwnCheckpoint(found["journal_bytes"], aborted, durable_ends, gaps_below)
 
 
 def _name(topic_id: UUID, partition: int) -> str:

@@ -76,6 +76,7 @@ class PartitionLog:
         "_last_stable_offset",
         "_leader_epoch",
         "_log_start",
+        "_may_have_gaps",
         "_producers",
         "_segments",
         "_snapshots",
@@ -122,6 +123,7 @@ class PartitionLog:
         self._cleaned_offset: int | None = None
         self._cleaning: Cleaning | None = None
         self._is_cleaning_paused = False
+        self._may_have_gaps = False
 
     @classmethod
     def open(
@@ -141,6 +143,7 @@ class PartitionLog:
         topic_id: UUID = NO_TOPIC_ID,
         durable_end: int = 0,
         aborted: LogDigest | None = None,
+        gaps_below: int | None = None,
         written: list[LoadedLog] | None = None,
     ) -> PartitionLog:
         """Open the log in `directory`, or begin one there.
@@ -149,10 +152,13 @@ class PartitionLog:
         write-ahead log has put back; DamagedLogError if it is not there, or not whole, and then nothing has been changed.
         What comes after it is read again unless the log `was_clean`. Without `high_watermark` it is the end of the log:
         there are no followers. `aborted` says what the transaction indexes held at the last checkpoint; without it they are
-        believed. `written` takes what the caller makes durable, and closes, before anybody counts on the log; without it that is
-        done here.
+        believed. Below `gaps_below` offsets may be missing between batches; None says that nothing is known, and then they may be
+        anywhere in a compacted log. `written` takes what the caller makes durable, and closes, before anybody counts on the log;
+        without it that is done here.
         """
         name = f"{topic}-{partition}"
+        if gaps_below is None:
+            gaps_below = LONG_MAX if config.is_compacted else 0
         loaded = load_log(
             disk,
             clock.now_ms(),
@@ -165,8 +171,10 @@ class PartitionLog:
             high_watermark=high_watermark,
             durable_end=durable_end,
             aborted=aborted,
+            gaps_below=gaps_below,
         )
         log = cls(disk, clock, directory, name, topic_id, partition, config, leader_epoch, loaded)
+        log._may_have_gaps = gaps_below > 0 or config.is_compacted
         if written is not None and loaded.written:
             written.append(loaded)
         else:
@@ -213,7 +221,9 @@ class PartitionLog:
     def configure(self, config: LogConfig) -> None:
         """Take other settings, from the next append on."""
         self._config = config
-        if not config.is_compacted:
+        if config.is_compacted:
+            self._may_have_gaps = True
+        else:
             self.drop_cleaning()
 
     def append(
@@ -495,6 +505,11 @@ class PartitionLog:
         """What the checkpoint says. It only tells what need not be looked at again."""
         self._cleaned_offset = offset
 
+    @property
+    def gaps_below(self) -> int:
+        """Offsets may be missing between batches below it: no cleaning takes what is not durable in the log's own files."""
+        return self.recovery_point if self._may_have_gaps else 0
+
     def roll_overdue(self, now_ms: int) -> None:
         """Begin another segment if records of a compacted log have waited in the active one for max.compaction.lag.ms, or are
         more than is to wait.
@@ -569,7 +584,8 @@ class PartitionLog:
                 paths.extend(self._snapshots.rename_deleted(segment.base_offset))
 
         names = put_in_place(self._disk, self._directory, base_offset, set_aside)
-        cleaned = Segment(self._disk, self._directory, base_offset, self._config, self._clock.now_ms(), names)
+        now_ms = self._clock.now_ms()
+        cleaned = Segment(self._disk, self._directory, base_offset, self._config, now_ms, names, gaps_below=LONG_MAX)
         # This process has checked or written all of it.
         cleaned.trusted_from = 0
         self._segments.replace(old, cleaned)

@@ -31,7 +31,7 @@ from oncelog.log.outcome import AbortedTransaction
 from oncelog.log.own_checkpoint import LogDigest
 from oncelog.log.producers import Producers
 from oncelog.log.replaying import replay
-from oncelog.log.scan import Fault, ScannedBatch
+from oncelog.log.scan import Fault, Scan, ScannedBatch
 from oncelog.log.segment import Segment
 from oncelog.log.snapshots import Snapshots
 
@@ -90,13 +90,18 @@ def load_log(
     high_watermark: int | None,
     durable_end: int = 0,
     aborted: LogDigest | None = None,
+    gaps_below: int = 0,
 ) -> LoadedLog:
-    """Load a partition. Raises DamagedLogError if what was durable is not what was written; nothing is changed then."""
+    """Load a partition. Raises DamagedLogError if what was durable is not what was written; nothing is changed then.
+
+    What a cleaning takes away leaves gaps below `gaps_below` alone. From there on batches follow one another, and what does not
+    has lost to a power cut what was before it.
+    """
     names = _names(disk, directory, max(recovery_point, durable_end, log_start_offset))
     leftovers = _leftovers(names)
     names -= leftovers
     bases = sorted(base for base in (offset_of(one, LOG) for one in names) if base is not None)
-    segments = [Segment(disk, directory, base, config, now_ms, names) for base in bases]
+    segments = [Segment(disk, directory, base, config, now_ms, names, gaps_below=gaps_below) for base in bases]
     check_segments(segments, directory, log_start_offset, recovery_point)
     snapshots = Snapshots(disk, directory, names)
     rebuilt = [] if aborted is None else _rebuilt(segments, snapshots, aborted, name)
@@ -213,12 +218,8 @@ class _Loading:
                 if batch.header.base_offset >= self._durable:
                     return
             end, fault = scan.next_offset, scan.fault
-            if (
-                fault is None
-                and following < LONG_MAX
-                and (end > following or (end < following and not segment.has_gaps))
-            ):
-                fault = Fault(scan.position, end, f"it ends there, and the next file begins at offset {following}")
+            if fault is None and following < LONG_MAX:
+                fault = _fault_between(segment, scan, following)
             if fault is not None and fault.offset < self._durable:
                 raise segment.damaged(fault.position, fault.offset, fault.reason)
             if fault is not None:
@@ -265,9 +266,7 @@ class _Loading:
         if not is_clean:
             segment.trusted_from = position
         if scan.fault is None and rebuild and following is not None:
-            begins, ends = following.base_offset, scan.next_offset
-            if ends > begins or (ends < begins and not segment.has_gaps):
-                return Fault(scan.position, ends, f"it ends there, and the next file begins at offset {begins}")
+            return _fault_between(segment, scan, following.base_offset)
         return scan.fault
 
     def _take(self, segment: Segment, batch: ScannedBatch, start: int, *, rebuild: bool) -> AbortedTransaction | None:
@@ -304,6 +303,15 @@ class _Loading:
         if end > loaded.snapshots.latest_offset:
             bases = [segment.base_offset for segment in loaded.segments]
             loaded.written.append(loaded.snapshots.write(end, loaded.producers, bases))
+
+
+def _fault_between(segment: Segment, scan: Scan, next_base_offset: int) -> Fault | None:
+    """Whether the next file goes on where a segment that was read to its end ends."""
+    if segment.is_followed_by(scan.next_offset, next_base_offset):
+        return None
+    return Fault(
+        scan.position, scan.next_offset, f"it ends there, and the next file begins at offset {next_base_offset}"
+    )
 
 
 def _rebuilt(

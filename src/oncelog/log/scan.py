@@ -42,7 +42,7 @@ class Scan:
     no more than the header.
     """
 
-    __slots__ = ("_check_crc", "_end", "_file", "_has_gaps", "_offset_max", "fault", "next_offset", "position")
+    __slots__ = ("_check_crc", "_end", "_file", "_gaps_below", "_offset_max", "fault", "next_offset", "position")
 
     def __init__(
         self,
@@ -53,14 +53,14 @@ class Scan:
         offset_max: int = LONG_MAX,
         *,
         check_crc: bool = True,
-        has_gaps: bool = True,
+        gaps_below: int = LONG_MAX,
     ) -> None:
-        """The first batch has `next_offset` or a later one; without `has_gaps`, each of the others goes on where the one
+        """The first batch has `next_offset` or a later one; from `gaps_below` on, each of the others goes on where the one
         before ends. None goes beyond `offset_max`.
         """
         self._file = file
         self._offset_max = offset_max
-        self._has_gaps = has_gaps
+        self._gaps_below = gaps_below
         self._end = end
         self._check_crc = check_crc
         self.position = position
@@ -75,7 +75,7 @@ class Scan:
             at = self.position - start
             if at + HEADER_BYTES > len(data):
                 data, start, at = self._file.read(self.position, chunk_bytes), self.position, 0
-            header = self._header(data, at, may_skip=is_first or self._has_gaps)
+            header = self._header(data, at, skip_max=LONG_MAX if is_first else self._gaps_below)
             if header is None:
                 return
             is_first = False
@@ -94,7 +94,7 @@ class Scan:
             self.position += size_bytes
             self.next_offset = header.next_offset
 
-    def _header(self, data: bytes, at: int, *, may_skip: bool) -> BatchHeader | None:
+    def _header(self, data: bytes, at: int, *, skip_max: int) -> BatchHeader | None:
         if at + HEADER_BYTES > len(data):
             self._stop(f"{len(data) - at} bytes are no batch header")
             return None
@@ -105,7 +105,7 @@ class Scan:
             self._stop(f"a batch of {header.size_bytes} bytes does not fit")
         elif (
             header.base_offset < self.next_offset
-            or (header.base_offset > self.next_offset and not may_skip)
+            or header.base_offset > max(self.next_offset, skip_max)
             or header.last_offset_delta < 0
             or header.last_offset > self._offset_max
         ):

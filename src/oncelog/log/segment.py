@@ -56,7 +56,7 @@ class Segment:
         "are_times_checked",
         "base_offset",
         "created_ms",
-        "has_gaps",
+        "gaps_below",
         "offset_index",
         "path",
         "size_bytes",
@@ -66,14 +66,22 @@ class Segment:
     )
 
     def __init__(
-        self, disk: Disk, directory: str, base_offset: int, config: LogConfig, now_ms: int, names: Collection[str] = ()
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        now_ms: int,
+        names: Collection[str] = (),
+        *,
+        gaps_below: int = 0,
     ) -> None:
-        """`names` are the files that are in the directory."""
+        """`names` are the files that are in the directory. Below `gaps_below` a cleaning may have taken offsets between batches."""
         self._disk = disk
         self._directory = directory
         self.base_offset = base_offset
         self.created_ms = now_ms
-        self.has_gaps = config.has_gaps or config.is_compacted
+        self.gaps_below = gaps_below
         self._index_interval_bytes = config.index_interval_bytes
 
         def index(suffix: str) -> tuple[str, bool]:
@@ -204,9 +212,13 @@ class Segment:
             pass
         if scan.fault is not None:
             raise self.damaged(scan.fault.position, scan.fault.offset, scan.fault.reason)
-        if self.has_gaps and entry is not None and start == 0 and scan.next_offset <= entry[0]:
+        if self.gaps_below and entry is not None and start == 0 and scan.next_offset <= entry[0]:
             raise self.damaged(scan.position, scan.next_offset, f"it ends there, and its index goes up to {entry[0]}")
         return scan.position, scan.next_offset
+
+    def is_followed_by(self, end_offset: int, next_offset: int) -> bool:
+        """Whether the batch or file at `next_offset` may be the one after a batch that ends at `end_offset`."""
+        return end_offset == next_offset or end_offset < next_offset <= self.gaps_below
 
     def read(
         self,
@@ -240,7 +252,7 @@ class Segment:
             next_offset,
             self.base_offset + RELATIVE_OFFSET_MAX,
             check_crc=check_crc,
-            has_gaps=self.has_gaps,
+            gaps_below=self.gaps_below,
         )
 
     def index_position(self, offset: int) -> int:
@@ -402,7 +414,7 @@ class Segment:
         start = self.position_of(offset)
         if start is None:
             return
-        if start.header.base_offset > offset and not self.has_gaps:
+        if start.header.base_offset > max(offset, self.gaps_below):
             raise self.damaged(start.position, offset, f"the offset is {start.header.base_offset}")
         scan = self.scan(start.position, start.header.base_offset)
         yield from scan
@@ -491,7 +503,7 @@ class Segment:
                 # The first batch may begin before the offset.
                 is_next = header.base_offset == next_offset or (at == 0 and header.base_offset < next_offset)
                 if not (
-                    (is_next or (self.has_gaps and header.base_offset > next_offset))
+                    (is_next or self.is_followed_by(next_offset, header.base_offset))
                     and max(next_offset, header.base_offset) <= header.last_offset < end_offset
                 ):
                     raise self.damaged(position + at, next_offset, f"the offset is {header.base_offset}")

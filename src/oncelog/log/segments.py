@@ -59,7 +59,7 @@ class Segments(Sequence[Segment]):
                 position = segment.size_bytes if found is None else found.position
                 self._read_positions.keep(offset, segment, position)
             if position == segment.size_bytes:
-                if not segment.has_gaps:
+                if not segment.is_followed_by(offset, end_offset):
                     raise segment.damaged(position, offset, "it ends before")
                 offset = end_offset
                 continue

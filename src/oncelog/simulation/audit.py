@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 from oncelog import groups, transactions
 from oncelog.broker import BrokerCore
@@ -45,9 +46,17 @@ class AuditedLog:
     """The producer id and epoch, and whether it is a commit."""
 
 
-def audit_logs(core: BrokerCore) -> dict[tuple[str, int], AuditedLog]:
-    """Raise SimulationFailure where a log contradicts itself, or the broker what is in it."""
-    return {(one.topic, one.index): audit_log(one, has_gaps=_has_gaps(core, one)) for one in core.topics.partitions()}
+def audit_logs(core: BrokerCore, durable: Mapping[tuple[UUID, int], int]) -> dict[tuple[str, int], AuditedLog]:
+    """Raise SimulationFailure where a log contradicts itself, or the broker what is in it.
+
+    `durable` is up to where each log was known to be durable in its own files when something may last have been cleaned.
+    """
+    found: dict[tuple[str, int], AuditedLog] = {}
+    for one in core.topics.partitions():
+        has_gaps = _has_gaps(core, one)
+        gaps_below = max(durable.get((one.log.topic_id, one.index), 0), one.log.cleaned_offset or 0) if has_gaps else 0
+        found[one.topic, one.index] = audit_log(one, has_gaps=has_gaps, gaps_below=gaps_below)
+    return found
 
 
 def _has_gaps(core: BrokerCore, partition: Partition) -> bool:
@@ -59,7 +68,8 @@ def _is_whole(core: BrokerCore, partition: Partition) -> bool:
     return partition.log.log_start_offset == 0 and not _has_gaps(core, partition)
 
 
-def audit_log(partition: Partition, *, has_gaps: bool) -> AuditedLog:
+def audit_log(partition: Partition, *, has_gaps: bool, gaps_below: int) -> AuditedLog:
+    """Batches follow one another; in a log that `has_gaps` cleanings have taken offsets, but none from `gaps_below` on."""
     log = partition.log
     found = AuditedLog()
     is_whole = log.log_start_offset == 0 and not has_gaps
@@ -67,7 +77,9 @@ def audit_log(partition: Partition, *, has_gaps: bool) -> AuditedLog:
     borders: list[int] = []
     for data, position, header in _batches(partition):
         _must(header.leader_epoch >= leader_epoch, partition, header, "its leader epoch goes back")
-        is_next = header.base_offset == next_offset or (not is_whole and header.last_offset >= next_offset)
+        # The log may begin inside a batch.
+        is_first = next_offset == log.log_start_offset and header.base_offset < next_offset <= header.last_offset
+        is_next = header.base_offset == next_offset or is_first or next_offset < header.base_offset <= gaps_below
         _must(is_next, partition, header, f"offset {next_offset} comes next")
         next_offset, leader_epoch = header.next_offset, header.leader_epoch
         borders.append(next_offset)
@@ -77,7 +89,7 @@ def audit_log(partition: Partition, *, has_gaps: bool) -> AuditedLog:
             _take_marker(found, header, read_control(data, position), is_whole=is_whole)
         else:
             _take_data(found, partition, header, has_gaps=has_gaps)
-    is_end = next_offset == log.log_end_offset or (has_gaps and next_offset < log.log_end_offset)
+    is_end = next_offset == log.log_end_offset or next_offset < log.log_end_offset <= gaps_below
     _must_be(is_end, f"{log.name} ends at {next_offset}, and not at {log.log_end_offset}")
     if is_whole:
         _compare_producers(log, found)

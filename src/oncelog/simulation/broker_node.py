@@ -154,6 +154,8 @@ class BrokerNode:
         self.is_disk_bad = False
         self.answered: Callable[[int], None] = lambda api_key: None
         """Hears of each answer that leaves."""
+        self.ends: Callable[[BrokerCore], None] = lambda core: None
+        """Hears of each process that ends, while it is still as it was."""
         self._queue = queue
         self._network = network
         self._random = random
@@ -245,5 +247,7 @@ class BrokerNode:
     def _end(self, *, silently: bool) -> None:
         process = self.process
         process.is_alive = False
+        if self.core is not None:
+            self.ends(self.core)
         self.core = None
         self._network.process_ended(process, silently=silently)

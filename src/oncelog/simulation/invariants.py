@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
+from uuid import UUID
 
 from oncelog.broker import BrokerCore
 from oncelog.broker.storage.partition import Partition
@@ -32,6 +33,9 @@ class Invariants:
         self._version = -1
         self._offsets: dict[Partition, Offsets] = {}
         self._transactions: dict[str, TransactionMetadata] = {}
+        self._durable: dict[tuple[UUID, int], int] = {}
+        """Up to where logs were durable in their own files when a process ended, or when it was last looked at."""
+        broker.ends = self._note_durable
         self.topics = RememberedTopics()
         self.has_flipped: Callable[[], bool] = lambda: False
         """Whether the disk has changed what is in the logs: then they tell nothing."""
@@ -81,8 +85,10 @@ class Invariants:
         core = self._broker.core
         if core is None or not self._broker.is_up or self.has_flipped():
             return
+        if core is self._core:
+            self._note_durable(core)
         try:
-            audit_logs(core)
+            audit_logs(core, self._durable)
             audit_coordinators(core)
             audit_committed_offsets(core)
         except DiskError:
@@ -95,7 +101,15 @@ class Invariants:
         assert core is not None, "the broker is not up"
         if self.has_flipped():
             return
-        audit_decisions(core, audit_logs(core), self.topics.made_anew)
+        self._note_durable(core)
+        audit_decisions(core, audit_logs(core, self._durable), self.topics.made_anew)
+
+    def _note_durable(self, core: BrokerCore) -> None:
+        """A start makes durable all that it finds: what it says itself tells nothing of what may have been cleaned before."""
+        for partition in core.topics.every_partition():
+            if partition.unopened is None:
+                log = partition.log
+                self._durable[log.topic_id, log.partition] = log.recovery_point
 
     def unsettled(self) -> str | None:
         """What is still under way, if anything is."""

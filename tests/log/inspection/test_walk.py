@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.memory_disk import MemoryDisk
+from oncelog.log import LONG_MAX
 from oncelog.log.inspection.walk import Damage, SegmentWalk
 from oncelog.records import Record, build_batch, read_header
 
@@ -51,7 +52,7 @@ def test_what_is_whole_is_found_and_nothing_else(counts, data, has_gaps):
     start = data.draw(st.integers(0, len(content) - 1))
     end = data.draw(st.integers(start + 1, len(content)))
     content[start:end] = data.draw(st.binary(min_size=end - start, max_size=end - start))
-    whole, damages = walk(bytes(content), end_offset=sum(counts), has_gaps=has_gaps)
+    whole, damages = walk(bytes(content), end_offset=sum(counts), gaps_below=LONG_MAX if has_gaps else 0)
     places, at = {}, 0
     for batch in batches:
         places[at] = batch
@@ -103,7 +104,7 @@ def test_batches_that_are_missing_are_named_by_their_offsets():
     assert (damage.first_offset, damage.next_offset, damage.size_bytes) == (2, 5, 0)
     whole, (damage,) = walk(batches[0], end_offset=9)
     assert (damage.first_offset, damage.next_offset) == (2, 9)
-    assert walk(batches[0] + batches[2], end_offset=9, has_gaps=True) == ([batches[0], batches[2]], [])
+    assert walk(batches[0] + batches[2], end_offset=9, gaps_below=9) == ([batches[0], batches[2]], [])
 
 
 def test_batches_that_come_again_do_not_belong_there():

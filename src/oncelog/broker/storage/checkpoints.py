@@ -24,19 +24,25 @@ class _Checkpoint:
         self._journal_bytes = journal.durable_bytes
         self._aborted: dict[tuple[UUID, int], LogDigest] = {}
         self._durable_ends: dict[tuple[UUID, int], int] = {}
+        self._gaps_below: dict[tuple[UUID, int], int] = {}
         self._points: dict[tuple[str, int], LogPoints] = {}
 
     def look_at(self, topics: Topics) -> Iterator[None]:
         """One partition each step."""
         for partition in topics.every_partition():
+            topic_id, digest = self._digest(partition)
+            log = topic_id, partition.index
             if not topics.is_being_deleted(partition.topic):
                 self._points[partition.topic, partition.index] = partition.points()
-                topic_id, digest = self._digest(partition)
                 if digest is not None and (digest.indexes or digest.log_start_offset):
-                    self._aborted[topic_id, partition.index] = digest
-                unopened = partition.unopened
-                if unopened is not None and unopened.durable_end > unopened.points.recovery_point:
-                    self._durable_ends[topic_id, partition.index] = unopened.durable_end
+                    self._aborted[log] = digest
+            unopened = partition.unopened
+            if unopened is not None and unopened.durable_end > unopened.points.recovery_point:
+                self._durable_ends[log] = unopened.durable_end
+            # Until the journal says that it is deleted, a start may find it: without this it would take gaps for losses.
+            gaps_below = partition.log.gaps_below if unopened is None else unopened.gaps_below
+            if gaps_below:
+                self._gaps_below[log] = gaps_below
             yield
 
     def _digest(self, partition: Partition) -> tuple[UUID, LogDigest | None]:
@@ -52,7 +58,7 @@ class _Checkpoint:
     def writing(self, directories: LogDirectories) -> Callable[[], None]:
         """What tells most comes first: it is never behind the others."""
         write_points = directories.checkpoint(self._points)
-        own = OwnCheckpoint(self._journal_bytes, self._aborted, self._durable_ends)
+        own = OwnCheckpoint(self._journal_bytes, self._aborted, self._durable_ends, self._gaps_below)
 
         def write() -> None:
             write_own_checkpoint(self._disk, directories.home, own)

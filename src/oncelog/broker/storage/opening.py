@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from oncelog.broker.storage.partition import UnopenedLog
@@ -13,6 +13,7 @@ from oncelog.environment import Clock, Disk, DiskError
 from oncelog.log import (
     LEADER_EPOCHS,
     LOG_START_OFFSETS,
+    LONG_MAX,
     OWN_CHECKPOINT,
     PARTITION_METADATA,
     DamagedLogError,
@@ -50,6 +51,8 @@ class LeftByLastStop:
     """Up to which offset the write-ahead files vouch for a log, or did when a start found it damaged."""
     digests: Mapping[tuple[UUID, int], LogDigest] | None = None
     """What the checkpoint says of each log; None without a checkpoint."""
+    gaps_below: Mapping[tuple[UUID, int], int] | None = field(default_factory=dict)
+    """Below which offset a compacted log may have gaps; one that is not named has none. None if no checkpoint says it."""
 
 
 def say_what_is_missing(
@@ -75,6 +78,7 @@ class _KnownOfLog:
     log_start_offset: int
     cleaned_offset: int | None
     durable_end: int
+    gaps_below: int
     digest: LogDigest | None
 
 
@@ -128,7 +132,7 @@ class LogOpening:
         found = self._directories.partition_path(topic.name, index)
         path = found or self._directories.place(topic.name, index)
         directory = self._directories.holder(topic.name, index)
-        known = self._known_of(topic, index)
+        known = self._known_of(topic, index, config)
         try:
             return self._open(topic, index, config, path, known, is_new=found is None), directory
         except DiskError as error:
@@ -136,7 +140,7 @@ class LogOpening:
                 raise
             return _unopened(path, topic, known, None), directory
 
-    def _known_of(self, topic: Topic, index: int) -> _KnownOfLog:
+    def _known_of(self, topic: Topic, index: int, config: LogConfig) -> _KnownOfLog:
         key, left = (topic.name, index), self.left
         recovery_point, log_start_offset = left.recovery_points.get(key, 0), left.log_start_offsets.get(key, 0)
         digest = None
@@ -146,20 +150,17 @@ class LogOpening:
                 _say_which_start_counts(f"{topic.name}-{index}", log_start_offset, digest.log_start_offset)
             # It is written first, and has a checksum.
             log_start_offset = digest.log_start_offset
-        return _KnownOfLog(
-            recovery_point,
-            log_start_offset,
-            left.cleaned_offsets.get(key),
-            left.durable_ends.get((topic.topic_id, index), 0),
-            digest,
-        )
+        cleaned_offset, durable_end = left.cleaned_offsets.get(key), left.durable_ends.get((topic.topic_id, index), 0)
+        may_have_gaps = config.is_compacted or topic.topic_id in self._compacted or cleaned_offset is not None
+        gaps_below = 0
+        if may_have_gaps:
+            gaps_below = LONG_MAX if left.gaps_below is None else left.gaps_below.get((topic.topic_id, index), 0)
+        return _KnownOfLog(recovery_point, log_start_offset, cleaned_offset, durable_end, gaps_below, digest)
 
     def _open(
         self, topic: Topic, index: int, config: LogConfig, path: str, known: _KnownOfLog, *, is_new: bool
     ) -> PartitionLog | UnopenedLog:
         left = self.left
-        if topic.topic_id in self._compacted or known.cleaned_offset is not None:
-            config = replace(config, has_gaps=True)
         try:
             names_topic = not is_new and self._names_topic(f"{path}/{PARTITION_METADATA}", topic.topic_id)
             log = PartitionLog.open(
@@ -176,6 +177,7 @@ class LogOpening:
                 topic_id=topic.topic_id,
                 aborted=known.digest,
                 durable_end=known.durable_end,
+                gaps_below=known.gaps_below,
                 written=self._written,
             )
         except DamagedLogError as damage:
@@ -214,7 +216,7 @@ def _unopened(path: str, topic: Topic, known: _KnownOfLog, damage: str | None) -
     recovery_point, start = known.recovery_point, known.log_start_offset
     points = LogPoints(recovery_point, start, max(recovery_point, start), known.cleaned_offset)
     digest = known.digest or LogDigest(recovery_point, start)
-    return UnopenedLog(path, topic.topic_id, points, digest, known.durable_end, damage)
+    return UnopenedLog(path, topic.topic_id, points, digest, known.durable_end, known.gaps_below, damage)
 
 
 def _say_which_start_counts(name: str, offset: int, own_offset: int) -> None:

@@ -14,7 +14,7 @@ from oncelog.wire import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class UnopenedLog:
-    """A damaged log as a start found and left it. `points`, `aborted` and `durable_end` are what was known of it, and the
+    """A damaged log as a start found and left it. All but its directory and `damage` is what was known of it, and the
     checkpoints go on saying that. What it has is durable.
 
     Without a `damage` it is a new one, whose disk failed.
@@ -25,6 +25,7 @@ class UnopenedLog:
     points: LogPoints
     aborted: LogDigest
     durable_end: int
+    gaps_below: int
     damage: str | None
 
 

@@ -11,7 +11,7 @@ from oncelog.broker.storage.journal import FILE_NAME as JOURNAL
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.log.journal_reading import JournalContent, read_journal_content
 from oncelog.environment import DirectoryInUseError, Disk, DiskError
-from oncelog.log import PARTITION_METADATA, LogDigest, OwnCheckpoint, read_own_checkpoint, read_topic_id
+from oncelog.log import LONG_MAX, PARTITION_METADATA, LogDigest, OwnCheckpoint, read_own_checkpoint, read_topic_id
 from oncelog.log.checkpoints import (
     CLEANED_OFFSETS,
     HIGH_WATERMARKS,
@@ -84,11 +84,20 @@ class NodeFiles:
             lost_power=self.lost_power(disk),
             recovery_point=max(end or 0, vouched),
             log_start_offset=self.log_start_offset(directory, key),
-            may_have_gaps=self.journal.is_compacted(topic_id) or key in directory.cleaned,
+            gaps_below=self._gaps_below(directory, key),
             index_interval_bytes=self.journal.index_interval_bytes(topic_id),
             leader_epoch_max=None if self.home is None else self.journal.state.last_leader_epoch,
             has_own_checkpoint=self.own is not None,
         )
+
+    def _gaps_below(self, directory: LogDirectory, key: PartitionKey) -> int:
+        """As a start takes it."""
+        topic = self.journal.state.topics.get(key[0])
+        if not self.journal.is_compacted("" if topic is None else topic.topic_id) and key not in directory.cleaned:
+            return 0
+        if self.own is None or self.own.gaps_below is None or topic is None:
+            return LONG_MAX
+        return self.own.gaps_below.get((topic.uuid, key[1]), 0)
 
     def log_start_offset(self, directory: LogDirectory, key: PartitionKey) -> int:
         """Where a start takes a log to begin."""

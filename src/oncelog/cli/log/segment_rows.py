@@ -8,6 +8,7 @@ from struct import Struct
 
 from oncelog.environment import Disk
 from oncelog.log.checkpoints import read_epoch_starts
+from oncelog.log.config import LONG_MAX
 from oncelog.log.inspection.walk import Damage, SegmentWalk
 from oncelog.log.names import LOG, OFFSET_INDEX, TIME_INDEX, offset_of
 from oncelog.log.producer_snapshot import DamagedSnapshotError, decode_snapshot
@@ -38,7 +39,7 @@ def segment_rows(disk: Disk, path: str, *, with_records: bool, decoder: Decoder 
     base_offset = _base_offset(path, LOG)
     file = disk.open(path)
     try:
-        for found in SegmentWalk(file, base_offset, has_gaps=True):
+        for found in SegmentWalk(file, base_offset, gaps_below=LONG_MAX):
             if isinstance(found, Damage):
                 yield _damage_row(found)
                 continue

@@ -34,8 +34,8 @@ INDEXES = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 class KnownOfPartition:
     """What the rest of the data directory says of a partition.
 
-    `was_clean`: the broker closed it, and everything below the recovery point is all there is. `may_have_gaps`: its topic is
-    compacted, or was. `lost_power`: what was not durable may be gone in any part. `leader_epoch_max` is None where the
+    `was_clean`: the broker closed it, and everything below the recovery point is all there is. Below `gaps_below`
+    compaction may have left gaps. `lost_power`: what was not durable may be gone in any part. `leader_epoch_max` is None where the
     journal is not at hand. `has_own_checkpoint`: a start knows which transactions were aborted.
     """
 
@@ -44,7 +44,7 @@ class KnownOfPartition:
     lost_power: bool = False
     recovery_point: int = 0
     log_start_offset: int = 0
-    may_have_gaps: bool = False
+    gaps_below: int = 0
     index_interval_bytes: int = 4096
     leader_epoch_max: int | None = None
     has_own_checkpoint: bool = False
@@ -187,14 +187,14 @@ class _Inspection:
         if base < facts.end_offset:
             what = f"the segment before it goes on to offset {facts.end_offset}"
             self._say(path, what, AtStart.OFFLINE, offset=base, position=0)
-        elif base > facts.end_offset and not known.may_have_gaps and facts.segments[:-1]:
+        elif base > max(facts.end_offset, known.gaps_below) and facts.segments[:-1]:
             self._missing(found, facts.end_offset, base)
         file = self._disk.open(path)
         found.size_bytes = file.size_bytes
         end_offset = following if following is not None else known.recovery_point if known.was_clean else None
         found.end_offset = end_offset
         walk = SegmentWalk(
-            file, base, end_offset=end_offset, has_gaps=known.may_have_gaps, is_sealed=following is not None
+            file, base, end_offset=end_offset, gaps_below=known.gaps_below, is_sealed=following is not None
         )
         indexes = (
             OffsetIndexCheck(self._disk, self._path(base, OFFSET_INDEX), base, known.index_interval_bytes),
@@ -235,7 +235,7 @@ class _Inspection:
         expected_offset: int,
     ) -> None:
         facts, header = self._facts, batch.header
-        problem = problem_inside(batch, has_gaps=self._known.may_have_gaps)
+        problem = problem_inside(batch, has_gaps=batch.header.base_offset < self._known.gaps_below)
         if problem is not None:
             self._damage(
                 found,

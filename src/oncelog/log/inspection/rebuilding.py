@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from oncelog.environment import Disk, File
+from oncelog.log.config import LONG_MAX
 from oncelog.log.epoch_checkpoint import write_epochs
 from oncelog.log.inspection.aside import Aside
 from oncelog.log.inspection.fillers import stand_in
@@ -195,7 +196,7 @@ def _walk(disk: Disk, segment: SegmentFacts, known: KnownOfPartition) -> Iterato
     damages = sorted(segment.damages, key=lambda damage: (damage.position, damage.end_position))
     file = disk.open(segment.path)
     try:
-        for one in SegmentWalk(file, segment.base_offset, end_offset=segment.end_offset, has_gaps=known.may_have_gaps):
+        for one in SegmentWalk(file, segment.base_offset, end_offset=segment.end_offset, gaps_below=known.gaps_below):
             if isinstance(one, Damage):
                 continue
             while damages and damages[0].position < one.position:
@@ -362,7 +363,7 @@ def index_contents(disk: Disk, segment: SegmentFacts, known: KnownOfPartition) -
     max_ms, max_offset = NO_TIMESTAMP, segment.base_offset
     file = disk.open(segment.path)
     try:
-        for one in SegmentWalk(file, segment.base_offset, has_gaps=True):
+        for one in SegmentWalk(file, segment.base_offset, gaps_below=LONG_MAX):
             if isinstance(one, Damage):
                 continue
             header = one.header

@@ -50,8 +50,8 @@ class Damage:
 class SegmentWalk:
     """Yields the batches of a segment and the damages between them.
 
-    `end_offset` is where the segment should end, if that is known; in one that `is_sealed` nothing is beyond it. With `has_gaps`
-    offsets may be missing between batches, as compaction leaves them.
+    `end_offset` is where the segment should end, if that is known; in one that `is_sealed` nothing is beyond it. Below
+    `gaps_below` offsets may be missing between batches, as compaction leaves them.
     """
 
     def __init__(
@@ -60,13 +60,14 @@ class SegmentWalk:
         base_offset: int,
         *,
         end_offset: int | None = None,
-        has_gaps: bool = False,
+        gaps_below: int = 0,
         is_sealed: bool = False,
     ) -> None:
         self._file = file
         self._end = file.size_bytes
         self._end_offset = end_offset
-        self._has_gaps = has_gaps
+        self._gaps_below = gaps_below
+        self._has_gaps = gaps_below > base_offset
         self._data, self._start = b"", 0
         self._is_sealed = is_sealed
         self.position = 0
@@ -90,7 +91,7 @@ class SegmentWalk:
             self.position = damage.end_position
             if damage.next_offset is not None:
                 self.next_offset = damage.next_offset
-        if self._end_offset is not None and self.next_offset < self._end_offset and not self._has_gaps:
+        if self._end_offset is not None and self.next_offset < self._end_offset and self._end_offset > self._gaps_below:
             if self.position > 0 or self._end == 0:
                 yield Damage(self._end, self._end, self.next_offset, self._end_offset, "batches are missing")
             self.next_offset = self._end_offset
@@ -158,7 +159,9 @@ class SegmentWalk:
 
     def _is_gap(self, header: BatchHeader) -> bool:
         """Whether a batch that is whole may begin behind the expected offset, for compaction took what was before it."""
-        return self._has_gaps and header.base_offset > self.next_offset and self._is_true(header, header.base_offset)
+        if not self.next_offset < header.base_offset <= self._gaps_below:
+            return False
+        return self._is_true(header, header.base_offset)
 
     def _is_true(self, header: BatchHeader, base_offset: int) -> bool:
         """Whether what follows a batch agrees that it begins at `base_offset`."""
