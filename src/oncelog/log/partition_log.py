@@ -16,6 +16,7 @@ from oncelog.log.checkpoints import epoch_starts_checkpoint
 from oncelog.log.compaction import Cleaning, CleaningSource, Dirt, OffsetMap, dirt_of, last_records_of, put_in_place
 from oncelog.log.config import LONG_MAX, LogConfig
 from oncelog.log.epoch_checkpoint import EpochCheckpoint, write_epochs
+from oncelog.log.leader_epochs import LeaderEpochs
 from oncelog.log.limits import refusal
 from oncelog.log.outcome import (
     AbortedTransaction,
@@ -565,6 +566,7 @@ class PartitionLog:
             list(zip(segments, ends, strict=True)),
             self.aborted_transactions(segments[0].base_offset, dirt.end_offset),
             last_records_of(self._producers),
+            LeaderEpochs(self._epochs.starts),
         )
         last_offsets = OffsetMap(map_bytes_max, load_factor, dirt.end_offset - dirt.first_dirty_offset)
         self._cleaning = Cleaning(

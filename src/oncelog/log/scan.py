@@ -42,7 +42,17 @@ class Scan:
     no more than the header.
     """
 
-    __slots__ = ("_check_crc", "_end", "_file", "_gaps_below", "_offset_max", "fault", "next_offset", "position")
+    __slots__ = (
+        "_check_crc",
+        "_end",
+        "_file",
+        "_gaps_below",
+        "_is_next",
+        "_offset_max",
+        "fault",
+        "next_offset",
+        "position",
+    )
 
     def __init__(
         self,
@@ -54,13 +64,15 @@ class Scan:
         *,
         check_crc: bool = True,
         gaps_below: int = LONG_MAX,
+        is_next: bool = False,
     ) -> None:
-        """The first batch has `next_offset` or a later one; from `gaps_below` on, each of the others goes on where the one
-        before ends. None goes beyond `offset_max`.
+        """From `gaps_below` on each batch goes on where the one before ends: at the first one, that is `next_offset` if
+        `is_next`, else it has that or a later one. None goes beyond `offset_max`.
         """
         self._file = file
         self._offset_max = offset_max
         self._gaps_below = gaps_below
+        self._is_next = is_next or position == 0
         self._end = end
         self._check_crc = check_crc
         self.position = position
@@ -69,7 +81,7 @@ class Scan:
 
     def __iter__(self) -> Iterator[ScannedBatch]:
         data, start = b"", self.position
-        is_first = self.position > 0
+        is_first = not self._is_next
         chunk_bytes = CHUNK_BYTES if self._check_crc else HEADERS_CHUNK_BYTES
         while self._file is not None and self.position < self._end:
             at = self.position - start

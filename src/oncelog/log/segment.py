@@ -244,7 +244,8 @@ class Segment:
             self._check(found.data, position, offset, end_offset, leader_epoch_max)
         return found
 
-    def scan(self, position: int, next_offset: int, *, check_crc: bool = True) -> Scan:
+    def scan(self, position: int, next_offset: int, *, check_crc: bool = True, is_next: bool = False) -> Scan:
+        """`is_next`: the batch before `position` ends at `next_offset`."""
         return Scan(
             self.file if self.size_bytes else None,
             position,
@@ -253,6 +254,7 @@ class Segment:
             self.base_offset + RELATIVE_OFFSET_MAX,
             check_crc=check_crc,
             gaps_below=self.gaps_below,
+            is_next=is_next,
         )
 
     def index_position(self, offset: int) -> int:

@@ -14,9 +14,11 @@ from oncelog.log.compaction.batch_filter import BatchFilter, KeptBatch, LastReco
 from oncelog.log.compaction.cleaned_segment import CleanedSegment
 from oncelog.log.compaction.dirt import Dirt
 from oncelog.log.compaction.grouping import SegmentGroup, groups_of
+from oncelog.log.compaction.header_check import HeaderCheck
 from oncelog.log.compaction.offset_map import OffsetMap
 from oncelog.log.compaction.transactions import CleanedTransactions
 from oncelog.log.config import LogConfig
+from oncelog.log.leader_epochs import LeaderEpochs
 from oncelog.log.outcome import AbortedTransaction
 from oncelog.log.scan import ScannedBatch
 from oncelog.log.segment import Segment
@@ -51,7 +53,7 @@ Step = CleaningWork | CleaningSync
 class CleaningSource:
     """What of a log a cleaning needs, as it was when the cleaning began."""
 
-    __slots__ = ("aborted", "config", "directory", "last_records", "segments")
+    __slots__ = ("aborted", "config", "directory", "epochs", "last_records", "segments")
 
     def __init__(
         self,
@@ -60,6 +62,7 @@ class CleaningSource:
         segments: Sequence[tuple[Segment, int]],
         aborted: Sequence[AbortedTransaction],
         last_records: Mapping[int, LastRecord],
+        epochs: LeaderEpochs,
     ) -> None:
         """`segments`, with the offsets at which they end, begin with the log and stop where it may not be cleaned."""
         self.directory = directory
@@ -67,6 +70,7 @@ class CleaningSource:
         self.segments = segments
         self.aborted = aborted
         self.last_records = last_records
+        self.epochs = epochs
 
 
 class Cleaning:
@@ -95,6 +99,7 @@ class Cleaning:
             [one for one in source.aborted if one.last_offset >= dirt.first_dirty_offset]
         )
         self._transactions = CleanedTransactions(source.aborted)
+        self._headers = HeaderCheck(source.epochs)
         self._filter = BatchFilter(
             last_offsets, self._transactions, source.last_records, now_ms, source.config.delete_retention_ms
         )
@@ -129,11 +134,11 @@ class Cleaning:
         return [] if cleaned is None else cleaned.drop()
 
     def _learn_last_offsets(self) -> Iterator[Step]:
-        dirt = self._dirt
+        first_dirty, headers = self._dirt.first_dirty_offset, HeaderCheck(self._source.epochs)
         for segment, end in self._source.segments:
-            if end <= dirt.first_dirty_offset:
+            if end <= first_dirty:
                 continue
-            for batches in self._read(segment, dirt.first_dirty_offset):
+            for batches in self._read(segment, _place_of(segment, first_dirty), end, headers):
                 yield CleaningWork(lambda batches=batches: self._attempt(self._learn, batches))  # type: ignore[misc]
                 if self._is_over() or self._is_map_full:
                     return
@@ -147,8 +152,8 @@ class Cleaning:
         cleaned = self._cleaned = CleanedSegment(self._disk, source.directory, base_offset, source.config)
         self._has_changed = len(group.segments) > 1
         self.bytes_before += sum(segment.size_bytes for segment in group.segments)
-        for segment in group.segments:
-            for batches in self._read(segment, segment.base_offset):
+        for segment, end in zip(group.segments, group.ends, strict=True):
+            for batches in self._read(segment, (0, segment.base_offset), end, self._headers):
                 yield CleaningWork(lambda batches=batches: self._attempt(self._keep, batches, group.end_offset))  # type: ignore[misc]
                 if self._is_over():
                     return
@@ -166,17 +171,22 @@ class Cleaning:
         cleaned.close()
         self._replace(group.segments, base_offset)
 
-    def _read(self, segment: Segment, offset: int) -> Iterator[list[ScannedBatch]]:
-        """The batches from the one that contains `offset` on, some at a time. Raises DiskError where one is damaged."""
-        start = segment.position_of(offset)
-        if start is None:
-            return
-        position, next_offset = start.position, start.header.base_offset
+    def _read(
+        self, segment: Segment, start: tuple[int, int], end_offset: int, headers: HeaderCheck
+    ) -> Iterator[list[ScannedBatch]]:
+        """The batches from `start` on, a position and the offset expected there, some at a time.
+
+        Raises DiskError where one is damaged, or missing.
+        """
+        position, next_offset = start
         while position < segment.size_bytes:
             batches: list[ScannedBatch] = []
-            scan = segment.scan(position, next_offset)
+            scan = segment.scan(position, next_offset, is_next=True)
             began = position
             for batch in scan:
+                problem = headers.problem(batch.header, end_offset)
+                if problem is not None:
+                    raise segment.damaged(batch.position, next_offset, problem)
                 batches.append(batch)
                 position = batch.position + batch.header.size_bytes
                 next_offset = batch.header.next_offset
@@ -185,6 +195,10 @@ class Cleaning:
             if scan.fault is not None:
                 raise segment.damaged(scan.fault.position, scan.fault.offset, scan.fault.reason)
             yield batches
+        if not segment.is_followed_by(next_offset, end_offset):
+            raise segment.damaged(
+                position, next_offset, f"it ends there, and the next file begins at offset {end_offset}"
+            )
 
     def _write(self, cleaned: CleanedSegment) -> None:
         size_bytes = sum(batch.header.size_bytes for batch in self._kept)
@@ -233,3 +247,11 @@ class Cleaning:
             if found is None or found.header != batch.header:
                 self._has_changed = True
         self._kept = kept
+
+
+def _place_of(segment: Segment, offset: int) -> tuple[int, int]:
+    """Where the batch that contains `offset` begins, or would, and the offset expected there."""
+    if offset <= segment.base_offset:
+        return 0, segment.base_offset
+    found = segment.position_of(offset)
+    return (segment.size_bytes, offset) if found is None else (found.position, found.header.base_offset)

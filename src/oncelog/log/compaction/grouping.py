@@ -14,10 +14,14 @@ SEGMENTS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class SegmentGroup:
-    """Neighbours, and the offset at which the last of them ends."""
+    """Neighbours, and the offsets at which they end."""
 
     segments: tuple[Segment, ...]
-    end_offset: int
+    ends: tuple[int, ...]
+
+    @property
+    def end_offset(self) -> int:
+        return self.ends[-1]
 
 
 def groups_of(segments: Iterable[tuple[Segment, int]], config: LogConfig) -> list[SegmentGroup]:
@@ -27,8 +31,8 @@ def groups_of(segments: Iterable[tuple[Segment, int]], config: LogConfig) -> lis
     """
     groups: list[SegmentGroup] = []
     group: list[Segment] = []
+    ends: list[int] = []
     sizes = (0, 0, 0)
-    group_end = -1
     for segment, end_offset in segments:
         own = (segment.size_bytes, segment.offset_index.file.size_bytes, segment.time_index.file.size_bytes)
         together = tuple(map(sum, zip(sizes, own, strict=True)))
@@ -41,12 +45,12 @@ def groups_of(segments: Iterable[tuple[Segment, int]], config: LogConfig) -> lis
             and end_offset - 1 - group[0].base_offset <= RELATIVE_OFFSET_MAX
         ):
             group.append(segment)
+            ends.append(end_offset)
             sizes = (together[0], together[1], together[2])
         else:
             if group:
-                groups.append(SegmentGroup(tuple(group), group_end))
-            group, sizes = [segment], own
-        group_end = end_offset
+                groups.append(SegmentGroup(tuple(group), tuple(ends)))
+            group, ends, sizes = [segment], [end_offset], own
     if group:
-        groups.append(SegmentGroup(tuple(group), group_end))
+        groups.append(SegmentGroup(tuple(group), tuple(ends)))
     return groups
