@@ -175,6 +175,22 @@ def test_deleted_partition_leaves_its_name_at_once_and_its_files_later() -> None
     assert on.open(was_clean=True).log_end_offset == 0
 
 
+def test_deleted_log_is_neither_written_nor_read_where_another_has_its_name() -> None:
+    on = LogOnMemoryDisk()
+    on.produce(b"old")
+    deleted = on.log
+    deleted.delete()
+    on.checkpoint = 0
+    on.open(was_clean=True)
+    on.produce(b"new")
+    with pytest.raises(AssertionError, match="was deleted"):
+        deleted.append_marker(ControlType.ABORT, 1, 0, 0, 2, START_MS)
+    with pytest.raises(AssertionError, match="was deleted"):
+        deleted.read(0, 1, 1)
+    assert b"new" in on.read_all()
+    assert b"old" not in on.read_all()
+
+
 def test_idle_log_holds_no_file_open() -> None:
     on = LogOnMemoryDisk(LogConfig(segment_bytes=1000))
     assert on.disk.open_files == 0

@@ -3,21 +3,73 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest.mock import patch
 
 from oncelog.broker import apis
 from oncelog.broker.broker import BrokerCore
+from oncelog.broker.fetching import Fetching
 from oncelog.broker.handlers import fetch, produce
 from oncelog.broker.storage.durability import Durability, _Generation
 from oncelog.broker.storage.partition import Partition
 from oncelog.coordination import Parked, start
-from oncelog.log import WriteAheadLog
+from oncelog.log import Refused, WriteAheadLog
 from oncelog.simulation.disk import SimulatedDisk
 from tests.simulation.planting import Hides, Patch, PlantedBugs, both
 
 BUGS = PlantedBugs()
 FETCH_WITH_EPOCHS = 12
+
+
+# Partitions that go while somebody waits.
+
+
+@BUGS.add("Produce writes to the partition that it found before it waited", Hides.WAITS, 60)
+def _produce_keeps_the_partition() -> Patch:
+    find, append = produce._find, produce._append_all
+    found: dict[Any, Any] = {}
+    partitions: dict[Any, Partition] = {}
+
+    def find_once(broker: Any, request: Any, name: Any, index: int) -> Any:
+        asked = id(request), name, index
+        if asked not in found:
+            result = find(broker, request, name, index)
+            found[asked] = result, request
+            if not isinstance(result, Refused):
+                topic, partition = result
+                partitions[id(request), topic.topic_id, index] = partition
+        return found[asked][0]
+
+    def appended(broker: Any, request: Any, *arguments: Any) -> Any:
+        topics = SimpleNamespace(with_id=lambda topic_id: _Kept(partitions, (id(request), topic_id)))
+        return append(cast("Any", SimpleNamespace(topics=topics, clock=broker.clock)), request, *arguments)
+
+    return both(patch.object(produce, "_find", find_once), patch.object(produce, "_append_all", appended))
+
+
+class _Kept:
+    """A topic as it was found."""
+
+    def __init__(self, partitions: dict[Any, Partition], found: tuple[Any, ...]) -> None:
+        self._partitions, self._found = partitions, found
+
+    def partition(self, index: int) -> Partition:
+        return self._partitions[(*self._found, index)]
+
+
+@BUGS.add("Fetch reads the partition that it found before it waited", Hides.WAITS, 20)
+def _fetch_keeps_the_partition() -> Patch:
+    find = Fetching._find
+    found: dict[Any, Any] = {}
+
+    def find_once(self: Any, asked: Any) -> Any:
+        key = self, asked.topic, asked.index
+        if key not in found:
+            found[key] = find(self, asked)
+        return found[key]
+
+    return patch.object(Fetching, "_find", find_once)
 
 
 # Durability, and the write-ahead log.

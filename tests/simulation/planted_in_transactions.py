@@ -12,6 +12,7 @@ from oncelog.broker.coordinators.offsets import CommittedOffsets
 from oncelog.broker.coordinators.producer_ids import BLOCK_SIZE, ProducerIds
 from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.coordination import Parked
+from oncelog.groups import GroupCoordinator
 from oncelog.transactions import DECIDED, ONGOING, TransactionCoordinator, TransactionRecord, transitions
 from oncelog.wire import ErrorCode
 from tests.simulation.planting import Hides, Patch, PlantedBugs
@@ -102,6 +103,19 @@ def _complete_of_tv1_is_not_durable() -> Patch:
     return patch.object(transactions_module, "has_epoch_per_transaction", lambda version: True)
 
 
+@BUGS.add("a transaction ends in the partitions that it had before a wait", Hides.WAITS, 60)
+def _end_keeps_the_partitions() -> Patch:
+    find = Transactions._partitions
+    found: dict[int, Any] = {}
+
+    def find_once(self: Any, markers: Any) -> Any:
+        if id(markers) not in found:
+            found[id(markers)] = find(self, markers), markers
+        return found[id(markers)][0]
+
+    return patch.object(Transactions, "_partitions", find_once)
+
+
 @BUGS.add("an abort that no client asked for keeps the epoch", Hides.IN_A_RULE, 60)
 def _fenced_with_the_same_epoch() -> Patch:
     fenced = transitions.fenced
@@ -149,3 +163,23 @@ def _ids_are_not_reserved() -> Patch:
 @BUGS.add("offsets miss the markers of their transactions", Hides.IN_A_RULE, 20)
 def _offsets_miss_their_markers() -> Patch:
     return patch.object(CommittedOffsets, "replay_marker", lambda self, partition, producer_id, committed: None)
+
+
+@BUGS.add("offsets of open transactions are read as stable", Hides.PRODUCERS, 120)
+def _pending_offsets_are_stable() -> Patch:
+    fetch, committed = GroupCoordinator.fetch, GroupCoordinator.committed_offsets
+    return patch.multiple(
+        GroupCoordinator,
+        fetch=lambda self, group, partitions, require_stable: fetch(self, group, partitions, False),
+        committed_offsets=lambda self, group, require_stable: committed(self, group, False),
+    )
+
+
+@BUGS.add("a member that the group has left behind commits offsets in its transaction", Hides.PRODUCERS, 60)
+def _generations_are_not_compared() -> Patch:
+    check = GroupCoordinator.check_commit
+
+    def checked(self: Any, *arguments: Any, in_transaction: bool = False) -> ErrorCode:
+        return ErrorCode.none if in_transaction else check(self, *arguments)
+
+    return patch.object(GroupCoordinator, "check_commit", checked)

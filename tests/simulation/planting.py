@@ -16,6 +16,7 @@ class Hides(Enum):
 
     IN_A_RULE = "in a rule"
     UNDER_WAY = "while a sync, a checkpoint or a retirement is under way"
+    WAITS = "topics that go while a request waits"
     AFTER_A_CHANGE = "power cut right after a rare change"
     CRASHES = "several crashes, new writes between them"
     PRODUCERS = "several producers at once"

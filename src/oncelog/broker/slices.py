@@ -1,6 +1,6 @@
 """Long work in slices, or beside: meanwhile everybody else is served.
 
-Where time stands still, as in a simulation, all of it is one slice.
+In a simulation time stands still, and all of it is one slice, or, with a SLICE_MS of 0, each step.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class Slices:
             now_ms = self._clock.monotonic_ms()
             if now_ms > self._ended_ms + PAUSE_MS:
                 self._began_ms = now_ms
-            self._go_on()
+            if now_ms < self._began_ms + SLICE_MS:
+                self._go_on()
+            else:
+                self._rest()
         return over
 
     def stop(self) -> None:
@@ -55,24 +58,23 @@ class Slices:
         self._go_on()
 
     def _go_on(self) -> None:
+        """Take a step, and others as long as there is time."""
         self._is_under_way = True
+        end_ms = self._began_ms + SLICE_MS
         while self._works:
             steps, over = self._works[0]
-            if not self._take(steps):
-                self._clock.call_later(0, self._again)
+            if next(steps, self) is self:
+                self._works.popleft()
+                over.release(None)
+            if self._works and self._clock.monotonic_ms() >= end_ms:
+                self._rest()
                 return
-            self._works.popleft()
-            over.release(None)
         self._is_under_way = False
         self._ended_ms = self._clock.monotonic_ms()
 
-    def _take(self, steps: Iterator[object]) -> bool:
-        """Take steps as long as there is time; False if that is over before they are."""
-        end_ms = self._began_ms + SLICE_MS
-        while self._clock.monotonic_ms() < end_ms:
-            if next(steps, self) is self:
-                return True
-        return False
+    def _rest(self) -> None:
+        self._is_under_way = True
+        self._clock.call_later(0, self._again)
 
 
 class Turn:

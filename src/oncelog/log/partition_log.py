@@ -74,6 +74,7 @@ class PartitionLog:
         "_growth_bytes",
         "_high_watermark",
         "_is_cleaning_paused",
+        "_is_gone",
         "_last_stable_offset",
         "_leader_epoch",
         "_log_start",
@@ -124,6 +125,7 @@ class PartitionLog:
         self._cleaned_offset: int | None = None
         self._cleaning: Cleaning | None = None
         self._is_cleaning_paused = False
+        self._is_gone = False
         self._may_have_gaps = False
 
     @classmethod
@@ -318,6 +320,7 @@ class PartitionLog:
         As many as fit into `size_bytes_max`, but at least one if there is one. `offset` is not outside the log, and
         `limit_offset` is the high watermark, the last stable offset, or the end of the log.
         """
+        assert not self._is_gone, f"{self.name} was deleted"
         assert self._log_start <= offset <= self._end, f"{self.name} does not have offset {offset}"
         epoch_max = max(self._leader_epoch, self._epochs.latest)
         return self._segments.read(offset, size_bytes_max, limit_offset, self._end, epoch_max)
@@ -704,6 +707,7 @@ class PartitionLog:
 
     def abandon(self) -> None:
         """Close the files, of which the disk has taken leave: nothing of what they hold is worth an error any more."""
+        self._is_gone = True
         self._unsynced.close()
         for segment in self._segments:
             with suppress(DiskError):
@@ -712,6 +716,7 @@ class PartitionLog:
     def delete(self) -> None:
         """Delete the partition: its directory gets another name at once, and goes after file.delete.delay.ms."""
         self.close(clean=False)
+        self._is_gone = True
         topic, _, _ = self.name.rpartition("-")
         delay_ms = self._config.file_delete_delay_ms
         delete_partition(self._disk, self._clock, self._directory, topic, self.partition, self.topic_id, delay_ms)
@@ -725,6 +730,7 @@ class PartitionLog:
         now_ms: int,
         share: Share = Share.ALL,
     ) -> None:
+        assert not self._is_gone, f"{self.name} was deleted"
         config = self._config
         jitter_ms = self._jitter_ms() if config.segment_jitter_ms else 0
         if self._segments.active.should_roll(size_bytes, last_offset, timestamp_ms, now_ms, config, jitter_ms):

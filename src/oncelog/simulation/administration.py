@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
@@ -15,7 +17,8 @@ from oncelog.client.producer.settings import ProducerSettings
 from oncelog.client.values import ConfigChange, ConfigKind, ConfigResource, NewTopic, TopicPartition
 from oncelog.simulation.broker_node import SimulationFailure
 from oncelog.simulation.clients import ClientNode, SimulatedProducer
-from oncelog.simulation.short_lived import REBORN, TRIMMED
+from oncelog.simulation.in_use import Users
+from oncelog.simulation.short_lived import REBORN, TRIMMED, reborn_topic
 from oncelog.simulation.transport import Play
 from oncelog.simulation.workload import INPUT, Shared
 
@@ -36,6 +39,8 @@ class DrawnSettings:
 
     known: dict[str, str] = field(default_factory=dict)
     doubtful: set[str] = field(default_factory=set)
+    asked: Counter[str] = field(default_factory=Counter)
+    """How often somebody asked for any value of it: there may be two administrators."""
 
     def check(self, found: Mapping[str, str]) -> None:
         for name, value in self.known.items():
@@ -68,8 +73,9 @@ class Administrator:
                 lambda: admin.create_topics(cluster, [NewTopic(SCRATCH, 1, 1)]),
                 lambda: admin.delete_topics(cluster, [SCRATCH]),
                 lambda: self._use_scratch(random),
-                lambda: admin.create_topics(cluster, [NewTopic(REBORN, 1, 1, {"segment.ms": "1000"})]),
+                lambda: admin.create_topics(cluster, [reborn_topic(random, {"segment.ms": "1000"})]),
                 self._delete,
+                self._delete_in_use,
                 lambda: self._grow(random.randrange(2, 5)),
                 lambda: self._trim(random),
                 lambda: self._trim(random),
@@ -89,14 +95,24 @@ class Administrator:
             shared.short_lived.deleted_ids.add(topic_id)
         self._told()
         if self._node.random.random() < 0.5:
-            yield from admin.create_topics(self._cluster, [NewTopic(REBORN, 1, 1)])
+            yield from admin.create_topics(self._cluster, [reborn_topic(self._node.random, {})])
+
+    def _delete_in_use(self) -> Play:
+        """While requests about it wait."""
+        if self._shared.topic_id(REBORN) is None:
+            yield from admin.create_topics(self._cluster, [reborn_topic(self._node.random, {})])
+        users = Users(self._node, self._shared)
+        yield from users.begin()
+        with suppress(BrokerRefused):
+            yield from self._delete()
+        yield from users.are_done()
 
     def _grow(self, count: int) -> Play:
         shared = self._shared
         topic_id = shared.topic_id(REBORN)
         yield from admin.create_partitions(self._cluster, {REBORN: count})
         if topic_id is not None and topic_id == shared.topic_id(REBORN):
-            shared.short_lived.grown[topic_id] = count
+            shared.short_lived.grown[topic_id] = max(count, shared.short_lived.grown.get(topic_id, 0))
             self._told()
 
     def _trim(self, random: Random) -> Play:
@@ -116,11 +132,13 @@ class Administrator:
         settings, node = self._settings, self._node
         is_sure = name not in settings.doubtful
         settings.doubtful.add(name)
+        settings.asked[name] += 1
+        asked = settings.asked[name]
         before = node.sent(requests.INCREMENTAL_ALTER_CONFIGS)
         resource = ConfigResource(ConfigKind.TOPIC, INPUT)
         yield from admin.alter_configs(self._cluster, resource, [ConfigChange(name, value)])
         settings.known[name] = value
-        if is_sure and node.sent(requests.INCREMENTAL_ALTER_CONFIGS) == before + 1:
+        if is_sure and settings.asked[name] == asked and node.sent(requests.INCREMENTAL_ALTER_CONFIGS) == before + 1:
             settings.doubtful.discard(name)
         self._told()
 

@@ -8,10 +8,12 @@ from itertools import pairwise
 from random import Random
 
 from oncelog.environment import DiskError
+from oncelog.records import CorruptBatchError, batches
 from oncelog.simulation.memory_disk import MemoryDisk
 
 SEGMENT = re.compile(r"(?P<directory>/[^/]+)/(?P<topic>[^/]+)-(?P<partition>\d+)/(?P<base>\d{20})\.log")
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+BASE_OFFSET_BYTES = 8
 
 
 class BitFlips:
@@ -33,11 +35,21 @@ class BitFlips:
                 return False
             path = random.choice(candidates)
             position = random.randrange(len(self._disk.read_file(path)))
+            if self._is_of_an_offset(path, position):
+                return False
         except DiskError:
             return False
         self.have_been = True
         self._restore.append(self._disk.flip(path, position, 1 << random.randrange(8)))
         return True
+
+    def _is_of_an_offset(self, path: str, position: int) -> bool:
+        """No checksum covers the base offset of a batch, and a process does not look again at what it has written or checked."""
+        try:
+            starts = [start for start, _ in batches(self._disk.read_file(path))]
+        except CorruptBatchError:
+            return True
+        return any(start <= position < start + BASE_OFFSET_BYTES for start in starts)
 
     def restore(self) -> bool:
         """Change back what is still there. False where nothing was changed."""

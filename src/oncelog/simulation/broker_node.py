@@ -20,7 +20,8 @@ from oncelog.simulation.network import Listener, Network, StreamEnd
 from oncelog.wire import WireError
 
 T = TypeVar("T")
-WORK_MS = (0.1, 20.0)
+WORK_MS, BUSY_WORK_MS = (0.1, 20.0), (1.0, 500.0)
+BUSY_MS = 3.0
 RETRY_START_MS = 1_000.0
 
 
@@ -29,15 +30,33 @@ class SimulationFailure(AssertionError):
 
 
 class SimulatedWorkers:
-    """Work is done later, at one go."""
+    """Work is done later, at one go; while `is_busy`, much later."""
 
-    def __init__(self, process: Process, random: Random) -> None:
+    def __init__(self, process: Process, random: Random, is_busy: Callable[[], bool]) -> None:
         self._process = process
         self._random = random
+        self._is_busy = is_busy
 
     def run(self, work: Callable[[], T], done: Callable[[T], None], *, is_long: bool) -> Event:
         factor = 10 if is_long else 1
-        return self._process.after(self._random.uniform(*WORK_MS) * factor, "work", lambda: done(work()))
+        work_ms = BUSY_WORK_MS if self._is_busy() else WORK_MS
+        return self._process.after(self._random.uniform(*work_ms) * factor, "work", lambda: done(work()))
+
+
+class BusyClock(ProcessClock):
+    """While `is_busy`, whoever goes on as soon as others were served goes on later."""
+
+    def __init__(
+        self, process: Process, jump_ms: Callable[[], float], random: Random, is_busy: Callable[[], bool]
+    ) -> None:
+        super().__init__(process, jump_ms)
+        self._random = random
+        self._is_busy = is_busy
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Event:
+        if self._is_busy():
+            delay_ms += self._random.uniform(0.0, BUSY_MS)
+        return super().call_later(delay_ms, callback)
 
 
 class SimulatedRandom:
@@ -152,6 +171,7 @@ class BrokerNode:
         self.accepted = 0
         self.disk_deaths = 0
         self.is_disk_bad = False
+        self.is_busy = False
         self.answered: Callable[[int], None] = lambda api_key: None
         """Hears of each answer that leaves."""
         self.ends: Callable[[BrokerCore], None] = lambda core: None
@@ -176,8 +196,8 @@ class BrokerNode:
             return
         process = self.process = Process(self._queue, self.name, self._error)
         self.disk.serve(process)
-        clock = ProcessClock(process, lambda: self.jump_ms)
-        workers = SimulatedWorkers(process, self._random)
+        clock = BusyClock(process, lambda: self.jump_ms, self._random, lambda: self.is_busy)
+        workers = SimulatedWorkers(process, self._random, lambda: self.is_busy)
         environment = Environment(clock, self.disk, workers, SimulatedRandom(self._random))
         try:
             core = BrokerCore(environment, self.directories, self.settings, self._stopped)

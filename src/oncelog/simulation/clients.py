@@ -83,6 +83,10 @@ class ClientNode:
         self._transports.clear()
         self._died(self.name)
 
+    def stand_still(self, duration_ms: float) -> None:
+        """The whole process does nothing for a while, heartbeats neither."""
+        self.process.paused_until_ms = self._queue.now_ms + duration_ms
+
     def transport(self) -> SimulatedTransport:
         made = SimulatedTransport(
             self.process, self._network, self.settings, self.random, self._on_the_way, self._versions_max
@@ -217,6 +221,7 @@ class SimulatedConsumer:
         group: str | None = None,
         group_protocol: str = "classic",
         at_once_bytes: int | None = None,
+        min_bytes: int = 1,
     ) -> None:
         """Each answer has about `at_once_bytes` of a partition; drawn where nothing is said."""
         self._node = node
@@ -226,7 +231,7 @@ class SimulatedConsumer:
         self._pump_is_over = True
         at_once_bytes = at_once_bytes or node.random.choice(FETCH_BYTES)
         cluster = Cluster(node.settings)
-        fetching = FetchSettings(isolation_level, 1, 500, 10 * at_once_bytes, at_once_bytes)
+        fetching = FetchSettings(isolation_level, min_bytes, 500, 10 * at_once_bytes, at_once_bytes)
         reset = parse_reset("earliest")
         if group is None:
             self.core = ConsumerCore(cluster, fetching, reset=reset, include_control=False)

@@ -9,7 +9,7 @@ from oncelog.environment import DiskError, Syncable
 from oncelog.simulation.events import Process
 from oncelog.simulation.memory_disk import MemoryDisk, MemoryFile, SyncMark
 
-FAST_MS, SLOW_MS = (0.05, 3.0), (50.0, 2_000.0)
+FAST_MS, LATE_MS, SLOW_MS = (0.05, 3.0), (0.05, 500.0), (50.0, 2_000.0)
 Done = Callable[[DiskError | None], None]
 
 
@@ -27,6 +27,8 @@ class SimulatedDisk(MemoryDisk):
         super().__init__(0, now_ms)
         self._latency = random
         self._process: Process | None = None
+        self.are_threads_late = False
+        """Work in the background then is done in another order than it was asked for."""
         self.slow_until_ms = 0.0
         self.operations_left: int | None = None
 
@@ -48,10 +50,10 @@ class SimulatedDisk(MemoryDisk):
             return
         marks = [file.mark() for file in files if isinstance(file, MemoryFile)]
         others = [file for file in files if not isinstance(file, MemoryFile)]
-        self._later("sync", lambda: self._synced(marks, others), done)
+        self._later("sync", FAST_MS, lambda: self._synced(marks, others), done)
 
     def in_background(self, work: Callable[[], None], done: Done) -> None:
-        self._later("background", work, done)
+        self._later("background", LATE_MS if self.are_threads_late else FAST_MS, work, done)
 
     def _synced(self, marks: Sequence[SyncMark], others: Sequence[Syncable]) -> None:
         for mark in marks:
@@ -60,10 +62,10 @@ class SimulatedDisk(MemoryDisk):
         for other in others:
             other.sync()
 
-    def _later(self, label: str, work: Callable[[], None], done: Done) -> None:
+    def _later(self, label: str, takes_ms: tuple[float, float], work: Callable[[], None], done: Done) -> None:
         assert self._process is not None, "nobody uses the disk"
         is_slow = self._process.queue.now_ms < self.slow_until_ms
-        delay_ms = self._latency.uniform(*(SLOW_MS if is_slow else FAST_MS))
+        delay_ms = self._latency.uniform(*(SLOW_MS if is_slow else takes_ms))
 
         def finish() -> None:
             try:

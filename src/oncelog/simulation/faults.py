@@ -20,6 +20,7 @@ class FaultKind(Enum):
     POWER_AFTER_CHANGE = "the power is cut right after an administrator was told that something has changed"
     STOP = "the broker is stopped and started"
     PAUSE = "the broker stands still"
+    BUSY = "the broker has a lot to do"
     SLOW_DISK = "the disk is slow"
     FAILING_DISK = "the disk answers with errors"
     FULL_DISK = "the disk is full"
@@ -45,6 +46,7 @@ INTERVALS_S = {
     FaultKind.POWER_AFTER_CHANGE: 40,
     FaultKind.STOP: 120,
     FaultKind.PAUSE: 60,
+    FaultKind.BUSY: 30,
     FaultKind.SLOW_DISK: 60,
     FaultKind.FAILING_DISK: 150,
     FaultKind.FULL_DISK: 150,

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import accumulate
 from random import Random
 
+from oncelog.broker import slices
 from oncelog.client import requests
 from oncelog.simulation.bit_flips import BitFlips
 from oncelog.simulation.broker_node import BrokerNode
@@ -53,6 +54,7 @@ class Injection:
         self._dies_by_power = False
         self._dies_after_change: Random | None = None
         self._flips = BitFlips(broker.disk)
+        self._slice_ms = slices.SLICE_MS
         self._carry_out: dict[FaultKind, Callable[[Random], None]] = {
             FaultKind.KILL: lambda random: self._die(random, power=False),
             FaultKind.POWER: lambda random: self._die(random, power=True),
@@ -64,6 +66,7 @@ class Injection:
             FaultKind.POWER_AFTER_CHANGE: self._power_after_change,
             FaultKind.STOP: self._stop,
             FaultKind.PAUSE: lambda random: self._pause(self._broker, random),
+            FaultKind.BUSY: self._busy,
             FaultKind.SLOW_DISK: self._slow_disk,
             FaultKind.FAILING_DISK: self._failing_disk,
             FaultKind.FULL_DISK: self._full_disk,
@@ -97,6 +100,7 @@ class Injection:
         disk.space_bytes = None
         disk.slow_until_ms = 0.0
         disk.operations_left = None
+        self._free()
         self._repair()
         self._stop_without_directory()
         self._broker.start()
@@ -190,6 +194,16 @@ class Injection:
     def _pause(self, node: BrokerNode | ClientNode, random: Random) -> None:
         process = node.process
         process.paused_until_ms = self._queue.now_ms + 10 ** random.uniform(0, 4.3)
+
+    def _busy(self, random: Random) -> None:
+        """Everybody is served between any two steps of what takes long, and what is done beside comes late."""
+        self._broker.is_busy = self._broker.disk.are_threads_late = True
+        slices.SLICE_MS = 0
+        self._later(random.uniform(500, 8_000), "free", self._free)
+
+    def _free(self) -> None:
+        self._broker.is_busy = self._broker.disk.are_threads_late = False
+        slices.SLICE_MS = self._slice_ms
 
     def _slow_disk(self, random: Random) -> None:
         self._broker.disk.slow_until_ms = self._queue.now_ms + random.uniform(500, 15_000)

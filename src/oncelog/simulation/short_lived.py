@@ -70,6 +70,10 @@ class ShortLivedHistory:
             if one.together is together:
                 one.id_after = topic_id(one.partition.topic)
 
+    def values_of_deleted_topics(self) -> set[bytes]:
+        """What is in no topic any more, for the deletion of its own was acknowledged."""
+        return {one.value for one in self.records if one.topic_id in self.deleted_ids}
+
     def check_topic(self, name: str, topic_id: UUID, partitions: int) -> None:
         """What was said to be so of a topic stays so."""
         _must(topic_id not in self.deleted_ids, f"{name} was deleted, and is there")
@@ -112,7 +116,13 @@ def short_lived_topics(random: Random) -> list[NewTopic]:
         "file.delete.delay.ms": random.choice(("0", "1000")),
     }
     aging = rolled | {"retention.ms": str(random.choice((1_000, 10_000)))}
-    return [NewTopic(AGING, 1, 1, aging), NewTopic(TRIMMED, 1, 1, rolled), NewTopic(REBORN, 1, 1, rolled)]
+    return [NewTopic(AGING, 1, 1, aging), NewTopic(TRIMMED, 1, 1, rolled), reborn_topic(random, rolled)]
+
+
+def reborn_topic(random: Random, configs: Mapping[str, str]) -> NewTopic:
+    """Where what is written waits, now and then: for a thread that packs it, or for the disk."""
+    waiting = random.choice(({}, {"compression.type": "zstd"}, {"flush.messages": "1"}))
+    return NewTopic(REBORN, 1, 1, {**configs, **waiting})
 
 
 def _must(is_so: bool, otherwise: str) -> None:

@@ -210,6 +210,8 @@ class Simulation:
             plays[f"reader-{level.name}"] = partial(workload.read, shared=shared, isolation_level=level)
         if draw.random() < 0.8:
             plays["admin"] = lambda node: self._administrator(node).play()
+            if draw.random() < 0.5:
+                plays["admin-too"] = lambda node: self._administrator(node).play()
         return [self._client(name, play) for name, play in plays.items()]
 
     def _administrator(self, node: ClientNode) -> administration.Administrator:

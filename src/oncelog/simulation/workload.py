@@ -23,15 +23,13 @@ from oncelog.client.producer.settings import ProducerSettings
 from oncelog.client.requests import OFFSET_COMMIT, Api, ApiRequest, milliseconds
 from oncelog.client.values import IsolationLevel, NewTopic, OffsetAndMetadata, OffsetSpec, TopicPartition
 from oncelog.simulation.broker_node import SimulationFailure
-from oncelog.simulation.clients import ClientNode, Sent, SimulatedConsumer, SimulatedProducer
+from oncelog.simulation.clients import SESSION_MS, ClientNode, Sent, SimulatedConsumer, SimulatedProducer
 from oncelog.simulation.history import COPIED, Outcome, ReaderSighting, RunHistory, WrittenTogether
 from oncelog.simulation.keyed import KEYED, KEYED_PARTITIONS, KeyedHistory, keyed_topic
 from oncelog.simulation.plain_commits import PlainCommits
 from oncelog.simulation.short_lived import (
-    AGING,
     REBORN,
     SHORT_LIVED,
-    TRIMMED,
     ShortLivedHistory,
     ShortLivedRecord,
     short_lived_topics,
@@ -44,7 +42,11 @@ SAFE_DOWNGRADE = 2
 INPUT, OUTPUT, PLAIN = "input", "output", "plain"
 PARTITIONS = {INPUT: 3, OUTPUT: 2, PLAIN: 2}
 GROUP, FOLLOWERS = "copiers", "followers"
+COPIER_TIMEOUT_MS = 15_000
 AT_ONCE_BYTES = 1_000_000
+MIN_BYTES = (1, 1, 5_000)
+"""What a reader's Fetch waits for."""
+TOO_LATE_MS = (SESSION_MS, COPIER_TIMEOUT_MS)
 THINK_MS_MAX = (100.0, 400.0, 2_000.0)
 
 
@@ -134,13 +136,13 @@ def write_in_transactions(node: ClientNode, shared: Shared, transactional_id: st
             written.outcome = Outcome.FAILED
             yield from producer.abort()
         except ClientError as error:
-            _end_in_doubt(written, error)
+            end_in_doubt(written, error)
             raise
         yield pause
     yield from producer.close()
 
 
-def _end_in_doubt(written: WrittenTogether, error: ClientError) -> None:
+def end_in_doubt(written: WrittenTogether, error: ClientError) -> None:
     if written.outcome is Outcome.ENDING and not isinstance(error, ProducerFenced):
         written.outcome = Outcome.UNKNOWN
     else:
@@ -155,14 +157,16 @@ def _fill(node: ClientNode, shared: Shared, producer: SimulatedProducer, written
             place, key, new = shared.keyed.change(random, written)
             yield from producer.send(*place, new, key)
         else:
-            yield from _send(node, shared, producer, written, topic)
+            yield from send_record(node, shared, producer, written, topic)
         if random.random() < 0.2:
             yield Sleep(0.0, 400.0)
         if random.random() < 0.03:
             yield Sleep(1_000, 20_000)
 
 
-def _send(node: ClientNode, shared: Shared, producer: SimulatedProducer, written: WrittenTogether, topic: str) -> Play:
+def send_record(
+    node: ClientNode, shared: Shared, producer: SimulatedProducer, written: WrittenTogether, topic: str
+) -> Play:
     """One record; none where the topic is away."""
     random = node.random
     partition = TopicPartition(topic, random.randrange(PARTITIONS.get(topic, 1)))
@@ -219,7 +223,7 @@ def copy(node: ClientNode, shared: Shared, protocol: str) -> Play:
     """Read one topic as a member of a group, and write each record to another, with the offsets, in transactions."""
     random = node.random
     consumer = SimulatedConsumer(node, IsolationLevel.READ_COMMITTED, group=GROUP, group_protocol=protocol)
-    producer = SimulatedProducer(node, ProducerSettings(f"id of {node.name}", 15_000, 0))
+    producer = SimulatedProducer(node, ProducerSettings(f"id of {node.name}", COPIER_TIMEOUT_MS, 0))
     yield from producer.init()
     consumer.subscribe([INPUT])
     while not shared.is_over:
@@ -243,7 +247,9 @@ def copy(node: ClientNode, shared: Shared, protocol: str) -> Play:
                 offsets[TopicPartition(record.topic, record.partition)] = OffsetAndMetadata(record.offset + 1)
             if random.random() < 0.5:
                 yield from producer.flush()
+            yield from _perhaps_too_late(node)
             yield from producer.send_offsets(offsets, who)
+            yield from _perhaps_too_late(node)
             yield from producer.flush()
             written.outcome = Outcome.ENDING
             yield from producer.commit()
@@ -253,10 +259,17 @@ def copy(node: ClientNode, shared: Shared, protocol: str) -> Play:
             yield from producer.abort()
             yield from consumer.seek_to_committed()
         except ClientError as error:
-            _end_in_doubt(written, error)
+            end_in_doubt(written, error)
             raise
     yield from consumer.close()
     yield from producer.close()
+
+
+def _perhaps_too_late(node: ClientNode) -> Play:
+    """Now and then stand still for so long that the group goes on without the member, and its transaction is open still."""
+    if node.random.random() < 0.01:
+        node.stand_still(node.random.uniform(*TOO_LATE_MS))
+        yield Sleep(0.0, 1.0)
 
 
 def follow(node: ClientNode, shared: Shared, protocol: str) -> Play:
@@ -284,12 +297,12 @@ def follow(node: ClientNode, shared: Shared, protocol: str) -> Play:
 
 def read(node: ClientNode, shared: Shared, isolation_level: IsolationLevel) -> Play:
     """Read from the beginning, again and again."""
-    counts = PARTITIONS | {topic: 1 for topic in (AGING, TRIMMED) if topic in shared.topics}
+    counts = PARTITIONS | {topic: 1 for topic in SHORT_LIVED if topic in shared.topics}
     if KEYED in shared.topics:
         counts[KEYED] = KEYED_PARTITIONS
     partitions = [TopicPartition(name, index) for name, count in counts.items() for index in range(count)]
     while not shared.is_over:
-        consumer = SimulatedConsumer(node, isolation_level)
+        consumer = SimulatedConsumer(node, isolation_level, min_bytes=node.random.choice(MIN_BYTES))
         yield from consumer.assign(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
         notebook = Notebook(node.name, shared, isolation_level is IsolationLevel.READ_COMMITTED)
         for _ in range(node.random.randrange(10, 200)):
@@ -310,6 +323,7 @@ class Notebook:
         self._shared = shared
         self._is_committed_only = is_committed_only
         self._floors = dict(shared.short_lived.floors)
+        self._deleted = shared.short_lived.values_of_deleted_topics()
         self._sightings: dict[TopicPartition, ReaderSighting] = {}
         self._keyed: dict[TopicPartition, list[ConsumedRecord]] = {}
 
@@ -317,6 +331,10 @@ class Notebook:
         partition = TopicPartition(record.topic, record.partition)
         if record.offset < self._floors.get(partition, 0):
             raise SimulationFailure(f"{self._reader} saw {partition} at {record.offset}, which was deleted before")
+        if record.topic == REBORN and record.value in self._deleted:
+            raise SimulationFailure(
+                f"{self._reader} saw {partition} at {record.offset}: it is of a topic that was deleted before"
+            )
         if record.topic in PARTITIONS:
             self._sighting(partition, record.offset).seen.append((record.offset, record.value or b""))
         elif record.topic == KEYED and self._is_committed_only:
