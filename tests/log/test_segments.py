@@ -11,7 +11,7 @@ from harness.manual_clock import START_MS
 from oncelog.environment import DiskError
 from oncelog.log import LogConfig, PartitionLog, Refused
 from oncelog.log.segment import WRITE_BACK_BYTES
-from oncelog.records import ControlType
+from oncelog.records import NO_TIMESTAMP, ControlType
 from oncelog.wire import ErrorCode
 
 HOUR_MS = 3_600_000
@@ -359,5 +359,36 @@ def test_segment_whose_time_index_lost_its_last_entry_is_not_deleted_early() -> 
     file.close()
     on.restart()
     assert on.delete_expired() == 0, "its last record is younger than that"
+    on.restart()
+    assert on.disk.read_file(path) == whole
+
+
+def test_log_without_timestamps_is_not_read_again_after_a_clean_stop() -> None:
+    on = LogOnMemoryDisk(LogConfig(index_interval_bytes=100))
+    for sequence in range(9):
+        on.produce(bytes(50), producer=(1, 0), sequence=sequence, timestamp_ms=NO_TIMESTAMP)
+    before = on.read_all()
+    for _ in range(2):
+        report = on.restart().recovery
+        assert (report.was_clean, report.bytes_read) == (True, 0)
+    assert on.read_all() == before
+    assert on.log.max_timestamp() is None
+
+
+@pytest.mark.parametrize("first_ms", [START_MS, NO_TIMESTAMP])
+@pytest.mark.parametrize("harm", ["removed", "emptied"])
+def test_log_whose_time_index_is_gone_is_read_again(first_ms: int, harm: str) -> None:
+    on = LogOnMemoryDisk()
+    for timestamp_ms in (first_ms, START_MS):
+        on.produce(b"a", timestamp_ms=timestamp_ms)
+    path = f"{DIRECTORY}/00000000000000000000.timeindex"
+    on.restart()
+    whole = on.disk.read_file(path)
+    on.log.close()
+    if harm == "removed":
+        on.disk.remove(path)
+    else:
+        on.disk.replace_file(path, b"")
+    assert not on.open(was_clean=True).recovery.was_clean
     on.restart()
     assert on.disk.read_file(path) == whole
