@@ -21,7 +21,10 @@ from harness.transaction_in_memory import (
     make_topic,
 )
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
-from oncelog.log import PartitionLog
+from oncelog.cli.log.verification import verify_node
+from oncelog.log import Origin, PartitionLog
+from oncelog.log.inspection.findings import AtStart
+from oncelog.log.inspection.read_only_disk import ReadOnlyDisk
 from oncelog.records import Record, build_batch, check_batch, decode_batch
 from oncelog.records.batch import batches
 
@@ -254,9 +257,11 @@ def test_stop_at_any_step_of_the_cleaner_loses_nothing(crash: Callable[[SteppedD
         assert not broker.failures
         found = table(broker)
         kept = {key: (offset, value) for offset, key, value in found}
+        end = log_of(broker, TABLE).log_end_offset
         if crash is kill:
-            # Without transactions a power cut may take what was not durable.
-            assert kept == {key: (offset, value) for offset, key, value in before}
+            assert end == len(before)
+        # Without transactions a power cut may take what was not durable: the last records, and none before them.
+        assert kept == {key: (offset, value) for offset, key, value in before if offset < end}
         assert set(found) <= set(before)
         assert committed_offset(broker) == 8
         values = [str(number) for number in range(1, 9)]
@@ -270,6 +275,60 @@ def test_stop_at_any_step_of_the_cleaner_loses_nothing(crash: Callable[[SteppedD
             break
         step += 1
     assert step > 10
+
+
+def cleaned_and_written(broker: BrokerInMemory) -> list[int]:
+    """A cleaned table, with segments behind that which are not durable; return where these begin."""
+    make_table(broker)
+    for number in range(10):
+        put(broker, b"%d" % (number % 2), b"%d" % number)
+    wait_for_the_cleaner(broker)
+    bases = []
+    log = log_of(broker, TABLE)
+    for number in range(3):
+        log._roll(broker.clock.now_ms())
+        bases.append(log.log_end_offset)
+        batch = build_batch([Record(b"0", b"late %d" % number, timestamp_ms=broker.clock.now_ms())])
+        log.append(batch, check_batch(batch), Origin.CLIENT)
+    return bases
+
+
+def empty(broker: BrokerInMemory, base: int) -> None:
+    broker.disk.replace_file(f"{DIRECTORY}/{TABLE}-0/{base:020}.log", b"")
+
+
+def test_compacted_topic_ends_at_a_segment_that_a_crash_emptied_and_verify_says_so() -> None:
+    broker = new_broker()
+    first, second, _ = cleaned_and_written(broker)
+    before = table(broker)
+    broker.disk.kill()
+    empty(broker, second)
+    found = verify_node(ReadOnlyDisk(broker.disk), [DIRECTORY])
+    lost = [finding for finding in found.findings if TABLE in finding.path and finding.offset == second]
+    assert {finding.at_start for finding in lost} == {AtStart.CUTS}
+    broker.restart()
+    assert log_of(broker, TABLE).log_end_offset == second
+    assert table(broker) == [one for one in before if one[0] < second]
+    assert before[-3][0] == first
+
+
+def test_gaps_are_gaps_where_no_checkpoint_says_where_they_end() -> None:
+    """An older version has written none, nor does Kafka; what is damaged before anybody has looked at it stays unknown."""
+    broker = new_broker()
+    cleaned_and_written(broker)
+    before = table(broker)
+    broker.disk.kill()
+    for name in ("oncelog-checkpoint", "recovery-point-offset-checkpoint"):
+        broker.disk.remove(f"{DIRECTORY}/{name}")
+    path = f"{DIRECTORY}/{TABLE}-0/partition.metadata"
+    whole = broker.disk.read_file(path)
+    broker.disk.replace_file(path, whole.replace(whole[-5:], b"AAAAA"))
+    broker.restart()
+    assert broker.core.topics.is_offline(TABLE, 0)
+    broker.disk.kill()
+    broker.disk.replace_file(path, whole)
+    broker.restart()
+    assert table(broker) == before
 
 
 def test_topic_that_is_deleted_while_it_is_cleaned_is_gone() -> None:

@@ -30,10 +30,10 @@ class _Checkpoint:
     def look_at(self, topics: Topics) -> Iterator[None]:
         """One partition each step."""
         for partition in topics.every_partition():
-            topic_id, digest = self._digest(partition)
-            log = topic_id, partition.index
+            log = partition.topic_id, partition.index
             if not topics.is_being_deleted(partition.topic):
                 self._points[partition.topic, partition.index] = partition.points()
+                digest = self._digest(partition)
                 if digest is not None and (digest.indexes or digest.log_start_offset):
                     self._aborted[log] = digest
             unopened = partition.unopened
@@ -45,10 +45,9 @@ class _Checkpoint:
                 self._gaps_below[log] = gaps_below
             yield
 
-    def _digest(self, partition: Partition) -> tuple[UUID, LogDigest | None]:
+    def _digest(self, partition: Partition) -> LogDigest | None:
         if partition.unopened is None and partition.directory.is_offline:
-            topic_id = partition.log.topic_id
-            return topic_id, self._before.get((topic_id, partition.index))
+            return self._before.get((partition.topic_id, partition.index))
         return partition.digest()
 
     @property

@@ -123,11 +123,13 @@ class Partition:
             self.log.recovery_point, self.log.log_start_offset, self.log.high_watermark, self.log.cleaned_offset
         )
 
-    def digest(self) -> tuple[UUID, LogDigest | None]:
-        """The topic's id, and what a checkpoint has to say of the transaction indexes."""
-        if self.unopened is not None:
-            return self.unopened.topic_id, self.unopened.aborted
-        return self.log.topic_id, self.log.digest()
+    def digest(self) -> LogDigest:
+        """What a checkpoint has to say of the transaction indexes."""
+        return self.log.digest() if self.unopened is None else self.unopened.aborted
+
+    @property
+    def topic_id(self) -> UUID:
+        return self.log.topic_id if self.unopened is None else self.unopened.topic_id
 
     def limit_offset(self, isolation_level: int) -> int:
         """The offset below which a reader of this isolation level may read."""
