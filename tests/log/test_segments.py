@@ -9,7 +9,7 @@ import pytest
 from harness.log_on_memory_disk import DIRECTORY, LogOnMemoryDisk
 from harness.manual_clock import START_MS
 from oncelog.environment import DiskError
-from oncelog.log import LogConfig, PartitionLog, Refused
+from oncelog.log import DamagedLogError, LogConfig, PartitionLog, Refused
 from oncelog.log.segment import WRITE_BACK_BYTES
 from oncelog.records import NO_TIMESTAMP, ControlType
 from oncelog.wire import ErrorCode
@@ -392,3 +392,15 @@ def test_log_whose_time_index_is_gone_is_read_again(first_ms: int, harm: str) ->
     assert not on.open(was_clean=True).recovery.was_clean
     on.restart()
     assert on.disk.read_file(path) == whole
+
+
+@pytest.mark.parametrize("size_bytes", [1, 60])
+def test_segment_of_less_than_a_header_is_damaged(size_bytes: int) -> None:
+    on = LogOnMemoryDisk()
+    on.produce(b"a")
+    on.log.close()
+    on.checkpoint = 1
+    path = f"{DIRECTORY}/{0:020d}.log"
+    on.disk.replace_file(path, on.disk.read_file(path)[:size_bytes])
+    with pytest.raises(DamagedLogError, match="at offset 0"):
+        on.open(was_clean=True)

@@ -310,18 +310,18 @@ class Segment:
         elif self.size_bytes > self._index_interval_bytes and not self.offset_index.file.exists:
             return None
         scan = self.scan(position, self.base_offset, check_crc=False)
-        latest_ms = self.first_timestamp_ms
-        self._bytes_since_entry = 0
+        latest_ms, self._bytes_since_entry = NO_TIMESTAMP, 0
         for batch in scan:
             latest_ms = max(latest_ms, batch.header.max_timestamp_ms)
             self._bytes_since_entry += batch.header.size_bytes
         self.offset_index.unload()
-        # Without timestamps there is nothing to index, and a segment that was closed has the file all the same.
-        is_timed = self.time_index.last[0] != NO_TIMESTAMP or (
-            self.time_index.file.exists and latest_ms == NO_TIMESTAMP
-        )
-        if scan.fault is not None or not is_timed or not self.transaction_index.is_sane():
+        if scan.fault is not None or not self.transaction_index.is_sane():
             return None
+        if self.time_index.last[0] == NO_TIMESTAMP:
+            # Without timestamps there is nothing to index, and a segment that was closed has the file all the same.
+            has_times = max(latest_ms, self.first_timestamp_ms) != NO_TIMESTAMP
+            if has_times or not self.time_index.file.exists:
+                return None
         # If the mark of a clean stop is an old one, the indexes may go on where the batches were lost.
         self.time_index.truncate(scan.next_offset)
         self.transaction_index.truncate(scan.next_offset)
