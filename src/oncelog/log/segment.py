@@ -127,7 +127,10 @@ class Segment:
         if self._first_timestamp_ms is None:
             if self.size_bytes == 0:
                 return NO_TIMESTAMP
-            self._first_timestamp_ms = read_header(self.file.read(0, HEADER_BYTES)).max_timestamp_ms
+            try:
+                self._first_timestamp_ms = read_header(self.file.read(0, HEADER_BYTES)).max_timestamp_ms
+            except CorruptBatchError as error:
+                raise self.damaged(0, self.base_offset, str(error)) from error
         return self._first_timestamp_ms
 
     def append(

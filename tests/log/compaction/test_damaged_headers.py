@@ -62,3 +62,13 @@ def test_segment_that_ends_too_early_is_not_cleaned() -> None:
     on.log.segments[1].size_bytes = last
     with pytest.raises(DamagedLogError, match="it ends there"):
         clean(on)
+
+
+def test_file_that_was_cut_is_damage_for_whoever_asks_whether_it_is_worth_cleaning() -> None:
+    on = LogOnMemoryDisk(compacted(max_compaction_lag_ms=1000))
+    write(on, [(b"a", b"1")])
+    roll(on)
+    on.restart()
+    on.disk.replace_file(f"{DIRECTORY}/{offset_name(0, LOG)}", b"short")
+    with pytest.raises(DamagedLogError, match="at offset 0, byte 0"):
+        on.log.dirt(on.clock.now_ms())
