@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from oncelog.client.consumer import core
 from oncelog.client.consumer.committed_batches import visible_batches
-from oncelog.log import snapshots
+from oncelog.log import Appended, snapshots
 from oncelog.log.partition_log import PartitionLog
 from oncelog.log.producers import Producers, ProducerStateEntry
 from oncelog.log.recovery import _Loading
@@ -184,6 +184,18 @@ def _second_copies_are_written() -> Patch:
         patch.object(ProducerStateEntry, "first_copy", lambda self, first, last: None),
         patch.object(Producers, "_is_in_sequence", is_in_sequence),
     )
+
+
+@BUGS.add("a batch that came before is said to be at the end of the log", Hides.FAILURES, 60)
+def _second_copies_are_told_the_end() -> Patch:
+    append = PartitionLog.append
+
+    def appended(self: Any, *arguments: Any, **more: Any) -> Any:
+        result = append(self, *arguments, **more)
+        is_copy = isinstance(result, Appended) and result.duplicate
+        return result._replace(base_offset=self.log_end_offset - 1) if is_copy else result
+
+    return patch.object(PartitionLog, "append", appended)
 
 
 # What is durable, and recovery.

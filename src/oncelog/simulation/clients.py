@@ -141,6 +141,11 @@ class Sent:
     batch: OpenBatch
     place: int
 
+    def offset(self) -> int | None:
+        """Where it was said to be, if anybody said so."""
+        found, _ = self.batch.outcome(self.place) if self.batch.is_done else (None, None)
+        return None if found is None or found.offset < 0 else found.offset
+
 
 class SimulatedProducer:
     """The producer; see AsyncProducer, whose methods these are."""

@@ -10,6 +10,7 @@ from enum import Enum
 
 from oncelog.client.values import TopicPartition
 from oncelog.simulation.broker_node import SimulationFailure
+from oncelog.simulation.clients import Sent
 
 COPIED = b" copied "
 """Between a value and what makes this attempt to copy it another than the one before."""
@@ -38,6 +39,7 @@ class WrittenTogether:
     is_transactional: bool
     values: dict[TopicPartition, list[bytes]] = field(default_factory=dict)
     outcome: Outcome = Outcome.OPEN
+    sent: list[tuple[TopicPartition, bytes, Sent]] = field(default_factory=list)
 
     def add(self, partition: TopicPartition, value: bytes) -> None:
         self.values.setdefault(partition, []).append(value)
@@ -100,6 +102,7 @@ class RunHistory:
                 _must(times == 1, f"{partition}: {value!r} is there {times} times")
                 _must(value in visible.get(partition, ()), f"{partition}: {value!r} is visible and must not be")
         self._check_order(view)
+        self._check_told(view)
         for sighting in self.sightings:
             if sighting.is_committed_only and sighting.partition.topic not in gone:
                 self._check_sighting(sighting, view)
@@ -148,6 +151,14 @@ class RunHistory:
                     before = last.get((one.writer, process, partition), (-1, b""))
                     _must(offset > before[0], f"{partition}: {value!r} comes before {before[1]!r}")
                     last[one.writer, process, partition] = offset, value
+
+    def _check_told(self, view: View) -> None:
+        """What is there is where its writer was told that it is."""
+        places = {(p, value): offset for p, records in view.items() for offset, value in records}
+        for one in self.written:
+            for partition, value, sent in one.sent:
+                offset, told = places.get((partition, value)), sent.offset()
+                _must(None in (offset, told) or offset == told, f"{partition}: {value!r} is at {offset}, not at {told}")
 
     def _check_sighting(self, sighting: ReaderSighting, view: View) -> None:
         """What was seen of transactions is there still, at the same offsets, and nothing between was passed over."""

@@ -36,8 +36,7 @@ class ShortLivedRecord:
         """Where it is, if it was committed, and who wrote it was told."""
         if self.together.outcome is not Outcome.COMMITTED:
             return None
-        found, _ = self.sent.batch.outcome(self.sent.place)
-        return None if found is None or found.offset < 0 else found.offset
+        return self.sent.offset()
 
 
 @dataclass(slots=True)

@@ -177,6 +177,7 @@ def send_record(
         return
     written.add(partition, value)
     sent: Sent = yield from producer.send(*partition, value)
+    written.sent.append((partition, value, sent))
     if topic in SHORT_LIVED:
         shared.short_lived.records.append(ShortLivedRecord(partition, value, written, sent, topic_id))
 
@@ -195,7 +196,9 @@ def write_plain(node: ClientNode, shared: Shared) -> Play:
             value = b"plain %s %016x" % (node.name.encode(), random.getrandbits(64))
             written = shared.history.write(node.name, is_transactional=False)
             written.add(partition, value)
-            round_of_writes.append((written, (yield from producer.send(*partition, value))))
+            sent: Sent = yield from producer.send(*partition, value)
+            written.sent.append((partition, value, sent))
+            round_of_writes.append((written, sent))
         if KEYED in shared.topics:
             written = shared.history.write(node.name, is_transactional=False)
             place, key, new = shared.keyed.change(random, written)
@@ -243,7 +246,8 @@ def copy(node: ClientNode, shared: Shared, protocol: str) -> Play:
                 assert record.value is not None
                 target = TopicPartition(OUTPUT, record.offset % PARTITIONS[OUTPUT])
                 written.add(target, record.value + attempt)
-                yield from producer.send(*target, record.value + attempt)
+                sent: Sent = yield from producer.send(*target, record.value + attempt)
+                written.sent.append((target, record.value + attempt, sent))
                 offsets[TopicPartition(record.topic, record.partition)] = OffsetAndMetadata(record.offset + 1)
             if random.random() < 0.5:
                 yield from producer.flush()
