@@ -116,7 +116,7 @@ class Disk(Protocol):
     """A tree of directories. Paths are absolute strings; a failure of any method raises DiskError.
 
     A write that finds no room asks whoever was named with `when_full` for some. Without any, one that may not take all that is
-    kept back raises DiskFullError, and another one DiskError.
+    kept back raises DiskFullError, and another one DiskError. It is asked on any thread, by one at a time.
     """
 
     def when_full(self, make_room: MakeRoom) -> None: ...

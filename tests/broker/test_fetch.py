@@ -244,3 +244,58 @@ def test_reader_of_a_topic_that_is_deleted_hears_of_it(broker: BrokerInMemory) -
     broker.ask("delete_topics", 4, topic_names=[TOPIC], timeout=MINUTE)
     assert reply.came
     assert reply.message.responses[0].partitions[0].error_code is ErrorCode.unknown_topic_or_partition
+
+
+def durable_broker() -> BrokerInMemory:
+    broker = BrokerInMemory(SteppedDisk(), ManualClock(), log_flush_interval_messages="1")
+    make_topic(broker)
+    return broker
+
+
+def records_of(reply: Reply) -> bytes:
+    assert reply.came
+    return reply.message.responses[0].partitions[0].records or b""
+
+
+def test_record_that_flush_messages_asks_for_is_read_when_it_is_durable() -> None:
+    """UnifiedLog.append flushes before Partition.appendRecordsToLeader moves the high watermark: what was read stays."""
+    broker = durable_broker()
+    batch = build_batch([Record(None, b"kept", timestamp_ms=broker.clock.now_ms())])
+    data = {"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}
+    parked = send(broker, (0, 0), wait_ms=30_000, min_bytes=1)
+    produced = broker.send("produce", 9, acks=-1, timeout=MINUTE, topic_data=[data])
+    assert not produced.came
+    assert not parked.came
+    assert not records_of(send(broker, (0, 0)))
+    broker.settle()
+    assert produced.came
+    assert records_of(parked)
+    broker.disk.crash()
+    broker.restart()
+    assert records_of(send(broker, (0, 0))) == records_of(parked)
+
+
+@pytest.mark.parametrize("protocol", [TV1, TV2], ids=["TV1", "TV2"])
+def test_transaction_is_read_where_flush_messages_asks_for_it_without_another_request(protocol: Protocol) -> None:
+    broker = durable_broker()
+    producer = ProducerInMemory(broker, protocol)
+    producer.write("a", 1)
+    ended = producer.send_end(committed=True)
+    broker.settle()
+    assert ended.came
+    partition = broker.core.topics.partition(TOPIC, 0)
+    assert partition is not None
+    assert partition.log.last_stable_offset == partition.log.log_end_offset == 2
+
+
+def test_flush_messages_that_asks_for_less_lets_readers_go_on() -> None:
+    broker = durable_broker()
+    batch = build_batch([Record(None, b"a", timestamp_ms=broker.clock.now_ms())])
+    data = {"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}
+    broker.send("produce", 9, acks=1, timeout=MINUTE, topic_data=[data])
+    parked = send(broker, (0, 0), wait_ms=30_000, min_bytes=1)
+    topic = broker.core.topics.named(TOPIC)
+    assert topic is not None
+    assert not parked.came
+    broker.core.topics.configure(topic, {"flush.messages": "1000"})
+    assert records_of(parked)

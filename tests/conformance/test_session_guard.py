@@ -53,11 +53,8 @@ class Own:
     def send(self, topic: str, partition: int, key: str, value: str, header: str = "") -> None:
         self._producer.send(topic, value.encode(), key=key.encode(), partition=partition)
 
-    def send_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
-        raise NotImplementedError
 
-
-def transactions(producer: TransactionalProducer, topic: str, lose: Callable[[int], object]) -> list[str]:
+def transactions(producer: TransactionalProducer | Own, topic: str, lose: Callable[[int], object]) -> list[str]:
     """Several, of which the third is aborted; `lose` is told before each. What was committed."""
     committed: list[str] = []
     producer.init()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from uuid import UUID
 from zlib import crc32
@@ -84,6 +84,7 @@ class PartitionLog:
         "_snapshots",
         "_unsynced",
         "name",
+        "on_acknowledged",
         "partition",
         "recovery",
         "topic_id",
@@ -107,6 +108,8 @@ class PartitionLog:
         self._config = config
         self._leader_epoch = leader_epoch
         self.name = name
+        self.on_acknowledged: Callable[[], None] = lambda: None
+        """Called when `acknowledged_offset` may have moved without an append."""
         self.topic_id = topic_id
         self.partition = partition
         self.recovery: RecoveryReport = loaded.report
@@ -228,6 +231,7 @@ class PartitionLog:
             self._may_have_gaps = True
         else:
             self.drop_cleaning()
+        self.on_acknowledged()
 
     def append(
         self,
@@ -427,6 +431,7 @@ class PartitionLog:
     def journaled_up_to(self, log_end_offset: int) -> None:
         """The write-ahead log is durable, with every tail that was taken before the log ended there."""
         self._unsynced.journaled_up_to(log_end_offset, self._clock.now_ms())
+        self.on_acknowledged()
 
     def unsynced_files(self) -> tuple[Syncable, ...]:
         """What has to be synced for everything that is in the log now to be durable in its own files."""
@@ -442,6 +447,12 @@ class PartitionLog:
         if self._unsynced.is_closed:
             return
         self._unsynced.synced_up_to(point, self._clock.now_ms())
+        self.on_acknowledged()
+
+    @property
+    def acknowledged_offset(self) -> int:
+        """Below it, everything is as durable as flush.messages asks. Nobody reads beyond."""
+        return self._unsynced.acknowledged_offset(self._end, self._config)
 
     def needs_flush(self, now_ms: int) -> bool:
         """Whether flush.messages or flush.ms ask for a sync."""
@@ -674,6 +685,7 @@ class PartitionLog:
         """The name of the copy's directory is durable: a power cut does not bring the old one back any more."""
         self._unsynced.synced_up_to(synced, self._clock.now_ms())
         self._add_what_followed(synced)
+        self.on_acknowledged()
 
     def _add_what_followed(self, synced: SyncPoint) -> None:
         """Have small files synced that may have changed since the copy was."""

@@ -75,6 +75,11 @@ class Unsynced:
         unsynced = log_end_offset - self.durable_offset
         return unsynced > 0 and (unsynced >= config.flush_messages or now_ms - self._last_flush_ms >= config.flush_ms)
 
+    def acknowledged_offset(self, log_end_offset: int, config: LogConfig) -> int:
+        """Below it, everything is as durable as flush.messages asks."""
+        is_enough = log_end_offset - self.durable_offset < config.flush_messages
+        return log_end_offset if is_enough or self.is_closed else self.durable_offset
+
     def truncate(self, offset: int) -> None:
         self.recovery_point = min(self.recovery_point, offset)
         self.durable_offset = min(self.durable_offset, offset)

@@ -69,7 +69,7 @@ class RealDisk:
         self._threads.stop()
 
     def when_full(self, make_room: MakeRoom) -> None:
-        self._files.make_room = make_room
+        self._files.when_full = make_room
 
     def allocate(self, path: str, size_bytes: int) -> None:
         if not size_bytes:

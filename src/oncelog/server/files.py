@@ -62,13 +62,19 @@ class OpenFiles:
         self._is_syncing = False
         self._open: OrderedDict[RealFile, None] = OrderedDict()
         self._by_directory: dict[str, dict[RealFile, None]] = {}
-        self.make_room: MakeRoom = lambda path, share: False
+        self.when_full: MakeRoom = lambda path, share: False
+        self._room_lock = threading.Lock()
         self.lock = threading.Lock()
         """Held while a descriptor is closed, or taken by a thread that is to use it: its number may soon be another file's."""
 
     @property
     def count(self) -> int:
         return len(self._open)
+
+    def make_room(self, path: str, share: Share) -> bool:
+        """One thread after the other: what the first makes may be enough for the next."""
+        with self._room_lock:
+            return self.when_full(path, share)
 
     def open(self, path: str, flags: int) -> int:
         self._limit()

@@ -42,6 +42,8 @@ class AuditedLog:
     producers: dict[int, AuditedProducer] = field(default_factory=dict)
     aborted: list[tuple[int, int, int]] = field(default_factory=list)
     """The producer id, the first offset and the offset of the marker, in the order of the markers."""
+    ended: list[tuple[int, int]] = field(default_factory=list)
+    """The first offset of each transaction that has its marker, and the offset of that."""
     markers: set[tuple[int, int, bool]] = field(default_factory=set)
     """The producer id and epoch, and whether it is a commit."""
 
@@ -124,8 +126,10 @@ def _take_marker(found: AuditedLog, header: BatchHeader, marker: Any, *, is_whol
     if header.producer_epoch != producer.epoch:
         producer.epoch, producer.last_sequence = header.producer_epoch, NO_SEQUENCE
     is_commit = marker is not None and marker.control is ControlType.COMMIT
-    if producer.first_offset >= 0 and not is_commit:
-        found.aborted.append((header.producer_id, producer.first_offset, header.base_offset))
+    if producer.first_offset >= 0:
+        found.ended.append((producer.first_offset, header.base_offset))
+        if not is_commit:
+            found.aborted.append((header.producer_id, producer.first_offset, header.base_offset))
     producer.first_offset = -1
     found.markers.add((header.producer_id, header.producer_epoch, is_commit))
 
@@ -141,11 +145,16 @@ def _compare_producers(log: Any, found: AuditedLog) -> None:
     forgotten = [producer_id for producer_id, one in found.producers.items() if one.first_offset >= 0]
     missing = sorted(set(forgotten) - live.keys())
     _must_be(not missing, f"{log.name}: it knows nothing of the open transactions of producers {missing}")
-    first = min(
-        (one.first_offset for one in found.producers.values() if one.first_offset >= 0), default=log.high_watermark
-    )
-    stable = log.last_stable_offset
-    _must_be(stable == first, f"{log.name}: the last stable offset is {stable}, and its log says {first}")
+    stable, wanted = log.last_stable_offset, _stable_offset(log, found)
+    _must_be(stable == wanted, f"{log.name}: the last stable offset is {stable}, and its log says {wanted}")
+
+
+def _stable_offset(log: Any, found: AuditedLog) -> int:
+    """Below the high watermark, and below every transaction that is not decided below it."""
+    high: int = log.high_watermark
+    undecided = [first for first, marker in found.ended if marker >= high]
+    undecided += [one.first_offset for one in found.producers.values() if one.first_offset >= 0]
+    return min([high, *undecided])
 
 
 def _compare_aborted(log: Any, found: AuditedLog, borders: list[int]) -> None:

@@ -111,9 +111,9 @@ class Memberships:
         return await reply if error is ErrorCode.none else LeaveAnswer((), error)
 
     async def consumer_heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
-        reply: Parked[HeartbeatAnswer] = Parked()
         from oncelog.groups.consumer import HeartbeatAnswer
 
+        reply: Parked[HeartbeatAnswer] = Parked()
         decision = self._members.consumer_heartbeat(request, reply, self.now(), self._random.uuid)
         error = self._carry_out(request.group, decision)
         return await reply if error is ErrorCode.none else HeartbeatAnswer(error, "the group could not be recorded")

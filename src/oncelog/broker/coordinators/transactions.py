@@ -302,6 +302,7 @@ class Transactions:
                 markers.transaction_version,
                 committed=markers.committed,
             )
+        self._flush_as_asked(markers)
         away = [partition for partition in self._partitions(markers) if partition.is_offline]
         if away or not await self._put_first(markers):
             self._wait_for_offline(markers)
@@ -381,6 +382,12 @@ class Transactions:
         """
         partitions = self._partitions(markers)
         return self._broker.durability.put_first(one.log for one in partitions if one.unopened is None)
+
+    def _flush_as_asked(self, markers: MarkersToSend) -> None:
+        """Where flush.messages says so, readers see what was decided when it is durable: nobody has to wait for more."""
+        now_ms = self._now_ms()
+        online = [partition.log for partition in self._partitions(markers) if not partition.is_offline]
+        self._broker.durability.make_durable([log for log in online if log.needs_flush(now_ms)])
 
     def _log_partition(self, transactional_id: str) -> Partition:
         partition = self._broker.topics.partition(TRANSACTION_STATE, self.coordinator.partition_for(transactional_id))

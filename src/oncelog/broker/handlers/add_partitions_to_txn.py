@@ -7,7 +7,7 @@ others from being added: they are answered OPERATION_NOT_ATTEMPTED.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -46,9 +46,9 @@ async def handle(broker: Needs, request: Request) -> Any:
         producer = TransactionalProducer(
             body.v3_and_below_transactional_id, body.v3_and_below_producer_id, body.v3_and_below_producer_epoch
         )
-        if not broker.session_guard.admits(request, producer, [FixedPlace.PARTITIONS]):
+        errors = await _add(broker, request, producer, body.v3_and_below_topics)
+        if errors is None:
             return None
-        errors = await _add(broker, *producer, body.v3_and_below_topics, tv2=False)
         results = await _topics(request, turn, body.v3_and_below_topics, errors)
         return request.answer(results_by_topic_v3_and_below=results)
     # All at once: an id that is in the middle of something holds back its own answer alone.
@@ -65,26 +65,33 @@ async def handle(broker: Needs, request: Request) -> Any:
 
 async def _add_or_verify(broker: Needs, transaction: Any) -> Errors:
     producer = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
-    if transaction.verify_only:
-        partitions = _named(transaction.topics)
-        if not broker.transactions.coordinates(transaction.transactional_id):
-            return dict.fromkeys(partitions, ErrorCode.not_coordinator)
+    partitions = _named(transaction.topics)
+    if transaction.verify_only and broker.transactions.coordinates(transaction.transactional_id):
         return broker.transactions.verify(*producer, partitions)
-    return await _add(broker, *producer, transaction.topics, tv2=True)
+    refused = await _refused(broker, transaction.transactional_id, partitions)
+    if refused is not None:
+        return refused
+    return dict.fromkeys(partitions, await broker.transactions.add_partitions(*producer, partitions, tv2=True))
 
 
-async def _add(
-    broker: Needs, transactional_id: str, producer_id: int, producer_epoch: int, topics: Any, *, tv2: bool
-) -> Errors:
+async def _add(broker: Needs, request: Request, producer: TransactionalProducer, topics: Any) -> Errors | None:
+    """None for a request that comes late. Nothing waits between the answer of the guard and what it is asked for."""
     partitions = _named(topics)
+    refused = await _refused(broker, producer.transactional_id, partitions)
+    if not broker.session_guard.admits(request, producer, [FixedPlace.PARTITIONS]):
+        return None
+    if refused is not None:
+        return refused
+    return dict.fromkeys(partitions, await broker.transactions.add_partitions(*producer, partitions, tv2=False))
+
+
+async def _refused(broker: Needs, transactional_id: str, partitions: Sequence[TopicPartition]) -> Errors | None:
+    """What is wrong with the request, whatever the state of the transaction; None if nothing is."""
     if not broker.transactions.coordinates(transactional_id):
         return dict.fromkeys(partitions, ErrorCode.not_coordinator)
     problems = await Turn(broker.clock).each(partitions, lambda partition: _problem(broker, *partition))
     wrong = {one: error for one, error in zip(partitions, problems, strict=True) if error is not None}
-    if wrong:
-        return dict.fromkeys(partitions, ErrorCode.operation_not_attempted) | wrong
-    error = await broker.transactions.add_partitions(transactional_id, producer_id, producer_epoch, partitions, tv2=tv2)
-    return dict.fromkeys(partitions, error)
+    return dict.fromkeys(partitions, ErrorCode.operation_not_attempted) | wrong if wrong else None
 
 
 def _problem(broker: Needs, topic: str, index: int) -> ErrorCode | None:

@@ -30,7 +30,7 @@ class UnopenedLog:
 
 
 class Partition:
-    """Has one replica, so what is appended is at once below the high watermark.
+    """Has one replica: what is appended is below the high watermark as soon as it is as durable as flush.messages asks.
 
     One with a `damage`, or in a log directory that is offline, is offline: nobody reads or writes it. It has no `log` if a
     start found the damage. `failed` is told of a disk that fails it, and raises what the broker cannot go on with.
@@ -58,6 +58,7 @@ class Partition:
             self.unopened, self.damage = log, log.damage
         else:
             self.log = log
+            log.on_acknowledged = self._acknowledged
         self._watchers: dict[Callable[[], None], None] = {}
 
     def __str__(self) -> str:
@@ -150,6 +151,10 @@ class Partition:
         return Refused(ErrorCode.kafka_storage_error, f"{self} is offline: {self.why_offline}")
 
     def _grown(self) -> None:
-        self.log.advance_high_watermark(self.log.log_end_offset)
+        self.log.advance_high_watermark(self.log.acknowledged_offset)
         if self._watchers:
             self.wake()
+
+    def _acknowledged(self) -> None:
+        if self.log.high_watermark < self.log.acknowledged_offset:
+            self._grown()
