@@ -26,11 +26,11 @@ ROOM_CHECK_INTERVAL_MS = 1000
 INTERVAL_MIN_MS = 50
 """However short a setting says: the broker is there for its clients."""
 READ_AGAIN_BYTES = 1024 * 1024 * 1024
-"""About so much a start after a crash has to read again, of all logs together."""
+"""About so much a start after a crash has to read again, of all logs together: some seconds, if it is small batches."""
 SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
 SNAPSHOT_INTERVAL_BYTES_MIN = 1024 * 1024
 """Of one log. Less is read again faster than it is made durable."""
-GROWTH_BYTES_MAX = 256 * 1024 * 1024
+GROWTH_BYTES_MAX = 512 * 1024 * 1024
 """Logs that have grown do not wait for the next checkpoint when this is what they have grown by together."""
 
 

@@ -50,6 +50,8 @@ from oncelog.wire import ErrorCode
 NO_TOPIC_ID = UUID(int=0)
 WITH_THE_NEXT_SYNC = -1
 """The end of the log at which a file joins that is durable with whatever sync begins next."""
+BATCH_COST_BYTES = 2048
+"""To take a batch after a crash takes as long as to read so many bytes."""
 _SHARES = {Origin.CLIENT: Share.NONE, Origin.COORDINATOR: Share.HALF, Origin.OBLIGED: Share.ALL}
 """When the disk is full, producers take nothing of what is kept back, and no client all that transactions need to end."""
 
@@ -465,7 +467,7 @@ class PartitionLog:
 
     @property
     def growth_bytes(self) -> int:
-        """How much a start after a crash would have to read again."""
+        """What a start after a crash would have to read again, each batch for as many bytes as it costs to take it."""
         return self._growth_bytes
 
     def take_snapshot(self) -> None:
@@ -754,7 +756,7 @@ class PartitionLog:
         except DiskError as error:
             raise type(error)(f"{self.name} at offset {self._end}: {error}", error.path) from error
         self._end = last_offset + 1
-        self._growth_bytes += size_bytes
+        self._growth_bytes += size_bytes + BATCH_COST_BYTES
 
     def _roll(self, now_ms: int) -> None:
         """Seal the active segment and begin another one at the end of the log."""

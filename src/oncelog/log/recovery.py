@@ -31,9 +31,10 @@ from oncelog.log.outcome import AbortedTransaction
 from oncelog.log.own_checkpoint import LogDigest
 from oncelog.log.producers import Producers
 from oncelog.log.replaying import replay
-from oncelog.log.scan import Fault, Scan, ScannedBatch
+from oncelog.log.scan import Fault, Scan
 from oncelog.log.segment import Segment
 from oncelog.log.snapshots import Snapshots
+from oncelog.records.batch import LENGTH_PREFIX_BYTES
 
 
 @dataclass(slots=True)
@@ -258,7 +259,7 @@ class _Loading:
             position = found.position
         # After a clean stop nothing is read again but where a snapshot is missing, and then nothing has to be believed.
         scan = segment.scan(position, segment.base_offset)
-        aborted = [one for batch in scan if (one := self._take(segment, batch, start, rebuild=rebuild))]
+        aborted = self._take_all(segment, scan, start, rebuild=rebuild)
         if rebuild:
             segment.transaction_index.settle(start, aborted)
         loaded.report.bytes_read += scan.position - position
@@ -269,15 +270,28 @@ class _Loading:
             return _fault_between(segment, scan, following.base_offset)
         return scan.fault
 
-    def _take(self, segment: Segment, batch: ScannedBatch, start: int, *, rebuild: bool) -> AbortedTransaction | None:
-        header = batch.header
-        self._loaded.report.batches_read += 1
-        if rebuild:
-            segment.note(batch.position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
-        if header.base_offset < start:
-            return None
-        self._loaded.epochs.assign(header.leader_epoch, header.base_offset)
-        return replay(self._loaded.producers, batch)
+    def _take_all(self, segment: Segment, scan: Scan, start: int, *, rebuild: bool) -> list[AbortedTransaction]:
+        """Every batch counts here: after a crash there may be millions."""
+        loaded, note, producers = self._loaded, segment.note, self._loaded.producers
+        epochs, latest = loaded.epochs, loaded.epochs.latest
+        aborted: list[AbortedTransaction] = []
+        count = 0
+        for batch in scan:
+            header = batch.header
+            count += 1
+            if rebuild:
+                size_bytes = header.batch_length + LENGTH_PREFIX_BYTES
+                note(batch.position, size_bytes, header.base_offset + header.last_offset_delta, header.max_timestamp_ms)
+            if header.base_offset < start:
+                continue
+            if header.leader_epoch > latest:
+                epochs.assign(header.leader_epoch, header.base_offset)
+                latest = epochs.latest
+            one = replay(producers, batch)
+            if one is not None:
+                aborted.append(one)
+        loaded.report.batches_read += count
+        return aborted
 
     def _cut(self, slot: int, fault: Fault) -> None:
         """Cut the log at a fault. What follows was never durable, so that nobody was told to count on it."""

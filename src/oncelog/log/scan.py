@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from oncelog.environment import File
 from oncelog.log.config import LONG_MAX
-from oncelog.records import HEADER_BYTES, BatchHeader, crc_is_valid, read_header
-from oncelog.records.batch import MAGIC
+from oncelog.records import HEADER_BYTES, BatchHeader, read_header
+from oncelog.records.batch import CONTROL_BIT, CRC_FROM, LENGTH_PREFIX_BYTES, MAGIC
+from oncelog.records.checksum import crc32c
 from oncelog.records.control import control_problem
 
 CHUNK_BYTES = 1024 * 1024
@@ -80,48 +81,56 @@ class Scan:
         self.fault: Fault | None = None
 
     def __iter__(self) -> Iterator[ScannedBatch]:
-        data, start = b"", self.position
-        is_first = not self._is_next
-        chunk_bytes = CHUNK_BYTES if self._check_crc else HEADERS_CHUNK_BYTES
-        while self._file is not None and self.position < self._end:
+        file, end, check_crc = self._file, self._end, self._check_crc
+        if file is None:
+            return
+        data, view, start = b"", memoryview(b""), self.position
+        skip_max = self._gaps_below if self._is_next else LONG_MAX
+        chunk_bytes = CHUNK_BYTES if check_crc else HEADERS_CHUNK_BYTES
+        while self.position < end:
             at = self.position - start
             if at + HEADER_BYTES > len(data):
-                data, start, at = self._file.read(self.position, chunk_bytes), self.position, 0
-            header = self._header(data, at, skip_max=LONG_MAX if is_first else self._gaps_below)
+                data, start, at = file.read(self.position, chunk_bytes), self.position, 0
+                view = memoryview(data)
+            header = self._header(data, at, skip_max=skip_max)
             if header is None:
                 return
-            is_first = False
-            size_bytes = header.size_bytes
-            if (self._check_crc or header.is_control) and at + size_bytes > len(data):
-                data, start, at = self._file.read(self.position, max(CHUNK_BYTES, size_bytes)), self.position, 0
-            if self._check_crc and not crc_is_valid(data, at, header):
-                self._stop("the CRC-32C is not that of the bytes")
-                return
-            if self._check_crc and header.is_control:
-                problem = control_problem(data, at, header)
+            skip_max = self._gaps_below
+            size_bytes = header.batch_length + LENGTH_PREFIX_BYTES
+            is_control = header.attributes & CONTROL_BIT
+            if (check_crc or is_control) and at + size_bytes > len(data):
+                data, start, at = file.read(self.position, max(CHUNK_BYTES, size_bytes)), self.position, 0
+                view = memoryview(data)
+            if check_crc:
+                if at + size_bytes > len(data) or crc32c(view[at + CRC_FROM : at + size_bytes]) != header.crc:
+                    self._stop("the CRC-32C is not that of the bytes")
+                    return
+                problem = control_problem(data, at) if is_control else None
                 if problem is not None:
                     self._stop(problem)
                     return
             yield ScannedBatch(self.position, header, data, at)
             self.position += size_bytes
-            self.next_offset = header.next_offset
+            self.next_offset = header.base_offset + header.last_offset_delta + 1
 
     def _header(self, data: bytes, at: int, *, skip_max: int) -> BatchHeader | None:
+        """The next header, if it makes sense here. Most of what a start takes it takes here: nothing is looked up twice."""
         if at + HEADER_BYTES > len(data):
             self._stop(f"{len(data) - at} bytes are no batch header")
             return None
         header = read_header(data, at)
-        if header.magic != MAGIC:
-            self._stop(f"the format version is {header.magic}")
-        elif header.size_bytes < HEADER_BYTES or self.position + header.size_bytes > self._end:
-            self._stop(f"a batch of {header.size_bytes} bytes does not fit")
+        base_offset, batch_length, magic, last_offset_delta = header[0], header[1], header[3], header[6]
+        size_bytes = batch_length + LENGTH_PREFIX_BYTES
+        if magic != MAGIC:
+            self._stop(f"the format version is {magic}")
+        elif size_bytes < HEADER_BYTES or self.position + size_bytes > self._end:
+            self._stop(f"a batch of {size_bytes} bytes does not fit")
         elif (
-            header.base_offset < self.next_offset
-            or header.base_offset > max(self.next_offset, skip_max)
-            or header.last_offset_delta < 0
-            or header.last_offset > self._offset_max
+            (base_offset != self.next_offset and (base_offset < self.next_offset or base_offset > skip_max))
+            or last_offset_delta < 0
+            or base_offset + last_offset_delta > self._offset_max
         ):
-            self._stop(f"the offset is {header.base_offset}")
+            self._stop(f"the offset is {base_offset}")
         else:
             return header
         return None

@@ -49,7 +49,7 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 
 _HEADER = Struct(">qiibIhiqqqhii")
-_CRC_FROM = 21
+CRC_FROM = 21
 _OFFSET_PREFIX = Struct(">qii")
 _CRC_PREFIX = Struct(">qiibI")
 _CHECKED = Struct(">hiqqqhii")
@@ -166,7 +166,7 @@ def crc_is_valid(data: Buffer, position: int, header: BatchHeader) -> bool:
     end = position + header.size_bytes
     if header.size_bytes < HEADER_BYTES or end > len(view):
         return False
-    return crc32c(view[position + _CRC_FROM : end]) == header.crc
+    return crc32c(view[position + CRC_FROM : end]) == header.crc
 
 
 def check_batch(data: bytes) -> BatchHeader:
@@ -190,7 +190,7 @@ def check_envelope(data: bytes) -> BatchHeader:
         raise CorruptBatchError(f"a batch says it has {header.size_bytes} bytes")
     if header.size_bytes != len(data):
         raise InvalidRecordError(f"one batch of {len(data)} bytes was expected, not {header.size_bytes}")
-    if crc32c(memoryview(data)[_CRC_FROM:]) != header.crc:
+    if crc32c(memoryview(data)[CRC_FROM:]) != header.crc:
         raise CorruptBatchError("the CRC-32C of a batch is not that of its bytes")
     _check_produced_header(header)
     return header

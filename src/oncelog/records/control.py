@@ -5,22 +5,28 @@ Key: version i16, type i16. Value of COMMIT and ABORT: version i16, coordinator 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from struct import Struct
+from struct import error as StructError
 
 from typing_extensions import Buffer
 
 from oncelog.records.batch import (
     CODEC_BITS,
     CONTROL_BIT,
+    CRC_FROM,
     HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
     MAGIC,
     TRANSACTIONAL_BIT,
     BatchHeader,
     decode_batch,
     seal,
 )
+from oncelog.records.checksum import crc32c
 from oncelog.records.errors import CorruptBatchError, RecordsError
 from oncelog.records.record import Record, encode_records
 from oncelog.records.sequence import NO_SEQUENCE
@@ -28,9 +34,13 @@ from oncelog.records.sequence import NO_SEQUENCE
 _KEY = Struct(">hh")
 _VALUE = Struct(">hi")
 _VERSION = 0
-_BEFORE_TYPE, _AFTER_TYPE = b"\x20\0\0\0\x08\0\0\0", b"\x0c\0\0"
-"""The record of every marker that this and Kafka's coordinators write, but for the type and the coordinator epoch."""
-_MARKER_BYTES = 17
+_SHAPE = Struct(">8xi4xbIh34xi")
+"""Of a batch, its length, magic, checksum and attributes, and how many records it has."""
+_PLAIN = re.compile(rb".\0[\x80-\xff]{0,8}[\0-\x7f]\0\x08\0\0\0([\0\1])\x0c\0\0(.{4})\0", re.DOTALL)
+"""The record of every marker that this and Kafka's coordinators write, with its type and its coordinator epoch.
+
+The second part is the distance from the batch's timestamp, which is not 0 when the cleaner has seen the batch (KIP-534).
+"""
 
 
 class ControlType(IntEnum):
@@ -77,27 +87,36 @@ def control_batch(
     return seal(header, encode_records([record], timestamp_ms))
 
 
-def control_problem(data: Buffer, position: int, header: BatchHeader) -> str | None:
+def control_problem(data: Buffer, position: int) -> str | None:
     """Why nobody can read the record of the control batch at `position`, whose checksum is right; or None."""
-    if _is_plain(bytes(data[position + HEADER_BYTES : position + header.size_bytes]), header):  # type: ignore[index]
-        return None
-    try:
-        read_control(data, position)
-    except RecordsError as error:
-        return str(error)
+    if _plain_marker(data, position) is None:
+        try:
+            read_control(data, position)
+        except RecordsError as error:
+            return str(error)
     return None
 
 
-def _is_plain(body: bytes, header: BatchHeader) -> bool:
-    """Whether it is such a record: nearly all are, and that is seen faster than read."""
-    return (
-        len(body) == _MARKER_BYTES
-        and header.record_count == 1
-        and not header.attributes & CODEC_BITS
-        and body.startswith(_BEFORE_TYPE)
-        and body.startswith(_AFTER_TYPE, len(_BEFORE_TYPE) + 1)
-        and not body[-1]
-    )
+def _plain_marker(data: Buffer, position: int) -> tuple[EndTransactionMarker, int, int] | None:
+    """The marker at `position` if it is one as nearly all are, which is seen faster than read; where its batch ends, and the
+    checksum that it should have.
+    """
+    try:
+        length, magic, crc, attributes, count = _SHAPE.unpack_from(data, position)
+    except StructError:
+        return None
+    if magic != MAGIC or count != 1 or attributes & CODEC_BITS:
+        return None
+    begin, end = position + HEADER_BYTES, position + length + LENGTH_PREFIX_BYTES
+    found = _PLAIN.fullmatch(data, begin, end)
+    if found is None or found.end() != end or data[begin] != 2 * (end - begin - 1):  # type: ignore[index]
+        return None
+    return _known_marker(*found.groups()), end, crc
+
+
+@lru_cache
+def _known_marker(control: bytes, coordinator_epoch: bytes) -> EndTransactionMarker:
+    return EndTransactionMarker(ControlType(control[0]), int.from_bytes(coordinator_epoch, "big", signed=True))
 
 
 def read_control(data: Buffer, position: int = 0) -> EndTransactionMarker | None:
@@ -105,6 +124,11 @@ def read_control(data: Buffer, position: int = 0) -> EndTransactionMarker | None
 
     Raises CorruptBatchError for a batch that cannot be read. Versions above the known one are read as the known one.
     """
+    plain = _plain_marker(data, position)
+    if plain is not None:
+        marker, end, crc = plain
+        if crc32c(memoryview(data)[position + CRC_FROM : end]) == crc:
+            return marker
     records = decode_batch(data, position)
     if not records:
         return None
