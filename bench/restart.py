@@ -25,7 +25,7 @@ from bench.program import Program, main
 from bench.start import seconds_to_first_answer
 from bench.usage import cpu_seconds, resident_bytes
 from harness.oncelog_process import OncelogNode
-from oncelog.client import Client, TopicPartition
+from oncelog.client import Client, Producer, TopicPartition
 
 EXTENT = Extent(partitions=1000, megabytes=5000, transactions=1_000_000, ids=10_000)
 QUICK = Extent(partitions=100, megabytes=50, transactions=2000, ids=200)
@@ -33,6 +33,7 @@ COORDINATOR_TOPICS = ("__consumer_offsets", "__transaction_state")
 STOP_SECONDS_MAX = 120
 SETTLE_SECONDS = 2.0
 FIRST, ALL, CPU = "after kill -9: first answer", "every partition answers", "CPU until then"
+COORDINATORS, CLEAN_COORDINATORS = "a transaction begins", "a transaction begins, after it"
 STOPPED, CLEAN_FIRST, CLEAN_ALL = "clean stop", "after it: first answer", "every partition answers, after it"
 MEMORY, FILES, DISK = "resident memory", "open files", "both coordinator topics on disk"
 
@@ -46,6 +47,7 @@ class RestartProgram(Program):
     measures = (
         Measure(FIRST, "s", at_most(2)),
         Measure(ALL, "s", at_most(10)),
+        Measure(COORDINATORS, "s"),
         Measure(CPU, "CPU s"),
         Measure(MEMORY, "MB"),
         Measure(FILES, "files"),
@@ -53,6 +55,7 @@ class RestartProgram(Program):
         Measure(STOPPED, "s"),
         Measure(CLEAN_FIRST, "s"),
         Measure(CLEAN_ALL, "s"),
+        Measure(CLEAN_COORDINATORS, "s"),
     )
 
     def open(self, side: Side) -> None:
@@ -71,7 +74,7 @@ class RestartProgram(Program):
         shutil.copytree(self._history, node.data_directory)
         try:
             found = {}
-            found[FIRST], found[ALL], found[CPU] = self._start(node)
+            found[FIRST], found[ALL], found[COORDINATORS], found[CPU] = self._start(node)
             time.sleep(SETTLE_SECONDS)
             found[MEMORY] = resident_bytes(node.pid) / 1e6
             found[FILES] = len(os.listdir(f"/proc/{node.pid}/fd"))
@@ -79,19 +82,24 @@ class RestartProgram(Program):
             began = time.perf_counter()
             node.stop(STOP_SECONDS_MAX)
             found[STOPPED] = time.perf_counter() - began
-            found[CLEAN_FIRST], found[CLEAN_ALL], _ = self._start(node)
+            found[CLEAN_FIRST], found[CLEAN_ALL], found[CLEAN_COORDINATORS], _ = self._start(node)
             return found
         finally:
             node.kill()
             shutil.rmtree(node.directory)
 
-    def _start(self, node: OncelogNode) -> tuple[float, float, float]:
-        """Seconds to the first answer and until the end of every partition is told; and the processor time until then."""
+    def _start(self, node: OncelogNode) -> tuple[float, float, float, float]:
+        """Seconds to the first answer, until the end of every partition is told, and until a transactional id is served; and the
+        processor time until then.
+        """
         first_s = seconds_to_first_answer(node)
-        began = time.perf_counter()
+        began = time.perf_counter() - first_s
         with Client(node.bootstrap_servers) as client:
             client.end_offsets([TopicPartition(TOPIC, number) for number in range(self._extent.partitions)])
-        return first_s, first_s + time.perf_counter() - began, cpu_seconds(node.pid)
+        every_s = time.perf_counter() - began
+        with Producer(node.bootstrap_servers, transactional_id="restart") as producer:
+            producer.init_transactions()
+        return first_s, every_s, time.perf_counter() - began, cpu_seconds(node.pid)
 
 
 def make_history(directory: Path, extent: Extent) -> None:

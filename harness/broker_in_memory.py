@@ -168,7 +168,13 @@ class BrokerInMemory:
     """Starts on what the disk holds; `restart` after `disk.crash()` or `disk.kill()` starts again on what is left."""
 
     def __init__(
-        self, disk: SteppedDisk, clock: ManualClock, directories: Sequence[str] = (DIRECTORY,), **settings: str
+        self,
+        disk: SteppedDisk,
+        clock: ManualClock,
+        directories: Sequence[str] = (DIRECTORY,),
+        *,
+        in_turns: bool = False,
+        **settings: str,
     ) -> None:
         self.disk = disk
         self.clock = clock
@@ -177,6 +183,7 @@ class BrokerInMemory:
         self.connection = ClientConnection()
         self.client_id = "tests"
         self.directories = directories
+        self.in_turns = in_turns
         # A whole one would be most of what there is to a broker in memory.
         self._settings = {"log.dir.reserve.bytes": "0"} | {
             name.replace("_", "."): value for name, value in settings.items()
@@ -186,7 +193,9 @@ class BrokerInMemory:
     def restart(self) -> None:
         self.clock.forget_timers()
         environment = Environment(self.clock, self.disk, WorkersAtOnce(), self.random)
-        self.core = BrokerCore(environment, self.directories, self._settings, self.failures.append)
+        self.core = BrokerCore(
+            environment, self.directories, self._settings, self.failures.append, in_turns=self.in_turns
+        )
         self.core.serve_at("memory", 9092)
 
     def send(self, api: str, version: int, **fields: Any) -> Reply:

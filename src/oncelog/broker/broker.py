@@ -32,7 +32,9 @@ from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.broker.dispatch import Dispatch
 from oncelog.broker.fetch_sessions import FetchSessions
 from oncelog.broker.housekeeping import Housekeeping
-from oncelog.broker.slices import Slices
+from oncelog.broker.readiness import Readiness, StartProgress
+from oncelog.broker.request import Peer
+from oncelog.broker.slices import Slices, Turn
 from oncelog.broker.storage.auto_creation import internal_partition_count
 from oncelog.broker.storage.changes import Changes
 from oncelog.broker.storage.checkpoints import Checkpoints
@@ -112,8 +114,14 @@ class BrokerCore:
         log_directories: Sequence[str],
         settings: Mapping[str, str],
         on_failure: Callable[[BaseException], None],
+        *,
+        in_turns: bool = False,
     ) -> None:
-        """Take the directories and bring back what is in them. Raises DirectoryInUseError, DiskError and SettingError."""
+        """Take the directories and bring back what is in them. Raises DirectoryInUseError, DiskError and SettingError.
+
+        With `in_turns` others have their turn meanwhile, and requests may come: `progress` says how far it has come, and
+        an error goes to `on_failure` where it comes up when this is over.
+        """
         self.settings = Settings(settings)
         self.clock = environment.clock
         self.slices = Slices(environment.clock)
@@ -127,22 +135,33 @@ class BrokerCore:
         self.highest_features = dict(self.features)
         self.features_epoch = 0
         self.apis = APIS
+        self.progress = StartProgress()
+        self._turn = Turn(environment.clock) if in_turns else None
         self.receive = Dispatch(
-            self, environment.clock, environment.workers, self.fail, lambda: self._has_failed
+            self, environment.clock, environment.workers, self.progress, self.fail, lambda: self._has_failed
         ).receive
         self.log_directories = LogDirectories(environment.disk, log_directories, FILE_NAME)
         self._disk_failures = DiskFailures(self.log_directories, self._stop_answering)
         self.survives = self._disk_failures.survives
+        self._loading = start(self._load_or_release(environment))
+
+    async def _load_or_release(self, environment: Environment) -> None:
         try:
             self.disk_space = DiskSpace(
                 environment.disk, self.log_directories, self.settings.number("log.dir.reserve.bytes"), self.survives
             )
-            self._load(environment)
+            await self._load(environment)
         except BaseException:
             self.log_directories.release()
             raise
 
-    def _load(self, environment: Environment) -> None:
+    async def _in_turns(self, steps: Iterable[None]) -> None:
+        turn = self._turn
+        for _ in steps:
+            if turn is not None and turn.is_over:
+                await turn.rest()
+
+    async def _load(self, environment: Environment) -> None:
         directories = self.log_directories
         self._take_identity(environment.random)
         self._journal = Journal(environment.disk, directories.home, self.fail)
@@ -199,7 +218,7 @@ class BrokerCore:
         )
         self.moves = LogMoves(self, environment.disk, environment.random)
         for record in state.topics.values():
-            self.topics.replay_created(record)
+            await self._in_turns(self.topics.replay_created(record))
         opening.make_durable()
         self._check_epochs()
         self._journal.append_now(BrokerStarted(leader_epoch=self.leader_epoch))
@@ -209,7 +228,10 @@ class BrokerCore:
         if lost_power:
             self._cut_back_decisions(left)
         opening.forget()
-        self._load_coordinators(environment.random)
+        self._make_coordinators(environment.random)
+        self.progress.reach(Readiness.LOGS)
+        await self._in_turns(load_transactions(self))
+        await self._in_turns(load_offsets(self))
         self.topics.on_offline = self._went_offline
         if not was_clean or own is None:
             # From now on the logs' own files vouch for what is in them.
@@ -239,6 +261,7 @@ class BrokerCore:
         self._cleaner = LogCleaner(self, environment.disk)
         self._disk_failures.begin(self.topics, self._journal)
         self.moves.resume()
+        self.progress.reach(Readiness.COORDINATORS)
 
     def _replay_write_ahead(self, topics: Iterable[TopicCreated]) -> Replayed:
         """Give the logs back what they had lost to a power cut, before they are opened."""
@@ -270,7 +293,7 @@ class BrokerCore:
                 except DamagedLogError as damage:
                     self.topics.take_offline(partition, damage)
 
-    def _load_coordinators(self, random: Random) -> None:
+    def _make_coordinators(self, random: Random) -> None:
         number = self.settings.number
         coordinator = TransactionCoordinator(
             internal_partition_count(self, TRANSACTION_STATE),
@@ -296,8 +319,6 @@ class BrokerCore:
         group_log = GroupLog(self, groups)
         self.offsets: CommittedOffsets = CommittedOffsets(self, groups, group_log)
         self.memberships: Memberships = Memberships(self, groups, group_log, random)
-        load_transactions(self)
-        load_offsets(self)
 
     def _take_identity(self, random: Random) -> None:
         """Be the node whose directories these are. Raises SettingError if the settings name another."""
@@ -341,6 +362,14 @@ class BrokerCore:
     @property
     def rack(self) -> str | None:
         return text_of(self.settings.value("broker.rack"))
+
+    def give_up_start(self) -> None:
+        """Load no more, and leave the directories."""
+        self._loading.end()
+
+    def connection_closed(self, connection: Peer) -> None:
+        if self.progress.reached >= Readiness.LOGS:
+            self.session_guard.connection_closed(connection)
 
     def fail(self, error: BaseException) -> None:
         """Hear of what nobody expected: a disk that fails, or a bug, after which the broker answers nothing any more."""

@@ -13,9 +13,10 @@ from typing_extensions import Buffer
 from oncelog.broker import request_log
 from oncelog.broker.apis import APIS, ServedApi
 from oncelog.broker.handlers import api_versions
+from oncelog.broker.readiness import StartProgress
 from oncelog.broker.request import Peer, Request
 from oncelog.broker.slices import beside
-from oncelog.coordination import Parked, Task, begin, start
+from oncelog.coordination import Parked, Task, begin, sleep, start
 from oncelog.environment import Clock, DiskError, Workers
 from oncelog.wire import (
     RequestHeader,
@@ -36,19 +37,21 @@ ITEMS_AT_ONCE = 2000
 class Dispatch:
     """Finds the handler of each request. `parts` is what handlers take what they need from; `fail` hears of a disk that fails."""
 
-    __slots__ = ("_clock", "_fail", "_has_failed", "_parts", "_workers")
+    __slots__ = ("_clock", "_fail", "_has_failed", "_parts", "_progress", "_workers")
 
     def __init__(
         self,
         parts: Any,
         clock: Clock,
         workers: Workers,
+        progress: StartProgress,
         fail: Callable[[BaseException], None],
         has_failed: Callable[[], bool],
     ) -> None:
         self._parts = parts
         self._clock = clock
         self._workers = workers
+        self._progress = progress
         self._fail = fail
         self._has_failed = has_failed
 
@@ -73,6 +76,9 @@ class Dispatch:
             request = Request(header.api_key, header.version, header.client_id, None, connection, arrived_ms)
             decode = partial(_decoded, request_class, frame, position)
             return start(self._receive_large(api, request, header.correlation_id, decode))
+        if self._progress.reached < api.needs:
+            request = Request(header.api_key, header.version, header.client_id, body, connection, arrived_ms)
+            return start(self._receive_early(api, request, header.correlation_id))
         request = Request(header.api_key, header.version, header.client_id, body, connection, arrived_ms)
         return self._handle(api, request, header.correlation_id)
 
@@ -85,10 +91,19 @@ class Dispatch:
             request.connection.close(str(body))
             return None
         request.body = body
+        await self._progress.until(api.needs)
         answer = api.handle(self._parts, request)
         if isinstance(answer, CoroutineType):
             answer = await answer
         return await self._encoded_beside(api, request, correlation_id, answer)
+
+    async def _receive_early(self, api: ServedApi, request: Request, correlation_id: int) -> Answer:
+        """The broker is not ready for it: it waits, for whoever asks would only ask again."""
+        await self._progress.until(api.needs)
+        # All of them are released at once, and each has a turn of its own.
+        await sleep(self._clock, 0)
+        answer = self._handle(api, request, correlation_id)
+        return await answer if isinstance(answer, Parked) else answer
 
     async def _encoded_beside(self, api: ServedApi, request: Request, correlation_id: int, body: Any) -> Answer:
         encode = partial(self._encoded, api, request, correlation_id, body)

@@ -14,7 +14,15 @@ from types import TracebackType
 from typing import Self
 
 from oncelog.broker import BrokerCore as BrokerCore
-from oncelog.broker import Environment, Settings, StartReport, advertised_endpoint, listening_endpoint, log_directories
+from oncelog.broker import (
+    Environment,
+    Readiness,
+    Settings,
+    StartReport,
+    advertised_endpoint,
+    listening_endpoint,
+    log_directories,
+)
 from oncelog.environment import DiskError
 from oncelog.server.admission import Admission
 from oncelog.server.clock import RealClock, RealRandom
@@ -100,7 +108,7 @@ class Broker:
         directories = [self._temporary] if self._temporary else self._directories
         try:
             self._core = BrokerCore(
-                environment, directories, self._settings | self._whereabouts(directories), self._fail
+                environment, directories, self._settings | self._whereabouts(directories), self._fail, in_turns=True
             )
         except BaseException:
             listener.close()
@@ -109,6 +117,10 @@ class Broker:
         self._core.serve_at(*self._advertised())
         self._memory = MemoryBudget(loop, self._core.settings.number("queued.max.request.bytes"))
         self._admission = Admission(loop, listener, self._core.settings, budget.connections, self._connections_maker())
+        self._idle = IdleConnections(
+            loop, self._connections, self._core.settings.number("connections.max.idle.ms") / 1000
+        )
+        await self._loaded()
         report = self._core.start_report
         logger.info(
             "node %d is ready on %s, with its log in %s",
@@ -125,20 +137,32 @@ class Broker:
                 report.bytes_cut,
                 report.hanging_transactions,
             )
-        self._idle = IdleConnections(
-            loop, self._connections, self._core.settings.number("connections.max.idle.ms") / 1000
-        )
+
+    async def _loaded(self) -> None:
+        """Whoever connects is answered meanwhile, as far as the broker is. Raises what stops it."""
+        assert self._failure is not None, "the broker is started"
+        loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._core.progress.until(Readiness.COORDINATORS).then(loaded.set_result)
+        await asyncio.wait((loaded, self._failure), return_when=asyncio.FIRST_COMPLETED)
+        if not loaded.done():
+            self._hang_up()
+            self._core.give_up_start()
+            self._discard()
+            raise self._failure.result()
 
     async def stop(self) -> None:
         """Close the listener and the connections, then the log, which blocks on the disk."""
+        self._hang_up()
+        self._core.stop()
+        self._discard()
+        logger.info("node %d has stopped cleanly", self._core.node_id)
+
+    def _hang_up(self) -> None:
         self._idle.stop()
         self._memory.stop()
         self._admission.stop()
         for connection in tuple(self._connections):
             connection.close()
-        self._core.stop()
-        self._discard()
-        logger.info("node %d has stopped cleanly", self._core.node_id)
 
     async def failure(self) -> BaseException:
         """Wait for the error that ends this broker: a disk that does not keep what it was given, or a bug."""
@@ -168,7 +192,7 @@ class Broker:
 
     def _closed(self, connection: Connection) -> None:
         self._connections.discard(connection)
-        self._core.session_guard.connection_closed(connection)
+        self._core.connection_closed(connection)
         self._admission.closed(connection)
 
     def _whereabouts(self, directories: list[str]) -> dict[str, str]:

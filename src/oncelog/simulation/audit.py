@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -184,8 +184,8 @@ def audit_coordinators(core: BrokerCore) -> None:
         transactions=SimpleNamespace(coordinator=replayed),
         offsets=SimpleNamespace(coordinator=said),
     )
-    load_transactions(broker)
-    load_offsets(broker)
+    for _ in chain(load_transactions(broker), load_offsets(broker)):
+        pass
     known = {one.transactional_id: one for one in live.transactions()}
     written = {one.transactional_id: one for one in replayed.transactions()}
     for transactional_id in known.keys() | written.keys():

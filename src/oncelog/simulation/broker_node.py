@@ -97,7 +97,7 @@ class ServedConnection:
         self._over()
 
     def _over(self) -> None:
-        self._core.session_guard.connection_closed(self)
+        self._core.connection_closed(self)
         self._waiting.clear()
         task, self._task = self._task, None
         if task is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("oncelog.broker")
 
 R = TypeVar("R")
+
+BATCHES_OF_A_STEP = 250
 
 
 class Needs(Protocol):
@@ -152,34 +154,42 @@ def find_partitions(directories: LogDirectories, state: JournalState, journal_pa
     directories.check_complete(partitions, state.log_directories)
 
 
-def load_transactions(broker: Needs) -> None:
-    """Replay the transaction log: of each transactional id the last record counts."""
+def load_transactions(broker: Needs) -> Iterator[None]:
+    """Replay the transaction log, in short steps: of each transactional id the last record counts."""
     coordinator = broker.transactions.coordinator
     for partition in _partitions(broker, TRANSACTION_STATE):
         try:
-            records = _last_records(partition, coordinator.partition_for)
+            records = yield from _last_records(partition, coordinator.partition_for)
         except DamagedLogError as damage:
             broker.topics.take_offline(partition, damage)
         else:
-            for record in records:
+            for record in () if partition.is_offline else records:
                 coordinator.replay(partition.index, record)
 
 
-def _last_records(partition: Partition, home_of: Callable[[str], int]) -> list[TransactionRecord]:
+def _last_records(
+    partition: Partition, home_of: Callable[[str], int]
+) -> Generator[None, None, list[TransactionRecord]]:
     """What is replayed of a partition of the transaction log. Raises DamagedLogError.
 
     Nearly all there is to decode are keys: what follows from a record that a later one replaces nobody needs to know.
     """
     last: dict[bytes | None, tuple[ScannedBatch, int]] = {}
     try:
-        for batch in partition.log.batches():
+        for number, batch in enumerate(partition.log.batches()):
+            if number % BATCHES_OF_A_STEP == 0:
+                yield
             # No transaction writes here: a marker is what an administrator had written, and says nothing.
             if batch.header.is_control:
                 continue
             body = body_of(batch.header, batch.data, batch.position_in_data)
-            for number, keyed in enumerate(keyed_records(batch.header, body)):
-                last[keyed.key] = batch, number
-        found = [transactions.decode(_records_of(batch)[number]) for batch, number in last.values()]
+            for place, keyed in enumerate(keyed_records(batch.header, body)):
+                last[keyed.key] = batch, place
+        found: list[TransactionRecord | None] = []
+        for number, (batch, place) in enumerate(last.values()):
+            if number % BATCHES_OF_A_STEP == 0:
+                yield
+            found.append(transactions.decode(_records_of(batch)[place]))
     except (RecordsError, WireError):
         found = [None]
     records = [one for one in found if one is not None and home_of(one.transactional_id) == partition.index]
@@ -214,16 +224,18 @@ class _Marker:
     is_commit: bool
 
 
-def load_offsets(broker: Needs) -> None:
-    """Replay the committed offsets, with the markers that say which transactional ones count."""
+def load_offsets(broker: Needs) -> Iterator[None]:
+    """Replay the committed offsets, in short steps, with the markers that say which transactional ones count."""
     coordinator = broker.offsets.coordinator
     for partition in _partitions(broker, CONSUMER_OFFSETS):
         try:
-            steps = list(_offset_steps(partition, coordinator.partition_for))
+            steps = yield from _offset_steps(partition, coordinator.partition_for)
         except DamagedLogError as damage:
             broker.topics.take_offline(partition, damage)
             continue
-        for step in steps:
+        for number, step in enumerate(() if partition.is_offline else steps):
+            if number % BATCHES_OF_A_STEP == 0:
+                yield
             if isinstance(step, _Marker):
                 coordinator.replay_marker(partition.index, step.producer_id, step.is_commit)
             else:
@@ -233,26 +245,32 @@ def load_offsets(broker: Needs) -> None:
                 )
 
 
-def _offset_steps(partition: Partition, home_of: Callable[[str], int]) -> Iterator[_Replayed | _Marker]:
+def _offset_steps(
+    partition: Partition, home_of: Callable[[str], int]
+) -> Generator[None, None, list[_Replayed | _Marker]]:
     """What is replayed of a partition of the offsets topic. Raises DamagedLogError.
 
     Nearly all there is in a log of transactions are markers whose records are compacted away: they are passed over.
     """
+    steps: list[_Replayed | _Marker] = []
     open_producers: set[int] = set()
-    for batch in partition.log.batches():
+    for number, batch in enumerate(partition.log.batches()):
+        if number % BATCHES_OF_A_STEP == 0:
+            yield
         header = batch.header
         if not header.is_control:
             found: Iterator[tuple[Record, GroupRecord]] = _readable(partition, batch, groups.decode)
             for raw, record in found:
                 if _belongs(partition, home_of(record.group), raw):
-                    yield _Replayed(record, header, raw.offset)
+                    steps.append(_Replayed(record, header, raw.offset))
             if header.is_transactional:
                 open_producers.add(header.producer_id)
         elif header.producer_id in open_producers:
             marker = read_control(batch.data, batch.position_in_data)
             if marker is not None:
                 open_producers.remove(header.producer_id)
-                yield _Marker(header.producer_id, marker.control is ControlType.COMMIT)
+                steps.append(_Marker(header.producer_id, marker.control is ControlType.COMMIT))
+    return steps
 
 
 def _readable(

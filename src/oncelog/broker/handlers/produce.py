@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID
 
 from oncelog.broker.coordinators.session_guard import SessionGuard, TransactionalProducer
+from oncelog.broker.readiness import Readiness
 from oncelog.broker.request import Request, time_or_none
 from oncelog.broker.slices import Turn, beside
 from oncelog.broker.storage.partition import Partition
@@ -27,6 +28,7 @@ from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.transactions import Transactions
+    from oncelog.broker.readiness import StartProgress
     from oncelog.broker.storage.durability import Durability
     from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock, Workers
@@ -48,6 +50,7 @@ class Needs(Protocol):
 
     clock: Clock
     durability: Durability
+    progress: StartProgress
     session_guard: SessionGuard
     topics: Topics
     transactions: Transactions
@@ -67,6 +70,8 @@ class Checked(NamedTuple):
 async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     turn = Turn(broker.clock)
+    if body.transactional_id is not None or request.client_id == ADMIN_CLIENT_ID:
+        await broker.progress.until(Readiness.COORDINATORS)
     if body.acks not in (-1, 0, 1):
         refused = Refused(ErrorCode.invalid_required_acks, f"acks is {body.acks}")
         return await _answer(request, turn, _every(request, refused))

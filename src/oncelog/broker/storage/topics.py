@@ -291,10 +291,9 @@ class Topics:
         del self._being_made[name]
         made.release(None)
 
-    def replay_created(self, record: TopicCreated) -> None:
-        """Open a topic's logs. Raises SettingError for a configuration that is not allowed."""
-        for _ in self._make(record):
-            pass
+    def replay_created(self, record: TopicCreated) -> Iterator[None]:
+        """Open a topic's logs, one each step. Raises SettingError for a configuration that is not allowed."""
+        return self._make(record)
 
     def _make(self, record: TopicCreated) -> Iterator[None]:
         """Open a topic's logs, one each step; at the end it is there."""

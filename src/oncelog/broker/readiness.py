@@ -1,0 +1,37 @@
+"""How far a broker has come since it began to start, and how far it has to have come for a request."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from oncelog.coordination import Parked
+
+
+class Readiness(IntEnum):
+    """Each follows the one before it."""
+
+    IDENTITY = 0
+    """It knows who it is, and what it has been told about itself."""
+    LOGS = 1
+    """Every log is open."""
+    COORDINATORS = 2
+    """The coordinators know what is in theirs."""
+
+
+class StartProgress:
+    """A request that comes early waits until the broker is ready for it, whatever else there is to be loaded."""
+
+    __slots__ = ("_parked", "reached")
+
+    def __init__(self) -> None:
+        self.reached = Readiness.IDENTITY
+        self._parked: dict[Readiness, Parked[None]] = {readiness: Parked() for readiness in Readiness}
+        self._parked[Readiness.IDENTITY].release(None)
+
+    def reach(self, readiness: Readiness) -> None:
+        assert readiness == self.reached + 1, f"{readiness.name} does not follow {self.reached.name}"
+        self.reached = readiness
+        self._parked[readiness].release(None)
+
+    def until(self, readiness: Readiness) -> Parked[None]:
+        return self._parked[readiness]
