@@ -212,6 +212,6 @@ def _recovered_is_not_durable() -> Patch:
     return patch.object(_Loading, "_take_down", lambda self: None)
 
 
-@BUGS.add("snapshots beyond the recovery point are believed", Hides.CRASHES, 120)
+@BUGS.add("snapshots beyond the recovery point are believed", Hides.CRASHES, 400)
 def _snapshots_above_stay() -> Patch:
     return patch.object(Snapshots, "remove_above", lambda self, offset: None)
