@@ -13,7 +13,6 @@ from oncelog.log import Appended, snapshots
 from oncelog.log.partition_log import PartitionLog
 from oncelog.log.producers import Producers, ProducerStateEntry
 from oncelog.log.recovery import _Loading
-from oncelog.log.snapshots import Snapshots
 from oncelog.log.transaction_index import TransactionIndex
 from oncelog.records import batches
 from tests.simulation.planting import Hides, Patch, PlantedBugs, both
@@ -210,8 +209,3 @@ def _synced_up_to_the_end() -> Patch:
 @BUGS.add("what a start has read is not made durable", Hides.CRASHES, 60)
 def _recovered_is_not_durable() -> Patch:
     return patch.object(_Loading, "_take_down", lambda self: None)
-
-
-@BUGS.add("snapshots beyond the recovery point are believed", Hides.CRASHES, 400)
-def _snapshots_above_stay() -> Patch:
-    return patch.object(Snapshots, "remove_above", lambda self, offset: None)
