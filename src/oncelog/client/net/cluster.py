@@ -112,6 +112,12 @@ class Cluster:
             self._leaders[TopicPartition(topic.name, partition.partition)] = partition.leader
 
 
+def last_cause(retries: Retries, cause: ClientError | None, lost: ConnectionLost) -> Conversation[ClientError]:
+    """The last try of a call may be cut short by its end: what was known before says more."""
+    is_over = not (yield from retries.left_ms())
+    return cause if is_over and cause is not None else lost
+
+
 def ask_any(
     cluster: Cluster, request: ApiRequest, error_of: ErrorOf, what: str, retries: Retries | None = None
 ) -> Conversation[Any]:
@@ -127,8 +133,7 @@ def ask_any(
             try:
                 answer = yield from ask(address, request, min(left_ms, cluster.settings.request_timeout_ms))
             except ConnectionLost as lost:
-                if not isinstance(cause, BrokerRefused) or (yield from retries.left_ms()):
-                    cause = lost
+                cause = yield from last_cause(retries, cause, lost)
                 continue
             error = error_of(answer)
             if error is ErrorCode.none:
@@ -162,9 +167,7 @@ def ask_coordinator(
         try:
             answer = yield from ask(address, request, (yield from cluster.answer_timeout_ms(retries)))
         except ConnectionLost as lost:
-            # The last answer of a call may be cut short by its end: what was answered before says more.
-            if not isinstance(cause, BrokerRefused) or (yield from retries.left_ms()):
-                cause = lost
+            cause = yield from last_cause(retries, cause, lost)
             cluster.forget_coordinator(kind, key)
         else:
             error = error_of(answer)
@@ -212,7 +215,7 @@ def no_such_partition(partition: TopicPartition, count: int) -> BrokerRefused:
 def handshake(cluster: Cluster) -> Conversation[BrokerHandshake]:
     """What a node says of itself. Raises RetriesExhausted."""
     retries = yield from cluster.retries()
-    cause: ConnectionLost | None = None
+    cause: ClientError | None = None
     while True:
         for address in list(cluster.addresses()):
             left_ms = yield from retries.left_ms()
@@ -220,8 +223,8 @@ def handshake(cluster: Cluster) -> Conversation[BrokerHandshake]:
                 break
             try:
                 handshake: BrokerHandshake = yield Handshake(address, min(left_ms, cluster.settings.connect_timeout_ms))
-            except ConnectionLost as error:
-                cause = error
+            except ConnectionLost as lost:
+                cause = yield from last_cause(retries, cause, lost)
             else:
                 return handshake
         if not (yield from retries.pause()):
