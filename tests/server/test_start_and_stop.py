@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 import subprocess
+from unittest.mock import patch
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -13,7 +15,10 @@ from harness.oncelog_process import OncelogNode
 from harness.processes import free_port
 from harness.shared_producer import Cluster
 from harness.wire import Connection
-from oncelog.environment import DirectoryInUseError
+from oncelog import Broker
+from oncelog.broker.slices import Turn
+from oncelog.environment import DirectoryInUseError, DiskError
+from oncelog.server.disk import RealDisk
 from oncelog.server.main import EXIT_FAILED
 from oncelog.testing import broker
 
@@ -131,3 +136,40 @@ def test_same_directory_again_is_the_same_cluster(node):
     node.start()
     after = Connection(node.bootstrap_servers).ask("describe_cluster", 0, include_cluster_authorized_operations=False)
     assert after.cluster_id == before.cluster_id != ""
+
+
+def test_start_that_is_cancelled_leaves_the_directory_and_the_address(node):
+    produce(node, "kept", ["a"])
+    node.kill()
+
+    async def begin_and_cancel() -> None:
+        begun = Broker(data_dir=str(node.data_directory), listen=node.bootstrap_servers)
+        starting = asyncio.ensure_future(begun.start())
+        await asyncio.sleep(0)
+        assert not starting.done()
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+
+    with patch.object(Turn, "is_over", True):
+        asyncio.run(begin_and_cancel())
+    node.start()
+    assert values(node, "kept") == ["a"]
+
+
+def test_disk_that_fails_while_others_have_their_turn_ends_the_start(node):
+    produce(node, "kept", ["a"])
+    node.kill()
+
+    async def begin() -> None:
+        async with Broker(data_dir=str(node.data_directory), listen=node.bootstrap_servers):
+            pass
+
+    with (
+        patch.object(Turn, "is_over", True),
+        patch.object(RealDisk, "sync_all", side_effect=DiskError("it is broken")),
+        pytest.raises(DiskError, match="it is broken"),
+    ):
+        asyncio.run(begin())
+    node.start()
+    assert values(node, "kept") == ["a"]

@@ -9,6 +9,8 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from itertools import combinations, count
 from types import TracebackType
 from typing import Self
@@ -100,10 +102,8 @@ class Broker:
         self._port = listener.getsockname()[1]
         self._temporary = None if self._log_dirs else tempfile.mkdtemp(prefix="oncelog-")
         budget = descriptor_budget()
-        self._disk = RealDisk(
-            lambda callback: loop.call_soon_threadsafe(self._guard, callback), self._bug, open_files_max=budget.files
-        )
-        self._workers = WorkerThreads(lambda callback: loop.call_soon_threadsafe(self._guard, callback), self._bug)
+        self._disk = RealDisk(partial(self._call_in, loop), self._bug, open_files_max=budget.files)
+        self._workers = WorkerThreads(partial(self._call_in, loop), self._bug)
         environment = Environment(RealClock(loop, self._guard), self._disk, self._workers, RealRandom())
         directories = [self._temporary] if self._temporary else self._directories
         try:
@@ -143,12 +143,15 @@ class Broker:
         assert self._failure is not None, "the broker is started"
         loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._core.progress.until(Readiness.COORDINATORS).then(loaded.set_result)
-        await asyncio.wait((loaded, self._failure), return_when=asyncio.FIRST_COMPLETED)
-        if not loaded.done():
+        try:
+            await asyncio.wait((loaded, self._failure), return_when=asyncio.FIRST_COMPLETED)
+            if not loaded.done():
+                raise self._failure.result()
+        except BaseException:
             self._hang_up()
             self._core.give_up_start()
             self._discard()
-            raise self._failure.result()
+            raise
 
     async def stop(self) -> None:
         """Close the listener and the connections, then the log, which blocks on the disk."""
@@ -222,6 +225,11 @@ class Broker:
             callback()
         except Exception as error:  # noqa: BLE001 - a disk that fails, or a bug: either way the broker must not go on
             self._core.fail(error)
+
+    def _call_in(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+        """Called on other threads. Nobody waits for a callback any more where a start was given up, and the loop is closed."""
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._guard, callback)
 
     def _bug(self, error: BaseException) -> None:
         self._core.fail(error)
