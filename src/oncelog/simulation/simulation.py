@@ -25,7 +25,7 @@ from oncelog.simulation.invariants import Invariants
 from oncelog.simulation.keyed import KEYED, KeyedHistory
 from oncelog.simulation.network import Network
 from oncelog.simulation.plain_commits import PlainCommits
-from oncelog.simulation.short_lived import SHORT_LIVED, ShortLivedHistory
+from oncelog.simulation.short_lived import REBORN, SHORT_LIVED, ShortLivedHistory
 from oncelog.simulation.transport import Play
 
 MINUTE_MS = 60_000.0
@@ -172,9 +172,10 @@ class Simulation:
         return None if found is None else found.topic_id
 
     def _partitions(self) -> list[TopicPartition]:
-        """All that the judge reads."""
-        there = [topic for topic in self._topics if self._topic_id(topic.name) is not None]
-        return [TopicPartition(topic.name, index) for topic in there for index in range(topic.partitions)]
+        """All that the judge reads. An administrator may make a topic that a run does not begin with."""
+        counts = {REBORN: 1} | {topic.name: topic.partitions for topic in self._topics}
+        there = [name for name in counts if self._topic_id(name) is not None]
+        return [TopicPartition(name, index) for name in there for index in range(counts[name])]
 
     def _starts(self) -> dict[TopicPartition, int]:
         """Where the partitions begin whose records go."""
