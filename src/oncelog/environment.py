@@ -168,6 +168,10 @@ class Disk(Protocol):
         """Do work that blocks, off the caller's thread of control; then call `done` on it. It may use nothing but the disk."""
         ...
 
+    def settle(self) -> None:
+        """Block until nothing goes on beside the caller. For shutdown only: `done` of what went on comes later, or never."""
+        ...
+
     def space(self, path: str) -> tuple[int, int]:
         """The bytes of the file system that `path` is on, and those that may still be written."""
         ...

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import subprocess
+import threading
+import time
 from unittest.mock import patch
 
 import pytest
@@ -14,6 +17,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from harness.oncelog_process import OncelogNode
 from harness.processes import free_port
 from harness.shared_producer import Cluster
+from harness.waiting import until
 from harness.wire import Connection
 from oncelog import Broker
 from oncelog.broker.slices import Turn
@@ -136,6 +140,33 @@ def test_same_directory_again_is_the_same_cluster(node):
     node.start()
     after = Connection(node.bootstrap_servers).ask("describe_cluster", 0, include_cluster_authorized_operations=False)
     assert after.cluster_id == before.cluster_id != ""
+
+
+def test_stop_in_the_middle_of_a_checkpoint_is_a_clean_one(tmp_path):
+    """Both replace the same files: the last one has to be the last."""
+
+    replaced: list[str] = []
+
+    def slowly(source: str, target: str) -> None:
+        replaced.append(threading.current_thread().name)
+        if is_beside():
+            time.sleep(0.1)
+        try:
+            os.rename(source, target)
+        except OSError as error:
+            replaced.append(str(error))
+            raise
+
+    def is_beside() -> bool:
+        return bool(replaced) and replaced[-1].startswith("oncelog-sync")
+
+    settings = {"log_flush_offset_checkpoint_interval_ms": "50"}
+    with patch("oncelog.server.disk.os.replace", slowly), broker(str(tmp_path), **settings) as served:
+        produce(served, "kept", ["a"])
+        until(is_beside)
+    assert replaced[-1] == "oncelog-broker"
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    assert "kept 0 1" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
 
 
 def test_start_that_is_cancelled_leaves_the_directory_and_the_address(node):

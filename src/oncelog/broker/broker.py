@@ -388,6 +388,8 @@ class BrokerCore:
         self.moves.stop()
         self.memberships.stop()
         self.slices.stop()
+        # A checkpoint that another thread writes would replace the same files as the last one.
+        self._disk.settle()
         if not self._has_failed:
             self._close_logs()
             self.checkpoints.write_now()

@@ -142,6 +142,9 @@ class RealDisk:
     def in_background(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
         self._threads.run(work, done)
 
+    def settle(self) -> None:
+        self._threads.stop()
+
     def space(self, path: str) -> tuple[int, int]:
         try:
             usage = shutil.disk_usage(path)

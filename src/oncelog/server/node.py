@@ -70,6 +70,7 @@ class Broker:
         self._host, self._port = _listen_address(listen, self._parsed)
         self._connections: set[Connection] = set()
         self._failure: asyncio.Future[BaseException] | None = None
+        self._has_stopped = False
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -97,6 +98,7 @@ class Broker:
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         self._failure = loop.create_future()
+        self._has_stopped = False
         # Before anything is loaded: an address that is taken must not cost the replay of a log.
         listener = _bind(self._host, self._port, self._parsed)
         self._port = listener.getsockname()[1]
@@ -150,6 +152,7 @@ class Broker:
         except BaseException:
             self._hang_up()
             self._core.give_up_start()
+            self._has_stopped = True
             self._discard()
             raise
 
@@ -157,6 +160,7 @@ class Broker:
         """Close the listener and the connections, then the log, which blocks on the disk."""
         self._hang_up()
         self._core.stop()
+        self._has_stopped = True
         self._discard()
         logger.info("node %d has stopped cleanly", self._core.node_id)
 
@@ -221,6 +225,8 @@ class Broker:
 
     def _guard(self, callback: Callable[[], None]) -> None:
         """Run what the clock or the disk calls back: the event loop would log an error and go on without the answer."""
+        if self._has_stopped:
+            return
         try:
             callback()
         except Exception as error:  # noqa: BLE001 - a disk that fails, or a bug: either way the broker must not go on

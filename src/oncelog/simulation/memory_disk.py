@@ -394,6 +394,9 @@ class MemoryDisk:
         else:
             done(None)
 
+    def settle(self) -> None:
+        """Nothing goes on beside: what is to come later does not come when the process has ended."""
+
     def space(self, path: str) -> tuple[int, int]:
         self.asked(path)
         if self.space_bytes is not None:

@@ -133,5 +133,8 @@ class ReadOnlyDisk:
     def in_background(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
         _never()
 
+    def settle(self) -> None:
+        _never()
+
     def lock(self, path: str) -> Lock:
         return self._disk.lock(path)
