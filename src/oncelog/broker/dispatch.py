@@ -76,10 +76,9 @@ class Dispatch:
             request = Request(header.api_key, header.version, header.client_id, None, connection, arrived_ms)
             decode = partial(_decoded, request_class, frame, position)
             return start(self._receive_large(api, request, header.correlation_id, decode))
-        if self._progress.reached < api.needs:
-            request = Request(header.api_key, header.version, header.client_id, body, connection, arrived_ms)
-            return start(self._receive_early(api, request, header.correlation_id))
         request = Request(header.api_key, header.version, header.client_id, body, connection, arrived_ms)
+        if self._progress.reached < api.needs:
+            return start(self._receive_early(api, request, header.correlation_id))
         return self._handle(api, request, header.correlation_id)
 
     async def _receive_large(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID
 
 from oncelog.broker.coordinators.session_guard import SessionGuard, TransactionalProducer
-from oncelog.broker.readiness import Readiness
+from oncelog.broker.readiness import Readiness, StartProgress
 from oncelog.broker.request import Request, time_or_none
 from oncelog.broker.slices import Turn, beside
 from oncelog.broker.storage.partition import Partition
@@ -28,7 +28,6 @@ from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.transactions import Transactions
-    from oncelog.broker.readiness import StartProgress
     from oncelog.broker.storage.durability import Durability
     from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock, Workers
