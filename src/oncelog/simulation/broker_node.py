@@ -139,7 +139,8 @@ class ServedConnection:
             return
         if chunks is not None:
             self._end.send(b"".join(chunks))
-            self._node.answered(self._api_key)
+            for watcher in tuple(self._node.watchers):
+                watcher(self._api_key, self._end)
         if self._waiting and not self._is_serving:
             self._end.process.after(0, "serve", self._serve)
 
@@ -172,8 +173,8 @@ class BrokerNode:
         self.disk_deaths = 0
         self.is_disk_bad = False
         self.is_busy = False
-        self.answered: Callable[[int], None] = lambda api_key: None
-        """Hears of each answer that leaves."""
+        self.watchers: list[Callable[[int, StreamEnd], None]] = []
+        """They hear of each answer that leaves: of which API, and on which connection."""
         self.ends: Callable[[BrokerCore], None] = lambda core: None
         """Hears of each process that ends, while it is still as it was."""
         self._queue = queue

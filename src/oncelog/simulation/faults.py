@@ -29,6 +29,7 @@ class FaultKind(Enum):
     CLIENT_KILL = "a client is killed"
     CLIENT_PAUSE = "a client stands still"
     CUT = "a connection is cut at some byte"
+    LOST_ANSWER = "an answer of one kind is lost with its connection"
     VANISH = "a connection loses everything, and nobody is told"
     HELD = "what is sent on a connection comes late"
     PART = "a client and the broker are parted"
@@ -55,6 +56,7 @@ INTERVALS_S = {
     FaultKind.CLIENT_KILL: 15,
     FaultKind.CLIENT_PAUSE: 30,
     FaultKind.CUT: 10,
+    FaultKind.LOST_ANSWER: 10,
     FaultKind.VANISH: 40,
     FaultKind.HELD: 20,
     FaultKind.PART: 40,

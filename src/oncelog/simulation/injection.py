@@ -10,12 +10,13 @@ from random import Random
 
 from oncelog.broker import slices
 from oncelog.client import requests
+from oncelog.client.requests import Api
 from oncelog.simulation.bit_flips import BitFlips
 from oncelog.simulation.broker_node import BrokerNode
 from oncelog.simulation.clients import ClientNode
 from oncelog.simulation.events import EventQueue
 from oncelog.simulation.faults import FaultKind, PlannedFault
-from oncelog.simulation.network import Network
+from oncelog.simulation.network import Network, StreamEnd
 
 DOWN_MS = (10.0, 8_000.0)
 OPERATIONS_MAX = 40
@@ -32,6 +33,7 @@ ANSWERS = (
     requests.DELETE_RECORDS,
 )
 """What a power cut comes right after."""
+ANSWERS_THAT_GET_LOST = (*ANSWERS, requests.PRODUCE, requests.TXN_OFFSET_COMMIT)
 
 
 class Injection:
@@ -75,6 +77,7 @@ class Injection:
             FaultKind.CLIENT_KILL: self._client_kill,
             FaultKind.CLIENT_PAUSE: lambda random: self._pause(random.choice(self._clients), random),
             FaultKind.CUT: self._cut,
+            FaultKind.LOST_ANSWER: self._lost_answer,
             FaultKind.VANISH: self._vanish,
             FaultKind.HELD: self._held,
             FaultKind.PART: self._part,
@@ -94,7 +97,7 @@ class Injection:
         """No faults from now on, and the broker is up, or comes up."""
         self._is_over = True
         self._network.heal()
-        self._broker.answered = lambda api_key: None
+        self._broker.watchers.clear()
         disk = self._broker.disk
         disk.failing.clear()
         disk.space_bytes = None
@@ -140,22 +143,28 @@ class Injection:
 
     def _power_after_answer(self, random: Random) -> None:
         """What was answered is on its way to the client, and what it stands on had better be durable."""
-        api = random.choice(ANSWERS)
         broker, disk = self._broker, self._broker.disk
         process = broker.process
         disk.slow_until_ms = self._queue.now_ms + WATCH_MS
-
-        def answered(api_key: int) -> None:
-            if api_key == api.key:
-                broker.answered = lambda api_key: None
-                self._later(random.uniform(*SOON_MS), "power", cut)
 
         def cut() -> None:
             if broker.process is process and not self._is_over:
                 self._die(random, power=True)
                 disk.slow_until_ms = 0.0
 
-        broker.answered = answered
+        api = random.choice(ANSWERS)
+        self._when_answered(api, lambda end: self._later(random.uniform(*SOON_MS), "power", cut))
+
+    def _when_answered(self, api: Api, carry_out: Callable[[StreamEnd], None]) -> None:
+        """Once: at the next answer of this kind, with the broker's end of its connection."""
+        watchers = self._broker.watchers
+
+        def answered(api_key: int, end: StreamEnd) -> None:
+            if api_key == api.key:
+                watchers.remove(answered)
+                carry_out(end)
+
+        watchers.append(answered)
 
     def _power_series(self, random: Random) -> None:
         """New writes come between, on what the start before has made of the log."""
@@ -264,6 +273,15 @@ class Injection:
             end = random.choice(ends)
             for one in (end, end.other):
                 one.process.after(0, "cut", partial(one.cut, random.randrange(one.in_flight_bytes + 1)))
+
+    def _lost_answer(self, random: Random) -> None:
+        """What was asked for is done, and the client, which does not know, asks again on another connection."""
+
+        def lose(end: StreamEnd) -> None:
+            for one in (end, end.other):
+                one.process.after(0, "cut", partial(one.cut, 0))
+
+        self._when_answered(random.choice(ANSWERS_THAT_GET_LOST), lose)
 
     def _vanish(self, random: Random) -> None:
         ends = self._network.ends_of(self._broker.name)
