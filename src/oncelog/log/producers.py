@@ -203,10 +203,10 @@ class Producers:
     @property
     def first_unstable_offset(self) -> int | None:
         """The first offset of a transaction that is open, or was ended by a marker not below the high watermark."""
-        oldest_open = next(iter(self._open.values()), None)
+        oldest_open = next(iter(self._open.values())) if self._open else None
         if not self._undecided:
             return oldest_open
-        oldest_undecided = min(completed.first_offset for completed in self._undecided)
+        oldest_undecided = min([completed.first_offset for completed in self._undecided])
         return oldest_undecided if oldest_open is None else min(oldest_open, oldest_undecided)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:

@@ -229,7 +229,7 @@ class RealFile:
         descriptor = self._descriptor if self._descriptor >= 0 else self._open_again()
         self.is_recent = True
         position = self._size_bytes
-        total = sum(memoryview(chunk).nbytes for chunk in chunks)
+        total = sum([memoryview(chunk).nbytes for chunk in chunks])
         if monotonic() - self._looked_at_s > LOOKED_AT_AFTER_S:
             self._look()
         try:

@@ -17,7 +17,7 @@ from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog.coordination import Decision, Parked, start
 from oncelog.coordination.refusal import told
-from oncelog.log import Appended, Origin, Refused
+from oncelog.log import Appended, Origin, PartitionLog, Refused
 from oncelog.records import ControlType, build_batch, read_header
 from oncelog.transactions import (
     DECIDED,
@@ -272,7 +272,9 @@ class Transactions:
     async def _end(self, record: TransactionRecord, markers: MarkersToSend, prepared: Parked[ErrorCode]) -> None:
         if markers.committed:
             self.coordinator.hold(record)
-            if not await self._put_first(markers):
+            # One that is offline has a log all the same, unless the start did not open it: a damaged one.
+            logs = [one.log for one in self._partitions(markers) if one.unopened is None]
+            if not await self._broker.durability.put_first(logs):
                 # Only an abort is true whatever has become of those records.
                 self._let_go(markers.transactional_id)
                 prepared.release(ErrorCode.transaction_abortable)
@@ -292,7 +294,8 @@ class Transactions:
         if not self.coordinates(markers.transactional_id):
             return
         coordinator_epoch = self._log_partition(markers.transactional_id).leader_epoch
-        for partition in self._partitions(markers):
+        partitions = self._partitions(markers)
+        for partition in partitions:
             # A refusal means that somebody newer has closed this producer's transaction here: there is nothing left to end.
             self.write_marker(
                 partition,
@@ -302,9 +305,9 @@ class Transactions:
                 markers.transaction_version,
                 committed=markers.committed,
             )
-        self._flush_as_asked(markers)
-        away = [partition for partition in self._partitions(markers) if partition.is_offline]
-        if away or not await self._put_first(markers):
+        online = [partition.log for partition in partitions if not partition.is_offline]
+        self._flush_as_asked(online)
+        if len(online) < len(partitions) or not await self._broker.durability.put_first(online):
             self._wait_for_offline(markers)
             return
         if not self.coordinates(markers.transactional_id):
@@ -375,19 +378,12 @@ class Transactions:
         """Released with False if the log is offline."""
         return self._broker.durability.make_durable([self._log_partition(record.transactional_id).log])
 
-    def _put_first(self, markers: MarkersToSend) -> Parked[bool]:
-        """Released when a decision that is written from then on cannot outlive what the transaction's partitions have now.
-
-        False: it can, for one of them is offline.
-        """
-        partitions = self._partitions(markers)
-        return self._broker.durability.put_first(one.log for one in partitions if one.unopened is None)
-
-    def _flush_as_asked(self, markers: MarkersToSend) -> None:
+    def _flush_as_asked(self, logs: Iterable[PartitionLog]) -> None:
         """Where flush.messages says so, readers see what was decided when it is durable: nobody has to wait for more."""
         now_ms = self._now_ms()
-        online = [partition.log for partition in self._partitions(markers) if not partition.is_offline]
-        self._broker.durability.make_durable([log for log in online if log.needs_flush(now_ms)])
+        asking = [log for log in logs if log.needs_flush(now_ms)]
+        if asking:
+            self._broker.durability.make_durable(asking)
 
     def _log_partition(self, transactional_id: str) -> Partition:
         partition = self._broker.topics.partition(TRANSACTION_STATE, self.coordinator.partition_for(transactional_id))
@@ -396,8 +392,9 @@ class Transactions:
 
     def _partitions(self, markers: MarkersToSend) -> list[Partition]:
         """The partitions of a transaction that are still there: one that was deleted must not keep it from ending."""
-        found = (self._broker.topics.partition(topic, index) for topic, index in sorted(markers.partitions))
-        return [partition for partition in found if partition is not None]
+        find = self._broker.topics.partition
+        names = sorted(markers.partitions)
+        return [partition for topic, index in names if (partition := find(topic, index)) is not None]
 
     # --- holding requests back
 
