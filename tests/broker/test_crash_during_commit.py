@@ -20,6 +20,7 @@ from harness.transaction_in_memory import (
     make_topic,
     visible,
 )
+from oncelog.broker.storage.topics import TRANSACTION_STATE
 
 # More than the end of a transaction ever takes: the last cases crash a broker that has nothing left to do.
 STEPS_MAX = 18
@@ -134,6 +135,27 @@ def test_aborted_transaction_never_comes_back(protocol: Protocol, crash: Crash, 
         broker.settle()
         assert not whole_or_absent(broker, "second", 2)
         no_transaction_is_open(broker)
+
+
+@pytest.mark.parametrize("steps", range(STEPS_MAX))
+@pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
+def test_log_ends_after_a_power_cut_no_earlier_than_readers_of_committed_records_had_come(
+    protocol: Protocol, steps: int
+) -> None:
+    """They go on over what was aborted. Were that lost, they would pass over the committed records that take its place."""
+    for seed in range(8):
+        broker, producer = with_one_commit(seed, protocol)
+        producer.write("second", 2)
+        producer.send_end(committed=False)
+        for _ in range(steps):
+            broker.disk.take_step()
+        partitions = [one for one in broker.core.topics.partitions() if one.topic != TRANSACTION_STATE]
+        seen = {str(one): one.log.last_stable_offset for one in partitions}
+        cut_power(broker.disk)
+        broker.restart()
+        broker.settle()
+        ends = {str(one): one.log.log_end_offset for one in broker.core.topics.partitions()}
+        assert all(ends[name] >= offset for name, offset in seen.items()), (seed, seen, ends)
 
 
 @pytest.mark.parametrize("between", range(5))

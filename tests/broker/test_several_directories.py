@@ -28,8 +28,8 @@ def broker() -> BrokerInMemory:
     return new_broker()
 
 
-def new_broker(seed: int = 0) -> BrokerInMemory:
-    return BrokerInMemory(SteppedDisk(seed), ManualClock(), (A, B), log_segment_delete_delay_ms="0")
+def new_broker(seed: int = 0, directories: Sequence[str] = (A, B)) -> BrokerInMemory:
+    return BrokerInMemory(SteppedDisk(seed), ManualClock(), directories, log_segment_delete_delay_ms="0")
 
 
 def new_topic(name: str, partitions: int) -> dict[str, Any]:
@@ -209,10 +209,13 @@ def test_deleted_topic_goes_from_each_directory(broker: BrokerInMemory) -> None:
 
 
 @pytest.mark.parametrize("steps", range(STEPS_MAX))
-def test_topic_made_anew_has_nothing_of_the_deleted_one_after_a_power_cut(steps: int) -> None:
-    """The journal's disk may have kept that there is a new topic, and the other disk nothing since the old one."""
+@pytest.mark.parametrize("directories", [(A,), (A, B)], ids=str)
+def test_topic_made_anew_has_nothing_of_the_deleted_one_after_a_power_cut(
+    directories: tuple[str, ...], steps: int
+) -> None:
+    """The journal may have kept that there is a new topic, and a directory, this one or another, no name since the old one."""
     for seed in range(8):
-        broker = new_broker(seed)
+        broker = new_broker(seed, directories)
         create(broker, "t", 2)
         for partition in (0, 1):
             write(broker, "t", partition, b"old")
@@ -223,7 +226,7 @@ def test_topic_made_anew_has_nothing_of_the_deleted_one_after_a_power_cut(steps:
         for _ in range(steps):
             broker.disk.take_step()
         was_created = reply.came
-        restart(broker, "power cut")
+        restart(broker, "power cut", directories)
         if broker.core.topics.named("t") is None:
             assert not was_created
             create(broker, "t", 2)

@@ -460,12 +460,12 @@ class BrokerCore:
     def _after_deletion(self, topic: str, partition_count: int) -> Parked[None]:
         """Release when no power cut can bring the files back, for a topic made anew would take them for its own.
 
-        At home what the journal says next is durable no earlier than the new names of the files; the disk of another
-        directory knows nothing of the journal, and a checkpoint makes durable which names are in its directory.
+        A power cut may keep what the journal says next and lose what names the files had by then: a checkpoint makes durable
+        which names are in each directory.
         """
         self.transactions.go_on()
-        was_elsewhere = self.log_directories.forget(topic, partition_count)
-        return self.checkpoints.write() if was_elsewhere else Parked.ready(None)
+        self.log_directories.forget(topic, partition_count)
+        return self.checkpoints.write()
 
 
 def _durable_ends(replayed: Replayed, own: OwnCheckpoint | None) -> dict[tuple[UUID, int], int]:

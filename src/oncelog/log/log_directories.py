@@ -263,11 +263,9 @@ class LogDirectories:
     def _directory_at(self, path: str) -> DataDirectory:
         return next(directory for directory in self._directories if directory.path == path)
 
-    def forget(self, topic: str, partition_count: int) -> bool:
-        """The partitions of a topic are deleted. Return whether one of them was not at home."""
-        left = [self._places.pop((topic, index)) for index in range(partition_count)]
-        self._counts.subtract(left)
-        return any(directory is not self._home for directory in left)
+    def forget(self, topic: str, partition_count: int) -> None:
+        """The partitions of a topic are deleted."""
+        self._counts.subtract([self._places.pop((topic, index)) for index in range(partition_count)])
 
     def _put(self, key: PartitionKey, directory: DataDirectory) -> None:
         self._places[key] = directory

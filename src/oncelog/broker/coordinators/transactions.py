@@ -270,15 +270,16 @@ class Transactions:
         return prepared
 
     async def _end(self, record: TransactionRecord, markers: MarkersToSend, prepared: Parked[ErrorCode]) -> None:
-        if markers.committed:
-            self.coordinator.hold(record)
-            # One that is offline has a log all the same, unless the start did not open it: a damaged one.
-            logs = [one.log for one in self._partitions(markers) if one.unopened is None]
-            if not await self._broker.durability.put_first(logs):
-                # Only an abort is true whatever has become of those records.
-                self._let_go(markers.transactional_id)
-                prepared.release(ErrorCode.transaction_abortable)
-                return
+        self.coordinator.hold(record)
+        # An abort needs none of it. But readers go on over what was aborted: were that lost, they would pass over the
+        # records that take its place. An offline partition has a log all the same, unless the start found it damaged.
+        logs = [one.log for one in self._partitions(markers) if one.unopened is None]
+        are_kept = await self._broker.durability.put_first(logs)
+        if markers.committed and not are_kept:
+            # Only an abort is true whatever has become of those records.
+            self._let_go(markers.transactional_id)
+            prepared.release(ErrorCode.transaction_abortable)
+            return
         if not self._append(record) or not await self._durable_log(record):
             prepared.release(ErrorCode.not_coordinator)
             return
