@@ -9,8 +9,10 @@ from oncelog.client import (
     AuthenticationFailed,
     BrokerRefused,
     ConnectionLost,
+    LogTruncated,
     OutcomeUnknown,
     ProducerFenced,
+    TopicPartition,
     TransactionFailed,
 )
 from oncelog.client.net.connection import SOFTWARE_VERSION
@@ -27,6 +29,7 @@ from oncelog.wire import ErrorCode
         ProducerFenced("committing"),
         OutcomeUnknown("committing"),
         ConnectionLost("broker:9092: cut", sent=True),
+        LogTruncated(TopicPartition("orders", 0), 7, 4),
     ],
 )
 def test_error_keeps_its_meaning_on_the_way_out_of_a_task(error):

@@ -153,6 +153,8 @@ class Fetching:
         log = partition.log
         diverging = _divergence(partition, asked)
         if diverging is not None:
+            if diverging[1] < 0:
+                return _without_records(partition, asked, ErrorCode.offset_out_of_range)
             return _without_records(partition, asked, diverging=diverging)
         if not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
             return _without_records(partition, asked, ErrorCode.offset_out_of_range)
@@ -222,7 +224,7 @@ def _without_records(
 
 
 def _divergence(partition: Partition, asked: FetchedPartition) -> tuple[int, int] | None:
-    """Where the log that the reader saw and this one part (KIP-595, Fetch v12)."""
+    """Where the log that the reader saw and this one part (KIP-595, Fetch v12); (-1, -1) if it never had that epoch."""
     if asked.last_fetched_epoch < 0:
         return None
     epoch, end_offset = partition.log.epoch_end_offset(asked.last_fetched_epoch)

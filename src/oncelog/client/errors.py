@@ -6,6 +6,7 @@ abort and retry, stop, and read the log before deciding.
 
 from __future__ import annotations
 
+from oncelog.client.values import TopicPartition
 from oncelog.wire import ErrorCode
 
 RETRIABLE = frozenset(error for error in ErrorCode if error.retriable)
@@ -77,6 +78,20 @@ class RetriesExhausted(ClientError):
 
 class OffsetOutOfRange(BrokerRefused):
     """The log does not have, or no longer has, the offset that was asked for."""
+
+
+class LogTruncated(OffsetOutOfRange):
+    """A log was cut back to `offset`, below what was read of it, and may have grown again since (KIP-320)."""
+
+    def __init__(self, partition: TopicPartition, position: int, offset: int) -> None:
+        message = f"{partition} was read up to offset {position}, and then cut back to {offset}"
+        super().__init__(ErrorCode.offset_out_of_range, message)
+        self.partition = partition
+        self.position = position
+        self.offset = offset
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return LogTruncated, (self.partition, self.position, self.offset)
 
 
 class CorruptRecords(ClientError):

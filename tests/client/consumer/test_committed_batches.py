@@ -80,6 +80,7 @@ def test_committed_records_are_seen_and_aborted_ones_are_not_from_any_offset(ste
         last_stable_offset=log.next_offset,
         log_start_offset=0,
         aborted=tuple(sorted(aborted, key=lambda transaction: transaction[1])),
+        leader_epoch=0,
     )
     seen = [
         record.value

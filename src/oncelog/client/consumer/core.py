@@ -13,7 +13,7 @@ from oncelog.client.consumer.committed_batches import visible_batches
 from oncelog.client.consumer.fetching import FetchedBatches, Fetches, FetchSettings
 from oncelog.client.consumer.lag import count_records
 from oncelog.client.consumer.offset_reset import OffsetReset, find_offsets, reset_offsets
-from oncelog.client.errors import ClientError, CorruptRecords, IllegalState, NoOffset, OffsetOutOfRange
+from oncelog.client.errors import ClientError, CorruptRecords, IllegalState, LogTruncated, NoOffset, OffsetOutOfRange
 from oncelog.client.net.beside import Beside
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.conversation import Conversation, Now, Wait
@@ -166,6 +166,10 @@ class ConsumerCore:
             return
         try:
             answers = yield from self._fetches.next(timeout_ms, until_woken=True, beside=tickets)
+        except LogTruncated as truncated:
+            if self._reset is None:
+                raise
+            self._go_back(truncated)
         except OffsetOutOfRange:
             lost = self._positions.keys() - self._fetches.partitions - self._lost
             if self._reset is None:
@@ -176,6 +180,12 @@ class ConsumerCore:
             self._searches.append(Beside(self._reset_positions(self._reset, frozenset(lost))))
         else:
             self._decoded.extend(map(self._decode, answers))
+
+    def _go_back(self, truncated: LogTruncated) -> None:
+        """To where the log that was read and the one that there is part, or to what was not handed out before that."""
+        partition = truncated.partition
+        if partition in self._positions:
+            self._go(partition, min(self._positions[partition], truncated.offset))
 
     def _advance_searches(self) -> Conversation[None]:
         """Go on looking for where to read, of those partitions where that is not known.

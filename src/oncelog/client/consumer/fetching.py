@@ -21,6 +21,7 @@ from oncelog.client.errors import (
     ClientError,
     ConnectionLost,
     CorruptRecords,
+    LogTruncated,
     OffsetOutOfRange,
     RetriesExhausted,
 )
@@ -71,16 +72,19 @@ class FetchedBatches:
     last_stable_offset: int
     log_start_offset: int
     aborted: tuple[tuple[int, int], ...]
+    leader_epoch: int
+    """That of the last batch; -1 where there is none."""
 
 
 class _Reading:
     """How far one partition is read, and since when that fails."""
 
-    __slots__ = ("backoff", "cause", "end_offset", "failing_since_ms", "position")
+    __slots__ = ("backoff", "cause", "end_offset", "failing_since_ms", "leader_epoch", "position")
 
     def __init__(self, position: int, end_offset: int | None) -> None:
         self.position = position
         self.end_offset = end_offset
+        self.leader_epoch = -1
         self.backoff = Backoff()
         self.cause: ClientError | None = None
         self.failing_since_ms = float("inf")
@@ -94,7 +98,10 @@ class _Reading:
         self.failing_since_ms = min(self.failing_since_ms, (yield Now()))
         yield from self.backoff.fail(policy)
 
-    def succeed(self) -> None:
+    def go_on_after(self, fetched: FetchedBatches) -> None:
+        self.position = fetched.next_offset
+        if fetched.leader_epoch >= 0:
+            self.leader_epoch = fetched.leader_epoch
         self.cause = None
         self.failing_since_ms = float("inf")
         self.backoff.succeed()
@@ -247,6 +254,7 @@ class Fetches:
             {
                 "partition": item.partition,
                 "fetch_offset": self._readings[item].position,
+                "last_fetched_epoch": self._readings[item].leader_epoch,
                 "partition_max_bytes": self._settings.partition_bytes,
             }
             for item in items
@@ -302,11 +310,12 @@ class Fetches:
                 fetched = fetched_batches(partition, reading.position, item)
             except (CorruptRecords, WireError) as problem:
                 broken = CorruptRecords(f"fetching {partition} from offset {reading.position}: {problem}")
-                self._errors.append((partition, broken))
-                yield from reading.fail(broken, self._cluster.settings.retry)
+                yield from self._keep_failing(partition, reading, broken)
                 return
-            reading.succeed()
-            reading.position = fetched.next_offset
+            except LogTruncated as truncated:
+                yield from self._keep_failing(partition, reading, truncated)
+                return
+            reading.go_on_after(fetched)
             self._ready.append(fetched)
         elif error is ErrorCode.offset_out_of_range:
             self.stop(partition)
@@ -319,6 +328,11 @@ class Fetches:
                 self._cluster.forget_leader(partition)
             yield from reading.fail(refusal, self._cluster.settings.retry)
 
+    def _keep_failing(self, partition: TopicPartition, reading: _Reading, error: ClientError) -> Conversation[None]:
+        """Say so now, and each time it is so again, until the caller goes elsewhere."""
+        self._errors.append((partition, error))
+        yield from reading.fail(error, self._cluster.settings.retry)
+
     def _raise_exhausted(self, now_ms: float) -> None:
         """Say of one partition that nobody answers about it, again each time a call's length is over."""
         for partition, reading in self._readings.items():
@@ -328,13 +342,21 @@ class Fetches:
 
 
 def fetched_batches(partition: TopicPartition, asked_offset: int, item: Any) -> FetchedBatches:
-    """Read one partition of a Fetch answer, without what is cut off at its end."""
+    """Read one partition of a Fetch answer, without what is cut off at its end.
+
+    Raises LogTruncated if the log has not, or no longer, what was read of it before `asked_offset`.
+    """
+    parted = getattr(item, "diverging_epoch", None)
+    if parted is not None and parted.end_offset >= 0:
+        raise LogTruncated(partition, asked_offset, int(parted.end_offset))
     data: bytes = item.records or b""
     end = 0
     next_offset = asked_offset
+    leader_epoch = -1
     for position, header in batches(data):
         end = position + header.size_bytes
         next_offset = max(next_offset, header.next_offset)
+        leader_epoch = header.leader_epoch
     if data and not end:
         raise CorruptRecords(f"the first batch of {partition} from offset {asked_offset} came incomplete")
     whole = data if end == len(data) else data[:end]
@@ -346,6 +368,7 @@ def fetched_batches(partition: TopicPartition, asked_offset: int, item: Any) -> 
         last_stable_offset=int(item.last_stable_offset),
         log_start_offset=int(getattr(item, "log_start_offset", -1)),
         aborted=tuple(sorted(_aborted(item), key=lambda transaction: transaction[1])),
+        leader_epoch=leader_epoch,
     )
 
 
