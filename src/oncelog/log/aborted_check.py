@@ -52,11 +52,17 @@ def aborted_in(
     for one in segments:
         if one.base_offset > segment.base_offset:
             break
-        for batch in one.batches_from(max(start, one.base_offset)):
+        # Not by way of the indexes: to make them anew is to read the end, which may be torn.
+        scan = one.scan(one.index_position(start), one.base_offset)
+        for batch in scan:
+            if batch.header.base_offset < start:
+                continue
             aborted = replay(producers, batch)
             if aborted is not None and one is segment:
                 found.append(aborted)
             if batch.header.next_offset >= end_offset:
                 # What follows may be torn.
                 return found
+        if scan.fault is not None:
+            raise one.damaged(scan.fault.position, scan.fault.offset, scan.fault.reason)
     return found

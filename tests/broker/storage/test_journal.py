@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from harness.memory_disk import MemoryDisk
 from oncelog.broker.storage.journal import (
     FILE_NAME,
+    BootTrusted,
     BrokerConfigured,
     BrokerStarted,
     FeatureFinalized,
@@ -84,4 +85,33 @@ def test_damage_before_the_end_is_an_error_and_nothing_is_cut() -> None:
     before = disk.read_file(PATH)
     with pytest.raises(DiskError, match="damaged at byte 0"):
         list(Journal(disk, "/data", never).load())
+    assert disk.read_file(PATH) == before
+
+
+def torn_at_the_first_of(records: list[MetadataRecord], *, boot_id: str = "boot-0") -> MemoryDisk:
+    """Behind these the power was cut: the first is a hole, and the others are whole."""
+    before = [BrokerStarted(leader_epoch=0), BootTrusted(boot_id=boot_id)]
+    disk = written([*before, *records])
+    at = sum(len(encode_line(record)) for record in before)
+    disk.damage(PATH, at, bytes(len(encode_line(records[0])) - 1))
+    return disk
+
+
+def test_lines_that_a_power_cut_tore_are_cut_off_with_whole_ones_behind_them() -> None:
+    disk = torn_at_the_first_of([TopicDeleted(name="a"), TopicDeleted(name="b")], boot_id="an earlier one")
+    assert list(Journal(disk, "/data", never).load()) == [
+        BrokerStarted(leader_epoch=0),
+        BootTrusted(boot_id="an earlier one"),
+    ]
+    assert len(disk.read_file(PATH).splitlines()) == 2
+
+
+@pytest.mark.parametrize("why", ["the boot is the same", "a start has read on since", "it was durable"])
+def test_lines_that_no_power_cut_can_have_torn_are_an_error_and_nothing_is_cut(why: str) -> None:
+    last = BrokerStarted(leader_epoch=1) if why.startswith("a start") else TopicDeleted(name="b")
+    boot_id = MemoryDisk().boot_id() if why.startswith("the boot") else "an earlier one"
+    disk = torn_at_the_first_of([TopicDeleted(name="a"), last], boot_id=boot_id)
+    before = disk.read_file(PATH)
+    with pytest.raises(DiskError, match="damaged at byte"):
+        list(Journal(disk, "/data", never).load(len(before) if why == "it was durable" else 0))
     assert disk.read_file(PATH) == before

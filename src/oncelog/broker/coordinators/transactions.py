@@ -235,19 +235,23 @@ class Transactions:
         """
         known = tuple(self.coordinator.transactions())
         self._to_fence = {metadata.transactional_id for metadata in known if metadata.status in DECIDED}
-        for metadata in known:
-            if metadata.transactional_id not in self._to_fence:
-                self._fence(metadata.transactional_id)
+        others = [one.transactional_id for one in known if one.transactional_id not in self._to_fence]
         if not self._to_fence:
             self._all_fenced.release(None)
-        return self._all_fenced
+        return start(self._fenced([self._fence(one) for one in others]))
 
-    def _fence(self, transactional_id: str) -> None:
+    async def _fenced(self, aborts: Sequence[Parked[ErrorCode]]) -> None:
+        """The open transactions are to be aborted, not only on the way to that: what comes next may be a clean stop."""
+        for abort in aborts:
+            await abort
+        await self._all_fenced
+
+    def _fence(self, transactional_id: str) -> Parked[ErrorCode]:
         decision = self.coordinator.fence(transactional_id, self._now_ms(), self._broker.producer_ids.allocate)
         if decision.answer.markers is not None:
-            self._carry_out(decision.records[0], decision.answer.markers)
-        else:
-            self._append(decision.records[0])
+            return self._carry_out(decision.records[0], decision.answer.markers)
+        self._append(decision.records[0])
+        return Parked.ready(ErrorCode.none)
 
     def complete_prepared(self) -> None:
         """After a start: send the markers of every decided transaction, those that were sent before once more."""

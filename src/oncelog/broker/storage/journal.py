@@ -146,6 +146,17 @@ def decode_line(line: bytes) -> MetadataRecord | None:
     return _KINDS[fields.pop("type")](**fields)
 
 
+def may_be_torn(data: bytes, position: int, boot_id: str) -> bool:
+    """Whether a power cut may have left a journal so: the line at `position` broken, and whole ones behind it.
+
+    It cannot if the boot is the one that was trusted last, or if a start has read on behind the line since.
+    """
+    before = data[:position].split(b"\n")
+    trusted = [record.boot_id for line in before if isinstance(record := decode_line(line), BootTrusted)]
+    has_started = BrokerStarted.__name__.encode() in data[position:]
+    return bool(trusted) and trusted[-1] != boot_id and not has_started
+
+
 class Journal:
     """Appends records and makes them durable; `load` gives back what there is.
 
@@ -166,7 +177,8 @@ class Journal:
     def load(self, known_bytes: int = 0) -> Iterator[MetadataRecord]:
         """Yield every record and cut off a torn end. Raises DiskError if a line in the middle is damaged.
 
-        So it does if the journal ends before `known_bytes`, which were durable once.
+        So it does if the journal ends before `known_bytes`, which were durable once. A power cut may tear several lines that
+        were not synced, and leave those behind a torn one whole.
         """
         data = self._file.read(0, self._file.size_bytes)
         if len(data) < known_bytes:
@@ -176,7 +188,8 @@ class Journal:
             end = data.find(b"\n", position)
             record = decode_line(data[position:end]) if end >= 0 else None
             if record is None:
-                if data.find(b"\n", position) not in (-1, len(data) - 1):
+                is_last = end in (-1, len(data) - 1)
+                if not is_last and (position < known_bytes or not may_be_torn(data, position, self._disk.boot_id())):
                     raise DiskError(f"{self._path} is damaged at byte {position}: restore it from a copy")
                 if position < known_bytes:
                     raise self._cut_short(position, known_bytes)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from oncelog.broker.storage.journal import FILE_NAME as JOURNAL
+from oncelog.broker.storage.journal import may_be_torn
 from oncelog.cli.log.coordinators import CoordinatorWatch, check_transactions
 from oncelog.cli.log.directories import (
     CHECKPOINTS,
@@ -121,12 +122,14 @@ class _NodeVerification:
             return
         path = f"{node.home}/{JOURNAL}"
         broken, file = node.journal.broken, self._disk.open(path)
+        data = file.read(0, file.size_bytes) if broken else b""
         file.close()
         for line in broken:
             is_last = line.position + len(line.data) + line.is_whole >= file.size_bytes
-            is_torn = is_last and not self._was_clean and (self._lost_power or not line.is_whole)
+            is_end = is_last or may_be_torn(data, line.position, self._disk.boot_id())
+            is_torn = is_end and not self._was_clean and (self._lost_power or not line.is_whole)
             is_known = node.own is not None and line.position < node.own.journal_bytes
-            at_start = AtStart.CUTS if is_last and not is_known else AtStart.REFUSES
+            at_start = AtStart.CUTS if is_end and not is_known else AtStart.REFUSES
             severity = Severity.PENDING if is_torn else Severity.DAMAGE
             what = "a record was interrupted" if is_torn else "the bytes are no record"
             self._say(Finding(path, what, at_start, severity, position=line.position))
