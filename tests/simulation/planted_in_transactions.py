@@ -66,9 +66,8 @@ def _end_without_the_epoch() -> Patch:
 @BUGS.add("EndTxn is answered before its decision is durable", Hides.UNDER_WAY, 200)
 def _answer_before_durable() -> Patch:
     async def end(self: Any, record: Any, markers: Any, prepared: Parked[ErrorCode]) -> None:
-        if markers.committed:
-            self.coordinator.hold(record)
-            await self._put_first(markers)
+        self.coordinator.hold(record)
+        await self._put_first(markers)
         self._append(record)
         prepared.release(ErrorCode.none)
         await self._durable_log(record)

@@ -276,9 +276,8 @@ class Transactions:
     async def _end(self, record: TransactionRecord, markers: MarkersToSend, prepared: Parked[ErrorCode]) -> None:
         self.coordinator.hold(record)
         # An abort needs none of it. But readers go on over what was aborted: were that lost, they would pass over the
-        # records that take its place. An offline partition has a log all the same, unless the start found it damaged.
-        logs = [one.log for one in self._partitions(markers) if one.unopened is None]
-        are_kept = await self._broker.durability.put_first(logs)
+        # records that take its place.
+        are_kept = await self._put_first(markers)
         if markers.committed and not are_kept:
             # Only an abort is true whatever has become of those records.
             self._let_go(markers.transactional_id)
@@ -312,7 +311,7 @@ class Transactions:
             )
         online = [partition.log for partition in partitions if not partition.is_offline]
         self._flush_as_asked(online)
-        if len(online) < len(partitions) or not await self._broker.durability.put_first(online):
+        if len(online) < len(partitions) or not await self._put_first(markers):
             self._wait_for_offline(markers)
             return
         if not self.coordinates(markers.transactional_id):
@@ -382,6 +381,13 @@ class Transactions:
     def _durable_log(self, record: TransactionRecord) -> Parked[bool]:
         """Released with False if the log is offline."""
         return self._broker.durability.make_durable([self._log_partition(record.transactional_id).log])
+
+    def _put_first(self, markers: MarkersToSend) -> Parked[bool]:
+        """Released when a decision that is written from then on cannot outlive what the transaction's partitions have now.
+
+        False: it can, for one of them is offline.
+        """
+        return self._broker.durability.put_first(one.log for one in self._partitions(markers) if one.unopened is None)
 
     def _flush_as_asked(self, logs: Iterable[PartitionLog]) -> None:
         """Where flush.messages says so, readers see what was decided when it is durable: nobody has to wait for more."""
