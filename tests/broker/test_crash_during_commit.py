@@ -72,6 +72,16 @@ def without_a_commit(seed: int, protocol: Protocol) -> tuple[BrokerInMemory, Pro
     return broker, ProducerInMemory(broker, protocol)
 
 
+def amid_an_abort(seed: int, protocol: Protocol, steps: int) -> BrokerInMemory:
+    """So many steps after a second transaction is to be aborted."""
+    broker, producer = with_one_commit(seed, protocol)
+    producer.write("second", 2)
+    producer.send_end(committed=False)
+    for _ in range(steps):
+        broker.disk.take_step()
+    return broker
+
+
 def whole_or_absent(broker: BrokerInMemory, value: str, offset: int, before: tuple[str, ...] = ("first",)) -> bool:
     """Whether the transaction is there: in both partitions and in the group, or in none of them."""
     found = [visible(broker, partition) for partition in (0, 1)]
@@ -123,11 +133,7 @@ def test_commit_that_was_answered_survives_and_any_other_is_whole_or_absent(
 @pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
 def test_aborted_transaction_never_comes_back(protocol: Protocol, crash: Crash, steps: int) -> None:
     for seed in range(8):
-        broker, producer = with_one_commit(seed, protocol)
-        producer.write("second", 2)
-        producer.send_end(committed=False)
-        for _ in range(steps):
-            broker.disk.take_step()
+        broker = amid_an_abort(seed, protocol, steps)
         crash(broker.disk)
         broker.restart()
         broker.settle()
@@ -144,11 +150,7 @@ def test_log_ends_after_a_power_cut_no_earlier_than_readers_of_committed_records
 ) -> None:
     """They go on over what was aborted. Were that lost, they would pass over the committed records that take its place."""
     for seed in range(8):
-        broker, producer = with_one_commit(seed, protocol)
-        producer.write("second", 2)
-        producer.send_end(committed=False)
-        for _ in range(steps):
-            broker.disk.take_step()
+        broker = amid_an_abort(seed, protocol, steps)
         partitions = [one for one in broker.core.topics.partitions() if one.topic != TRANSACTION_STATE]
         seen = {str(one): one.log.last_stable_offset for one in partitions}
         cut_power(broker.disk)

@@ -172,6 +172,39 @@ def test_leader_epoch_of_an_earlier_start_is_fenced(broker: BrokerInMemory) -> N
     assert fetch(broker, (0, 0), leader_epoch=epoch)[0].error_code is ErrorCode.none
 
 
+def after_epoch(broker: BrokerInMemory, offset: int, last_fetched_epoch: int) -> Any:
+    asked = {
+        "partition": 0,
+        "fetch_offset": offset,
+        "partition_max_bytes": 2**20,
+        "last_fetched_epoch": last_fetched_epoch,
+    }
+    topics = [{"topic": TOPIC, "partitions": [asked]}]
+    return (
+        broker.ask("fetch", 12, max_wait=timedelta(0), min_bytes=0, topics=topics, forgotten_topics_data=[])
+        .responses[0]
+        .partitions[0]
+    )
+
+
+def test_reader_of_another_history_is_told_where_the_two_part(broker: BrokerInMemory) -> None:
+    """KIP-595: the answer has the epoch and the end offset of the log where what the reader has read is not in it.
+
+    An epoch that the log never had is OFFSET_OUT_OF_RANGE.
+    """
+    append(broker, "a")
+    epoch = broker.core.leader_epoch
+    broker.disk.kill()
+    broker.restart()
+    append(broker, "b")
+    append(broker, "c")
+    assert offsets_in(after_epoch(broker, 1, epoch).records) == [1, 2]
+    parted = after_epoch(broker, 2, epoch)
+    assert (parted.diverging_epoch.epoch, parted.diverging_epoch.end_offset) == (epoch, 1)
+    assert not parted.records
+    assert after_epoch(broker, 2, broker.core.leader_epoch + 1).error_code is ErrorCode.offset_out_of_range
+
+
 @pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
 @pytest.mark.parametrize("committed", [True, False])
 def test_reader_parked_at_the_last_stable_offset_wakes_when_the_transaction_ends(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from oncelog.log.config import LONG_MAX
 from oncelog.log.outcome import AbortedTransaction
 from oncelog.log.own_checkpoint import IndexDigest, LogDigest
 from oncelog.log.producers import Producers
@@ -49,9 +50,12 @@ def aborted_in(
     start = segments[0].base_offset if snapshot is None else snapshot[0]
     producers.load(() if snapshot is None else snapshot[1])
     found: list[AbortedTransaction] = []
-    for one in segments:
+    ends = [*(one.base_offset for one in segments[1:]), LONG_MAX]
+    for one, end in zip(segments, ends, strict=True):
         if one.base_offset > segment.base_offset:
             break
+        if end <= start:
+            continue
         # Not by way of the indexes: to make them anew is to read the end, which may be torn.
         scan = one.scan(one.index_position(start), one.base_offset)
         for batch in scan:

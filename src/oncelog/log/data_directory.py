@@ -70,8 +70,6 @@ class DataDirectory:
         self.directory_id = ""
         """Known once it is claimed for a node."""
         self._state = DirectoryState.ONLINE
-        self.is_offline = False
-        """Follows from the state. Every request about a partition asks for it."""
         self.failure: str | None = None
         """What has taken it offline."""
         try:
@@ -93,7 +91,10 @@ class DataDirectory:
     def state(self, state: DirectoryState) -> None:
         assert state in TRANSITIONS[self._state], (self.path, self._state, state)
         self._state = state
-        self.is_offline = state is DirectoryState.OFFLINE
+
+    @property
+    def is_offline(self) -> bool:
+        return self._state is DirectoryState.OFFLINE
 
     @property
     def is_full(self) -> bool:

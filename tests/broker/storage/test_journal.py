@@ -88,7 +88,7 @@ def test_damage_before_the_end_is_an_error_and_nothing_is_cut() -> None:
     assert disk.read_file(PATH) == before
 
 
-def torn_at_the_first_of(records: list[MetadataRecord], *, boot_id: str = "boot-0") -> MemoryDisk:
+def torn_at_the_first_of(records: list[MetadataRecord], boot_id: str) -> MemoryDisk:
     """Behind these the power was cut: the first is a hole, and the others are whole."""
     before = [BrokerStarted(leader_epoch=0), BootTrusted(boot_id=boot_id)]
     disk = written([*before, *records])
@@ -98,7 +98,7 @@ def torn_at_the_first_of(records: list[MetadataRecord], *, boot_id: str = "boot-
 
 
 def test_lines_that_a_power_cut_tore_are_cut_off_with_whole_ones_behind_them() -> None:
-    disk = torn_at_the_first_of([TopicDeleted(name="a"), TopicDeleted(name="b")], boot_id="an earlier one")
+    disk = torn_at_the_first_of([TopicDeleted(name="a"), TopicDeleted(name="b")], "an earlier one")
     assert list(Journal(disk, "/data", never).load()) == [
         BrokerStarted(leader_epoch=0),
         BootTrusted(boot_id="an earlier one"),
@@ -110,7 +110,7 @@ def test_lines_that_a_power_cut_tore_are_cut_off_with_whole_ones_behind_them() -
 def test_lines_that_no_power_cut_can_have_torn_are_an_error_and_nothing_is_cut(why: str) -> None:
     last = BrokerStarted(leader_epoch=1) if why.startswith("a start") else TopicDeleted(name="b")
     boot_id = MemoryDisk().boot_id() if why.startswith("the boot") else "an earlier one"
-    disk = torn_at_the_first_of([TopicDeleted(name="a"), last], boot_id=boot_id)
+    disk = torn_at_the_first_of([TopicDeleted(name="a"), last], boot_id)
     before = disk.read_file(PATH)
     with pytest.raises(DiskError, match="damaged at byte"):
         list(Journal(disk, "/data", never).load(len(before) if why == "it was durable" else 0))

@@ -126,10 +126,10 @@ class _NodeVerification:
         file.close()
         for line in broken:
             is_last = line.position + len(line.data) + line.is_whole >= file.size_bytes
-            is_end = is_last or may_be_torn(data, line.position, self._disk.boot_id())
-            is_torn = is_end and not self._was_clean and (self._lost_power or not line.is_whole)
+            is_cut = is_last or may_be_torn(data, line.position, self._disk.boot_id())
+            is_torn = is_cut and not self._was_clean and (self._lost_power or not line.is_whole)
             is_known = node.own is not None and line.position < node.own.journal_bytes
-            at_start = AtStart.CUTS if is_end and not is_known else AtStart.REFUSES
+            at_start = AtStart.CUTS if is_cut and not is_known else AtStart.REFUSES
             severity = Severity.PENDING if is_torn else Severity.DAMAGE
             what = "a record was interrupted" if is_torn else "the bytes are no record"
             self._say(Finding(path, what, at_start, severity, position=line.position))
