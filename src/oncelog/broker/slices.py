@@ -84,7 +84,7 @@ class Turn:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.begin()
+        self._end_ms = clock.monotonic_ms() + SLICE_MS
 
     @property
     def is_over(self) -> bool:
@@ -95,7 +95,7 @@ class Turn:
         made: list[T] = []
         for item in items:
             made.append(do(item))
-            if self.is_over:
+            if self._clock.monotonic_ms() >= self._end_ms:
                 await self.rest()
         return tuple(made)
 

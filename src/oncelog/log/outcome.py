@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from typing_extensions import Buffer
 
+from oncelog.environment import Share
 from oncelog.wire import ErrorCode
 
 
@@ -15,11 +16,17 @@ class Origin(Enum):
 
     COORDINATOR is what a client asks of one: it has to fit the settings of the topic, as in Kafka. OBLIGED is what follows from
     what was taken before, and no setting keeps it out of the log: the end of a transaction, or of what has expired.
+
+    `share` is what it may take of the room that is kept back for a full disk: of producers nothing, and of no client all that
+    transactions need to end.
     """
 
-    CLIENT = "client"
-    COORDINATOR = "coordinator"
-    OBLIGED = "obliged"
+    CLIENT = "client", Share.NONE
+    COORDINATOR = "coordinator", Share.HALF
+    OBLIGED = "obliged", Share.ALL
+
+    def __init__(self, _: str, share: Share) -> None:
+        self.share = share
 
 
 class Appended(NamedTuple):

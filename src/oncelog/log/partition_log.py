@@ -52,8 +52,6 @@ WITH_THE_NEXT_SYNC = -1
 """The end of the log at which a file joins that is durable with whatever sync begins next."""
 BATCH_COST_BYTES = 2048
 """To take a batch after a crash takes as long as to read so many bytes."""
-_SHARES = {Origin.CLIENT: Share.NONE, Origin.COORDINATOR: Share.HALF, Origin.OBLIGED: Share.ALL}
-"""When the disk is full, producers take nothing of what is kept back, and no client all that transactions need to end."""
 
 
 class PartitionLog:
@@ -268,7 +266,7 @@ class PartitionLog:
         chunks = stamped(batch, base_offset, self._leader_epoch, log_append_time_ms=append_time_ms)
         last_offset = base_offset + header.last_offset_delta
         try:
-            self._write(chunks, len(batch), last_offset, timestamp_ms, now_ms, _SHARES[origin])
+            self._write(chunks, len(batch), last_offset, timestamp_ms, now_ms, origin.share)
         except DiskFullError as error:
             if origin is Origin.OBLIGED:
                 raise
@@ -309,7 +307,6 @@ class PartitionLog:
         if aborted is not None:
             self._segments.active.transaction_index.append(aborted)
             self._unsynced.add(offset, self._segments.active.transaction_index.file.create())
-        self._update_last_stable_offset()
         return Appended(offset, offset, -1, False, self._log_start)
 
     def advance_high_watermark(self, offset: int) -> None:

@@ -158,7 +158,7 @@ class Segment:
 
     def note(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
         """Bring the indexes up to date with a batch that is in the file."""
-        if max_timestamp_ms > self.max_timestamp[0]:
+        if max_timestamp_ms > (self._max or self.max_timestamp)[0]:
             self._max = (max_timestamp_ms, last_offset)
         if self._bytes_since_entry > self._index_interval_bytes:
             self.offset_index.append(last_offset, position)
@@ -176,7 +176,9 @@ class Segment:
             return True
         if self.size_bytes == 0:
             return False
-        first_ms = self.first_timestamp_ms
+        first_ms = self._first_timestamp_ms
+        if first_ms is None:
+            first_ms = self.first_timestamp_ms
         waited_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
         return waited_ms > config.roll_ms - jitter_ms
 

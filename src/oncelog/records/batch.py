@@ -292,7 +292,7 @@ def build_batch(
         attributes=codec | (TRANSACTIONAL_BIT if transactional else 0),
         last_offset_delta=len(records) - 1,
         base_timestamp_ms=base_timestamp_ms,
-        max_timestamp_ms=max(record.timestamp_ms for record in records),
+        max_timestamp_ms=max([record.timestamp_ms for record in records]),
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,

@@ -22,18 +22,21 @@ from oncelog.records.batch import (
     LENGTH_PREFIX_BYTES,
     MAGIC,
     TRANSACTIONAL_BIT,
-    BatchHeader,
     decode_batch,
-    seal,
 )
 from oncelog.records.checksum import crc32c
 from oncelog.records.errors import CorruptBatchError, RecordsError
-from oncelog.records.record import Record, encode_records
 from oncelog.records.sequence import NO_SEQUENCE
 
 _KEY = Struct(">hh")
 _VALUE = Struct(">hi")
 _VERSION = 0
+_BEFORE_CHECKED = Struct(">qiibI")
+_MARKER = Struct(">hiqqqhii5shh1shi1s")
+"""What the checksum of a marker is of: its batch's attributes and what follows them, and its record."""
+_MARKER_LENGTH = _BEFORE_CHECKED.size + _MARKER.size - LENGTH_PREFIX_BYTES
+_RECORD_BEGINS, _VALUE_BEGINS, _NO_HEADERS = b"\x20\0\0\0\x08", b"\x0c", b"\0"
+"""The lengths of the record, its key and its value as varints; it has no attributes, and its deltas are 0."""
 _SHAPE = Struct(">8xi4xbIh34xi")
 """Of a batch, its length, magic, checksum and attributes, and how many records it has."""
 _PLAIN = re.compile(rb".\0[\x80-\xff]{0,8}[\0-\x7f]\0\x08\0\0\0([\0\1])\x0c\0\0(.{4})\0", re.DOTALL)
@@ -68,23 +71,24 @@ def control_batch(
     leader_epoch: int = -1,
 ) -> bytes:
     """The batch that ends a producer's transaction in one partition."""
-    record = Record(_KEY.pack(_VERSION, control), _VALUE.pack(_VERSION, coordinator_epoch), timestamp_ms=timestamp_ms)
-    header = BatchHeader(
-        base_offset=base_offset,
-        batch_length=0,
-        leader_epoch=leader_epoch,
-        magic=MAGIC,
-        crc=0,
-        attributes=TRANSACTIONAL_BIT | CONTROL_BIT,
-        last_offset_delta=0,
-        base_timestamp_ms=timestamp_ms,
-        max_timestamp_ms=timestamp_ms,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=NO_SEQUENCE,
-        record_count=1,
+    checked = _MARKER.pack(
+        TRANSACTIONAL_BIT | CONTROL_BIT,
+        0,
+        timestamp_ms,
+        timestamp_ms,
+        producer_id,
+        producer_epoch,
+        NO_SEQUENCE,
+        1,
+        _RECORD_BEGINS,
+        _VERSION,
+        control,
+        _VALUE_BEGINS,
+        _VERSION,
+        coordinator_epoch,
+        _NO_HEADERS,
     )
-    return seal(header, encode_records([record], timestamp_ms))
+    return _BEFORE_CHECKED.pack(base_offset, _MARKER_LENGTH, leader_epoch, MAGIC, crc32c(checked)) + checked
 
 
 def control_problem(data: Buffer, position: int) -> str | None:

@@ -15,7 +15,7 @@ from oncelog.records.varint import VARLONG_BYTES_MAX, read_varint, varint
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
 RECORD_BYTES_MIN = 7
-_NULL, _NO_ATTRIBUTES = b"\1", b"\0"
+_NULL, _ZERO, _NO_ATTRIBUTES = b"\1", b"\0", b"\0"
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -103,18 +103,19 @@ def _read_bytes(body: bytes, position: int, end: int) -> tuple[bytes | None, int
 
 
 def _encoded(record: Record, offset_delta: int, timestamp_delta_ms: int) -> bytes:
-    content = b"".join(
-        (
-            _NO_ATTRIBUTES,
-            varint(_wrapped(timestamp_delta_ms)),
-            varint(offset_delta),
-            _sized(record.key),
-            _sized(record.value),
-            varint(len(record.headers)),
-            *(part for key, value in record.headers for part in (_sized(key.encode()), _sized(value))),
-        )
-    )
-    return varint(len(content)) + content
+    key, value, headers = record.key, record.value, record.headers
+    parts = [
+        _NO_ATTRIBUTES,
+        varint(_wrapped(timestamp_delta_ms)) if timestamp_delta_ms else _ZERO,
+        varint(offset_delta) if offset_delta else _ZERO,
+        _NULL if key is None else varint(len(key)) + key,
+        _NULL if value is None else varint(len(value)) + value,
+        varint(len(headers)) if headers else _ZERO,
+    ]
+    for name, content in headers:
+        parts += _sized(name.encode()), _sized(content)
+    encoded = b"".join(parts)
+    return varint(len(encoded)) + encoded
 
 
 def _sized(value: bytes | None) -> bytes:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from oncelog.broker.request import Peer, Request
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("oncelog.transactions")
 
 
-class FixedPlace(Enum):
+class FixedPlace(StrEnum):
     """A request other than Produce: clients may have one connection for some of them, and another for the others."""
 
     END = "EndTxn"

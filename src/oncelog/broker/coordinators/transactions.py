@@ -77,8 +77,7 @@ class Transactions:
 
     def coordinates(self, transactional_id: str) -> bool:
         """Whether the id's partition of the transaction log is there, and is not offline."""
-        partition = self._broker.topics.partition(TRANSACTION_STATE, self.coordinator.partition_for(transactional_id))
-        return partition is not None and not partition.is_offline
+        return self._online_log(transactional_id) is not None
 
     def knows_every_id(self) -> bool:
         """Whether no partition of the transaction log is offline: what its ids are about nobody knows."""
@@ -150,6 +149,9 @@ class Transactions:
     def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
+        """Whether each is part of the open transaction. Errors: those of the coordinator; not_coordinator."""
+        if not self.coordinates(transactional_id):
+            return dict.fromkeys(partitions, ErrorCode.not_coordinator)
         return {
             (topic, index): self.coordinator.verify(transactional_id, producer_id, producer_epoch, topic, index)
             for topic, index in partitions
@@ -295,9 +297,10 @@ class Transactions:
         It is not complete while one of its partitions is offline: that one gets its marker after a repair and a start,
         and until then the transactional id is in the middle of this.
         """
-        if not self.coordinates(markers.transactional_id):
+        log = self._online_log(markers.transactional_id)
+        if log is None:
             return
-        coordinator_epoch = self._log_partition(markers.transactional_id).leader_epoch
+        coordinator_epoch = log.leader_epoch
         partitions = self._partitions(markers)
         for partition in partitions:
             # A refusal means that somebody newer has closed this producer's transaction here: there is nothing left to end.
@@ -400,6 +403,10 @@ class Transactions:
         partition = self._broker.topics.partition(TRANSACTION_STATE, self.coordinator.partition_for(transactional_id))
         assert partition is not None, transactional_id
         return partition
+
+    def _online_log(self, transactional_id: str) -> Partition | None:
+        partition = self._broker.topics.partition(TRANSACTION_STATE, self.coordinator.partition_for(transactional_id))
+        return None if partition is None or partition.is_offline else partition
 
     def _partitions(self, markers: MarkersToSend) -> list[Partition]:
         """The partitions of a transaction that are still there: one that was deleted must not keep it from ending."""

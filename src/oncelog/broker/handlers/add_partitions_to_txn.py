@@ -46,7 +46,7 @@ async def handle(broker: Needs, request: Request) -> Any:
         producer = TransactionalProducer(
             body.v3_and_below_transactional_id, body.v3_and_below_producer_id, body.v3_and_below_producer_epoch
         )
-        errors = await _add(broker, request, producer, body.v3_and_below_topics)
+        errors = await _add(broker, request, turn, producer, body.v3_and_below_topics)
         if errors is None:
             return None
         results = await _topics(request, turn, body.v3_and_below_topics, errors)
@@ -66,18 +66,20 @@ async def handle(broker: Needs, request: Request) -> Any:
 async def _add_or_verify(broker: Needs, transaction: Any) -> Errors:
     producer = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
     partitions = _named(transaction.topics)
-    if transaction.verify_only and broker.transactions.coordinates(transaction.transactional_id):
+    if transaction.verify_only:
         return broker.transactions.verify(*producer, partitions)
-    refused = await _refused(broker, transaction.transactional_id, partitions)
+    refused = await _refused(broker, Turn(broker.clock), partitions)
     if refused is not None:
         return refused
     return dict.fromkeys(partitions, await broker.transactions.add_partitions(*producer, partitions, tv2=True))
 
 
-async def _add(broker: Needs, request: Request, producer: TransactionalProducer, topics: Any) -> Errors | None:
+async def _add(
+    broker: Needs, request: Request, turn: Turn, producer: TransactionalProducer, topics: Any
+) -> Errors | None:
     """None for a request that comes late. Nothing waits between the answer of the guard and what it is asked for."""
     partitions = _named(topics)
-    refused = await _refused(broker, producer.transactional_id, partitions)
+    refused = await _refused(broker, turn, partitions)
     if not broker.session_guard.admits(request, producer, [FixedPlace.PARTITIONS]):
         return None
     if refused is not None:
@@ -85,11 +87,9 @@ async def _add(broker: Needs, request: Request, producer: TransactionalProducer,
     return dict.fromkeys(partitions, await broker.transactions.add_partitions(*producer, partitions, tv2=False))
 
 
-async def _refused(broker: Needs, transactional_id: str, partitions: Sequence[TopicPartition]) -> Errors | None:
+async def _refused(broker: Needs, turn: Turn, partitions: Sequence[TopicPartition]) -> Errors | None:
     """What is wrong with the request, whatever the state of the transaction; None if nothing is."""
-    if not broker.transactions.coordinates(transactional_id):
-        return dict.fromkeys(partitions, ErrorCode.not_coordinator)
-    problems = await Turn(broker.clock).each(partitions, lambda partition: _problem(broker, *partition))
+    problems = await turn.each(partitions, lambda partition: _problem(broker, *partition))
     wrong = {one: error for one, error in zip(partitions, problems, strict=True) if error is not None}
     return dict.fromkeys(partitions, ErrorCode.operation_not_attempted) | wrong if wrong else None
 

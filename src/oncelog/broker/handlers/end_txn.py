@@ -12,7 +12,6 @@ from oncelog.broker.coordinators.session_guard import FixedPlace, SessionGuard, 
 from oncelog.broker.request import Request
 from oncelog.transactions import EndTransactionAnswer
 from oncelog.transactions.versions import end_bumps_epoch, transaction_error
-from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.transactions import Transactions
@@ -29,8 +28,6 @@ class Needs(Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
-    if not broker.transactions.coordinates(body.transactional_id):
-        return _answer(request, EndTransactionAnswer(ErrorCode.not_coordinator))
     producer = TransactionalProducer(body.transactional_id, body.producer_id, body.producer_epoch)
     tv2 = end_bumps_epoch(request.version)
     if not (tv2 or broker.session_guard.admits(request, producer, [FixedPlace.END], ends_transaction=True)):

@@ -201,9 +201,7 @@ async def _refused_by_coordinator(
     partitions = [(batch.topic, batch.partition) for batch in batches.values()]
     header = next(iter(batches.values())).header
     producer = TransactionalProducer(transactional_id, header.producer_id, header.producer_epoch)
-    if not broker.transactions.coordinates(transactional_id):
-        errors = dict.fromkeys(partitions, ErrorCode.not_coordinator)
-    elif produce_adds_partitions(request.version):
+    if produce_adds_partitions(request.version):
         errors = dict.fromkeys(partitions, await broker.transactions.add_partitions(*producer, partitions, tv2=True))
     elif not broker.session_guard.admits(request, producer, partitions):
         return None
