@@ -65,26 +65,23 @@ def check_lengths(message_class: Any, frame: memoryview, position: int, items_ma
         raise WireError(f"a {message_class.__name__} runs past the end of its frame")
 
 
+def end_of_lengths(message_class: Any, frame: memoryview, position: int, items_max: int = ITEMS_MAX) -> int:
+    """Where the body of a message ends, by its lengths; beyond the frame where it is cut off.
+
+    Raises WireError. A message without arrays and flexible strings has no length that needs a look.
+    """
+    left = ItemsLeft(items_max)
+    try:
+        for fixed_bytes, step in _steps(message_class):
+            position = step(frame, position + fixed_bytes, left)
+    except IndexError:
+        return len(frame) + 1
+    return position
+
+
 def compile_lengths(request_class: Any) -> None:
     """Do now what the first look at such a request would do."""
     _steps(request_class)
-
-
-def end_of_lengths(request_class: Any, frame: memoryview, position: int, items_max: int = ITEMS_MAX) -> int:
-    """Where the body of a request ends, by its lengths; beyond the frame where it is cut off.
-
-    Raises WireError. A request without arrays and flexible strings has no length that needs a look.
-    """
-    try:
-        return _walk(_steps(request_class), frame, position, ItemsLeft(items_max))
-    except IndexError:
-        return len(frame) + 1
-
-
-def _walk(steps: Steps, frame: memoryview, position: int, left: ItemsLeft) -> int:
-    for fixed_bytes, step in steps:
-        position = step(frame, position + fixed_bytes, left)
-    return position
 
 
 @cache
@@ -158,7 +155,9 @@ class _Entity:
             position += 1
             if frame[position - 1] & 0x80:
                 return position
-        return _walk(self._steps, frame, position, left)
+        for fixed_bytes, step in self._steps:
+            position = step(frame, position + fixed_bytes, left)
+        return position
 
 
 class _Array:
