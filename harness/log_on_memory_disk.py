@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.manual_clock import ManualClock
 from harness.memory_disk import MemoryDisk
 from oncelog.environment import DiskError, Syncable
-from oncelog.log import Appended, LogConfig, Origin, PartitionLog, Refused, SyncPoint
+from oncelog.log import Appended, LogConfig, LogDigest, Origin, PartitionLog, Refused, SyncPoint
 from oncelog.records import ControlType, Record, build_batch, check_batch
 
 DIRECTORY = "/data/orders-0"
@@ -20,6 +20,7 @@ class LogOnMemoryDisk:
         self.config = config or LogConfig()
         self.checkpoint = self.log_start = 0
         self.gaps_below: int | None = 0
+        self.aborted: LogDigest | None = None
         self.log = self.open(was_clean=False)
 
     def open(
@@ -37,6 +38,7 @@ class LogOnMemoryDisk:
             log_start_offset=self.log_start if log_start_offset is None else log_start_offset,
             high_watermark=high_watermark,
             gaps_below=self.gaps_below,
+            aborted=self.aborted,
         )
         return self.log
 

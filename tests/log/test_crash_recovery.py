@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.log_on_memory_disk import DIRECTORY, LogOnMemoryDisk
 from oncelog.environment import Syncable
 from oncelog.log import AbortedTransaction, Appended, LogConfig, SyncPoint
-from oncelog.log.names import LOG, OFFSET_INDEX, offset_name
+from oncelog.log.names import LOG, OFFSET_INDEX, TRANSACTION_INDEX, offset_name
 from oncelog.records import ControlType, batches, read_control
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=200, segment_index_bytes=200)
@@ -233,6 +233,30 @@ def test_index_entries_of_what_a_start_cut_off_do_not_come_back() -> None:
         on.disk.crash()
         index = on.disk.read_file(f"{DIRECTORY}/{offset_name(0, OFFSET_INDEX)}")
         assert max(offset for offset, _ in iter_unpack(">ii", index)) < 9, seed
+
+
+@pytest.mark.parametrize("is_rolled", [False, True])
+def test_indexes_that_are_lost_are_made_anew_whatever_a_power_cut_tore_behind_them(is_rolled: bool) -> None:
+    """What the transaction index has to hold is read from the batches up to where it was durable, and no further."""
+    on = LogOnMemoryDisk(LogConfig(index_interval_bytes=0, segment_bytes=1000 if is_rolled else 1 << 20))
+    producer = (1, 0)
+    on.produce(b"aborted", producer=producer, sequence=0, transactional=True)
+    on.mark(ControlType.ABORT, producer)
+    while is_rolled and len(on.disk.list_directory(DIRECTORY)) < 5:
+        on.produce(bytes(300))
+    on.sync()
+    on.aborted, durable = on.log.digest(), on.log.log_end_offset
+    on.produce(b"not durable")
+    base_offset = on.log.sync_point().segment_base_offset
+    path, size_bytes = f"{DIRECTORY}/{offset_name(base_offset, LOG)}", on.log.sync_point().segment_size_bytes
+    on.disk.kill()
+    on.disk.damage(path, size_bytes - 1, b"\x7f")
+    for name in on.disk.list_directory(DIRECTORY):
+        if name.endswith((OFFSET_INDEX, TRANSACTION_INDEX)):
+            on.disk.remove(f"{DIRECTORY}/{name}")
+    on.open(was_clean=False)
+    assert on.log.log_end_offset == durable
+    assert [one[:3] for one in on.log.aborted_transactions(0, durable)] == [(1, 0, 1)]
 
 
 def aborted_by_definition(data: bytes) -> list[tuple[int, int, int]]:
