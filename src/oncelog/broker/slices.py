@@ -84,7 +84,7 @@ class Turn:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._end_ms = clock.monotonic_ms() + SLICE_MS
+        self.begin()
 
     @property
     def is_over(self) -> bool:
@@ -95,7 +95,7 @@ class Turn:
         made: list[T] = []
         for item in items:
             made.append(do(item))
-            if self._clock.monotonic_ms() >= self._end_ms:
+            if self.is_over:
                 await self.rest()
         return tuple(made)
 

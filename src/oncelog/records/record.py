@@ -103,17 +103,16 @@ def _read_bytes(body: bytes, position: int, end: int) -> tuple[bytes | None, int
 
 
 def _encoded(record: Record, offset_delta: int, timestamp_delta_ms: int) -> bytes:
-    key, value, headers = record.key, record.value, record.headers
     parts = [
         _NO_ATTRIBUTES,
         varint(_wrapped(timestamp_delta_ms)) if timestamp_delta_ms else _ZERO,
         varint(offset_delta) if offset_delta else _ZERO,
-        _NULL if key is None else varint(len(key)) + key,
-        _NULL if value is None else varint(len(value)) + value,
-        varint(len(headers)) if headers else _ZERO,
+        _sized(record.key),
+        _sized(record.value),
+        varint(len(record.headers)) if record.headers else _ZERO,
     ]
-    for name, content in headers:
-        parts += _sized(name.encode()), _sized(content)
+    for key, value in record.headers:
+        parts += _sized(key.encode()), _sized(value)
     encoded = b"".join(parts)
     return varint(len(encoded)) + encoded
 

@@ -206,7 +206,7 @@ class Topics:
 
     def partition(self, topic: str, index: int) -> Partition | None:
         found = self._by_name.get(topic)
-        return None if found is None or not 0 <= index < len(found.partitions) else found.partitions[index]
+        return found.partitions[index] if found is not None and 0 <= index < len(found.partitions) else None
 
     def partitions(self) -> Iterator[Partition]:
         """Every partition that is served."""
