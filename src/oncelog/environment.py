@@ -200,6 +200,38 @@ class Workers(Protocol):
         ...
 
 
+class Link(Protocol):
+    """A connection to another process, over which frames come and go: bytes behind their length."""
+
+    def send(self, chunks: Sequence[Buffer]) -> None:
+        """Send one frame; its length is in the chunks. Over a link that is closed nothing is sent."""
+        ...
+
+    def close(self) -> None:
+        """Nothing is called back any more."""
+        ...
+
+
+class LinkListener(Protocol):
+    """Who made a link hears of these on its own thread of control."""
+
+    def opened(self, link: Link) -> None: ...
+
+    def received(self, frame: memoryview) -> None:
+        """A frame without its length. The bytes stay as they are for as long as they are held."""
+        ...
+
+    def closed(self, reason: str) -> None:
+        """The link could not be made, or is gone; once, and nothing comes after it."""
+        ...
+
+
+class Network(Protocol):
+    def connect(self, host: str, port: int, listener: LinkListener, *, timeout_ms: int) -> Link:
+        """Begin to make a link. What is sent before it is open is sent when it is."""
+        ...
+
+
 class Random(Protocol):
     def uuid(self) -> UUID: ...
 

@@ -1,0 +1,199 @@
+"""What may be asked of ZooKeeper, and what it answers; no way to ask it.
+
+Names and rules are those of ZooKeeper's client protocol (zookeeper.jute, KeeperException). An error is a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+from oncelog.coordination import Parked
+
+ANY_VERSION = -1
+"""A write with it is done whatever the version of the node is."""
+
+
+class ZooKeeperError(Enum):
+    """Why a request was not carried out. After CONNECTION_LOSS nobody knows whether it was."""
+
+    NO_NODE = auto()
+    NODE_EXISTS = auto()
+    BAD_VERSION = auto()
+    NOT_EMPTY = auto()
+    NO_CHILDREN_FOR_EPHEMERALS = auto()
+    NO_AUTH = auto()
+    ROLLED_BACK = auto()
+    """An operation of a multi that was good by itself, where another one was not; code 0 on the wire."""
+    NOT_TRIED = auto()
+    """An operation of a multi behind the one that failed: RUNTIMEINCONSISTENCY on the wire."""
+    CONNECTION_LOSS = auto()
+    SESSION_EXPIRED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """Versions count the changes of a node; czxid and mzxid are the transactions that made it and changed it last."""
+
+    czxid: int
+    mzxid: int
+    version: int
+    children_version: int
+    ephemeral_owner: int
+    """The session that the node lives as long as; 0 for one that stays."""
+    child_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    path: str
+    data: bytes = b""
+    is_ephemeral: bool = False
+    is_sequential: bool = False
+    """The name gets ten digits that count up under its parent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """In a multi: that a node has this version."""
+
+    path: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class GetData:
+    path: str
+    watch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """With `watch` the node's making is heard of, too. The answer to a node that is not there is NO_NODE."""
+
+    path: str
+    watch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GetChildren:
+    path: str
+    watch: bool = False
+
+
+Write = Create | Delete | SetData | Check
+
+
+@dataclass(frozen=True, slots=True)
+class Multi:
+    """All of them or none, as one transaction."""
+
+    writes: tuple[Write, ...]
+
+
+Request = Create | Delete | SetData | GetData | Exists | GetChildren | Multi
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """`path` has the digits of a sequential node. A multi has no stat."""
+
+    path: str
+    stat: Stat | None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Of Delete, SetData, Check and Exists; `stat` is that of the node, where it has one afterwards."""
+
+    stat: Stat | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    data: bytes
+    stat: Stat
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """The names without their parent's path, sorted."""
+
+    names: tuple[str, ...]
+    stat: Stat
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Of a multi, one for each write. If one is an error, all are, and nothing was done."""
+
+    each: tuple[Created | Done | ZooKeeperError, ...]
+
+
+Result = Created | Done | Data | Children | Results | ZooKeeperError
+
+
+class Change(Enum):
+    """What a watch has seen."""
+
+    CREATED = auto()
+    DELETED = auto()
+    DATA = auto()
+    CHILDREN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A watch hears once, and is gone. Of a node that changes before its next reading only the first change is heard."""
+
+    path: str
+    change: Change
+
+
+class SessionState(Enum):
+    CONNECTED = auto()
+    DISCONNECTED = auto()
+    """The session may live on: ephemeral nodes are there until it expires, and watches come back with the connection."""
+    EXPIRED = auto()
+    """Its ephemeral nodes and watches are gone. A new session begins by itself; CONNECTED tells of it."""
+
+
+class ZooKeeper(Protocol):
+    """A client: one session after another.
+
+    Requests are carried out, and results come, in the order in which they were handed in; of watches and results the one that
+    happened first comes first. Paths begin with "/", below the chroot. All callbacks come on the caller's own thread of control.
+    """
+
+    on_watched: Callable[[Watched], None]
+    on_session: Callable[[SessionState], None]
+
+    @property
+    def session_id(self) -> int:
+        """0 while there is none."""
+        ...
+
+    def submit(self, request: Request) -> Parked[Result]:
+        """Hand in a request. Without a connection it waits for one; it ends with CONNECTION_LOSS if the connection breaks
+        while it is under way, and with SESSION_EXPIRED if the session does before it was sent.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the session, and with it its ephemeral nodes. Nothing is called back any more."""
+        ...
