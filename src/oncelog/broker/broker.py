@@ -13,6 +13,7 @@ from itertools import islice
 from uuid import UUID
 
 from oncelog.broker.apis import APIS
+from oncelog.broker.cluster.view import Alone, Cluster, Node
 from oncelog.broker.config.configuration import Settings, SettingSource
 from oncelog.broker.config.group_configuration import GroupConfigs
 from oncelog.broker.config.setting import SettingError, text_of
@@ -50,10 +51,12 @@ from oncelog.broker.storage.journal import (
     LogDirectoriesNamed,
     TopicCreated,
 )
+from oncelog.broker.storage.log_settings import log_config
 from oncelog.broker.storage.moving import LogMoves
 from oncelog.broker.storage.opening import LeftByLastStop, LogOpening, say_what_is_missing
+from oncelog.broker.storage.own_topics import OwnTopics
 from oncelog.broker.storage.partition import Partition, UnopenedLog
-from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic, Topics, log_config
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic, Topics
 from oncelog.coordination import Parked, start
 from oncelog.environment import Clock, Disk, DiskError, Random, Workers
 from oncelog.groups import GroupCoordinator, MembershipLimits
@@ -129,8 +132,6 @@ class BrokerCore:
         self._disk = environment.disk
         self._report_failure = on_failure
         self._has_failed = False
-        self.host = ""
-        self.port = 0
         self.features = {TRANSACTION_FEATURE: TRANSACTION_VERSION}
         self.highest_features = dict(self.features)
         self.features_epoch = 0
@@ -200,7 +201,7 @@ class BrokerCore:
         self.fetch_sessions = FetchSessions(
             environment.random, self.settings.number("max.incremental.fetch.session.cache.slots")
         )
-        self.topics = Topics(
+        self.own_topics = OwnTopics(
             self._journal,
             self.slices,
             environment.random,
@@ -213,12 +214,13 @@ class BrokerCore:
             self._delete_unopened,
             self.survives,
         )
+        self.topics: Topics = self.own_topics
         self.checkpoints = Checkpoints(
             self.slices, environment.disk, directories, self.topics, self._journal, self.survives, own
         )
         self.moves = LogMoves(self, environment.disk, environment.random)
         for record in state.topics.values():
-            await self._in_turns(self.topics.replay_created(record))
+            await self._in_turns(self.own_topics.replay_created(record))
         opening.make_durable()
         self._check_epochs()
         self._journal.append_now(BrokerStarted(leader_epoch=self.leader_epoch))
@@ -230,6 +232,7 @@ class BrokerCore:
         opening.forget()
         self._make_coordinators(environment.random)
         self.progress.reach(Readiness.LOGS)
+        self.progress.reach(Readiness.METADATA)
         await self._in_turns(load_transactions(self))
         await self._in_turns(load_offsets(self))
         self.topics.on_offline = self._went_offline
@@ -348,8 +351,8 @@ class BrokerCore:
 
     def serve_at(self, host: str, port: int) -> None:
         """Say where clients reach this broker; it is what Metadata answers."""
-        self.host = host
-        self.port = port
+        self.host, self.port = host, port
+        self.cluster: Cluster = Alone(Node(self.node_id, host, port, text_of(self.settings.value("broker.rack"))))
 
     def finalize_feature(self, name: str, level: int) -> None:
         """Set the level of a feature; the journal says so already."""
@@ -358,10 +361,6 @@ class BrokerCore:
         self.features_epoch += 1
         if name == TRANSACTION_FEATURE:
             self.transactions.coordinator.transaction_version = level
-
-    @property
-    def rack(self) -> str | None:
-        return text_of(self.settings.value("broker.rack"))
 
     def give_up_start(self) -> None:
         """Load no more, and leave the directories."""
@@ -454,7 +453,8 @@ class BrokerCore:
 
     def _delete_unopened(self, topic: Topic, index: int, log: UnopenedLog) -> None:
         if self._disk.exists(log.directory):
-            delay_ms = log_config(self.settings, topic.name, topic.values).file_delete_delay_ms
+            config = log_config(self.settings, topic.values, is_internal=topic.is_internal)
+            delay_ms = config.file_delete_delay_ms
             delete_partition(self._disk, self.clock, log.directory, topic.name, index, topic.topic_id, delay_ms)
 
     def _after_deletion(self, topic: str, partition_count: int) -> Parked[None]:
