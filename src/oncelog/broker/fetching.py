@@ -186,7 +186,7 @@ class Fetching:
         partition = topic.partition(asked.index) if topic is not None else None
         if partition is None:
             return ErrorCode.unknown_topic_or_partition
-        return ErrorCode.kafka_storage_error if partition.is_offline else partition
+        return partition.problem or partition
 
     def _read(self, asked: FetchedPartition, size_bytes_left: int, *, whole_batch: bool) -> PartitionRead:
         partition = self._look(asked)

@@ -36,6 +36,9 @@ class Leadership:
     offline: tuple[int, ...] = ()
 
 
+UNKNOWN = Leadership()
+
+
 class Cluster(Protocol):
     """What is known at this moment."""
 

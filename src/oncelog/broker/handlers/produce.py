@@ -120,8 +120,8 @@ def _find(broker: Needs, request: Request, name: UUID | str | None, index: int) 
     partition = topic.partition(index) if topic is not None else None
     if topic is None or partition is None:
         return Refused(ErrorCode.unknown_topic_or_partition, "there is no such topic or partition")
-    if partition.is_offline:
-        return _offline(partition)
+    if partition.problem is not None:
+        return partition.refused(partition.problem)
     return _full(partition) if partition.directory.is_full else (topic, partition)
 
 
@@ -230,8 +230,8 @@ def _append_all(
         if partition is None:
             results[key] = Refused(ErrorCode.unknown_topic_or_partition, f"topic {batch.topic} was deleted")
             continue
-        if partition.is_offline:
-            results[key] = _offline(partition)
+        if partition.problem is not None:
+            results[key] = partition.refused(partition.problem)
             continue
         if partition.directory.is_full:
             results[key] = _full(partition)
@@ -256,12 +256,8 @@ def _gone_offline(broker: Needs, batches: Mapping[Key, Checked]) -> Results:
         topic = broker.topics.with_id(batch.topic_id)
         partition = topic.partition(batch.partition) if topic is not None else None
         if partition is not None and partition.is_offline:
-            gone[key] = _offline(partition)
+            gone[key] = partition.refused(ErrorCode.kafka_storage_error)
     return gone
-
-
-def _offline(partition: Partition) -> Refused:
-    return Refused(ErrorCode.kafka_storage_error, f"{partition} is offline: {partition.why_offline}")
 
 
 def _full(partition: Partition) -> Refused:

@@ -13,7 +13,7 @@ from oncelog.broker.config.configuration import Settings, topic_values
 from oncelog.broker.config.setting import Value, items_of
 from oncelog.broker.slices import Slices
 from oncelog.broker.storage.log_settings import log_config
-from oncelog.broker.storage.partition import Partition, UnopenedLog
+from oncelog.broker.storage.partition import Partition, Role, UnopenedLog
 from oncelog.coordination import Parked
 from oncelog.environment import DiskError
 from oncelog.log import DamagedLogError, DataDirectory, LogConfig, PartitionLog
@@ -151,16 +151,20 @@ class Topics(ABC):
         return found.partitions[index] if found is not None and 0 <= index < len(found.partitions) else None
 
     def partitions(self) -> Iterator[Partition]:
-        """Every partition that is served."""
-        return (partition for partition in self.every_partition() if not partition.is_offline)
+        """Every partition whose log can be used."""
+        return (one for one in self.every_partition() if not one.is_offline and one.role is not Role.LEAVING)
 
     def every_partition(self) -> Iterator[Partition]:
-        """Those that are offline too; while topics and partitions come and go, those that are there when it is their turn."""
+        """Those of which the broker has a replica, and that are offline too.
+
+        While topics and partitions come and go, those that are there when it is their turn.
+        """
         for topic in tuple(self._by_name.values()):
             for partition in tuple(topic.partitions):
                 if self._by_id.get(topic.topic_id) is not topic:
                     break
-                yield partition
+                if partition.role is not Role.NONE:
+                    yield partition
 
     def is_offline(self, topic: str, index: int) -> bool:
         found = self._by_name.get(topic)
@@ -228,7 +232,9 @@ class Topics(ABC):
         config = log_config(self._settings, topic.values, is_internal=topic.is_internal)
         for index in range(start, stop):
             log, directory = self._open_log(topic, index, config)
-            opened.append(Partition(topic.name, index, self._leader_epoch, log, directory, self.failed))
+            partition = Partition(topic.name, index, self._leader_epoch, self.failed)
+            partition.host(log, directory, Role.LEADER)
+            opened.append(partition)
             yield
 
     def _note_offline(self, topic: Topic) -> None:
@@ -260,5 +266,5 @@ class Topics(ABC):
 
 def configure_logs(partitions: Iterable[Partition], config: LogConfig) -> None:
     for partition in partitions:
-        if partition.unopened is None:
+        if partition.role is not Role.NONE and partition.unopened is None:
             partition.log.configure(config)
