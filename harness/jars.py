@@ -15,6 +15,8 @@ from pathlib import Path
 from harness import requirements
 
 KAFKA_VERSION = "4.3.1"
+ZOOKEEPER_MODE_VERSION = "3.9.1"
+"""The last release line whose brokers keep a cluster's metadata in ZooKeeper."""
 ARTIFACTS = ("kafka_2.13", "kafka-tools", "kafka-streams")
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -46,6 +48,13 @@ def kafka_libs() -> Path:
     libs = cache_directory() / f"kafka-{KAFKA_VERSION}"
     download(libs, "".join(DEPENDENCY.format(artifact=one, version=KAFKA_VERSION) for one in ARTIFACTS))
     return libs
+
+
+def zookeeper_mode_classpath() -> str:
+    """The jars of the Kafka that still has a cluster over ZooKeeper; without them the test is not run."""
+    libs = cache_directory() / f"kafka-{ZOOKEEPER_MODE_VERSION}"
+    download(libs, DEPENDENCY.format(artifact="kafka_2.13", version=ZOOKEEPER_MODE_VERSION))
+    return str(libs / "*")
 
 
 def classpath() -> str:
