@@ -464,7 +464,7 @@ class BrokerCore:
         which names are in each directory.
         """
         self.transactions.go_on()
-        self.log_directories.forget(topic, partition_count)
+        self.log_directories.forget((topic, index) for index in range(partition_count))
         return self.checkpoints.write()
 
 

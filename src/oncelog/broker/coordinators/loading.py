@@ -20,6 +20,8 @@ from oncelog.broker.storage.journal import (
     LogDirectoryFailed,
     MetadataRecord,
     ProducerIdsReserved,
+    ReplicasHosted,
+    ReplicasLeft,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
@@ -56,6 +58,12 @@ class Needs(Protocol):
 
 
 @dataclass(slots=True)
+class HostedReplicas:
+    topic: str
+    partitions: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
 class JournalState:
     """What the journal says: topics by name as if each was made as it is now, what was changed of the broker's settings
     by the id of the broker, what groups have of their own, and the numbers that must never be used again.
@@ -75,6 +83,10 @@ class JournalState:
     reserved_producer_ids: int = 0
     boot_id: str | None = None
     log_directories: dict[str, str] = field(default_factory=dict)
+    hosted: dict[UUID, HostedReplicas] = field(default_factory=dict)
+    """The replicas that this broker has in a cluster, by the ids of their topics."""
+    left: set[tuple[str, int]] = field(default_factory=set)
+    """The partitions of which it has none any more."""
     compacted: set[UUID] = field(default_factory=set)
     """The topics that were compacted once: offsets may be missing."""
 
@@ -117,6 +129,13 @@ def _replay(state: JournalState, record: MetadataRecord) -> None:
         case TopicConfigured():
             _note_compaction(state, record.topic_id, record.configs)
             _change_topic(state, record.topic_id, configs=record.configs)
+        case ReplicasHosted():
+            hosted = state.hosted.setdefault(UUID(record.topic_id), HostedReplicas(record.topic))
+            hosted.partitions.update(record.partitions)
+            state.left.difference_update((record.topic, index) for index in record.partitions)
+        case ReplicasLeft():
+            state.hosted[UUID(record.topic_id)].partitions.difference_update(record.partitions)
+            state.left.update((record.topic, index) for index in record.partitions)
         case BrokerConfigured():
             state.broker_configs[record.broker_id] = record.configs
         case GroupConfigured():
@@ -143,8 +162,9 @@ def _change_topic(state: JournalState, topic_id: str, **changes: Any) -> None:
 
 def find_partitions(directories: LogDirectories, state: JournalState, journal_path: str) -> None:
     """Find every partition that the journal knows. Raises DiskError if one is missing, in two places, or not known."""
-    directories.find_partitions(state.deleted, state.made_without)
+    directories.find_partitions(state.deleted, state.left, state.made_without)
     partitions = [(topic.name, index) for topic in state.topics.values() for index in range(topic.partition_count)]
+    partitions += [(one.topic, index) for one in state.hosted.values() for index in one.partitions]
     unknown = directories.made_besides(partitions)
     if unknown or (state.last_leader_epoch < 0 and directories.were_in_use()):
         raise DiskError(

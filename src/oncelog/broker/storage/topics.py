@@ -159,7 +159,7 @@ class Topics(ABC):
 
         While topics and partitions come and go, those that are there when it is their turn.
         """
-        for topic in tuple(self._by_name.values()):
+        for topic in tuple(self._by_id.values()):
             for partition in tuple(topic.partitions):
                 if self._by_id.get(topic.topic_id) is not topic:
                     break
