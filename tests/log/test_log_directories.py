@@ -24,7 +24,7 @@ def disk() -> MemoryDisk:
 
 def taken(disk: MemoryDisk, *paths: str, deleted: Sequence[str] = ()) -> LogDirectories:
     directories = LogDirectories(disk, paths, HOME_FILE)
-    directories.find_partitions(deleted, {})
+    directories.find_partitions(deleted, set(), {})
     return directories
 
 

@@ -89,3 +89,19 @@ _TABLE = (
 )
 
 APIS: Mapping[int, ServedApi] = MappingProxyType({api.key: api for api in _TABLE})
+"""What a broker serves that is alone."""
+
+_BETWEEN_BROKERS = (
+    ServedApi(4, "LeaderAndIsr", 5, 7, "leader_and_isr", Readiness.LOGS),
+    ServedApi(5, "StopReplica", 3, 4, "stop_replica", Readiness.LOGS),
+    ServedApi(6, "UpdateMetadata", 7, 8, "update_metadata", Readiness.LOGS),
+)
+"""What brokers of one cluster say to each other, as Kafka's do up to 3.9."""
+
+_ALONE = (34, 43, 45, 46, 57, 68, 69, 74, 75)
+"""What a member of a cluster does not serve."""
+
+CLUSTER_APIS: Mapping[int, ServedApi] = MappingProxyType(
+    {api.key: api for api in sorted((*_TABLE, *_BETWEEN_BROKERS), key=lambda api: api.key) if api.key not in _ALONE}
+)
+"""What a broker serves that has others beside it."""

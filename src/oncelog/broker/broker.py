@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from uuid import UUID
 
-from oncelog.broker.apis import APIS
+from oncelog.broker.apis import APIS, CLUSTER_APIS
 from oncelog.broker.cluster.view import Alone, Cluster, Node
 from oncelog.broker.config.configuration import Settings, SettingSource
 from oncelog.broker.config.group_configuration import GroupConfigs
@@ -135,11 +135,11 @@ class BrokerCore:
         self.features = {TRANSACTION_FEATURE: TRANSACTION_VERSION}
         self.highest_features = dict(self.features)
         self.features_epoch = 0
-        self.apis = APIS
+        self.apis = CLUSTER_APIS if self.settings.is_in_cluster else APIS
         self.progress = StartProgress()
         self._turn = Turn(environment.clock) if in_turns else None
         self.receive = Dispatch(
-            self, environment.clock, environment.workers, self.progress, self.fail, lambda: self._has_failed
+            self, self.apis, environment.clock, environment.workers, self.progress, self.fail, lambda: self._has_failed
         ).receive
         self.log_directories = LogDirectories(environment.disk, log_directories, FILE_NAME)
         self._disk_failures = DiskFailures(self.log_directories, self._stop_answering)
