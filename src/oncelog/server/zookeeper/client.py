@@ -9,7 +9,6 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import partial
 from itertools import cycle
 
@@ -18,13 +17,9 @@ from oncelog.server.zookeeper import records
 from oncelog.server.zookeeper.addresses import Ensemble
 from oncelog.server.zookeeper.connection import Connection, Guard
 from oncelog.server.zookeeper.records import NODE_EXISTS, OK, PING_XID, WATCH_XID, Record, Welcome
-from oncelog.server.zookeeper.watches import Watches
+from oncelog.zookeeper.conversation import Conversation, Phase
 from oncelog.zookeeper.session import (
     Change,
-    Done,
-    Exists,
-    GetChildren,
-    GetData,
     Request,
     Result,
     SessionState,
@@ -50,27 +45,12 @@ class ZooKeeperUnreachableError(OSError):
     """No server of the ensemble gave a session in time."""
 
 
-class _Phase(Enum):
-    CONNECTING = auto()
-    CONNECTED = auto()
-    CLOSED = auto()
-
-
 @dataclass(frozen=True, slots=True)
 class _Session:
     """What a server knows a session by; `id` is 0 while there is none."""
 
     id: int = 0
     password: bytes = bytes(16)
-
-
-@dataclass(frozen=True, slots=True)
-class _UnderWay:
-    """What was sent. The client's own requests are nobody's: they have no `request`, and nothing is released."""
-
-    xid: int
-    request: Request | None
-    parked: Parked[Result]
 
 
 class RealZooKeeper:
@@ -81,29 +61,45 @@ class RealZooKeeper:
     """
 
     def __init__(self, ensemble: Ensemble, session_timeout_ms: int, connection_timeout_ms: int, guard: Guard) -> None:
-        self.on_watched: Callable[[Watched], None] = lambda _: None
-        self.on_session: Callable[[SessionState], None] = lambda _: None
         self.session_timeout_ms = session_timeout_ms
         self._asked_timeout_ms = session_timeout_ms
         self._connection_timeout_ms = connection_timeout_ms
         self._ensemble = ensemble
         self._guard = guard
         self._loop = asyncio.get_running_loop()
-        self._phase = _Phase.CONNECTING
+        self._conversation = Conversation(self._send)
         self._session = _Session()
         self._last_zxid = 0
         self._last_xid = 0
-        self._waiting: deque[tuple[Request, Parked[Result]]] = deque()
-        self._under_way: deque[_UnderWay] = deque()
-        self._watches = Watches()
+        self._sent: deque[tuple[int, Request | None]] = deque()
+        """What has no answer yet, by its number; the client's own requests are None."""
         self._connection: Connection | None = None
         self._first_session = asyncio.Event()
         self._keeper = self._loop.create_task(self._stay_connected())
         self._keeper.add_done_callback(self._keeper_ended)
 
     @property
+    def on_watched(self) -> Callable[[Watched], None]:
+        return self._conversation.on_watched
+
+    @on_watched.setter
+    def on_watched(self, hear: Callable[[Watched], None]) -> None:
+        self._conversation.on_watched = hear
+
+    @property
+    def on_session(self) -> Callable[[SessionState], None]:
+        return self._conversation.on_session
+
+    @on_session.setter
+    def on_session(self, hear: Callable[[SessionState], None]) -> None:
+        self._conversation.on_session = hear
+
+    @property
     def session_id(self) -> int:
-        return self._session.id
+        return self._conversation.session_id
+
+    def submit(self, request: Request) -> Parked[Result]:
+        return self._conversation.submit(request)
 
     async def connected(self) -> None:
         """Wait for the first session. Raises ZooKeeperUnreachableError after zookeeper.connection.timeout.ms."""
@@ -117,24 +113,15 @@ class RealZooKeeper:
                 "or correct zookeeper.connect, or raise zookeeper.connection.timeout.ms"
             ) from None
 
-    def submit(self, request: Request) -> Parked[Result]:
-        parked: Parked[Result] = Parked()
-        if self._phase is _Phase.CONNECTED:
-            self._send(records.record(request, self._full), request, parked)
-        elif self._phase is _Phase.CONNECTING:
-            self._waiting.append((request, parked))
-        return parked
-
     def close(self) -> None:
         """Ask the server to end the session; `wait_closed` waits until it has."""
-        was, self._phase = self._phase, _Phase.CLOSED
-        self._waiting.clear()
-        self._under_way.clear()
+        was = self._conversation.phase
+        self._conversation.close()
         self._keeper.cancel()
         connection = self._connection
-        if connection is None or was is _Phase.CLOSED:
+        if connection is None or was is Phase.CLOSED:
             return
-        if was is _Phase.CONNECTING:
+        if was is Phase.CONNECTING:
             connection.abort("the client was closed")
             return
         # It goes on being read: an end of the connection with answers unread would take the request back.
@@ -143,7 +130,7 @@ class RealZooKeeper:
 
     async def wait_closed(self) -> None:
         """After `close`: until the server has ended the session, or for two seconds."""
-        assert self._phase is _Phase.CLOSED, "close it first"
+        assert self._conversation.phase is Phase.CLOSED, "close it first"
         if self._connection is not None:
             await asyncio.shield(self._connection.over)
 
@@ -188,10 +175,10 @@ class RealZooKeeper:
             self._guard(keeper.result)
 
     def _heard(self, connection: Connection, data: bytes) -> None:
-        if connection is not self._connection or self._phase is _Phase.CLOSED:
+        if connection is not self._connection or self._conversation.phase is Phase.CLOSED:
             return
         try:
-            if self._phase is _Phase.CONNECTING:
+            if self._conversation.phase is Phase.CONNECTING:
                 then: Callable[[], None] = partial(self._welcomed, connection, records.welcome(data))
             else:
                 then = self._understood(data)
@@ -209,27 +196,33 @@ class RealZooKeeper:
             return _nothing
         if header.xid == WATCH_XID:
             return partial(self._changed, *records.watched(data, offset))
-        if not self._under_way or self._under_way[0].xid != header.xid:
+        if not self._sent or self._sent[0][0] != header.xid:
             raise ValueError(f"an answer to request {header.xid}, which is not the next")
-        request = self._under_way[0].request
-        if header.error:
-            return partial(self._answered, records.error(header.error), header.error)
+        request = self._sent[0][1]
         if request is None:
-            return partial(self._answered, Done())
+            return partial(self._answered_us, header.error)
+        if header.error:
+            return partial(self._answered, self._error(request, header.error))
         return partial(self._answered, records.result(request, data, offset, self._short))
 
-    def _answered(self, result: Result, code: int = OK) -> None:
-        sent = self._under_way.popleft()
-        if result is ZooKeeperError.SYSTEM_ERROR or (sent.request is None and code not in (OK, NODE_EXISTS)):
-            logger.warning("ZooKeeper answered with error %d: %s", code, sent.request or "the chroot cannot be made")
-        if isinstance(sent.request, GetData | Exists | GetChildren):
-            self._watches.answered(sent.request, result, self._full(sent.request.path))
-        if sent.request is not None:
-            sent.parked.release(result)
+    def _error(self, request: Request, code: int) -> ZooKeeperError:
+        error = records.error(code)
+        if error is ZooKeeperError.SYSTEM_ERROR:
+            logger.warning("ZooKeeper answered with error %d to %s", code, request)
+        return error
+
+    def _answered(self, result: Result) -> None:
+        self._sent.popleft()
+        self._conversation.answered(result)
+
+    def _answered_us(self, code: int) -> None:
+        self._sent.popleft()
+        if code not in (OK, NODE_EXISTS):
+            logger.warning("ZooKeeper answered with error %d where its watches or the chroot were asked for", code)
 
     def _changed(self, change: Change | None, path: str) -> None:
-        if change is not None and self._watches.take(change, path):
-            self.on_watched(Watched(self._short(path), change))
+        if change is not None:
+            self._conversation.changed(change, self._short(path))
 
     def _welcomed(self, connection: Connection, welcome: Welcome) -> None:
         if welcome.timeout_ms <= 0:
@@ -238,50 +231,34 @@ class RealZooKeeper:
         is_new = welcome.session_id != self._session.id
         self._session = _Session(welcome.session_id, welcome.password)
         self.session_timeout_ms = welcome.timeout_ms
-        self._phase = _Phase.CONNECTED
         connection.welcomed_at = self._loop.time()
         logger.info("session %#x with ZooKeeper, timeout %d ms", self._session.id, self.session_timeout_ms)
         # First what the requests build on: a watch from before has to be heard before any newer result is.
-        for record in self._paths_of_chroot() if is_new else self._watches.requests(self._last_zxid):
-            self._send(record, None, Parked())
-        waiting, self._waiting = self._waiting, deque()
-        for request, parked in waiting:
-            self._send(records.record(request, self._full), request, parked)
-        self._watch_over(connection)
+        for record in self._paths_of_chroot() if is_new else self._watches():
+            self._send_record(record, None)
         self._first_session.set()
-        self.on_session(SessionState.CONNECTED)
+        self._watch_over(connection)
+        self._conversation.connected(self._session.id)
 
     def _expired(self, connection: Connection) -> None:
         logger.warning("session %#x with ZooKeeper has expired", self._session.id)
         connection.abort("the session has expired")
         self._session = _Session()
-        self._watches.clear()
-        waiting, self._waiting = self._waiting, deque()
-        self.on_session(SessionState.EXPIRED)
-        self._release([parked for _, parked in waiting], ZooKeeperError.SESSION_EXPIRED)
+        self._conversation.expired()
 
     def _lost(self, connection: Connection, reason: str) -> None:
         if connection is not self._connection:
             return
         self._connection = None
-        if self._phase is not _Phase.CLOSED:
+        self._sent.clear()
+        if self._conversation.phase is not Phase.CLOSED:
             logger.info("the connection to ZooKeeper is over: %s", reason)
-        if self._phase is not _Phase.CONNECTED:
-            return
-        self._phase = _Phase.CONNECTING
-        under_way, self._under_way = self._under_way, deque()
-        self.on_session(SessionState.DISCONNECTED)
-        self._release([sent.parked for sent in under_way], ZooKeeperError.CONNECTION_LOSS)
-
-    def _release(self, answers: list[Parked[Result]], error: ZooKeeperError) -> None:
-        for parked in answers:
-            # Whoever heard of the last one may have closed the client.
-            if self._phase is not _Phase.CLOSED:
-                parked.release(error)
+        if self._conversation.phase is Phase.CONNECTED:
+            self._conversation.disconnected()
 
     def _watch_over(self, connection: Connection) -> None:
         """Keep the session alive, and leave a server that is silent, also where there is always something to send."""
-        if connection is not self._connection or self._phase is not _Phase.CONNECTED:
+        if connection is not self._connection or self._conversation.phase is Phase.CLOSED:
             return
         now, timeout_s = self._loop.time(), self.session_timeout_ms / 1000
         if now - connection.heard_at > timeout_s * READ_TIMEOUT_SHARE:
@@ -291,11 +268,19 @@ class RealZooKeeper:
             connection.send(records.ping_frame())
         self._loop.call_later(timeout_s * PING_SHARE, self._watch_over, connection)
 
-    def _send(self, record: Record, request: Request | None, parked: Parked[Result]) -> None:
+    def _send(self, request: Request) -> None:
+        self._send_record(records.record(request, self._full), request)
+
+    def _send_record(self, record: Record, request: Request | None) -> None:
         assert self._connection is not None, "there is a connection as long as there is a session on it"
         self._last_xid = self._last_xid % XID_MAX + 1
-        self._under_way.append(_UnderWay(self._last_xid, request, parked))
+        self._sent.append((self._last_xid, request))
         self._connection.send(records.frame(self._last_xid, record))
+
+    def _watches(self) -> Iterator[Record]:
+        watches = self._conversation.watches
+        data, exists, children = (map(self._full, paths) for paths in (watches.data, watches.exists, watches.children))
+        return records.set_watches(self._last_zxid, data, exists, children)
 
     def _paths_of_chroot(self) -> Iterator[Record]:
         names = self._ensemble.chroot.split("/")

@@ -56,6 +56,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transport is none of asyncio's classes.
         self._transport = cast("asyncio.Transport", transport)
+        if transport.get_extra_info("sockname") == transport.get_extra_info("peername"):
+            # So it can be where nobody listens at a port of this machine, and what is sent would be taken for an answer.
+            self.abort("it is a connection to itself")
         self._flush()
 
     def data_received(self, data: bytes) -> None:
