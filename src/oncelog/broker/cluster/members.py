@@ -40,6 +40,8 @@ class Member:
 class Members:
     """The live brokers and the controller. `listener` is the name of the one that clients and brokers speak to."""
 
+    has_others = True
+
     def __init__(self, listener: str) -> None:
         self._listener = listener
         self._nodes: dict[int, Node] = {}

@@ -42,6 +42,9 @@ UNKNOWN = Leadership()
 class Cluster(Protocol):
     """What is known at this moment."""
 
+    has_others: bool
+    """Whether the broker is a member of a cluster, and not alone."""
+
     @property
     def controller_id(self) -> int:
         """-1 while there is none."""
@@ -60,6 +63,8 @@ class Cluster(Protocol):
 
 class Alone:
     """A broker without others: it leads every partition whose log it can use."""
+
+    has_others = False
 
     def __init__(self, node: Node) -> None:
         self._node = node

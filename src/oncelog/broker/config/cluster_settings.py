@@ -36,8 +36,8 @@ CLUSTER_SETTINGS = (
         maximum=INT,
         topic_name="min.insync.replicas",
         is_dynamic=True,
-        help="With acks=all a batch is refused while fewer replicas than this are in sync. A partition with fewer replicas asks for "
-        "no more than it has.",
+        help="With acks=all a batch is refused while fewer replicas than this are in sync. A partition with fewer replicas asks "
+        "for no more than it has.",
     ),
     Setting(
         name="unclean.leader.election.enable",
@@ -89,7 +89,7 @@ CLUSTER_SETTINGS = (
         default=10,
         type="int",
         maximum=INT,
-        help="It does so for a broker that does not lead more than this share of the partitions it is the first replica of. "
+        help="It does so where a broker does not lead more than this share of the partitions whose first replica it has. "
         + ALONE,
     ),
     Setting(

@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.cluster.view import Alone
 from oncelog.broker.operations import EVERY_CLUSTER_OPERATION, EVERY_TOPIC_OPERATION, NO_LEADER, UNKNOWN_OPERATIONS
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
@@ -107,7 +106,7 @@ def _topic(request: Request, broker: Needs, topic: Topic) -> Any:
 
 
 def _led(types: Any, broker: Needs, topic: Topic) -> Any:
-    if topic.offline or not isinstance(broker.cluster, Alone):
+    if topic.offline or broker.cluster.has_others:
         return tuple(_partition(types, broker, one) for one in topic.partitions)
     return _partitions(types, broker.node_id, broker.leader_epoch, len(topic.partitions))
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from oncelog.broker.cluster.view import UNKNOWN
+from oncelog.coordination import Parked
 from oncelog.environment import DiskError
 from oncelog.log import Appended, DataDirectory, LogDigest, LogPoints, Origin, PartitionLog, Refused
 from oncelog.records import BatchHeader, ControlType
@@ -29,6 +31,40 @@ class UnopenedLog:
     durable_end: int
     gaps_below: int
     damage: str | None
+
+
+class Follower(NamedTuple):
+    """Who fetches as a replica. `epoch` is its broker epoch; -1 where it does not say."""
+
+    node_id: int
+    epoch: int = -1
+
+
+class Leading(Protocol):
+    """What a leader knows of its followers, and what follows for its log."""
+
+    def grown(self) -> None:
+        """The log has more than before: see whether the high watermark moves."""
+        ...
+
+    def problem(self, follower: Follower) -> ErrorCode | None:
+        """Why somebody who fetches as a replica gets nothing: not_leader_or_follower for one that has none."""
+        ...
+
+    def fetched(self, follower: Follower, fetch_offset: int, log_start_offset: int) -> None:
+        """A follower has everything below the offset that it asks for."""
+        ...
+
+    def refuses(self) -> Refused | None:
+        """NOT_ENOUGH_REPLICAS while fewer are in sync than acks=all asks for."""
+        ...
+
+    def committed(self, offset: int) -> Parked[ErrorCode]:
+        """Released when everything below the offset is below the high watermark.
+
+        With an error when that is not certain any more: not_leader_or_follower, not_enough_replicas_after_append.
+        """
+        ...
 
 
 class Role(Enum):
@@ -59,6 +95,7 @@ class Partition:
         "index",
         "leader_epoch",
         "leadership",
+        "leading",
         "log",
         "role",
         "topic",
@@ -76,6 +113,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.leadership = UNKNOWN
         self.role = Role.NONE
+        self.leading: Leading | None = None
         self._failed = failed
         self.unopened: UnopenedLog | None = None
         self.damage: str | None = None
@@ -199,10 +237,13 @@ class Partition:
         return Refused(problem, f"{self} is led by another broker, or by none")
 
     def _grown(self) -> None:
-        self.log.advance_high_watermark(self.log.acknowledged_offset)
+        if self.leading is None:
+            self.log.advance_high_watermark(self.log.acknowledged_offset)
+        else:
+            self.leading.grown()
         if self._watchers:
             self.wake()
 
     def _acknowledged(self) -> None:
-        if self.log.high_watermark < self.log.acknowledged_offset:
+        if self.role is Role.LEADER and self.log.high_watermark < self.log.acknowledged_offset:
             self._grown()

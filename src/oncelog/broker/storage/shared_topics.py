@@ -57,7 +57,7 @@ class SharedTopics(Topics):
 
     def learn(self, name: str, topic_id: UUID, states: Mapping[int, Leadership]) -> Topic:
         """Hear from the controller who leads these partitions of a topic. They are all of a topic that is new."""
-        topic = self._by_id.get(topic_id) or self._add(name, topic_id)
+        topic = self._by_id.get(topic_id) or self._make_topic(name, topic_id)
         count = len(topic.partitions)
         self._reach(topic, max(states, default=-1))
         for index, leadership in states.items():
@@ -68,7 +68,7 @@ class SharedTopics(Topics):
         self._forget_if_gone(topic)
         return topic
 
-    def _add(self, name: str, topic_id: UUID) -> Topic:
+    def _make_topic(self, name: str, topic_id: UUID) -> Topic:
         before = self._by_name.get(name)
         if before is not None:
             # Deleted and made again: what is left of the old one is known by its id.
@@ -119,7 +119,7 @@ class SharedTopics(Topics):
 
     def _open_all(self, replicas: Sequence[Replica]) -> Iterator[None]:
         for one in replicas:
-            topic = self._by_id.get(one.topic_id) or self._add(one.topic, one.topic_id)
+            topic = self._by_id.get(one.topic_id) or self._make_topic(one.topic, one.topic_id)
             self._reach(topic, one.index)
             config = log_config(self._settings, topic.values, is_internal=topic.is_internal)
             log, directory = self._open_log(topic, one.index, config)
