@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from oncelog.wire import FRAME_LENGTH, frame_bytes
 
 
@@ -17,19 +19,19 @@ class FrameBuffer:
     def is_empty(self) -> bool:
         return not self._rest
 
-    def take(self, data: bytes) -> list[bytes]:
+    def take(self, data: bytes) -> Iterator[bytes]:
         """The frames that are whole with these bytes, without their lengths. Raises WireError for a length that no frame has."""
         if not self._rest and _is_whole_frame(data):
-            return [data[FRAME_LENGTH.size :]]
+            yield data[FRAME_LENGTH.size :]
+            return
         self._rest += data
-        found = []
         while len(self._rest) >= FRAME_LENGTH.size:
             stop = FRAME_LENGTH.size + frame_bytes(bytes(self._rest[: FRAME_LENGTH.size]))
             if len(self._rest) < stop:
                 break
-            found.append(bytes(self._rest[FRAME_LENGTH.size : stop]))
+            frame = bytes(self._rest[FRAME_LENGTH.size : stop])
             del self._rest[:stop]
-        return found
+            yield frame
 
 
 def _is_whole_frame(data: bytes) -> bool:
