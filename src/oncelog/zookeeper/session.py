@@ -51,7 +51,8 @@ class Stat:
 @dataclass(frozen=True, slots=True)
 class Create:
     path: str
-    data: bytes = b""
+    data: bytes | None = None
+    """None is ZooKeeper's null: Kafka reads such a node as one that has no value yet, and fails on an empty one."""
     is_ephemeral: bool = False
     is_sequential: bool = False
     """The name gets ten digits that count up under its parent."""
@@ -128,6 +129,8 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Data:
+    """Of a node without data it is empty."""
+
     data: bytes
     stat: Stat
 

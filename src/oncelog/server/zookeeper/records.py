@@ -126,7 +126,7 @@ def close_frame() -> bytes:
 
 def empty_node(path: str) -> Record:
     """What makes one, by its full path."""
-    made: Record = jute.Create(path, b"", OPEN_ACL_UNSAFE, 0)
+    made: Record = jute.Create(path, None, OPEN_ACL_UNSAFE, 0)
     return made
 
 

@@ -118,7 +118,7 @@ class Tree:
             return ZooKeeperError.NODE_EXISTS
         if parent.ephemeral_owner:
             return ZooKeeperError.NO_CHILDREN_FOR_EPHEMERALS
-        node = self._nodes[path] = Node(create.data, zxid, zxid, zxid, owner)
+        node = self._nodes[path] = Node(create.data or b"", zxid, zxid, zxid, owner)
         parent.children.add(name_of(path))
         parent.created_children += 1
         parent.pzxid = zxid
