@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from harness.zookeeper_worlds import RealWorld, SimulatedWorld, World
+from oncelog.coordination import Parked
 from oncelog.zookeeper.session import (
     ANY_VERSION,
     Change,
@@ -21,6 +22,7 @@ from oncelog.zookeeper.session import (
     GetData,
     Multi,
     Request,
+    Result,
     SessionState,
     SetData,
     Stat,
@@ -98,12 +100,7 @@ class Run:
         return self._comparable()
 
     def _batch(self, client: ZooKeeper) -> None:
-        parked = []
-        for request in self._draw.batch():
-            parked.append(client.submit(request))
-            parked[-1].then(self._world.heard[client].result)
-            self.log.append(request)
-        for one in parked:
+        for one in self._submit(client):
             self._world.wait(one)
         self._note()
 
@@ -113,17 +110,21 @@ class Run:
         count = len(states)
         self._world.cut(client)
         self._world.until(lambda: states[count:] == [SessionState.DISCONNECTED])
-        waiting = [client.submit(request) for request in self._draw.batch()]
-        for one in waiting:
-            one.then(self._world.heard[client].result)
-        parked = [other.submit(request) for request in self._draw.batch()]
-        for one in parked:
-            one.then(self._world.heard[other].result)
+        waiting = self._submit(client)
+        for one in self._submit(other):
             self._world.wait(one)
         self._world.mend(client)
         for one in waiting:
             self._world.wait(one)
         self._note()
+
+    def _submit(self, client: ZooKeeper) -> list[Parked[Result]]:
+        requests = self._draw.batch()
+        self.log += requests
+        parked = [client.submit(request) for request in requests]
+        for one in parked:
+            one.then(self._world.heard[client].result)
+        return parked
 
     def _replace(self, number: int) -> None:
         """A session ends; its ephemeral nodes go in no order that anybody promises."""
