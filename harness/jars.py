@@ -15,8 +15,6 @@ from pathlib import Path
 from harness import requirements
 
 KAFKA_VERSION = "4.3.1"
-ZOOKEEPER_MODE_VERSION = "3.9.1"
-"""The last release line whose brokers keep a cluster's metadata in ZooKeeper."""
 ARTIFACTS = ("kafka_2.13", "kafka-tools", "kafka-streams")
 KAFKA_WITH_ZOOKEEPER_VERSION = "3.9.1"
 """3.9 is the last Kafka that can keep its metadata in ZooKeeper."""
@@ -49,13 +47,6 @@ def kafka_libs() -> Path:
 def kafka_with_zookeeper_libs() -> Path:
     """The same for the last Kafka with ZooKeeper, and ZooKeeper's own jars with it."""
     return _libs("ONCELOG_KAFKA_WITH_ZOOKEEPER_LIBS", KAFKA_WITH_ZOOKEEPER_VERSION, ARTIFACTS_WITH_ZOOKEEPER)
-
-
-def zookeeper_mode_classpath() -> str:
-    """The jars of the Kafka that still has a cluster over ZooKeeper; without them the test is not run."""
-    libs = cache_directory() / f"kafka-{ZOOKEEPER_MODE_VERSION}"
-    download(libs, DEPENDENCY.format(artifact="kafka_2.13", version=ZOOKEEPER_MODE_VERSION))
-    return str(libs / "*")
 
 
 def classpath() -> str:

@@ -60,7 +60,7 @@ def read(messages: Sequence[tuple[str, int, bytes]]) -> list[Any]:
 
 
 def _answers(lines: Sequence[str]) -> list[str]:
-    command = java_programs.command("Messages", classpath=jars.zookeeper_mode_classpath())
+    command = java_programs.command("Messages", classpath=jars.classpath_with_zookeeper())
     done = subprocess.run(
         command, input="\n".join(lines) + "\n", capture_output=True, text=True, check=False, encoding="utf-8"
     )

@@ -7,24 +7,22 @@ It holds no rule of the protocol and touches no part of the machine: what it ask
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from uuid import UUID
 
 from oncelog.broker.apis import APIS, CLUSTER_APIS
-from oncelog.broker.cluster.view import Alone, Cluster, Node
+from oncelog.broker.cluster.view import Alone, ClusterView, Node
 from oncelog.broker.config.configuration import Settings, SettingSource
 from oncelog.broker.config.group_configuration import GroupConfigs
 from oncelog.broker.config.setting import SettingError, text_of
 from oncelog.broker.coordinators import hanging
+from oncelog.broker.coordinators.cluster import Cluster, OneBroker
+from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.group_log import GroupLog
-from oncelog.broker.coordinators.loading import (
-    find_partitions,
-    load_offsets,
-    load_transactions,
-    read_journal,
-)
+from oncelog.broker.coordinators.group_partitions import GroupPartitions
+from oncelog.broker.coordinators.loading import find_partitions, read_journal
 from oncelog.broker.coordinators.memberships import Memberships
 from oncelog.broker.coordinators.offsets import CommittedOffsets
 from oncelog.broker.coordinators.producer_ids import ProducerIds
@@ -233,9 +231,9 @@ class BrokerCore:
         self._make_coordinators(environment.random)
         self.progress.reach(Readiness.LOGS)
         self.progress.reach(Readiness.METADATA)
-        await self._in_turns(load_transactions(self))
-        await self._in_turns(load_offsets(self))
         self.topics.on_offline = self._went_offline
+        for name in (TRANSACTION_STATE, CONSUMER_OFFSETS):
+            await self._in_turns(self._lead(name))
         if not was_clean or own is None:
             # From now on the logs' own files vouch for what is in them.
             self.checkpoints.write_now()
@@ -305,7 +303,9 @@ class BrokerCore:
             id_expiration_ms=number("transactional.id.expiration.ms"),
         )
         self.session_guard = SessionGuard(self.settings, coordinator)
-        self.transactions: Transactions = Transactions(self, coordinator)
+        self.cluster: Cluster = OneBroker(self)
+        self._loads = Slices(self.clock)
+        self.transactions: Transactions = Transactions(self, coordinator, self._loads)
         groups = GroupCoordinator(
             internal_partition_count(self, CONSUMER_OFFSETS),
             metadata_max_units=number("offset.metadata.max.bytes"),
@@ -319,7 +319,8 @@ class BrokerCore:
             consumer_limits=self.group_configs,
             topics=self.topics,
         )
-        group_log = GroupLog(self, groups)
+        self.group_elections = Elections(self, CONSUMER_OFFSETS, GroupPartitions(self, groups), self._loads)
+        group_log = GroupLog(self, groups, self.group_elections)
         self.offsets: CommittedOffsets = CommittedOffsets(self, groups, group_log)
         self.memberships: Memberships = Memberships(self, groups, group_log, random)
 
@@ -352,7 +353,7 @@ class BrokerCore:
     def serve_at(self, host: str, port: int) -> None:
         """Say where clients reach this broker; it is what Metadata answers."""
         self.host, self.port = host, port
-        self.cluster: Cluster = Alone(Node(self.node_id, host, port, text_of(self.settings.value("broker.rack"))))
+        self.view: ClusterView = Alone(Node(self.node_id, host, port, text_of(self.settings.value("broker.rack"))))
 
     def finalize_feature(self, name: str, level: int) -> None:
         """Set the level of a feature; the journal says so already."""
@@ -386,6 +387,7 @@ class BrokerCore:
         self._cleaner.stop()
         self.moves.stop()
         self.memberships.stop()
+        self._loads.stop()
         self.slices.stop()
         # A checkpoint that another thread writes would replace the same files as the last one.
         self._disk.settle()
@@ -431,9 +433,9 @@ class BrokerCore:
     def _went_offline(self, partition: Partition) -> None:
         """Who coordinated what the partition has, does so no more: nothing can be recorded of it until it is back."""
         if partition.topic == TRANSACTION_STATE:
-            self.transactions.unload(partition.index)
+            self.transactions.elections.resigned(partition.index)
         elif partition.topic == CONSUMER_OFFSETS:
-            self.memberships.unload(partition.index)
+            self.group_elections.resigned(partition.index)
 
     def _follow_partition_count(self, topic: Topic) -> None:
         """Where a group or a transactional id belongs depends on how many partitions its topic has, whoever made that."""
@@ -441,6 +443,18 @@ class BrokerCore:
             self.transactions.coordinator.partition_count = len(topic.partitions)
         elif topic.name == CONSUMER_OFFSETS:
             self.offsets.coordinator.partition_count = len(topic.partitions)
+        else:
+            return
+        # There is nothing in it yet that others would have to wait for.
+        for _ in self._lead(topic.name):
+            pass
+
+    def _lead(self, name: str) -> Iterator[None]:
+        """Become the leader of every partition of a coordinator's topic, in short steps: a broker that is alone is that."""
+        elections = self.transactions.elections if name == TRANSACTION_STATE else self.group_elections
+        found = self.topics.named(name)
+        for index in range(0 if found is None else len(found.partitions)):
+            yield from elections.loading(index, self.leader_epoch)
 
     def _before_deletion(self, topic: Topic) -> Parked[None]:
         """A topic made anew under this name must not be held to the offsets and recovery points of the one that goes."""
@@ -463,7 +477,7 @@ class BrokerCore:
         A power cut may keep what the journal says next and lose what names the files had by then: a checkpoint makes durable
         which names are in each directory.
         """
-        self.transactions.go_on()
+        self.transactions.leaders_changed()
         self.log_directories.forget((topic, index) for index in range(partition_count))
         return self.checkpoints.write()
 

@@ -14,11 +14,24 @@ import pytest
 
 from harness import kafka_messages
 from harness.kafka_messages import in_kafkas_json
-from oncelog.wire import api_name, decode_answer, decode_request, encode, message_class
+from oncelog.wire import (
+    FRAME_LENGTH,
+    api_name,
+    decode_answer,
+    decode_request,
+    encode,
+    encode_answer,
+    encode_request,
+    message_class,
+    read_answer_header,
+    read_request_header,
+    skip_tagged_fields,
+)
 from oncelog.wire.zookeeper_mode import VERSIONS
 from tests.wire.random_messages import RandomMessages
 
 VECTORS = Path(__file__).parent / "vectors.txt"
+CAPTURED = Path(__file__).parent / "captured.txt"
 SHARED = {1: range(4, 18), 2: range(1, 10), 23: range(2, 5), 27: range(1, 2), 56: range(2, 4), 67: range(1)}
 """What brokers also say to each other, and the codec still has: here it must be what it was in 3.9."""
 MESSAGES = [
@@ -55,6 +68,16 @@ def vectors() -> list[Vector]:
     return found
 
 
+def captured() -> list[tuple[memoryview, memoryview, Any, Any]]:
+    """Requests and answers with their headers, and the fields of both; None for those of records."""
+    found = []
+    for line in CAPTURED.read_text().splitlines():
+        if not line.startswith("#"):
+            request, answer, fields = line.split(" ", 2)
+            found.append((*map(memoryview, (bytes.fromhex(request), bytes.fromhex(answer))), *json.loads(fields)))
+    return found
+
+
 def written(entity: Any) -> bytes:
     return b"".join(map(bytes, encode(entity)))
 
@@ -65,6 +88,28 @@ def test_bytes_that_kafka_wrote_are_read_and_written_as_they_are(vector):
     read = decode(vector.message, memoryview(vector.data))
     assert in_kafkas_json(read) == vector.fields
     assert written(read) == vector.data
+
+
+@pytest.mark.parametrize(
+    ("request_frame", "answer_frame", "asked", "answered"),
+    captured(),
+    ids=lambda value: api_name(int.from_bytes(value[:2], "big")) if isinstance(value, memoryview) else "",
+)
+def test_what_brokers_sent_each_other_is_read_and_written_as_it_was(request_frame, answer_frame, asked, answered):
+    header = read_request_header(request_frame)
+    message = message_class(header.api_key, header.version, "request")
+    body = decode_request(message, request_frame, skip_tagged_fields(request_frame, header.end))
+    assert in_kafkas_json(body) == asked
+    again = encode_request(header.api_key, header.version, header.correlation_id, header.client_id, body)
+    assert b"".join(again)[FRAME_LENGTH.size :] == request_frame
+
+    kind = message_class(header.api_key, header.version, "response")
+    position = read_answer_header(kind, answer_frame, header.correlation_id, "the other broker")
+    answer = decode_answer(kind, answer_frame, position)
+    if answered is not None:
+        assert in_kafkas_json(answer) == answered
+    again = encode_answer(header.api_key, header.version, header.correlation_id, answer)
+    assert b"".join(again)[FRAME_LENGTH.size :] == answer_frame
 
 
 def test_every_message_and_version_has_a_vector():

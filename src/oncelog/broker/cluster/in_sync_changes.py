@@ -77,9 +77,10 @@ class InSyncChanges:
         self._is_asking = False
 
     def ask(self, change: InSyncChange) -> Parked[Outcome]:
-        """Released with what the controller answers; of a partition one change is asked for at a time."""
+        """Released with what the controller answers; OPERATION_NOT_ATTEMPTED while another change of the partition is under way."""
         key = change.topic_id, change.index
-        assert key not in self._waiting, f"{key} waits for the answer to another change"
+        if key in self._waiting:
+            return Parked.ready(ErrorCode.operation_not_attempted)
         outcome: Parked[Outcome] = Parked()
         self._waiting[key] = change, outcome
         if not self._is_asking:

@@ -10,15 +10,22 @@ from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster.registration import Registration
+    from oncelog.broker.cluster.replicas import Replicas
     from oncelog.broker.readiness import StartProgress
     from oncelog.broker.storage.shared_topics import SharedTopics
 
 
 class Membership:
     def __init__(
-        self, members: Members, registration: Registration, topics: SharedTopics, progress: StartProgress
+        self,
+        members: Members,
+        registration: Registration,
+        topics: SharedTopics,
+        replicas: Replicas,
+        progress: StartProgress,
     ) -> None:
         self.members = members
+        self.replicas = replicas
         self.topics = topics
         self._registration = registration
         self._progress = progress

@@ -39,7 +39,7 @@ class Leadership:
 UNKNOWN = Leadership()
 
 
-class Cluster(Protocol):
+class ClusterView(Protocol):
     """What is known at this moment."""
 
     has_others: bool

@@ -9,7 +9,7 @@ from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.view import Cluster
+    from oncelog.broker.cluster.view import ClusterView
 
 BROKERS, CONTROLLERS = 1, 2
 
@@ -17,7 +17,7 @@ BROKERS, CONTROLLERS = 1, 2
 class Needs(Protocol):
     """What this API needs of the broker."""
 
-    cluster: Cluster
+    view: ClusterView
     cluster_id: str
 
 
@@ -32,7 +32,7 @@ def handle(broker: Needs, request: Request) -> Any:
         error_message=None if known else "only brokers can be asked for",
         endpoint_type=BROKERS,
         cluster_id=broker.cluster_id if known else "",
-        controller_id=broker.cluster.controller_id if known else -1,
+        controller_id=broker.view.controller_id if known else -1,
         cluster_authorized_operations=(
             EVERY_CLUSTER_OPERATION if request.body.include_cluster_authorized_operations else UNKNOWN_OPERATIONS
         ),
@@ -45,6 +45,6 @@ def handle(broker: Needs, request: Request) -> Any:
                 rack=node.rack,
                 is_fenced=False,
             )
-            for node in (broker.cluster.brokers() if known else ())
+            for node in (broker.view.brokers() if known else ())
         ),
     )

@@ -16,7 +16,7 @@ from oncelog.broker.storage.topics import name_problem
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.view import Cluster
+    from oncelog.broker.cluster.view import ClusterView
     from oncelog.broker.config.configuration import Settings
     from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
@@ -26,7 +26,7 @@ class Needs(Protocol):
     """What this API needs of the broker."""
 
     clock: Clock
-    cluster: Cluster
+    view: ClusterView
     settings: Settings
     topics: Topics
 
@@ -77,7 +77,7 @@ def _cursor(request: Request, name: str, partition_index: int) -> Any:
 
 
 def _partition(broker: Needs, request: Request, partition: Partition) -> Any:
-    known = broker.cluster.leadership(partition)
+    known = broker.view.leadership(partition)
     return construct(
         request.types.DescribeTopicPartitionsResponsePartition,
         error_code=ErrorCode.none,

@@ -22,7 +22,7 @@ from oncelog.environment import Clock
 from oncelog.wire import EncodedItems, ErrorCode, construct, encode
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.view import Cluster
+    from oncelog.broker.cluster.view import ClusterView
 
 BY_ID_FROM_VERSION = 12
 INDEX_BYTES = slice(2, 6)
@@ -34,7 +34,7 @@ class Needs(auto_creation.Needs, Protocol):
     """What this API needs of the broker."""
 
     clock: Clock
-    cluster: Cluster
+    view: ClusterView
     cluster_id: str
     leader_epoch: int
     node_id: int
@@ -113,14 +113,14 @@ def _topic(request: Request, broker: Needs, topic: Topic) -> Any:
 
 
 def _led(types: Any, broker: Needs, topic: Topic) -> Any:
-    if topic.offline or broker.cluster.has_others:
+    if topic.offline or broker.view.has_others:
         return tuple(_partition(types, broker, one) for one in topic.partitions)
     return _partitions(types, broker.node_id, broker.leader_epoch, len(topic.partitions))
 
 
 def _partition(types: Any, broker: Needs, partition: Partition) -> Any:
     """Without a leader, or with one that is not alive: LEADER_NOT_AVAILABLE, as Kafka says it."""
-    known = broker.cluster.leadership(partition)
+    known = broker.view.leadership(partition)
     return construct(
         types.MetadataResponsePartition,
         error_code=ErrorCode.leader_not_available if known.leader == NO_LEADER else ErrorCode.none,
@@ -169,10 +169,10 @@ def _answer(broker: Needs, request: Request, topics: tuple[Any, ...]) -> Any:
                 port=node.port,
                 rack=node.rack,
             )
-            for node in broker.cluster.brokers()
+            for node in broker.view.brokers()
         ),
         cluster_id=broker.cluster_id,
-        controller_id=broker.cluster.controller_id,
+        controller_id=broker.view.controller_id,
         cluster_authorized_operations=_operations(
             request, "include_cluster_authorized_operations", EVERY_CLUSTER_OPERATION
         ),

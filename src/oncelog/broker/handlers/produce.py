@@ -29,7 +29,7 @@ from oncelog.transactions.versions import produce_adds_partitions, produce_error
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.view import Cluster
+    from oncelog.broker.cluster.view import ClusterView
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.durability import Durability
     from oncelog.broker.storage.topics import Topics
@@ -53,7 +53,7 @@ class Needs(Protocol):
     """What this API needs of the broker."""
 
     clock: Clock
-    cluster: Cluster
+    view: ClusterView
     durability: Durability
     progress: StartProgress
     session_guard: SessionGuard
@@ -107,7 +107,7 @@ async def handle(broker: Needs, request: Request) -> Any:
             results |= _gone_offline(broker, part)
         if turn.is_over:
             await turn.rest()
-    if body.acks == ALL_IN_SYNC and broker.cluster.has_others:
+    if body.acks == ALL_IN_SYNC and broker.view.has_others:
         results |= await _replicated(broker, checked, results, body.timeout.total_seconds() * 1000)
     return await _answer(request, turn, results)
 

@@ -112,7 +112,8 @@ class LogOpening:
         *,
         is_replica: bool = False,
     ) -> None:
-        """`is_replica`: the logs may follow those of other brokers, and `leader_epoch` is none of theirs. `compacted` are the topics that were compacted once: their logs have gaps, whatever their settings say now.
+        """`is_replica`: the logs may follow those of other brokers, and `leader_epoch` is none of theirs. `compacted` are topics
+        that were compacted once: their logs have gaps, whatever their settings say now.
 
         `survives` is told of a disk that fails, and says whether the broker goes on without the directory it is about.
         """

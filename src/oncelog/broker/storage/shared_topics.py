@@ -25,7 +25,7 @@ NO_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Replica:
+class ReplicaId:
     """A replica that is to be here."""
 
     topic: str
@@ -127,13 +127,13 @@ class SharedTopics(Topics):
 
     def replay_hosted(self, name: str, topic_id: UUID, indexes: Iterable[int]) -> Iterator[None]:
         """Open the logs of replicas that a start finds in the journal, one each step."""
-        return self._open_all([Replica(name, topic_id, index) for index in sorted(indexes)])
+        return self._open_all([ReplicaId(name, topic_id, index) for index in sorted(indexes)])
 
-    def host(self, replicas: Sequence[Replica]) -> Parked[None]:
+    def host(self, replicas: Sequence[ReplicaId]) -> Parked[None]:
         """Have these replicas, of which there is none here yet; release when their logs are open."""
         return start(self._host(replicas))
 
-    async def _host(self, replicas: Sequence[Replica]) -> None:
+    async def _host(self, replicas: Sequence[ReplicaId]) -> None:
         for one in replicas:
             while (going := self._leaving.get((one.topic, one.index))) is not None:
                 await going
@@ -147,7 +147,7 @@ class SharedTopics(Topics):
         await self._journal.write(records)
         await self._slices.run(self._open_all(replicas))
 
-    def _open_all(self, replicas: Sequence[Replica]) -> Iterator[None]:
+    def _open_all(self, replicas: Sequence[ReplicaId]) -> Iterator[None]:
         for one in replicas:
             topic = self._by_id.get(one.topic_id) or self._make_topic(one.topic, one.topic_id)
             self._reach(topic, one.index)
