@@ -103,6 +103,8 @@ async def _make(broker: Needs, asked: Any, deadline: Deadline, *, validate_only:
     if deadline.patience_ms <= 0:
         # Nobody waits for it any more, and it is not begun.
         return TIMED_OUT
+    if not broker.controller.is_active:
+        return NOT_CONTROLLER
     made_as = await broker.topic_changes.create(asked.name, placement, configs_of(asked))
     if isinstance(made_as, ApiError):
         return NOT_CONTROLLER if made_as.code is ErrorCode.stale_controller_epoch else made_as
