@@ -118,7 +118,7 @@ class ClusterMember:
         self.random = CountingRandom()
         self.members = Members(LISTENER)
         self.live(*range(brokers))
-        self.cluster = self.members
+        self.view = self.members
         self.cluster_id = "cluster"
         self.leader_epoch = -1
         self.cluster_configs = ClusterConfigs(self.zookeeper, watchers, self.clock, self.settings, node_id)
@@ -229,15 +229,15 @@ class ClusterMember:
         gone = Leadership(LEADER_DURING_DELETE)
         self.shared_topics.learn(name, topic.topic_id, dict.fromkeys(range(len(topic.partitions)), gone))
 
-    def make(self, name: str, placement: Mapping[int, tuple[int, ...]], configs: Mapping[str, str] | None = None) -> UUID:
+    def make(
+        self, name: str, placement: Mapping[int, tuple[int, ...]], configs: Mapping[str, str] | None = None
+    ) -> UUID:
         """Make a topic, and be its controller."""
         made = start(self.topic_changes.create(name, dict(placement), configs or {}))
         topic_id: UUID = self.wait(made)
         self.tell(name)
         self.zookeeper.asked.clear()
         return topic_id
-
-
 
 
 def _fail(error: BaseException) -> None:

@@ -130,7 +130,12 @@ def test_check_alone_lets_nothing_grow(member):
     ("count", "manual", "error", "message"),
     [
         (3, None, ErrorCode.invalid_partitions, "Topic already has 3 partitions."),
-        (2, None, ErrorCode.invalid_partitions, "Topic currently has 3 partitions, which is higher than the requested 2."),
+        (
+            2,
+            None,
+            ErrorCode.invalid_partitions,
+            "Topic currently has 3 partitions, which is higher than the requested 2.",
+        ),
         (
             4,
             [(0, 1, 9)],

@@ -19,6 +19,7 @@ from oncelog.broker.storage.altering import (
     no_settings,
     topic_configs,
 )
+from oncelog.broker.storage.topics import name_problem
 from oncelog.coordination import Parked, start
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import Done, Exists
@@ -79,12 +80,10 @@ class ClusterAlterations:
     async def _alter(self, validate_only: bool, kind: int, name: str, alter: Alter, end_ms: float) -> Outcome:
         broker = self._broker
         entity = self._entity(kind, name)
-        stored = await broker.cluster_configs.stored(entity)
         if entity.entity_type == TOPICS:
-            (there,) = await read_each(broker.zookeeper, [Exists(paths.topic(name))] if name else [])
-            configs = topic_configs(broker.settings, name, stored if isinstance(there, Done) else None, alter)
+            configs = topic_configs(broker.settings, name, await self._of_topic(name), alter)
         else:
-            configs = broker_configs(stored, alter)
+            configs = broker_configs(await broker.cluster_configs.stored(entity), alter)
         if validate_only:
             return DONE
         if broker.clock.monotonic_ms() >= end_ms:
@@ -95,6 +94,14 @@ class ClusterAlterations:
             return problem
         await broker.cluster_configs.read([entity])
         return DONE
+
+    async def _of_topic(self, name: str) -> dict[str, str] | None:
+        """What a topic has of its own; None where there is no such topic."""
+        if name_problem(name) is not None:
+            return None
+        stored = await self._broker.cluster_configs.stored(ConfigChange(TOPICS, name))
+        (there,) = await read_each(self._broker.zookeeper, [Exists(paths.topic(name))])
+        return stored if isinstance(there, Done) else None
 
     def _entity(self, kind: int, name: str) -> ConfigChange:
         if kind == ResourceType.TOPIC:

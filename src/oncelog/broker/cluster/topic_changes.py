@@ -14,6 +14,7 @@ from uuid import UUID
 from oncelog.broker.cluster.asking import SessionEndedError, ask, read_each, within
 from oncelog.broker.cluster.config_writes import write_configs
 from oncelog.broker.storage.auto_creation import replication_factor
+from oncelog.broker.storage.topics import name_problem
 from oncelog.controller.placement import Placement, new_topic_problem, place
 from oncelog.controller.placement import grow as place_more
 from oncelog.controller.values import ApiError, ReplicaAssignment
@@ -186,6 +187,9 @@ class TopicChanges:
 
         A reassignment that began meanwhile is not written over: then it is decided anew.
         """
+        missing = ApiError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
+        if name_problem(name) is not None:
+            return missing
         if isinstance(await ask(self._zookeeper, Exists(paths.delete_topic(name))), Done):
             return ApiError(ErrorCode.invalid_topic_exception, "The topic is queued for deletion.")
         while True:
@@ -194,7 +198,7 @@ class TopicChanges:
             except ZnodeError as error:
                 return ApiError(ErrorCode.unknown_server_error, str(error))
             if found is None:
-                return ApiError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
+                return missing
             node, version = found
             existing = {
                 index: ReplicaAssignment(one.replicas, one.adding, one.removing)

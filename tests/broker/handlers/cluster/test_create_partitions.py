@@ -54,8 +54,12 @@ def test_partitions_without_leaders_in_time_are_made_and_timed_out(member):
     [
         (("t", 1, None), (ErrorCode.invalid_partitions, "Topic already has 1 partitions.")),
         (("none", 2, None), (ErrorCode.unknown_topic_or_partition, "The topic 'none' does not exist.")),
+        (("a/b", 2, None), (ErrorCode.unknown_topic_or_partition, "The topic 'a/b' does not exist.")),
         (("t", 20_000, None), (ErrorCode.policy_violation, "one request makes 10000 partitions at most")),
-        (("__consumer_offsets", 2, None), (ErrorCode.invalid_topic_exception, "__consumer_offsets keeps its 1 partitions")),
+        (
+            ("__consumer_offsets", 2, None),
+            (ErrorCode.invalid_topic_exception, "__consumer_offsets keeps its 1 partitions"),
+        ),
         (
             ("t", 2, [(0,)]),
             (

@@ -21,7 +21,9 @@ def topic(name: str, partitions: int = -1, factor: int = -1, **fields: Any) -> d
     return asked | fields
 
 
-def send(member: ClusterMember, *topics: dict[str, Any], timeout: timedelta = MINUTE, validate_only: bool = False) -> Any:
+def send(
+    member: ClusterMember, *topics: dict[str, Any], timeout: timedelta = MINUTE, validate_only: bool = False
+) -> Any:
     return member.send("create_topics", 7, topics=list(topics), timeout=timeout, validate_only=validate_only)
 
 
@@ -108,7 +110,9 @@ def test_defaults_are_those_of_the_broker(new_member):
             "partitions should be a consecutive 0-based integer sequence",
         ),
         (
-            topic("t", assignments=[{"partition_index": 0, "broker_ids": [0]}, {"partition_index": 1, "broker_ids": []}]),
+            topic(
+                "t", assignments=[{"partition_index": 0, "broker_ids": [0]}, {"partition_index": 1, "broker_ids": []}]
+            ),
             ErrorCode.invalid_replica_assignment,
             "All partitions should have the same number of replicas",
         ),
