@@ -83,7 +83,7 @@ class ClusterAlterations:
         if entity.entity_type == TOPICS:
             configs = topic_configs(broker.settings, name, await self._of_topic(name), alter)
         else:
-            configs = broker_configs(await broker.cluster_configs.stored(entity), alter)
+            configs = broker_configs(await broker.cluster_configs.stored(entity), alter, stores_unknown=True)
         if validate_only:
             return DONE
         if broker.clock.monotonic_ms() >= end_ms:
@@ -95,13 +95,16 @@ class ClusterAlterations:
         await broker.cluster_configs.read([entity])
         return DONE
 
-    async def _of_topic(self, name: str) -> dict[str, str] | None:
-        """What a topic has of its own; None where there is no such topic."""
-        if name_problem(name) is not None:
-            return None
-        stored = await self._broker.cluster_configs.stored(ConfigChange(TOPICS, name))
-        (there,) = await read_each(self._broker.zookeeper, [Exists(paths.topic(name))])
-        return stored if isinstance(there, Done) else None
+    async def _of_topic(self, name: str) -> dict[str, str]:
+        """What a topic has of its own. Raises AlterationRefusedError where there is no such topic."""
+        if not name:
+            raise AlterationRefusedError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
+        if name_problem(name) is None:
+            stored = await self._broker.cluster_configs.stored(ConfigChange(TOPICS, name))
+            (there,) = await read_each(self._broker.zookeeper, [Exists(paths.topic(name))])
+            if isinstance(there, Done):
+                return stored
+        raise AlterationRefusedError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
 
     def _entity(self, kind: int, name: str) -> ConfigChange:
         if kind == ResourceType.TOPIC:

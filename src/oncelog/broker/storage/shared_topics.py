@@ -64,12 +64,21 @@ class SharedTopics(Topics):
         """Release when it is in ZooKeeper: its controller will tell of it."""
         if name in self._by_name:
             return Parked.ready(ErrorCode.none)
+        if super().collision(name) is not None:
+            return Parked.ready(ErrorCode.invalid_topic_exception)
         if name not in self._being_made:
             made = self._make(name, partition_count, configs)
             self._being_made[name] = made
             made.then(lambda _: self._is_made(name))
             return made
         return self._being_made[name]
+
+    def collision(self, name: str) -> str | None:
+        """Whoever makes a topic looks for one in ZooKeeper."""
+        return None
+
+    def _names(self) -> Iterable[str]:
+        return (*self._by_name, *self._being_made)
 
     def _is_made(self, name: str) -> None:
         del self._being_made[name]

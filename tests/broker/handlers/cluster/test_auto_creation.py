@@ -78,6 +78,16 @@ def test_topic_that_cannot_be_made_is_told_so(new_member, name, error):
     assert member.children(paths.TOPICS) == ("a.b",)
 
 
+def test_topics_of_one_request_whose_names_collide_are_not_both_made(member):
+    reply = send(member, "q", "q.1", "q_1")
+    assert errors(member, reply) == {
+        "q": ErrorCode.leader_not_available,
+        "q.1": ErrorCode.leader_not_available,
+        "q_1": ErrorCode.invalid_topic_exception,
+    }
+    assert member.children(paths.TOPICS) == ("q", "q.1")
+
+
 def test_topic_is_not_made_unless_it_may_be(new_member):
     member = new_member(auto_create_topics_enable="false")
     assert errors(member, send(member, "t")) == {"t": ErrorCode.unknown_topic_or_partition}

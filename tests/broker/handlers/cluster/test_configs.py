@@ -115,6 +115,16 @@ def test_settings_of_this_broker_and_of_every_one_are_written_and_applied(member
     assert told == [b'{"version":2,"entity_path":"brokers/0"}', b'{"version":2,"entity_path":"brokers/<default>"}']
 
 
+def test_setting_of_brokers_that_means_nothing_here_is_stored_for_those_that_know_it(member):
+    """A reassignment with a throttle begins with these, and ends if a broker refuses them."""
+    for name in ("leader.replication.throttled.rate", "follower.replication.throttled.rate"):
+        assert alter(member, BROKER, "0", (name, SET, "1000")) == (NONE, None)
+    assert stored(member, "brokers", "0") == {
+        "leader.replication.throttled.rate": "1000",
+        "follower.replication.throttled.rate": "1000",
+    }
+
+
 def test_broker_changes_and_describes_itself_only(member):
     assert alter(member, BROKER, "1", ("log.retention.ms", SET, "5000")) == (
         ErrorCode.invalid_request,
@@ -128,13 +138,15 @@ def test_broker_changes_and_describes_itself_only(member):
     ("kind", "name", "step", "error"),
     [
         (TOPIC, "none", ("retention.ms", SET, "1"), ErrorCode.unknown_topic_or_partition),
-        (TOPIC, "a/b", ("retention.ms", SET, "1"), ErrorCode.invalid_topic_exception),
+        (TOPIC, "a/b", ("retention.ms", SET, "1"), ErrorCode.unknown_topic_or_partition),
+        (TOPIC, "none", ("retention.ms", SET, "much"), ErrorCode.unknown_topic_or_partition),
         (TOPIC, "", ("retention.ms", SET, "1"), ErrorCode.invalid_request),
         (TOPIC, "t", ("retention.ms", SET, "much"), ErrorCode.invalid_config),
         (TOPIC, "t", ("no.such.setting", SET, "1"), ErrorCode.invalid_config),
         (TOPIC, "t", ("retention.ms", APPEND, "1"), ErrorCode.invalid_config),
         (BROKER, "0", ("node.id", SET, "5"), ErrorCode.invalid_request),
         (BROKER, "0", ("log.retention.ms", SET, "much"), ErrorCode.invalid_request),
+        (BROKER, "0", ("listener.name.internal.ssl.key.password", SET, "secret"), ErrorCode.invalid_request),
         (GROUP, "g", ("consumer.session.timeout.ms", SET, "1"), ErrorCode.invalid_request),
     ],
 )

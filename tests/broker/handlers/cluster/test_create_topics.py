@@ -52,7 +52,9 @@ def test_topic_is_answered_when_its_partitions_have_leaders(member):
 def test_topic_whose_partitions_have_no_leaders_in_time_is_made_and_timed_out(member):
     (result,) = member.answer(send(member, topic("t", 1, 1), timeout=timedelta(milliseconds=200))).topics
     assert (result.error_code, result.num_partitions) == (ErrorCode.request_timed_out, -1)
-    assert member.data(paths.topic("t")) is not None
+    data = member.data(paths.topic("t"))
+    assert data is not None
+    assert result.topic_id == decode_topic("t", data).topic_id
 
 
 def test_who_waits_for_nothing_is_told_what_is_refused_at_once(member):
@@ -64,7 +66,7 @@ def test_who_waits_for_nothing_is_told_what_is_refused_at_once(member):
 
 def test_broker_that_is_not_the_controller_makes_nothing(member):
     member.is_active = False
-    assert refused(member, topic("t", 1, 1)) == (ErrorCode.not_controller, None)
+    assert refused(member, topic("t", 1, 1)) == (ErrorCode.not_controller, "")
     assert member.zookeeper.asked == []
 
 
@@ -111,10 +113,21 @@ def test_defaults_are_those_of_the_broker(new_member):
         ),
         (
             topic(
-                "t", assignments=[{"partition_index": 0, "broker_ids": [0]}, {"partition_index": 1, "broker_ids": []}]
+                "t",
+                assignments=[{"partition_index": 0, "broker_ids": [0]}, {"partition_index": 1, "broker_ids": [0, 1]}],
             ),
             ErrorCode.invalid_replica_assignment,
             "All partitions should have the same number of replicas",
+        ),
+        (
+            topic("t", assignments=[{"partition_index": 0, "broker_ids": [0, 0]}]),
+            ErrorCode.invalid_replica_assignment,
+            "Duplicate replica assignment found: HashMap(0 -> ArrayBuffer(0, 0))",
+        ),
+        (
+            topic("t", assignments=[{"partition_index": 0, "broker_ids": []}]),
+            ErrorCode.invalid_replica_assignment,
+            "The manual partition assignment includes an empty replica list.",
         ),
         (
             topic("t", 1, 1, configs=[{"name": "no.such.setting", "value": "1"}]),

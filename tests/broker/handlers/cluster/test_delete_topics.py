@@ -68,6 +68,15 @@ def test_topic_that_is_not_there_or_belongs_to_a_coordinator_stays(member, name)
     assert member.children(paths.DELETE_TOPICS) == ()
 
 
+def test_topic_that_is_named_twice_is_deleted_and_answered_twice(member):
+    """As by Kafka with ZooKeeper; KRaft refuses it."""
+    member.make("t", {0: (0,)})
+    reply = send(member, "t", "t")
+    member.world.until(lambda: len(member.zookeeper.writes) == 1)
+    member.tell_it_is_gone("t")
+    assert [result.error_code for result in member.answer(reply).responses] == [NONE, NONE]
+
+
 def test_broker_that_is_not_the_controller_deletes_nothing(member):
     member.make("t", {0: (0,)})
     member.is_active = False
