@@ -38,7 +38,7 @@ from oncelog.wire import ErrorCode
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.cluster import Cluster
     from oncelog.broker.coordinators.offsets import CommittedOffsets
-    from oncelog.broker.coordinators.producer_ids import ProducerIds
+    from oncelog.broker.coordinators.producer_ids import ProducerIdSource
     from oncelog.broker.coordinators.session_guard import SessionGuard
     from oncelog.broker.slices import Slices
     from oncelog.broker.storage.durability import Durability
@@ -64,7 +64,7 @@ class Needs(Protocol):
     durability: Durability
     node_id: int
     offsets: CommittedOffsets
-    producer_ids: ProducerIds
+    producer_ids: ProducerIdSource
     session_guard: SessionGuard
     topics: Topics
 
