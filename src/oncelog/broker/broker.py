@@ -306,6 +306,7 @@ class BrokerCore:
         listener = PLAINTEXT if endpoint is None else endpoint.name
         membership = Membership(self, environment.zookeeper, environment.network, environment.random, listener)
         self.cluster_id = await membership.cluster_id(uuid_text(environment.random.uuid()))
+        await membership.configs.start()
         return membership
 
     def _make_topics(self, random: Random, opening: LogOpening, state: JournalState) -> list[Iterator[None]]:
@@ -330,8 +331,9 @@ class BrokerCore:
             self._journal,
             self.slices,
             self.settings,
-            lambda name: {},
+            self.membership.configs.of_topic,
             opening.open,
+            self.membership.topic_changes.auto_create,
             self._before_leaving,
             self._after_leaving,
             self._delete_unopened,

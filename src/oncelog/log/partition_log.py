@@ -747,7 +747,7 @@ class PartitionLog:
         durably, a checkpoint written that says how far the log is durable now, and syncs of its own files held:
         `truncate_logs` in `broker/storage/truncating.py` does it.
         """
-        assert not self._is_cleaning_paused, f"{self.name} is being copied: end that first"
+        assert not self._cleaning_pauses, f"{self.name} is being copied: end that first"
         assert offset >= self._segments[0].base_offset, (
             f"{self.name} has nothing below offset {offset}: begin again there"
         )
@@ -790,7 +790,7 @@ class PartitionLog:
         Return what stays, as `begin_truncation` does; what has to come before `delete_old` is the same. After a power cut
         in between the log is the old one, part of it, or empty.
         """
-        assert not self._is_cleaning_paused, f"{self.name} is being copied: end that first"
+        assert not self._cleaning_pauses, f"{self.name} is being copied: end that first"
         self.drop_cleaning()
         self._unsynced.limit(0)
         self._unsynced.forget_files()

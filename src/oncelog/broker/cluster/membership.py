@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from oncelog.broker.cluster import fetcher
 from oncelog.broker.cluster.asking import ask
 from oncelog.broker.cluster.channels import Channels
+from oncelog.broker.cluster.configs import ClusterConfigs
 from oncelog.broker.cluster.fetcher import FetchSettings
 from oncelog.broker.cluster.fetchers import Fetchers
 from oncelog.broker.cluster.in_sync_changes import InSyncChanges
@@ -17,6 +18,8 @@ from oncelog.broker.cluster.producer_id_blocks import ProducerIdBlocks
 from oncelog.broker.cluster.registration import Registration
 from oncelog.broker.cluster.replica import Surroundings
 from oncelog.broker.cluster.replicas import Leads, Replicas
+from oncelog.broker.cluster.topic_changes import TopicChanges
+from oncelog.broker.cluster.watchers import Watchers
 from oncelog.broker.readiness import Readiness
 from oncelog.coordination import sleep, start
 from oncelog.wire import ErrorCode
@@ -54,7 +57,10 @@ class Membership:
         self._listener = listener
         number = broker.settings.number
         self.members = Members(listener)
+        self._watchers = Watchers(zookeeper)
         node_id = broker.settings.number("node.id")
+        self.configs = ClusterConfigs(zookeeper, self._watchers, broker.clock, broker.settings, node_id)
+        self.topic_changes = TopicChanges(zookeeper, broker.clock, random, broker.settings, self.members)
         self._to_controller = Channels(network, broker.clock, random, str(node_id))
         self._to_leaders = Channels(network, broker.clock, random, f"broker-{node_id}-fetcher-0")
         self._to_others = Channels(network, broker.clock, random, f"broker-{node_id}-txn-marker-sender")
@@ -96,6 +102,7 @@ class Membership:
         """The logs are open."""
         broker, number = self._broker, self._broker.settings.number
         self.topics = topics
+        self.configs.follow(topics)
         settings = FetchSettings(
             number("replica.fetch.max.bytes"),
             number("replica.fetch.response.max.bytes"),
