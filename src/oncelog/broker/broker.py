@@ -17,10 +17,10 @@ from oncelog.broker.config.configuration import Settings, SettingSource
 from oncelog.broker.config.group_configuration import GroupConfigs
 from oncelog.broker.config.setting import SettingError, text_of
 from oncelog.broker.coordinators import hanging
-from oncelog.broker.coordinators.cluster import Cluster, OneBroker
 from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.group_log import GroupLog
 from oncelog.broker.coordinators.group_partitions import GroupPartitions
+from oncelog.broker.coordinators.known_brokers import KnownBrokers, OneBroker
 from oncelog.broker.coordinators.loading import find_partitions, read_journal
 from oncelog.broker.coordinators.memberships import Memberships
 from oncelog.broker.coordinators.offsets import CommittedOffsets
@@ -300,7 +300,7 @@ class BrokerCore:
             id_expiration_ms=number("transactional.id.expiration.ms"),
         )
         self.session_guard = SessionGuard(self.settings, coordinator)
-        self.cluster: Cluster = OneBroker(self)
+        self.known_brokers: KnownBrokers = OneBroker(self)
         self._loads = Slices(self.clock)
         self.transactions: Transactions = Transactions(self, coordinator, self._loads)
         groups = GroupCoordinator(

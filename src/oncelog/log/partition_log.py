@@ -64,6 +64,7 @@ class PartitionLog:
     __slots__ = (
         "_cleaned_offset",
         "_cleaning",
+        "_cleaning_pauses",
         "_clock",
         "_closed_end",
         "_config",
@@ -73,7 +74,6 @@ class PartitionLog:
         "_epochs",
         "_growth_bytes",
         "_high_watermark",
-        "_is_cleaning_paused",
         "_is_gone",
         "_last_stable_offset",
         "_leader_epoch",
@@ -127,7 +127,7 @@ class PartitionLog:
         self._growth_bytes = loaded.report.bytes_read if loaded.report.was_clean else 0
         self._cleaned_offset: int | None = None
         self._cleaning: Cleaning | None = None
-        self._is_cleaning_paused = False
+        self._cleaning_pauses = 0
         self._is_gone = False
         self._may_have_gaps = False
 
@@ -287,7 +287,7 @@ class PartitionLog:
         timestamp_ms: int,
     ) -> Appended | Refused:
         """Append the marker that ends a producer's transaction here, whether it has records here or not."""
-        refused = self._producers.check_marker(producer_id, producer_epoch, transaction_version)
+        refused = self._producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
         if refused is not None:
             return refused
         offset = self._end
@@ -385,6 +385,10 @@ class PartitionLog:
     def producer_epoch(self, producer_id: int) -> int:
         """The epoch under which a producer, or the coordinator for it, last wrote here; -1 if it never did."""
         return self._producers.epoch_of(producer_id)
+
+    def coordinator_epoch(self, producer_id: int) -> int:
+        """The epoch of the coordinator that wrote a producer's last marker here; -1 if none did."""
+        return self._producers.coordinator_epoch_of(producer_id)
 
     def active_producers(self) -> tuple[ActiveProducer, ...]:
         return self._producers.active()
@@ -544,7 +548,7 @@ class PartitionLog:
 
     def dirt(self, now_ms: int) -> Dirt | None:
         """What could be cleaned; None if there is nothing, if the log is not compacted, or while it is copied."""
-        if not self._config.is_compacted or self._is_cleaning_paused:
+        if not self._config.is_compacted or self._cleaning_pauses:
             return None
         return dirt_of(
             self._segments,
@@ -657,12 +661,12 @@ class PartitionLog:
         return self._snapshots.names, epoch_starts_checkpoint(self._epochs.starts)
 
     def pause_cleaning(self) -> None:
-        """Clean no more until `resume_cleaning`: the segments are being copied."""
+        """Clean no more until `resume_cleaning` was called as often: the segments are being copied, or read one by one."""
         self.drop_cleaning()
-        self._is_cleaning_paused = True
+        self._cleaning_pauses += 1
 
     def resume_cleaning(self) -> None:
-        self._is_cleaning_paused = False
+        self._cleaning_pauses -= 1
 
     def continue_in(self, directory: str, synced: SyncPoint) -> None:
         """Go on in a copy of the files, whose directory is `directory`. What was in the log at `synced` is durable there.
