@@ -16,6 +16,7 @@ from harness import kafka_messages
 from harness.kafka_messages import in_kafkas_json
 from oncelog.wire import (
     FRAME_LENGTH,
+    TooManyItemsError,
     api_name,
     decode_answer,
     decode_request,
@@ -23,11 +24,14 @@ from oncelog.wire import (
     encode_answer,
     encode_request,
     message_class,
+    message_module,
     read_answer_header,
     read_request_header,
     skip_tagged_fields,
+    unsigned_varint,
 )
-from oncelog.wire.zookeeper_mode import VERSIONS
+from oncelog.wire.lengths import CONTROLLER_ITEMS_MAX
+from oncelog.wire.zookeeper_mode import UPDATE_METADATA, VERSIONS
 from tests.wire.random_messages import RandomMessages
 
 VECTORS = Path(__file__).parent / "vectors.txt"
@@ -150,3 +154,31 @@ def test_kafkas_classes_find_the_fields_that_were_written_and_write_the_same_byt
     for place, one in enumerate(asked):
         assert found[place] == fields[place], one
         assert again[place] == data[place], one
+
+
+def test_controller_may_speak_of_more_partitions_than_a_client():
+    """A broker that starts is told of every partition of its cluster in one UpdateMetadata."""
+    types = message_module(UPDATE_METADATA, 8, "request")
+    state = types.UpdateMetadataPartitionState(
+        partition_index=0,
+        controller_epoch=1,
+        leader=1,
+        leader_epoch=1,
+        isr=(1, 2, 3),
+        zk_version=1,
+        replicas=(1, 2, 3),
+        offline_replicas=(),
+    )
+    topic = types.UpdateMetadataTopicState(topic_name="t", topic_id=None, partition_states=(state,) * 20_000)
+    request = types.UpdateMetadataRequest(controller_id=1, controller_epoch=1, topic_states=(topic,), live_brokers=())
+    assert decode_request(types.UpdateMetadataRequest, memoryview(written(request))) == request
+
+
+def test_controller_may_not_speak_of_more_than_there_is_room_for():
+    types = message_module(UPDATE_METADATA, 8, "request")
+    request = types.UpdateMetadataRequest(controller_id=1, controller_epoch=1, topic_states=(), live_brokers=())
+    data = written(request)
+    before, after = data[:-3], data[-2:]
+    many = before + unsigned_varint(CONTROLLER_ITEMS_MAX + 2) + bytes(3 * CONTROLLER_ITEMS_MAX) + after
+    with pytest.raises(TooManyItemsError):
+        decode_request(types.UpdateMetadataRequest, memoryview(many))

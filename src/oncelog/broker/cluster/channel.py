@@ -25,10 +25,6 @@ from oncelog.wire.offered_versions import (
     versions_question,
 )
 
-CONTROLLER_SOCKET_TIMEOUT_MS = 30_000
-"""`controller.socket.timeout.ms`: how long a controller waits for the answer of a broker, and a broker for a controller's."""
-REPLICA_SOCKET_TIMEOUT_MS = 30_000
-"""`replica.socket.timeout.ms`: how long a follower waits for its leader, beyond `replica.fetch.wait.max.ms`."""
 CORRELATION_MAX = 0x7FFFFFFF
 
 
