@@ -7,16 +7,20 @@ Kafka's classes read many more.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness import kafka_messages
 from harness.kafka_messages import in_kafkas_json
 from oncelog.wire import (
     FRAME_LENGTH,
     TooManyItemsError,
+    WireError,
     api_name,
     decode_answer,
     decode_request,
@@ -86,12 +90,37 @@ def written(entity: Any) -> bytes:
     return b"".join(map(bytes, encode(entity)))
 
 
+def decoded(vector: Vector, data: bytes) -> Any:
+    """Raises WireError."""
+    if vector.name.endswith("Request"):
+        return decode_request(vector.message, memoryview(data))
+    return decode_answer(vector.message, memoryview(data), 0)
+
+
 @pytest.mark.parametrize("vector", vectors(), ids=lambda vector: f"{vector.name} v{vector.version}")
 def test_bytes_that_kafka_wrote_are_read_and_written_as_they_are(vector):
-    decode = decode_request if vector.name.endswith("Request") else lambda *message: decode_answer(*message, 0)
-    read = decode(vector.message, memoryview(vector.data))
+    read = decoded(vector, vector.data)
     assert in_kafkas_json(read) == vector.fields
     assert written(read) == vector.data
+
+
+@pytest.mark.parametrize("vector", vectors(), ids=lambda vector: f"{vector.name} v{vector.version}")
+def test_message_that_is_cut_off_is_refused_wherever_it_is(vector):
+    for stop in range(len(vector.data)):
+        with pytest.raises(WireError):
+            decoded(vector, vector.data[:stop])
+
+
+@given(vector=st.sampled_from(vectors()), data=st.data())
+def test_damaged_message_is_refused_or_read_and_takes_no_more_room_than_it_has(vector, data):
+    """The codec would make room for as many items as a length says: some bytes could end the process."""
+    damaged = bytearray(vector.data)
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(damaged) - 1))
+        edge = data.draw(st.sampled_from((b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0", b"\xff")))
+        damaged[at : at + len(edge)] = edge
+    with suppress(WireError):
+        decoded(vector, bytes(damaged))
 
 
 @pytest.mark.parametrize(
