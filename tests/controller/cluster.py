@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 from uuid import UUID
 
+from oncelog.controller.brokers import answered_leader_and_isr
 from oncelog.controller.context import ControllerContext
 from oncelog.controller.deletion import complete_deletion, fail_deletion
-from oncelog.controller.brokers import answered_leader_and_isr
 from oncelog.controller.failover import Snapshot, begin
 from oncelog.controller.requests import (
     BrokerRequest,
