@@ -1,6 +1,6 @@
 """Apache Kafka's own jars, brought by Maven once and kept: the broker, its tools and the Java client.
 
-The environment variable ONCELOG_KAFKA_LIBS names a directory to use instead.
+The environment variables ONCELOG_KAFKA_LIBS and ONCELOG_KAFKA_WITH_ZOOKEEPER_LIBS name directories to use instead.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from harness import requirements
 
 KAFKA_VERSION = "4.3.1"
 ARTIFACTS = ("kafka_2.13", "kafka-tools", "kafka-streams")
+KAFKA_WITH_ZOOKEEPER_VERSION = "3.9.1"
+"""3.9 is the last Kafka that can keep its metadata in ZooKeeper."""
+ARTIFACTS_WITH_ZOOKEEPER = ("kafka_2.13", "kafka-tools")
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -38,18 +41,31 @@ def cache_directory() -> Path:
 
 def kafka_libs() -> Path:
     """The directory of Kafka's jars. Without it, and without Maven to fill it, the test is not run."""
-    chosen = os.environ.get("ONCELOG_KAFKA_LIBS")
-    if chosen:
-        if not list(Path(chosen).glob("kafka_*.jar")):
-            requirements.not_run(f"ONCELOG_KAFKA_LIBS names {chosen}, where there is no Kafka")
-        return Path(chosen)
-    libs = cache_directory() / f"kafka-{KAFKA_VERSION}"
-    download(libs, "".join(DEPENDENCY.format(artifact=one, version=KAFKA_VERSION) for one in ARTIFACTS))
-    return libs
+    return _libs("ONCELOG_KAFKA_LIBS", KAFKA_VERSION, ARTIFACTS)
+
+
+def kafka_with_zookeeper_libs() -> Path:
+    """The same for the last Kafka with ZooKeeper, and ZooKeeper's own jars with it."""
+    return _libs("ONCELOG_KAFKA_WITH_ZOOKEEPER_LIBS", KAFKA_WITH_ZOOKEEPER_VERSION, ARTIFACTS_WITH_ZOOKEEPER)
 
 
 def classpath() -> str:
     return str(kafka_libs() / "*")
+
+
+def classpath_with_zookeeper() -> str:
+    return str(kafka_with_zookeeper_libs() / "*")
+
+
+def _libs(variable: str, version: str, artifacts: tuple[str, ...]) -> Path:
+    chosen = os.environ.get(variable)
+    if chosen:
+        if not list(Path(chosen).glob("kafka_*.jar")):
+            requirements.not_run(f"{variable} names {chosen}, where there is no Kafka")
+        return Path(chosen)
+    libs = cache_directory() / f"kafka-{version}"
+    download(libs, "".join(DEPENDENCY.format(artifact=one, version=version) for one in artifacts))
+    return libs
 
 
 def download(libs: Path, dependencies: str) -> None:

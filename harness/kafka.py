@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import subprocess
-import tempfile
-from hashlib import sha256
 from pathlib import Path
 
-from harness import jars, requirements
+from harness import class_archives, jars, requirements
 from harness.processes import BrokerProcess, free_port
 
 HEAP = ("-Xmx512m", "-Xms256m")
-QUIET = "-Xlog:cds=off,cds+dynamic=off"
 CLUSTER_ID = "b25jZWxvZy1wZWVyLTAwMQ"
 FIRST_LOOK_AT_RETENTION = "log.initial.task.delay.ms"
 """A setting that Kafka keeps to itself: by default half a minute from its start."""
@@ -48,9 +44,9 @@ class KafkaNode(BrokerProcess):
         ]
 
     def _start_from_archive(self) -> tuple[str, ...]:
-        """Java's archive of the classes that a node loads (JEP 350), made once: it is ready in half the time."""
-        archive = _class_archive(self._java)
-        return (f"-XX:SharedArchiveFile={archive}", QUIET) if archive.stat().st_size else ()
+        return class_archives.start_from(
+            f"kafka-{jars.KAFKA_VERSION}", self._java, self._classpath, record=_record_classes
+        )
 
     def _settings(self, more: dict[str, str]) -> dict[str, str]:
         return {
@@ -91,27 +87,13 @@ class _RecordedNode(KafkaNode):
 
     def command(self) -> list[str]:
         java, *arguments = super().command()
-        return [java, f"-XX:ArchiveClassesAtExit={self._archive}", QUIET, *arguments]
+        return [java, *class_archives.record_in(self._archive), *arguments]
 
     def _start_from_archive(self) -> tuple[str, ...]:
         return ()
 
 
-def _class_archive(java: str) -> Path:
-    """The archive for this Java, made if it is not there. It is empty where this Java can make none."""
-    key = sha256(
-        f"{Path(java).resolve()} {Path(java).resolve().stat().st_mtime_ns} {jars.classpath()}".encode()
-    ).hexdigest()
-    archive = jars.cache_directory() / f"kafka-{jars.KAFKA_VERSION}-{key[:16]}.jsa"
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    with open(archive.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not archive.exists():
-            with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
-                unfinished = Path(scratch) / "classes.jsa"
-                node = _RecordedNode(Path(scratch) / "node", unfinished)
-                node.start()
-                node.stop(120)
-                unfinished.touch()
-                unfinished.replace(archive)
-    return archive
+def _record_classes(scratch: Path, archive: Path) -> None:
+    node = _RecordedNode(scratch / "node", archive)
+    node.start()
+    node.stop(120)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import time
@@ -51,7 +52,7 @@ class BrokerProcess(ABC):
     def start(self) -> None:
         """Start the process and wait until it answers for itself."""
         self.launch()
-        self._wait_until_ready()
+        self.wait_until_ready()
 
     def launch(self) -> None:
         """Start the process and wait for nothing."""
@@ -75,6 +76,13 @@ class BrokerProcess(ABC):
             self._process.kill()
             self._process.wait()
 
+    def suspend(self) -> None:
+        """It does nothing and closes nothing until `resume`: to the others it looks like a long pause."""
+        self.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.send_signal(signal.SIGCONT)
+
     def send_signal(self, number: int) -> None:
         assert self._process is not None, "the broker was never started"
         self._process.send_signal(number)
@@ -87,7 +95,8 @@ class BrokerProcess(ABC):
     def tail(self, size: int = 2000) -> str:
         return self.output.read_text(errors="replace")[-size:] if self.output.exists() else ""
 
-    def _wait_until_ready(self) -> None:
+    def wait_until_ready(self) -> None:
+        """After `launch`: wait until it answers for itself."""
         deadline = time.monotonic() + self.ready_timeout_seconds
         while time.monotonic() < deadline:
             if not self.is_running:

@@ -5,6 +5,9 @@ oncelog_broker   our broker in its own process, one for the whole run
 secured_kafka    an Apache Kafka node with TLS, SASL and an authorizer, one for the whole run
 log              both, one after the other: the test runs twice
 new_kafka, new_oncelog   makers of nodes that a test may kill and start again
+zookeeper        an empty chroot of a ZooKeeper that runs for the whole run: what a client connects to
+new_zookeeper    a maker of ensembles of ZooKeeper that a test may kill and start again
+new_kafka_cluster   a maker of clusters of Apache Kafka 3.9.1 with ZooKeeper
 """
 
 from __future__ import annotations
@@ -13,15 +16,19 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
 
 from harness.kafka import FIRST_LOOK_AT_RETENTION, KafkaNode
+from harness.kafka_with_zookeeper import ZooKeeperKafkaCluster
+from harness.names import unique
 from harness.oncelog_process import OncelogNode
 from harness.processes import BrokerProcess
 from harness.requirements import NOT_RUN
 from harness.secured_kafka import SecuredKafka
+from harness.zookeeper import ZooKeeperEnsemble
 
 # How long an example takes says something about how busy the machine is, and nothing about the code.
 settings.register_profile("oncelog", deadline=None)
@@ -45,6 +52,7 @@ A_DAY_MS = str(24 * 60 * 60 * 1000)
 KEEP_RECORDS = {"log.retention.check.interval.ms": A_DAY_MS}
 """What both have too: retention would delete, in the middle of a test, what the test dates back to 1970."""
 NodeMaker = Callable[..., BrokerProcess]
+Node = TypeVar("Node", BrokerProcess, ZooKeeperEnsemble, ZooKeeperKafkaCluster)
 
 
 def two_in(directory: Path) -> str:
@@ -98,11 +106,39 @@ def new_oncelog(tmp_path: Path) -> Iterator[NodeMaker]:
     yield from _maker(lambda number, **settings: OncelogNode(tmp_path / f"oncelog-{number}", **settings))
 
 
-def _maker(make: Callable[..., BrokerProcess]) -> Iterator[NodeMaker]:
-    nodes: list[BrokerProcess] = []
+@pytest.fixture(scope="session")
+def zookeeper_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperEnsemble]:
+    ensemble = ZooKeeperEnsemble(tmp_path_factory.mktemp("zookeeper"))
+    ensemble.start()
+    yield ensemble
+    ensemble.stop()
 
-    def started(**settings: str) -> BrokerProcess:
-        node = make(len(nodes), **settings)
+
+@pytest.fixture
+def zookeeper(zookeeper_of_the_run: ZooKeeperEnsemble) -> str:
+    """HOST:PORT/CHROOT, where this test has ZooKeeper to itself."""
+    return zookeeper_of_the_run.make_chroot(unique("test"))
+
+
+@pytest.fixture
+def new_zookeeper(tmp_path: Path) -> Iterator[Callable[..., ZooKeeperEnsemble]]:
+    """Start a ZooKeeper of one or more servers for this test alone."""
+    yield from _maker(lambda number, size=1: ZooKeeperEnsemble(tmp_path / f"zookeeper-{number}", size))
+
+
+@pytest.fixture
+def new_kafka_cluster(tmp_path: Path) -> Iterator[Callable[..., ZooKeeperKafkaCluster]]:
+    """Start brokers of Apache Kafka 3.9.1, and their ZooKeeper, for this test alone."""
+    yield from _maker(
+        lambda number, size=3, **settings: ZooKeeperKafkaCluster(tmp_path / f"cluster-{number}", size, **settings)
+    )
+
+
+def _maker(make: Callable[..., Node]) -> Iterator[Callable[..., Node]]:
+    nodes: list[Node] = []
+
+    def started(*size: int, **settings: Any) -> Node:
+        node = make(len(nodes), *size, **settings)
         nodes.append(node)
         node.start()
         return node
