@@ -39,7 +39,7 @@ def classes() -> Path:
     return compiled
 
 
-def command(program: str, *arguments: str) -> list[str]:
-    """What starts such a program, or one of Kafka's, in a small JVM."""
+def command(program: str, *arguments: str, classpath: str | None = None) -> list[str]:
+    """What starts such a program, or one of Kafka's, in a small JVM, with the jars of Kafka 4 or others."""
     runtime = [requirements.java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dlog4j2.level=OFF"]
-    return [*runtime, "-cp", f"{classes()}:{jars.classpath()}", program, *arguments]
+    return [*runtime, "-cp", f"{classes()}:{classpath or jars.classpath()}", program, *arguments]

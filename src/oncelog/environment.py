@@ -226,9 +226,22 @@ class LinkListener(Protocol):
         ...
 
 
+class LinkState(Enum):
+    OPENING = "opening"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+LINK_TRANSITIONS: dict[tuple[LinkState, LinkState], str] = {
+    (LinkState.OPENING, LinkState.OPEN): "the other side accepts",
+    (LinkState.OPENING, LinkState.CLOSED): "the other side refuses or is silent; or whoever asked wants it no more",
+    (LinkState.OPEN, LinkState.CLOSED): "either side closes it, or what comes is no frame",
+}
+
+
 class Network(Protocol):
     def connect(self, host: str, port: int, listener: LinkListener, *, timeout_ms: int) -> Link:
-        """Begin to make a link. What is sent before it is open is sent when it is."""
+        """Begin to make a link. What is sent before it is open is sent when it is. Nothing is called back from in here."""
         ...
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.broker import handlers
-from oncelog.broker.apis import APIS, ServedApi
+from oncelog.broker.apis import APIS, CLUSTER_APIS, ServedApi
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
@@ -18,7 +18,7 @@ def test_every_api_has_a_handler(api: ServedApi) -> None:
 def test_every_handler_serves_an_api() -> None:
     assert handlers.__file__ is not None
     modules = {path.stem for path in Path(handlers.__file__).parent.glob("*.py")} - {"__init__"}
-    serving = {api.module for api in APIS.values()}
+    serving = {api.module for api in (*APIS.values(), *CLUSTER_APIS.values())}
     # The others are what several handlers share.
     assert serving <= modules
     assert all(

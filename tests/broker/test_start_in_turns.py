@@ -87,8 +87,8 @@ def test_request_waits_until_the_broker_is_ready_for_it(broker: BrokerInMemory) 
     named, begun, written = metadata(broker), init(broker), plain(broker)
     assert not named.came
     assert not written.came
-    start_until(broker, Readiness.LOGS)
-    assert broker.core.progress.reached is Readiness.LOGS
+    start_until(broker, Readiness.METADATA)
+    assert broker.core.progress.reached is Readiness.METADATA
     assert {topic.name for topic in metadata(broker).message.topics} >= {TOPIC}
     assert plain(broker).message.responses[0].partition_responses[0].error_code is ErrorCode.none
     assert visible(broker, 1) == ["a"]

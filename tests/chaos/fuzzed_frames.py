@@ -12,7 +12,7 @@ import struct
 import types
 import typing
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -39,16 +39,22 @@ COMPRESSED = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
 class RandomFrames:
     """Endless frames, each with its length; the same seed gives the same ones.
 
-    With `texts` every string of every request is one of these, and nobody's topics are spared.
+    With `texts` every string of every request is one of these, and nobody's topics are spared. `apis` has the versions of
+    what is asked; otherwise it is all that is served.
     """
 
-    def __init__(self, seed: int, topic_ids: Sequence[uuid.UUID], texts: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        seed: int,
+        topic_ids: Sequence[uuid.UUID],
+        texts: Sequence[str] = (),
+        apis: Mapping[int, range] | None = None,
+    ) -> None:
         self.chance = random.Random(seed)
         self._texts = texts
         self._topic_ids = (*topic_ids, uuid.UUID(int=0), uuid.UUID(int=1))
-        self._requests = [
-            (api.key, version) for api in APIS.values() for version in range(api.minimum, api.maximum + 1)
-        ]
+        served = {api.key: range(api.minimum, api.maximum + 1) for api in APIS.values()}
+        self._requests = [(api_key, version) for api_key, versions in (apis or served).items() for version in versions]
         self._breakages: list[Callable[[bytearray], bytearray]] = [
             self._flip_bits,
             self._cut,

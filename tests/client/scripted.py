@@ -9,7 +9,6 @@ from typing import Any
 
 from oncelog.client.errors import ClientError, ConnectionLost
 from oncelog.client.net.conversation import (
-    BrokerHandshake,
     Call,
     Conversation,
     Draw,
@@ -25,6 +24,7 @@ from oncelog.client.net.conversation import (
 from oncelog.client.net.settings import ClientSettings
 from oncelog.client.requests import ApiRequest
 from oncelog.client.values import Address
+from oncelog.wire.offered_versions import OfferedVersions
 
 HERE = Address("scripted", 9092)
 SETTINGS = ClientSettings((HERE,), call_timeout_ms=1000, request_timeout_ms=100)
@@ -80,7 +80,7 @@ class ScriptedTransport:
             case Draw():
                 return self._random.uniform(effect.low, effect.high)
             case Handshake():
-                return BrokerHandshake({}, self._features, 0)
+                return OfferedVersions({}, self._features, 0)
             case WallClock():
                 return int(self.now_ms)
             case Call():

@@ -44,6 +44,7 @@ from oncelog.wire import (
     read_request_header,
     skip_tagged_fields,
 )
+from oncelog.wire.zookeeper_mode import VERSIONS
 from tests.chaos.fuzzed_frames import RandomFrames
 
 ITEMS_MAX = 2000
@@ -59,17 +60,21 @@ SIZE = struct.Struct(">H")
 
 
 def frames(data: bytes) -> None:
-    """A request, header and body, in every version that is served."""
+    """A request, header and body, in every version that is served to clients or to other brokers."""
     frame = memoryview(data)
     with suppress(WireError):
         header = read_request_header(frame)
-        api = APIS.get(header.api_key)
-        if api is None or not api.minimum <= header.version <= api.maximum:
+        if header.version not in versions_of(header.api_key):
             return
         kind = message_class(header.api_key, header.version, "request")
         position = skip_tagged_fields(frame, header.end) if kind.__flexible__ else header.end
         with suppress(TooManyItemsError):
             decode_request(kind, frame, position, ITEMS_MAX)
+
+
+def versions_of(api_key: int) -> range:
+    api = APIS.get(api_key)
+    return VERSIONS.get(api_key, range(0)) if api is None else range(api.minimum, api.maximum + 1)
 
 
 def record_batches(data: bytes) -> None:
@@ -213,6 +218,8 @@ def seeds(target: str) -> Iterator[bytes]:
     if target == "frames":
         drawn = RandomFrames(1, [])
         yield from (drawn.frame()[4:] for _ in range(300))
+        between_brokers = RandomFrames(2, [], apis=VERSIONS)
+        yield from (between_brokers.frame()[4:] for _ in range(100))
     elif target == "batches":
         yield from _batches()
     elif target == "compressed":

@@ -159,7 +159,7 @@ class ConsumersInMemory:
 
     def restart(self) -> None:
         self.coordinator = self.reread()
-        self.coordinator.members.loaded(self.now)
+        self.coordinator.members.loaded(self.coordinator.members.names(), self.now)
 
     def delete(self) -> ErrorCode:
         decision = self.coordinator.delete_group(GROUP, self.now.wall_ms)

@@ -152,7 +152,7 @@ class GroupInMemory:
 
     def restart(self) -> None:
         self.coordinator = self.reread()
-        self.coordinator.membership.loaded(self.now)
+        self.coordinator.membership.loaded(self.coordinator.membership.names(), self.now)
 
     @property
     def state(self) -> str:

@@ -24,7 +24,7 @@ def disk() -> MemoryDisk:
 
 def taken(disk: MemoryDisk, *paths: str, deleted: Sequence[str] = ()) -> LogDirectories:
     directories = LogDirectories(disk, paths, HOME_FILE)
-    directories.find_partitions(deleted, {})
+    directories.find_partitions(deleted, set(), {})
     return directories
 
 
@@ -136,9 +136,9 @@ def test_room_that_a_deleted_topic_leaves_counts(disk: MemoryDisk) -> None:
     directories = taken(disk, A, B)
     assert [directories.place("t", index) for index in range(2)] == [f"{A}/t-0", f"{B}/t-1"]
     directories.place("kept", 0)
-    directories.forget("t", 2)
+    directories.forget([("t", 0), ("t", 1)])
     assert directories.place("new", 0) == f"{B}/new-0"
-    directories.forget("kept", 1)
+    directories.forget([("kept", 0)])
     assert directories.place("newer", 0) == f"{A}/newer-0"
 
 

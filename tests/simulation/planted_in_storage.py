@@ -92,8 +92,8 @@ def _in_place_is_not_awaited() -> Patch:
             start(self._sync_in_place(in_place))
         if journaled:
             await self._sync_write_ahead()
-            for log, end in journaled:
-                log.journaled_up_to(end)
+            for log, point in journaled:
+                log.journaled_up_to(point)
         return are_kept
 
     return patch.object(Durability, "_make_durable", make)

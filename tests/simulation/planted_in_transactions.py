@@ -22,8 +22,12 @@ BUGS = PlantedBugs()
 
 @BUGS.add("one marker is forgotten", Hides.IN_A_RULE, 20)
 def _one_marker_is_forgotten() -> Patch:
-    found = Transactions._partitions
-    return patch.object(Transactions, "_partitions", lambda self, markers: found(self, markers)[1:])
+    mark = Transactions._mark_all
+
+    def forget_one(self: Any, markers: Any, epoch: int) -> Any:
+        return mark(self, replace(markers, partitions=frozenset(sorted(markers.partitions)[1:])), epoch)
+
+    return patch.object(Transactions, "_mark_all", forget_one)
 
 
 @BUGS.add("aborted transactions are committed", Hides.IN_A_RULE, 20)
@@ -38,7 +42,7 @@ def _committed(markers: Any) -> Any:
 
 @BUGS.add("prepared transactions are forgotten at a start", Hides.CRASHES, 60)
 def _prepared_transactions_are_forgotten_at_start() -> Patch:
-    return patch.object(Transactions, "complete_prepared", lambda self: None)
+    return patch.object(TransactionCoordinator, "pending_completions", lambda self, partition=None: ())
 
 
 @BUGS.add("the coordinator lets fenced producers write", Hides.IN_A_RULE, 60)
@@ -68,9 +72,9 @@ def _answer_before_durable() -> Patch:
     async def end(self: Any, record: Any, markers: Any, prepared: Parked[ErrorCode]) -> None:
         self.coordinator.hold(record)
         await self._put_first(markers)
-        self._append(record)
+        self._log.append(record)
         prepared.release(ErrorCode.none)
-        await self._durable_log(record)
+        await self._log.durable(record.transactional_id)
         await self._complete(markers)
 
     return patch.object(Transactions, "_end", end)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from kio.serial import entity_writer
 
 from oncelog.broker.apis import APIS
-from oncelog.wire import EncodedItems, ErrorCode, encode, message_class, message_module
-from tests.chaos.fuzzed_frames import RandomFrames
+from oncelog.wire import EncodedItems, encode, message_class, message_module
+from oncelog.wire.zookeeper_mode import VERSIONS
+from tests.wire.random_messages import RandomMessages
 
 MESSAGES = [
     (api.key, version, kind)
     for api in APIS.values()
     for version in range(api.minimum, api.maximum + 1)
+    for kind in ("request", "response")
+] + [
+    (api_key, version, kind)
+    for api_key, versions in VERSIONS.items()
+    for version in versions
     for kind in ("request", "response")
 ]
 
@@ -26,24 +30,6 @@ def by_codec(entity: object) -> bytes:
     written = io.BytesIO()
     entity_writer(type(entity))(written, entity)
     return written.getvalue()
-
-
-class RandomMessages(RandomFrames):
-    """Answers too, which have more kinds of fields than requests."""
-
-    def _value(self, name: str, kind: Any, wire_type: str | None, api_key: int) -> Any:
-        match wire_type:
-            case "error_code":
-                return self.chance.choice((ErrorCode.none, ErrorCode.invalid_txn_state, ErrorCode.unknown_server_error))
-            case "datetime_i64":
-                return datetime.fromtimestamp(self.chance.randrange(2**32), UTC)
-            case "float64":
-                return self.chance.random()
-            case "uint16":
-                return self.chance.randrange(2**16)
-            case "records":
-                return self.chance.choice((b"", b"records", bytes(5000)))
-        return super()._value(name, kind, wire_type, api_key)
 
 
 @pytest.mark.parametrize(("api_key", "version", "kind"), MESSAGES)

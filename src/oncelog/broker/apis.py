@@ -42,10 +42,10 @@ def _handler(module: str) -> Handler:
 
 
 _TABLE = (
-    ServedApi(0, "Produce", 3, 13, "produce", Readiness.LOGS),
-    ServedApi(1, "Fetch", 4, 18, "fetch", Readiness.LOGS),
-    ServedApi(2, "ListOffsets", 1, 11, "list_offsets", Readiness.LOGS),
-    ServedApi(3, "Metadata", 0, 13, "metadata", Readiness.LOGS),
+    ServedApi(0, "Produce", 3, 13, "produce", Readiness.METADATA),
+    ServedApi(1, "Fetch", 4, 18, "fetch", Readiness.METADATA),
+    ServedApi(2, "ListOffsets", 1, 11, "list_offsets", Readiness.METADATA),
+    ServedApi(3, "Metadata", 0, 13, "metadata", Readiness.METADATA),
     ServedApi(8, "OffsetCommit", 2, 10, "offset_commit"),
     ServedApi(9, "OffsetFetch", 1, 10, "offset_fetch"),
     ServedApi(10, "FindCoordinator", 0, 6, "find_coordinator"),
@@ -60,7 +60,7 @@ _TABLE = (
     ServedApi(20, "DeleteTopics", 1, 6, "delete_topics"),
     ServedApi(21, "DeleteRecords", 0, 2, "delete_records"),
     ServedApi(22, "InitProducerId", 0, 5, "init_producer_id"),
-    ServedApi(23, "OffsetForLeaderEpoch", 2, 4, "offset_for_leader_epoch", Readiness.LOGS),
+    ServedApi(23, "OffsetForLeaderEpoch", 2, 4, "offset_for_leader_epoch", Readiness.METADATA),
     ServedApi(24, "AddPartitionsToTxn", 0, 5, "add_partitions_to_txn"),
     ServedApi(25, "AddOffsetsToTxn", 0, 4, "add_offsets_to_txn"),
     ServedApi(26, "EndTxn", 0, 5, "end_txn"),
@@ -78,14 +78,30 @@ _TABLE = (
     ServedApi(46, "ListPartitionReassignments", 0, 0, "list_partition_reassignments"),
     ServedApi(47, "OffsetDelete", 0, 0, "offset_delete"),
     ServedApi(57, "UpdateFeatures", 0, 2, "update_features"),
-    ServedApi(60, "DescribeCluster", 0, 2, "describe_cluster", Readiness.LOGS),
+    ServedApi(60, "DescribeCluster", 0, 2, "describe_cluster", Readiness.METADATA),
     ServedApi(61, "DescribeProducers", 0, 0, "describe_producers"),
     ServedApi(65, "DescribeTransactions", 0, 0, "describe_transactions"),
     ServedApi(66, "ListTransactions", 0, 2, "list_transactions"),
     ServedApi(68, "ConsumerGroupHeartbeat", 0, 1, "consumer_group_heartbeat"),
     ServedApi(69, "ConsumerGroupDescribe", 0, 1, "consumer_group_describe"),
     ServedApi(74, "ListConfigResources", 0, 1, "list_config_resources"),
-    ServedApi(75, "DescribeTopicPartitions", 0, 0, "describe_topic_partitions", Readiness.LOGS),
+    ServedApi(75, "DescribeTopicPartitions", 0, 0, "describe_topic_partitions", Readiness.METADATA),
 )
 
 APIS: Mapping[int, ServedApi] = MappingProxyType({api.key: api for api in _TABLE})
+"""What a broker serves that is alone."""
+
+_BETWEEN_BROKERS = (
+    ServedApi(4, "LeaderAndIsr", 5, 7, "leader_and_isr", Readiness.LOGS),
+    ServedApi(5, "StopReplica", 3, 4, "stop_replica", Readiness.LOGS),
+    ServedApi(6, "UpdateMetadata", 7, 8, "update_metadata", Readiness.LOGS),
+)
+"""What brokers of one cluster say to each other, as Kafka's do up to 3.9."""
+
+_ALONE = (34, 43, 45, 46, 57, 68, 69, 74, 75)
+"""What a member of a cluster does not serve."""
+
+CLUSTER_APIS: Mapping[int, ServedApi] = MappingProxyType(
+    {api.key: api for api in sorted((*_TABLE, *_BETWEEN_BROKERS), key=lambda api: api.key) if api.key not in _ALONE}
+)
+"""What a broker serves that has others beside it."""

@@ -7,23 +7,22 @@ It holds no rule of the protocol and touches no part of the machine: what it ask
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from uuid import UUID
 
-from oncelog.broker.apis import APIS
+from oncelog.broker.apis import APIS, CLUSTER_APIS
+from oncelog.broker.cluster.view import Alone, ClusterView, Node
 from oncelog.broker.config.configuration import Settings, SettingSource
 from oncelog.broker.config.group_configuration import GroupConfigs
 from oncelog.broker.config.setting import SettingError, text_of
 from oncelog.broker.coordinators import hanging
+from oncelog.broker.coordinators.cluster import Cluster, OneBroker
+from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.group_log import GroupLog
-from oncelog.broker.coordinators.loading import (
-    find_partitions,
-    load_offsets,
-    load_transactions,
-    read_journal,
-)
+from oncelog.broker.coordinators.group_partitions import GroupPartitions
+from oncelog.broker.coordinators.loading import find_partitions, read_journal
 from oncelog.broker.coordinators.memberships import Memberships
 from oncelog.broker.coordinators.offsets import CommittedOffsets
 from oncelog.broker.coordinators.producer_ids import ProducerIds
@@ -50,10 +49,12 @@ from oncelog.broker.storage.journal import (
     LogDirectoriesNamed,
     TopicCreated,
 )
+from oncelog.broker.storage.log_settings import log_config
 from oncelog.broker.storage.moving import LogMoves
 from oncelog.broker.storage.opening import LeftByLastStop, LogOpening, say_what_is_missing
+from oncelog.broker.storage.own_topics import OwnTopics
 from oncelog.broker.storage.partition import Partition, UnopenedLog
-from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic, Topics, log_config
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic, Topics
 from oncelog.coordination import Parked, start
 from oncelog.environment import Clock, Disk, DiskError, Random, Workers
 from oncelog.groups import GroupCoordinator, MembershipLimits
@@ -129,16 +130,14 @@ class BrokerCore:
         self._disk = environment.disk
         self._report_failure = on_failure
         self._has_failed = False
-        self.host = ""
-        self.port = 0
         self.features = {TRANSACTION_FEATURE: TRANSACTION_VERSION}
         self.highest_features = dict(self.features)
         self.features_epoch = 0
-        self.apis = APIS
+        self.apis = CLUSTER_APIS if self.settings.is_in_cluster else APIS
         self.progress = StartProgress()
         self._turn = Turn(environment.clock) if in_turns else None
         self.receive = Dispatch(
-            self, environment.clock, environment.workers, self.progress, self.fail, lambda: self._has_failed
+            self, self.apis, environment.clock, environment.workers, self.progress, self.fail, lambda: self._has_failed
         ).receive
         self.log_directories = LogDirectories(environment.disk, log_directories, FILE_NAME)
         self._disk_failures = DiskFailures(self.log_directories, self._stop_answering)
@@ -200,7 +199,7 @@ class BrokerCore:
         self.fetch_sessions = FetchSessions(
             environment.random, self.settings.number("max.incremental.fetch.session.cache.slots")
         )
-        self.topics = Topics(
+        self.own_topics = OwnTopics(
             self._journal,
             self.slices,
             environment.random,
@@ -213,12 +212,13 @@ class BrokerCore:
             self._delete_unopened,
             self.survives,
         )
+        self.topics: Topics = self.own_topics
         self.checkpoints = Checkpoints(
             self.slices, environment.disk, directories, self.topics, self._journal, self.survives, own
         )
         self.moves = LogMoves(self, environment.disk, environment.random)
         for record in state.topics.values():
-            await self._in_turns(self.topics.replay_created(record))
+            await self._in_turns(self.own_topics.replay_created(record))
         opening.make_durable()
         self._check_epochs()
         self._journal.append_now(BrokerStarted(leader_epoch=self.leader_epoch))
@@ -230,9 +230,10 @@ class BrokerCore:
         opening.forget()
         self._make_coordinators(environment.random)
         self.progress.reach(Readiness.LOGS)
-        await self._in_turns(load_transactions(self))
-        await self._in_turns(load_offsets(self))
+        self.progress.reach(Readiness.METADATA)
         self.topics.on_offline = self._went_offline
+        for name in (TRANSACTION_STATE, CONSUMER_OFFSETS):
+            await self._in_turns(self._lead(name))
         if not was_clean or own is None:
             # From now on the logs' own files vouch for what is in them.
             self.checkpoints.write_now()
@@ -302,7 +303,9 @@ class BrokerCore:
             id_expiration_ms=number("transactional.id.expiration.ms"),
         )
         self.session_guard = SessionGuard(self.settings, coordinator)
-        self.transactions: Transactions = Transactions(self, coordinator)
+        self.cluster: Cluster = OneBroker(self)
+        self._loads = Slices(self.clock)
+        self.transactions: Transactions = Transactions(self, coordinator, self._loads)
         groups = GroupCoordinator(
             internal_partition_count(self, CONSUMER_OFFSETS),
             metadata_max_units=number("offset.metadata.max.bytes"),
@@ -316,7 +319,8 @@ class BrokerCore:
             consumer_limits=self.group_configs,
             topics=self.topics,
         )
-        group_log = GroupLog(self, groups)
+        self.group_elections = Elections(self, CONSUMER_OFFSETS, GroupPartitions(self, groups), self._loads)
+        group_log = GroupLog(self, groups, self.group_elections)
         self.offsets: CommittedOffsets = CommittedOffsets(self, groups, group_log)
         self.memberships: Memberships = Memberships(self, groups, group_log, random)
 
@@ -348,8 +352,8 @@ class BrokerCore:
 
     def serve_at(self, host: str, port: int) -> None:
         """Say where clients reach this broker; it is what Metadata answers."""
-        self.host = host
-        self.port = port
+        self.host, self.port = host, port
+        self.view: ClusterView = Alone(Node(self.node_id, host, port, text_of(self.settings.value("broker.rack"))))
 
     def finalize_feature(self, name: str, level: int) -> None:
         """Set the level of a feature; the journal says so already."""
@@ -358,10 +362,6 @@ class BrokerCore:
         self.features_epoch += 1
         if name == TRANSACTION_FEATURE:
             self.transactions.coordinator.transaction_version = level
-
-    @property
-    def rack(self) -> str | None:
-        return text_of(self.settings.value("broker.rack"))
 
     def give_up_start(self) -> None:
         """Load no more, and leave the directories."""
@@ -387,6 +387,7 @@ class BrokerCore:
         self._cleaner.stop()
         self.moves.stop()
         self.memberships.stop()
+        self._loads.stop()
         self.slices.stop()
         # A checkpoint that another thread writes would replace the same files as the last one.
         self._disk.settle()
@@ -432,9 +433,9 @@ class BrokerCore:
     def _went_offline(self, partition: Partition) -> None:
         """Who coordinated what the partition has, does so no more: nothing can be recorded of it until it is back."""
         if partition.topic == TRANSACTION_STATE:
-            self.transactions.unload(partition.index)
+            self.transactions.elections.resigned(partition.index)
         elif partition.topic == CONSUMER_OFFSETS:
-            self.memberships.unload(partition.index)
+            self.group_elections.resigned(partition.index)
 
     def _follow_partition_count(self, topic: Topic) -> None:
         """Where a group or a transactional id belongs depends on how many partitions its topic has, whoever made that."""
@@ -442,6 +443,18 @@ class BrokerCore:
             self.transactions.coordinator.partition_count = len(topic.partitions)
         elif topic.name == CONSUMER_OFFSETS:
             self.offsets.coordinator.partition_count = len(topic.partitions)
+        else:
+            return
+        # There is nothing in it yet that others would have to wait for.
+        for _ in self._lead(topic.name):
+            pass
+
+    def _lead(self, name: str) -> Iterator[None]:
+        """Become the leader of every partition of a coordinator's topic, in short steps: a broker that is alone is that."""
+        elections = self.transactions.elections if name == TRANSACTION_STATE else self.group_elections
+        found = self.topics.named(name)
+        for index in range(0 if found is None else len(found.partitions)):
+            yield from elections.loading(index, self.leader_epoch)
 
     def _before_deletion(self, topic: Topic) -> Parked[None]:
         """A topic made anew under this name must not be held to the offsets and recovery points of the one that goes."""
@@ -454,7 +467,8 @@ class BrokerCore:
 
     def _delete_unopened(self, topic: Topic, index: int, log: UnopenedLog) -> None:
         if self._disk.exists(log.directory):
-            delay_ms = log_config(self.settings, topic.name, topic.values).file_delete_delay_ms
+            config = log_config(self.settings, topic.values, is_internal=topic.is_internal)
+            delay_ms = config.file_delete_delay_ms
             delete_partition(self._disk, self.clock, log.directory, topic.name, index, topic.topic_id, delay_ms)
 
     def _after_deletion(self, topic: str, partition_count: int) -> Parked[None]:
@@ -463,8 +477,8 @@ class BrokerCore:
         A power cut may keep what the journal says next and lose what names the files had by then: a checkpoint makes durable
         which names are in each directory.
         """
-        self.transactions.go_on()
-        self.log_directories.forget(topic, partition_count)
+        self.transactions.leaders_changed()
+        self.log_directories.forget((topic, index) for index in range(partition_count))
         return self.checkpoints.write()
 
 

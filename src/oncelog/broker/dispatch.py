@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cache, partial
 from types import CoroutineType
@@ -11,7 +11,7 @@ from typing import Any
 from typing_extensions import Buffer
 
 from oncelog.broker import request_log
-from oncelog.broker.apis import APIS, ServedApi
+from oncelog.broker.apis import ServedApi
 from oncelog.broker.handlers import api_versions
 from oncelog.broker.readiness import StartProgress
 from oncelog.broker.request import Peer, Request
@@ -37,11 +37,12 @@ ITEMS_AT_ONCE = 2000
 class Dispatch:
     """Finds the handler of each request. `parts` is what handlers take what they need from; `fail` hears of a disk that fails."""
 
-    __slots__ = ("_clock", "_fail", "_has_failed", "_parts", "_progress", "_workers")
+    __slots__ = ("_apis", "_clock", "_fail", "_has_failed", "_parts", "_progress", "_workers")
 
     def __init__(
         self,
         parts: Any,
+        apis: Mapping[int, ServedApi],
         clock: Clock,
         workers: Workers,
         progress: StartProgress,
@@ -49,6 +50,7 @@ class Dispatch:
         has_failed: Callable[[], bool],
     ) -> None:
         self._parts = parts
+        self._apis = apis
         self._clock = clock
         self._workers = workers
         self._progress = progress
@@ -64,7 +66,7 @@ class Dispatch:
         if self._has_failed():
             return Parked()
         header = read_request_header(frame)
-        api = APIS.get(header.api_key)
+        api = self._apis.get(header.api_key)
         if api is None or not api.minimum <= header.version <= api.maximum:
             return self._refuse(header)
         request_class = message_class(header.api_key, header.version, "request")

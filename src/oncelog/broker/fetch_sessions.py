@@ -37,6 +37,8 @@ class FetchedPartition:
     size_bytes_max: int
     current_leader_epoch: int
     last_fetched_epoch: int
+    log_start_offset: int = -1
+    """Where a follower's log begins."""
     name: str | None = None
     told_high_watermark: int = -1
     told_log_start_offset: int = -1
@@ -54,6 +56,7 @@ def asked_partition(topic: TopicKey, asked: Any) -> FetchedPartition:
         size_bytes_max=asked.partition_max_bytes,
         current_leader_epoch=getattr(asked, "current_leader_epoch", -1),
         last_fetched_epoch=getattr(asked, "last_fetched_epoch", -1),
+        log_start_offset=getattr(asked, "log_start_offset", -1),
     )
 
 

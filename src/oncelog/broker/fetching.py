@@ -12,7 +12,7 @@ from typing_extensions import Buffer
 from oncelog.broker.fetch_sessions import FetchedPartition
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.leader_epochs import epoch_problem
-from oncelog.broker.storage.partition import Partition
+from oncelog.broker.storage.partition import Follower, Partition
 from oncelog.coordination import Parked
 from oncelog.environment import DiskError
 from oncelog.log import AbortedTransaction
@@ -54,6 +54,8 @@ class FetchLimits:
     size_bytes_min: int
     size_bytes_max: int
     reads_zstd: bool = True
+    follower: Follower | None = None
+    """Who reads as a replica: it is given all that there is, and what it asks for says what it has."""
 
 
 class _Watch:
@@ -100,6 +102,8 @@ class Fetching:
         self._turn = turn
 
     async def reads(self) -> list[PartitionRead]:
+        if self._limits.follower is not None:
+            await self._note_progress(self._limits.follower)
         if self._limits.wait_ms > 0 and not await self._is_enough():
             watch = _Watch(self._broker.clock, self._limits.wait_ms, self._watched())
             try:
@@ -109,6 +113,20 @@ class Fetching:
             finally:
                 watch.end()
         return await self._read_all()
+
+    async def _note_progress(self, follower: Follower) -> None:
+        """What a follower asks for tells what it has, whether or not there is more: the high watermark does not wait for that."""
+        for asked in self._asked:
+            partition = self._look(asked)
+            if isinstance(partition, Partition) and partition.leading is not None:
+                partition.leading.fetched(follower, asked.fetch_offset, asked.log_start_offset)
+            if self._turn.is_over:
+                await self._turn.rest()
+
+    def _limit_offset(self, partition: Partition) -> int:
+        if self._limits.follower is not None and partition.leading is not None:
+            return partition.log.log_end_offset
+        return partition.limit_offset(self._limits.isolation_level)
 
     def _watched(self) -> list[Partition]:
         return [found for asked in self._asked if isinstance(found := self._find(asked), Partition)]
@@ -120,7 +138,7 @@ class Fetching:
             partition = self._look(asked)
             if isinstance(partition, PartitionRead):
                 return True
-            limit_offset = partition.limit_offset(self._limits.isolation_level)
+            limit_offset = self._limit_offset(partition)
             size_bytes = partition.log.size_between(asked.fetch_offset, limit_offset)
             size_bytes_left -= min(size_bytes, asked.size_bytes_max)
             if size_bytes_left <= 0:
@@ -148,6 +166,10 @@ class Fetching:
         problem = epoch_problem(partition, asked.current_leader_epoch)
         if problem is not None:
             return PartitionRead(asked, problem)
+        if self._limits.follower is not None and partition.leading is not None:
+            problem = partition.leading.problem(self._limits.follower)
+            if problem is not None:
+                return PartitionRead(asked, problem)
         if not self._limits.reads_zstd and self._stores_zstd(partition):
             return PartitionRead(asked, ErrorCode.unsupported_compression_type)
         log = partition.log
@@ -186,7 +208,7 @@ class Fetching:
         partition = topic.partition(asked.index) if topic is not None else None
         if partition is None:
             return ErrorCode.unknown_topic_or_partition
-        return ErrorCode.kafka_storage_error if partition.is_offline else partition
+        return partition.problem or partition
 
     def _read(self, asked: FetchedPartition, size_bytes_left: int, *, whole_batch: bool) -> PartitionRead:
         partition = self._look(asked)
@@ -194,7 +216,7 @@ class Fetching:
             return partition
         read = _without_records(partition, asked)
         level = self._limits.isolation_level
-        limit = partition.limit_offset(level)
+        limit = self._limit_offset(partition)
         next_offset = asked.fetch_offset
         size_bytes = min(size_bytes_left, asked.size_bytes_max)
         if limit > asked.fetch_offset and (size_bytes > 0 or whole_batch):

@@ -14,8 +14,10 @@ class Readiness(IntEnum):
     """It knows who it is, and what it has been told about itself."""
     LOGS = 1
     """Every log is open."""
-    COORDINATORS = 2
-    """The coordinators know what is in theirs."""
+    METADATA = 2
+    """It knows which topics there are, and who leads their partitions: alone at once, in a cluster from its controller."""
+    COORDINATORS = 3
+    """The coordinators know what is in theirs. In a cluster they load while others are served."""
 
 
 class StartProgress:

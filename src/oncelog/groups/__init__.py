@@ -25,6 +25,7 @@ from oncelog.groups.coordinator import (
     ListedGroup,
     OffsetDeletion,
     OffsetToCommit,
+    Tombstones,
 )
 from oncelog.groups.members import MembersDecision
 from oncelog.groups.offset_records import CommittedOffset, OffsetRecord
@@ -67,6 +68,7 @@ __all__ = [
     "SyncAnswer",
     "SyncRequest",
     "Timestamps",
+    "Tombstones",
     "TopicPartition",
     "decode",
     "encode",

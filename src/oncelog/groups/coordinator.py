@@ -21,6 +21,7 @@ from oncelog.groups.classic import (
     ClassicGroupDescription,
     ClassicMembership,
     MembershipLimits,
+    PendingResponse,
     describe,
 )
 from oncelog.groups.commit_context import CommitContext
@@ -141,6 +142,13 @@ class GroupCoordinator:
     def replay_marker(self, partition: int, producer_id: int, committed: bool) -> None:
         """Apply the marker that ends a producer's transaction on partition `partition`."""
         self.offsets.end_transaction(partition, producer_id, committed=committed)
+
+    def unload(self, partition: int, now: Timestamps) -> tuple[PendingResponse, ...]:
+        """Forget the groups of a partition of `__consumer_offsets`; what those of their members hear who wait."""
+        names = self.offsets.groups() | self.members.every_name()
+        gone = sorted(name for name in names if self.partition_for(name) == partition)
+        self.offsets.unload(partition, gone)
+        return tuple(due for name in gone for due in self.members.unload(name, now))
 
     # Commits
 

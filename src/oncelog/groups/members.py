@@ -6,7 +6,7 @@ next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -106,10 +106,11 @@ class Members:
         if self.consumer_group(name) is None:
             self.classic.replay_offsets_of(name)
 
-    def loaded(self, now: Timestamps) -> None:
-        self.classic.loaded(now)
+    def loaded(self, names: Collection[str], now: Timestamps) -> None:
+        """These groups are replayed to the end: from now on their members have to be heard from."""
+        self.classic.loaded(names, now)
         if self._consumers is not None:
-            self._consumers.loaded(now)
+            self._consumers.loaded(names, now)
 
     # --- the consumer protocol
 
@@ -263,8 +264,14 @@ class Members:
         return self._remove(group, self.consumers.expired(name, now), now)
 
     def unload(self, name: str, now: Timestamps) -> tuple[PendingResponse, ...]:
-        """Nobody coordinates the group any more: what those of its members hear who wait."""
+        """Nobody coordinates the group here any more: forget it. What those of its members hear who wait."""
+        if self._consumers is not None:
+            self._consumers.unload(name)
         return self.classic.unload(name, now)
+
+    def every_name(self) -> frozenset[str]:
+        """Those too of which nothing is recorded yet."""
+        return self.classic.names().union(() if self._consumers is None else self._consumers.groups)
 
 
 def _answered(reply: Parked[A], decision: Decision[ConsumerRecord, A]) -> MembersDecision:

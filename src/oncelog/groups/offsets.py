@@ -7,7 +7,7 @@ the log decides, not the order in which transactions end.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -94,6 +94,14 @@ class Offsets:
             if not pending:
                 del self._pending[home, producer_id]
             self._release(group, partition, producer_id)
+
+    def unload(self, home: int, groups: Iterable[str]) -> None:
+        """Forget a partition of `__consumer_offsets`: all that is committed, or pending, for its groups."""
+        for group in groups:
+            self._by_group.pop(group, None)
+            self._writers.pop(group, None)
+        for key in [key for key in self._pending if key[0] == home]:
+            del self._pending[key]
 
     def end_transaction(self, home: int, producer_id: int, *, committed: bool) -> None:
         for (group, partition), stored in self._pending.pop((home, producer_id), {}).items():

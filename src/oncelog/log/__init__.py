@@ -12,6 +12,7 @@ from oncelog.log.checkpoints import (
 from oncelog.log.config import LONG_MAX, LogConfig
 from oncelog.log.damage import DamagedLogError
 from oncelog.log.data_directory import DataDirectory, DirectoryState, LogPoints
+from oncelog.log.following import Followed
 from oncelog.log.future_log import FutureLog, FutureSync
 from oncelog.log.log_directories import LogDirectories
 from oncelog.log.names import LEADER_EPOCHS, has_room_for
@@ -32,18 +33,19 @@ from oncelog.log.own_checkpoint import (
     read_own_checkpoint,
     write_own_checkpoint,
 )
-from oncelog.log.partition_log import PartitionLog
+from oncelog.log.partition_log import NO_LEADER_EPOCH, PartitionLog
 from oncelog.log.recovery import LoadedLog, RecoveryReport, sync_segments
 from oncelog.log.removal import delete_partition
 from oncelog.log.reserve import Reserve
 from oncelog.log.scan import ScannedBatch
 from oncelog.log.unsynced import SyncPoint
-from oncelog.log.write_ahead import Entry, Replayed, Tail, WriteAheadLog, keep_entries_of, replay
+from oncelog.log.write_ahead import Entry, Replayed, Tail, WriteAheadLog, keep_entries_of, replay, taking_back
 
 __all__ = [
     "LEADER_EPOCHS",
     "LOG_START_OFFSETS",
     "LONG_MAX",
+    "NO_LEADER_EPOCH",
     "OWN_CHECKPOINT",
     "PARTITION_METADATA",
     "AbortedTransaction",
@@ -53,6 +55,7 @@ __all__ = [
     "DataDirectory",
     "DirectoryState",
     "Entry",
+    "Followed",
     "FutureLog",
     "FutureSync",
     "LoadedLog",
@@ -82,6 +85,7 @@ __all__ = [
     "read_topic_id",
     "replay",
     "sync_segments",
+    "taking_back",
     "uuid_of",
     "uuid_text",
     "write_own_checkpoint",

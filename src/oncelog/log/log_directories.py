@@ -122,8 +122,10 @@ class LogDirectories:
         found = {directory: directory.identity() for directory in self._directories}
         return {directory: identity for directory, identity in found.items() if identity is not None}
 
-    def find_partitions(self, deleted: Set[str], made_without: Mapping[str, Set[str]]) -> None:
-        """Learn where each partition is, and remove what is left of deleted ones. Raises DiskError if one is in two places.
+    def find_partitions(self, deleted: Set[str], left: Set[PartitionKey], made_without: Mapping[str, Set[str]]) -> None:
+        """Learn where each partition is, and remove what is left of those of `deleted` topics, and of those that were `left`.
+
+        Raises DiskError if one is in two places.
 
         `made_without` are topics that were made while directories, whose ids it has, were offline: what is of the name in there
         is left of one before.
@@ -131,7 +133,7 @@ class LogDirectories:
         for directory in self._directories:
             directory.remove_deleted()
             for key in directory.partitions():
-                if key[0] in deleted or _id_of(directory) in made_without.get(key[0], ()):
+                if key[0] in deleted or key in left or _id_of(directory) in made_without.get(key[0], ()):
                     self._disk.remove(directory.partition_path(*key))
                     continue
                 other = self._places.get(key)
@@ -263,9 +265,9 @@ class LogDirectories:
     def _directory_at(self, path: str) -> DataDirectory:
         return next(directory for directory in self._directories if directory.path == path)
 
-    def forget(self, topic: str, partition_count: int) -> None:
-        """The partitions of a topic are deleted."""
-        self._counts.subtract([self._places.pop((topic, index)) for index in range(partition_count)])
+    def forget(self, partitions: Iterable[PartitionKey]) -> None:
+        """These partitions are deleted."""
+        self._counts.subtract([self._places.pop(key) for key in partitions])
 
     def _put(self, key: PartitionKey, directory: DataDirectory) -> None:
         self._places[key] = directory
@@ -289,6 +291,9 @@ class LogDirectories:
 
     def log_start_offsets(self) -> dict[PartitionKey, int]:
         return self._offsets(DataDirectory.log_start_offsets)
+
+    def high_watermarks(self) -> dict[PartitionKey, int]:
+        return self._offsets(DataDirectory.high_watermarks)
 
     def cleaned_offsets(self) -> dict[PartitionKey, int]:
         """Below these offsets logs were cleaned."""

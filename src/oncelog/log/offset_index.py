@@ -36,6 +36,10 @@ class OffsetIndex:
         return self.file.count >= self._entries_max
 
     @property
+    def entries_left(self) -> int:
+        return self._entries_max - self.file.count
+
+    @property
     def is_loaded(self) -> bool:
         return self._offsets is not None
 

@@ -16,6 +16,7 @@ from oncelog.log.checkpoints import epoch_starts_checkpoint
 from oncelog.log.compaction import Cleaning, CleaningSource, Dirt, OffsetMap, dirt_of, last_records_of, put_in_place
 from oncelog.log.config import LONG_MAX, LogConfig
 from oncelog.log.epoch_checkpoint import EpochCheckpoint, write_epochs
+from oncelog.log.following import Followed, fitting, leader_batches
 from oncelog.log.leader_epochs import LeaderEpochs
 from oncelog.log.limits import refusal
 from oncelog.log.outcome import (
@@ -31,8 +32,9 @@ from oncelog.log.outcome import (
 from oncelog.log.own_checkpoint import LogDigest
 from oncelog.log.recovery import LoadedLog, RecoveryReport, load_log, reload_producers
 from oncelog.log.removal import delete_partition, remove_later
+from oncelog.log.replaying import replay
 from oncelog.log.scan import ScannedBatch
-from oncelog.log.segment import Segment
+from oncelog.log.segment import RELATIVE_OFFSET_MAX, Segment
 from oncelog.log.segments import Segments
 from oncelog.log.unsynced import SyncPoint, Unsynced
 from oncelog.log.write_ahead import Tail
@@ -48,6 +50,9 @@ from oncelog.records import (
 from oncelog.wire import ErrorCode
 
 NO_TOPIC_ID = UUID(int=0)
+NO_LEADER_EPOCH = -1
+NOTHING_STAYS = SyncPoint(0, -1, 0)
+"""The end of what stays of a log that begins again."""
 WITH_THE_NEXT_SYNC = -1
 """The end of the log at which a file joins that is durable with whatever sync begins next."""
 BATCH_COST_BYTES = 2048
@@ -75,10 +80,12 @@ class PartitionLog:
         "_high_watermark",
         "_is_cleaning_paused",
         "_is_gone",
+        "_is_replica",
         "_last_stable_offset",
         "_leader_epoch",
         "_log_start",
         "_may_have_gaps",
+        "_old_segments",
         "_producers",
         "_segments",
         "_snapshots",
@@ -101,12 +108,15 @@ class PartitionLog:
         config: LogConfig,
         leader_epoch: int,
         loaded: LoadedLog,
+        *,
+        is_replica: bool = False,
     ) -> None:
         self._disk = disk
         self._clock = clock
         self._directory = directory
         self._config = config
         self._leader_epoch = leader_epoch
+        self._is_replica = is_replica
         self.name = name
         self.on_acknowledged: Callable[[], None] = lambda: None
         """Called when `acknowledged_offset` may have moved without an append."""
@@ -120,7 +130,8 @@ class PartitionLog:
         self._log_start = loaded.log_start_offset
         self._end = loaded.log_end_offset
         self._high_watermark = self._last_stable_offset = self._log_start
-        self._unsynced = Unsynced(self.sync_point(), clock.now_ms())
+        active = self._segments.active
+        self._unsynced = Unsynced(SyncPoint(self._end, active.base_offset, active.size_bytes), clock.now_ms())
         # Up to here the indexes are as a clean close left them.
         self._closed_end = self._end if loaded.report.was_clean else -1
         # A log that was read again has a snapshot at its end.
@@ -130,6 +141,8 @@ class PartitionLog:
         self._is_cleaning_paused = False
         self._is_gone = False
         self._may_have_gaps = False
+        # Of a log that begins again, until their files go.
+        self._old_segments: list[Segment] = []
 
     @classmethod
     def open(
@@ -150,6 +163,7 @@ class PartitionLog:
         durable_end: int = 0,
         aborted: LogDigest | None = None,
         gaps_below: int | None = None,
+        is_replica: bool = False,
         written: list[LoadedLog] | None = None,
     ) -> PartitionLog:
         """Open the log in `directory`, or begin one there.
@@ -157,10 +171,11 @@ class PartitionLog:
         Below `recovery_point` everything is durable in the log's own files, and below `durable_end` with what the
         write-ahead log has put back; DamagedLogError if it is not there, or not whole, and then nothing has been changed.
         What comes after it is read again unless the log `was_clean`. Without `high_watermark` it is the end of the log:
-        there are no followers. `aborted` says what the transaction indexes held at the last checkpoint; without it they are
-        believed. Below `gaps_below` offsets may be missing between batches; None says that nothing is known, and then they may be
-        anywhere in a compacted log. `written` takes what the caller makes durable, and closes, before anybody counts on the log;
-        without it that is done here.
+        there are no followers. One that `is_replica` may follow a leader: inside its files offsets may be missing anywhere, as the
+        cleaning of a leader's log leaves them. `leader_epoch` is NO_LEADER_EPOCH for one that does not lead yet. `aborted` says
+        what the transaction indexes held at the last checkpoint; without it they are believed. Below `gaps_below` offsets may be
+        missing between batches; None says that nothing is known, and then they may be anywhere in a compacted log. `written` takes
+        what the caller makes durable, and closes, before anybody counts on the log; without it that is done here.
         """
         name = f"{topic}-{partition}"
         if gaps_below is None:
@@ -178,8 +193,11 @@ class PartitionLog:
             durable_end=durable_end,
             aborted=aborted,
             gaps_below=gaps_below,
+            is_replica=is_replica,
         )
-        log = cls(disk, clock, directory, name, topic_id, partition, config, leader_epoch, loaded)
+        log = cls(
+            disk, clock, directory, name, topic_id, partition, config, leader_epoch, loaded, is_replica=is_replica
+        )
         log._may_have_gaps = gaps_below > 0 or config.is_compacted
         if written is not None and loaded.written:
             written.append(loaded)
@@ -216,13 +234,28 @@ class PartitionLog:
 
     @property
     def leader_epoch(self) -> int:
-        return self._leader_epoch
+        """The epoch that batches carry; of a log that follows, that of its last batch."""
+        return max(self._leader_epoch, self._epochs.latest)
 
     @leader_epoch.setter
     def leader_epoch(self, epoch: int) -> None:
-        """From now on batches carry this epoch."""
-        assert epoch >= self._leader_epoch, "leader epochs do not go back"
+        """From now on batches carry this epoch, which is noted with the first of them."""
+        assert epoch >= self.leader_epoch, "leader epochs do not go back"
         self._leader_epoch = epoch
+
+    def lead(self, epoch: int) -> None:
+        """Become the leader's log: batches carry this epoch, and it begins here and now.
+
+        KIP-101: a new leader notes the epoch and its log end offset before anything else, so that it can tell followers where the
+        epochs before it end. The note is made durable with the log's other files.
+        """
+        self.leader_epoch = epoch
+        if self._epochs.latest < epoch:
+            self._begin_epoch()
+
+    def follow(self) -> None:
+        """Become a follower's log: what it appends carries its leader's epochs."""
+        self._leader_epoch = NO_LEADER_EPOCH
 
     def configure(self, config: LogConfig) -> None:
         """Take other settings, from the next append on."""
@@ -309,8 +342,79 @@ class PartitionLog:
             self._unsynced.add(offset, self._segments.active.transaction_index.file.create())
         return Appended(offset, offset, -1, False, self._log_start)
 
+    def append_as_follower(self, records: bytes) -> Followed | Refused:
+        """Append the batches of the leader's answer to a Fetch from the log end offset on, as they are.
+
+        Offsets, leader epochs and timestamps are the leader's, and so is what is known of producers and transactions: the leader
+        has checked all of it. Offsets may be missing where the leader's log was cleaned. A batch that is cut short at the end is
+        left out. Nothing is written if one is refused: CORRUPT_MESSAGE and INVALID_RECORD may pass when they are fetched again,
+        KAFKA_STORAGE_ERROR says that the disk is full; UNKNOWN_SERVER_ERROR that offsets do not go on from the log end offset.
+        The high watermark stays where it is.
+        """
+        assert self._is_replica, f"{self.name} was not opened as a replica"
+        assert self._leader_epoch == NO_LEADER_EPOCH, f"{self.name} leads"
+        assert not self._old_segments, f"{self.name} begins again: its old files are there yet"
+        found = leader_batches(self.name, records, self._end)
+        if isinstance(found, Refused):
+            return found
+        count = size_bytes = 0
+        now_ms = self._clock.now_ms()
+        try:
+            while count < len(found):
+                run = self._next_run(found[count:], now_ms)
+                size_bytes += self._follow(records, run)
+                count += len(run)
+        except DiskFullError as error:
+            if not count:
+                return Refused(ErrorCode.kafka_storage_error, str(error))
+        return Followed(count, size_bytes, self._end)
+
+    def _next_run(self, batches: Sequence[ScannedBatch], now_ms: int) -> list[ScannedBatch]:
+        """The first batches that go into one segment. They are written at once."""
+        config, header = self._config, batches[0].header
+        jitter_ms = self._jitter_ms() if config.segment_jitter_ms else 0
+        is_far = header.last_offset - self._end > RELATIVE_OFFSET_MAX
+        run = [] if is_far else list(fitting(batches, self._segments.active, now_ms, config, jitter_ms))
+        if not run:
+            self._roll(now_ms, header.base_offset if is_far else self._end)
+            run = list(fitting(batches, self._segments.active, now_ms, config, jitter_ms))
+        return run
+
+    def _follow(self, records: bytes, run: Sequence[ScannedBatch]) -> int:
+        headers = [batch.header for batch in run]
+        begin, end_before = run[0].position, self._end
+        size_bytes = run[-1].position + headers[-1].size_bytes - begin
+        active = self._segments.active
+        try:
+            active.append_all(memoryview(records)[begin : begin + size_bytes], headers, Share.NONE)
+        except DiskError as error:
+            raise type(error)(f"{self.name} at offset {self._end}: {error}", error.path) from error
+        self._may_have_gaps |= sum(header.last_offset_delta + 1 for header in headers) < (
+            headers[-1].next_offset - end_before
+        )
+        self._end = headers[-1].next_offset
+        self._growth_bytes += size_bytes + BATCH_COST_BYTES * len(run)
+        self._note_epochs(headers, end_before)
+        aborted = [one for one in (replay(self._producers, batch) for batch in run) if one is not None]
+        for one in aborted:
+            active.transaction_index.append(one)
+        if aborted:
+            self._unsynced.add(end_before, active.transaction_index.file.create())
+        if any(header.is_transactional for header in headers):
+            active.write_back()
+        return size_bytes
+
+    def _note_epochs(self, headers: Sequence[BatchHeader], end_before: int) -> None:
+        """Note where the leader's epochs begin."""
+        # This log may have led an epoch in which it wrote nothing, and the leader never heard of.
+        is_changed = headers[0].leader_epoch < self._epochs.latest and self._epochs.truncate_end(end_before)
+        for header in headers:
+            is_changed |= self._epochs.assign(header.leader_epoch, header.base_offset)
+        if is_changed:
+            self._keep_epochs(end_before)
+
     def advance_high_watermark(self, offset: int) -> None:
-        """Let readers read below `offset`. It never goes back."""
+        """Let readers read below `offset`. It never goes back, but with the end of a log that is cut off below it."""
         assert offset <= self._end, "the high watermark is inside the log"
         if offset > self._high_watermark:
             self._high_watermark = offset
@@ -325,12 +429,11 @@ class PartitionLog:
         """
         assert not self._is_gone, f"{self.name} was deleted"
         assert self._log_start <= offset <= self._end, f"{self.name} does not have offset {offset}"
-        epoch_max = max(self._leader_epoch, self._epochs.latest)
-        return self._segments.read(offset, size_bytes_max, limit_offset, self._end, epoch_max)
+        return self._segments.read(offset, size_bytes_max, limit_offset, self._end, self.leader_epoch)
 
     def batches(self) -> Iterator[ScannedBatch]:
         """Every batch from the log start on, each checked. Raises DamagedLogError where one is not what was written."""
-        epoch_max = max(self._leader_epoch, self._epochs.latest)
+        epoch_max = self.leader_epoch
         segments = list(self._segments)
         ends = [*(segment.base_offset for segment in segments[1:]), self._end]
         for segment, end_offset in zip(segments, ends, strict=True):
@@ -372,11 +475,11 @@ class PartitionLog:
 
     def epoch_at(self, offset: int) -> int:
         """The leader epoch that wrote `offset`, or would write it; -1 if that is not known."""
-        return self._leader_epoch if offset >= self._end else self._epochs.epoch_of(offset)
+        return self.leader_epoch if offset >= self._end else self._epochs.epoch_of(offset)
 
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
         """The largest known epoch not above `leader_epoch`, and where it ends; (-1, -1) if it is above them all."""
-        if leader_epoch == self._leader_epoch:
+        if leader_epoch == self._leader_epoch and leader_epoch > self._epochs.latest:
             return leader_epoch, self._end
         epoch, end_offset = self._epochs.end_offset(leader_epoch, self._end)
         # As in Kafka, what is known of epochs begins with the log.
@@ -409,7 +512,8 @@ class PartitionLog:
 
     def sync_point(self) -> SyncPoint:
         """Where the log ends now, for `synced_up_to` or `journaled_up_to` later."""
-        return SyncPoint(self._end, self._segments.active.base_offset, self._segments.active.size_bytes)
+        active = self._segments.active
+        return SyncPoint(self._end, active.base_offset, active.size_bytes, self._unsynced.truncations)
 
     def take_tail(self, size_bytes_max: int, *, is_doubtful: bool = False) -> Tail | None:
         """What a write-ahead log has not taken yet, for it to take now; None if files have to be synced instead.
@@ -427,9 +531,9 @@ class PartitionLog:
         self._unsynced.tail_taken(self.sync_point())
         return tail
 
-    def journaled_up_to(self, log_end_offset: int) -> None:
-        """The write-ahead log is durable, with every tail that was taken before the log ended there."""
-        self._unsynced.journaled_up_to(log_end_offset, self._clock.now_ms())
+    def journaled_up_to(self, point: SyncPoint) -> None:
+        """The write-ahead log is durable, with every tail that was taken before `point`."""
+        self._unsynced.journaled_up_to(point, self._clock.now_ms())
         self.on_acknowledged()
 
     def unsynced_files(self) -> tuple[Syncable, ...]:
@@ -600,7 +704,16 @@ class PartitionLog:
 
         names = put_in_place(self._disk, self._directory, base_offset, set_aside)
         now_ms = self._clock.now_ms()
-        cleaned = Segment(self._disk, self._directory, base_offset, self._config, now_ms, names, gaps_below=LONG_MAX)
+        cleaned = Segment(
+            self._disk,
+            self._directory,
+            base_offset,
+            self._config,
+            now_ms,
+            names,
+            gaps_below=LONG_MAX,
+            has_gaps_inside=self._is_replica,
+        )
         # This process has checked or written all of it.
         cleaned.trusted_from = 0
         self._segments.replace(old, cleaned)
@@ -623,9 +736,32 @@ class PartitionLog:
             self._log_start = offset
             self._update_last_stable_offset()
 
+    def begin_truncation(self, offset: int) -> SyncPoint:
+        """Count nothing from `offset` on as durable any more, so that `truncate_to` may cut it off while the broker runs.
+
+        Return the end of what stays. Before the log is cut off, what a write-ahead log has beyond that must have been taken back
+        durably, a checkpoint written that says how far the log is durable now, and syncs of its own files held:
+        `truncate_logs` in `broker/storage/truncating.py` does it.
+        """
+        assert not self._is_cleaning_paused, f"{self.name} is being copied: end that first"
+        assert offset >= self._segments[0].base_offset, (
+            f"{self.name} has nothing below offset {offset}: begin again there"
+        )
+        offset, base_offset, position = self._segments.end_of_what_stays(min(offset, self._end), self._end)
+        self._unsynced.limit(offset)
+        return SyncPoint(offset, base_offset, position)
+
     def truncate_to(self, offset: int) -> None:
-        """Cut off everything from `offset` on, and build the producers' state again from what is left."""
+        """Cut off everything from `offset` on, and build the producers' state again from what is left.
+
+        While others are served, only after `begin_truncation`. The high watermark goes back if it was beyond `offset`, as after
+        an unclean election: what readers may have seen is gone then.
+        """
         if offset >= self._end:
+            # KIP-101: a leader that wrote nothing has noted an epoch that nobody else knows of.
+            self._unsynced.lift_limit()
+            if self._epochs.truncate_end(self._end):
+                self._rewrite_epochs()
             return
         self.drop_cleaning()
         if self._cleaned_offset is not None:
@@ -634,14 +770,46 @@ class PartitionLog:
         self._end = offset
         self._closed_end = -1
         self._unsynced.truncate(offset)
+        self._unsynced.drop(lambda _, joined_end: joined_end > offset)
         self._unsynced.add(offset, self._segments.active.file)
         self._snapshots.remove_above(offset)
         if self._epochs.truncate_end(offset):
-            write_epochs(self._disk, self._directory, self._epochs)
+            self._rewrite_epochs()
         self._high_watermark = min(self._high_watermark, offset)
-        reload_producers(self._segments, self._producers, self._snapshots)
+        reload_producers(self._segments, self._producers, self._snapshots, self._high_watermark)
         self._producers.advance_high_watermark(self._high_watermark)
         self._update_last_stable_offset()
+
+    def begin_again_at(self, offset: int) -> SyncPoint:
+        """Be an empty log that begins at `offset` (Kafka's truncateFullyAndStartAt). `delete_old` removes the files.
+
+        Return what stays, as `begin_truncation` does; what has to come before `delete_old` is the same. After a power cut
+        in between the log is the old one, part of it, or empty.
+        """
+        assert not self._is_cleaning_paused, f"{self.name} is being copied: end that first"
+        self.drop_cleaning()
+        self._unsynced.limit(0)
+        self._unsynced.forget_files()
+        self._old_segments += self._segments
+        for segment in self._segments:
+            segment.close()
+        self._segments = Segments([self._new_segment(offset)])
+        self._producers.load(())
+        self._epochs = LeaderEpochs()
+        self._log_start = self._end = self._high_watermark = self._last_stable_offset = offset
+        self._cleaned_offset = None
+        self._closed_end = -1
+        self._growth_bytes = 0
+        return NOTHING_STAYS
+
+    def delete_old(self) -> None:
+        """Remove what the log had before `begin_again_at`, durably."""
+        paths = [path for segment in self._old_segments for path in segment.rename_deleted()]
+        self._old_segments.clear()
+        self._snapshots.remove_all()
+        self._rewrite_epochs()
+        self._unsynced.lift_limit()
+        self._remove_later(paths)
 
     @property
     def directory(self) -> str:
@@ -742,6 +910,7 @@ class PartitionLog:
         share: Share = Share.ALL,
     ) -> None:
         assert not self._is_gone, f"{self.name} was deleted"
+        assert self._leader_epoch >= 0, f"{self.name} follows: it takes what its leader has, and nothing else"
         config = self._config
         jitter_ms = self._jitter_ms() if config.segment_jitter_ms else 0
         if self._segments.active.should_roll(size_bytes, last_offset, timestamp_ms, now_ms, config, jitter_ms):
@@ -755,13 +924,14 @@ class PartitionLog:
         self._end = last_offset + 1
         self._growth_bytes += size_bytes + BATCH_COST_BYTES
 
-    def _roll(self, now_ms: int) -> None:
-        """Seal the active segment and begin another one at the end of the log."""
-        if self._segments.active.size_bytes == 0 and self._segments.active.base_offset == self._end:
+    def _roll(self, now_ms: int, base_offset: int | None = None) -> None:
+        """Seal the active segment and begin another one, at the end of the log or behind a leader's gap."""
+        base_offset = self._end if base_offset is None else base_offset
+        if self._segments.active.size_bytes == 0 and self._segments.active.base_offset == base_offset:
             return
         for file in self._segments.active.seal():
             self._unsynced.add(self._end, file, self._segments.active.close)
-        segment = Segment(self._disk, self._directory, self._end, self._config, now_ms)
+        segment = self._new_segment(base_offset, now_ms)
         self._unsynced.add(self._end, segment.file)
         self._segments.roll(segment)
         self._take_snapshot()
@@ -775,8 +945,20 @@ class PartitionLog:
     def _begin_epoch(self) -> None:
         """Note the leader's epoch with its first batch. It is made durable together with that batch."""
         self._epochs.assign(self._leader_epoch, self._end)
+        self._keep_epochs(self._end)
+
+    def _keep_epochs(self, log_end_offset: int) -> None:
         checkpoint = EpochCheckpoint(self._disk, self._directory, self._epochs)
-        self._unsynced.add(self._end, checkpoint, checkpoint.close)
+        self._unsynced.add(log_end_offset, checkpoint, checkpoint.close)
+
+    def _rewrite_epochs(self) -> None:
+        """Durable on return; no checkpoint that was to be written brings back what is forgotten."""
+        self._unsynced.drop(lambda file, _: isinstance(file, EpochCheckpoint))
+        write_epochs(self._disk, self._directory, self._epochs)
+
+    def _new_segment(self, base_offset: int, now_ms: int | None = None) -> Segment:
+        now_ms = self._clock.now_ms() if now_ms is None else now_ms
+        return Segment(self._disk, self._directory, base_offset, self._config, now_ms, has_gaps_inside=self._is_replica)
 
     def _update_last_stable_offset(self) -> None:
         first_unstable = self._producers.first_unstable_offset

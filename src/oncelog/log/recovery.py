@@ -14,7 +14,7 @@ from oncelog.log.compaction import finish_replacements
 from oncelog.log.config import LONG_MAX, LogConfig
 from oncelog.log.continuity import check_segments
 from oncelog.log.damage import DamagedLogError
-from oncelog.log.epoch_checkpoint import EpochCheckpoint
+from oncelog.log.epoch_checkpoint import EpochCheckpoint, write_epochs
 from oncelog.log.leader_epochs import LeaderEpochs
 from oncelog.log.names import (
     DELETED,
@@ -92,22 +92,26 @@ def load_log(
     durable_end: int = 0,
     aborted: LogDigest | None = None,
     gaps_below: int = 0,
+    is_replica: bool = False,
 ) -> LoadedLog:
     """Load a partition. Raises DamagedLogError if what was durable is not what was written; nothing is changed then.
 
     What a cleaning takes away leaves gaps below `gaps_below` alone. From there on batches follow one another, and what does not
-    has lost to a power cut what was before it.
+    has lost to a power cut what was before it. Inside the files of a replica there may be gaps anywhere: its leader's.
     """
     names = _names(disk, directory, max(recovery_point, durable_end, log_start_offset))
     leftovers = _leftovers(names)
     names -= leftovers
     bases = sorted(base for base in (offset_of(one, LOG) for one in names) if base is not None)
-    segments = [Segment(disk, directory, base, config, now_ms, names, gaps_below=gaps_below) for base in bases]
+    segments = [
+        Segment(disk, directory, base, config, now_ms, names, gaps_below=gaps_below, has_gaps_inside=is_replica)
+        for base in bases
+    ]
     check_segments(segments, directory, log_start_offset, recovery_point)
     snapshots = Snapshots(disk, directory, names)
     rebuilt = [] if aborted is None else _rebuilt(segments, snapshots, aborted, name)
     if not segments:
-        segments = [Segment(disk, directory, log_start_offset, config, now_ms)]
+        segments = [Segment(disk, directory, log_start_offset, config, now_ms, has_gaps_inside=is_replica)]
     loaded = LoadedLog(
         segments=segments,
         producers=Producers(name),
@@ -128,14 +132,22 @@ def load_log(
         disk.remove(f"{directory}/{name}")
     disk.make_directory(directory)
     if loaded.log_end_offset < loaded.log_start_offset:
-        _start_again(loaded, Segment(disk, directory, loaded.log_start_offset, config, now_ms))
+        start = loaded.log_start_offset
+        _start_again(loaded, Segment(disk, directory, start, config, now_ms, has_gaps_inside=is_replica))
+        if is_replica:
+            # They are those of a log that this one has nothing of.
+            loaded.epochs = LeaderEpochs()
+            write_epochs(disk, directory, loaded.epochs)
     _join_epochs(loaded, disk, directory, recovery_point)
     return loaded
 
 
-def reload_producers(segments: Sequence[Segment], producers: Producers, snapshots: Snapshots) -> None:
+def reload_producers(
+    segments: Sequence[Segment], producers: Producers, snapshots: Snapshots, high_watermark: int
+) -> None:
     """Make the producers' state again from what is in the log now."""
-    found = snapshots.newest(LONG_MAX)
+    # Beyond the high watermark a snapshot would hide transactions that are not decided yet.
+    found = snapshots.newest(high_watermark)
     start = segments[0].base_offset if found is None else found[0]
     producers.load(() if found is None else found[1])
     for segment in segments:

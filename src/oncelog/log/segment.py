@@ -10,7 +10,7 @@ from functools import partial
 from typing_extensions import Buffer
 
 from oncelog.environment import Disk, File, Share
-from oncelog.log.config import LogConfig
+from oncelog.log.config import LONG_MAX, LogConfig
 from oncelog.log.damage import DamagedLogError
 from oncelog.log.entry_file import EntryFile
 from oncelog.log.names import DELETED, LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, offset_name
@@ -57,6 +57,7 @@ class Segment:
         "base_offset",
         "created_ms",
         "gaps_below",
+        "has_gaps_inside",
         "offset_index",
         "path",
         "size_bytes",
@@ -75,13 +76,19 @@ class Segment:
         names: Collection[str] = (),
         *,
         gaps_below: int = 0,
+        has_gaps_inside: bool = False,
     ) -> None:
-        """`names` are the files that are in the directory. Below `gaps_below` a cleaning may have taken offsets between batches."""
+        """`names` are the files that are in the directory. Below `gaps_below` a cleaning may have taken offsets between batches.
+
+        `has_gaps_inside`: offsets may be missing between batches of this file, wherever it is, for they came from a leader whose
+        log was cleaned. Where a file ends the next one goes on all the same.
+        """
         self._disk = disk
         self._directory = directory
         self.base_offset = base_offset
         self.created_ms = now_ms
         self.gaps_below = gaps_below
+        self.has_gaps_inside = has_gaps_inside
         self._index_interval_bytes = config.index_interval_bytes
 
         def index(suffix: str) -> tuple[str, bool]:
@@ -148,6 +155,15 @@ class Segment:
             self._first_timestamp_ms = max_timestamp_ms
         self.note(position, size_bytes, last_offset, max_timestamp_ms)
         self.size_bytes = position + size_bytes
+
+    def append_all(self, data: Buffer, headers: Sequence[BatchHeader], share: Share) -> None:
+        """Write batches, which are `data` and nothing else, at the end: all of them or, if there is no room, none."""
+        (self._file or self.file).append([data], share)
+        if self.size_bytes == 0:
+            self._first_timestamp_ms = headers[0].max_timestamp_ms
+        for header in headers:
+            self.note(self.size_bytes, header.size_bytes, header.last_offset, header.max_timestamp_ms)
+            self.size_bytes += header.size_bytes
 
     def write_back(self) -> None:
         """Begin to bring batches to the medium, once there are enough of them: the sync that will come has less to do."""
@@ -222,7 +238,12 @@ class Segment:
         return scan.position, scan.next_offset
 
     def is_followed_by(self, end_offset: int, next_offset: int) -> bool:
-        """Whether the batch or file at `next_offset` may be the one after a batch that ends at `end_offset`."""
+        """Whether the batch or file at `next_offset` may be the one after a batch that ends at `end_offset`.
+
+        No file reaches further than RELATIVE_OFFSET_MAX: if the next one begins beyond that, a leader's gap is between them.
+        """
+        if self.has_gaps_inside and next_offset - self.base_offset > RELATIVE_OFFSET_MAX + 1:
+            return end_offset < next_offset
         return end_offset == next_offset or end_offset < next_offset <= self.gaps_below
 
     def read(
@@ -258,9 +279,13 @@ class Segment:
             next_offset,
             self.base_offset + RELATIVE_OFFSET_MAX,
             check_crc=check_crc,
-            gaps_below=self.gaps_below,
+            gaps_below=self._gaps_inside_below,
             is_next=is_next,
         )
+
+    @property
+    def _gaps_inside_below(self) -> int:
+        return LONG_MAX if self.has_gaps_inside else self.gaps_below
 
     def index_position(self, offset: int) -> int:
         """The position of a batch before `offset` from which the file can be read; nothing is changed."""
@@ -428,7 +453,7 @@ class Segment:
         start = self.position_of(offset)
         if start is None:
             return
-        if start.header.base_offset > max(offset, self.gaps_below):
+        if start.header.base_offset > max(offset, self._gaps_inside_below):
             raise self.damaged(start.position, offset, f"the offset is {start.header.base_offset}")
         scan = self.scan(start.position, start.header.base_offset)
         yield from scan
@@ -517,7 +542,7 @@ class Segment:
                 # The first batch may begin before the offset.
                 is_next = header.base_offset == next_offset or (at == 0 and header.base_offset < next_offset)
                 if not (
-                    (is_next or self.is_followed_by(next_offset, header.base_offset))
+                    (is_next or next_offset < header.base_offset <= self._gaps_inside_below)
                     and max(next_offset, header.base_offset) <= header.last_offset < end_offset
                 ):
                     raise self.damaged(position + at, next_offset, f"the offset is {header.base_offset}")

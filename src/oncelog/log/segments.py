@@ -116,6 +116,14 @@ class Segments(Sequence[Segment]):
     def forget_first(self, count: int) -> None:
         del self._segments[:count]
 
+    def end_of_what_stays(self, offset: int, log_end_offset: int) -> tuple[int, int, int]:
+        """Where the log ends if it is cut off at `offset`: the offset, its segment's base offset, and the position there."""
+        segment = self._segments[self.slot_of(offset)]
+        found = None if offset == log_end_offset else segment.position_of(offset)
+        if found is None:
+            return offset, segment.base_offset, segment.size_bytes
+        return found.header.base_offset, segment.base_offset, found.position
+
     def truncate_to(self, offset: int) -> int:
         """Cut off the batch that contains `offset` and all that follows it; return where the log ends now."""
         slot = self.slot_of(offset)

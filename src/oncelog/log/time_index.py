@@ -35,6 +35,10 @@ class TimeIndex:
         return self.file.count >= self._entries_max
 
     @property
+    def entries_left(self) -> int:
+        return self._entries_max - self.file.count
+
+    @property
     def last(self) -> tuple[int, int]:
         """(timestamp, offset) of the last entry; (NO_TIMESTAMP, base offset) without one."""
         if self._last is None:

@@ -8,6 +8,8 @@ power cut `replay` puts back what the partitions' files have lost.
     crc32c u32 | size of the file before u64                                          at the beginning of each file
 
 The log end offset is the one behind the data. An entry without data vouches for what is before it: it is durable already.
+One whose position is negative takes back: the log is cut off at its log end offset, at byte -1 - position of that segment, and
+what entries before it have beyond that is void, and so is what they vouch for.
 All integers are big-endian; a checksum covers what follows it. An entry is of use only if all before it are there: a file
 is read up to the first entry that is not whole, and not at all while the file before it is there and has lost its end.
 """
@@ -15,8 +17,9 @@ is read up to the first entry that is not whole, and not at all while the file b
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from uuid import UUID
 
 from oncelog.environment import Disk, File
@@ -51,6 +54,34 @@ class Entry:
     log_end_offset: int
     tail: Tail
 
+    @property
+    def takes_back(self) -> bool:
+        return self.tail.position < 0
+
+    @property
+    def end_position(self) -> int:
+        """Of one that takes back: where the segment ends from now on."""
+        return -1 - self.tail.position
+
+    def up_to(self, end: Entry) -> Entry:
+        """What is left of it when `end` has taken back what is beyond."""
+        if self.takes_back:
+            return self
+        base_offset, tail = end.tail.segment_base_offset, self.tail
+        if tail.segment_base_offset > base_offset:
+            data = b""
+        elif tail.segment_base_offset == base_offset:
+            data = tail.data[: max(0, end.end_position - tail.position)]
+        else:
+            data = tail.data
+        end_offset = min(self.log_end_offset, end.log_end_offset)
+        return replace(self, log_end_offset=end_offset, tail=replace(tail, data=data))
+
+
+def taking_back(topic_id: UUID, partition: int, log_end_offset: int, base_offset: int, position: int) -> Entry:
+    """The entry that says where a log is cut off."""
+    return Entry(topic_id, partition, log_end_offset, Tail(base_offset, -1 - position, b""))
+
 
 @dataclass(slots=True)
 class Replayed:
@@ -69,8 +100,9 @@ class Replayed:
 
     def vouch(self, entry: Entry) -> None:
         """A sync that began before a tail was taken may be vouched for after it: it takes nothing of the tail back."""
-        key = (entry.topic_id, entry.partition)
-        self.durable_ends[key] = max(entry.log_end_offset, self.durable_ends.get(key, 0))
+        if not entry.takes_back:
+            key = (entry.topic_id, entry.partition)
+            self.durable_ends[key] = max(entry.log_end_offset, self.durable_ends.get(key, 0))
 
 
 class WriteAheadLog:
@@ -167,6 +199,7 @@ def replay(disk: Disk, directory: str, partition_path: Callable[[UUID, int], str
     touched: dict[str, File] = {}
     replayed = Replayed()
     before: int | None = None
+    entries: list[Entry] = []
     for number, path in files_in(disk, directory):
         if number != replayed.next_number:
             before = None
@@ -176,13 +209,28 @@ def replay(disk: Disk, directory: str, partition_path: Callable[[UUID, int], str
             replayed.unread.append((path, len(data) - before))
         replayed.files.append(path)
         replayed.next_number = number + 1
-        for entry in found:
-            _put_back(disk, entry, partition_path(entry.topic_id, entry.partition), touched, replayed)
-            replayed.vouch(entry)
+        entries += found
+    for entry in what_counts(entries):
+        _put_back(disk, entry, partition_path(entry.topic_id, entry.partition), touched, replayed)
+        replayed.vouch(entry)
     disk.sync_all(list(touched.values()))
     for file in touched.values():
         file.close()
     return replayed
+
+
+def what_counts(entries: Sequence[Entry]) -> list[Entry]:
+    """The same entries, each without what later ones have taken back."""
+    if not any(entry.takes_back for entry in entries):
+        return list(entries)
+    ends: dict[tuple[UUID, int], list[Entry]] = {}
+    found: list[Entry] = []
+    for entry in reversed(entries):
+        later = ends.setdefault((entry.topic_id, entry.partition), [])
+        found.append(reduce(Entry.up_to, later, entry))
+        if entry.takes_back:
+            later.append(entry)
+    return found[::-1]
 
 
 def _put_back(disk: Disk, entry: Entry, directory: str | None, touched: dict[str, File], replayed: Replayed) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -179,12 +178,9 @@ def audit_coordinators(core: BrokerCore) -> None:
     live, offsets = core.transactions.coordinator, core.offsets.coordinator
     replayed = TransactionCoordinator(live.partition_count)
     said = GroupCoordinator(offsets.partition_count)
-    broker = SimpleNamespace(
-        topics=core.topics,
-        transactions=SimpleNamespace(coordinator=replayed),
-        offsets=SimpleNamespace(coordinator=said),
-    )
-    for _ in chain(load_transactions(broker), load_offsets(broker)):
+    logs = [load_transactions(one, replayed) for one in _served(core.topics.named(TRANSACTION_STATE))]
+    logs += [load_offsets(one, said) for one in _served(core.topics.named(CONSUMER_OFFSETS))]
+    for _ in chain.from_iterable(logs):
         pass
     known = {one.transactional_id: one for one in live.transactions()}
     written = {one.transactional_id: one for one in replayed.transactions()}

@@ -10,14 +10,13 @@ from uuid import UUID
 
 from oncelog.broker import BrokerCore, Environment
 from oncelog.broker.storage.topics import Topic
-from oncelog.client.net.connection import FRAME_LENGTH
 from oncelog.client.values import Address
 from oncelog.coordination import Parked, Task
 from oncelog.environment import DiskError
 from oncelog.simulation.disk import ProcessEndedError, SimulatedDisk
 from oncelog.simulation.events import Event, EventQueue, Process, ProcessClock
 from oncelog.simulation.network import Listener, Network, StreamEnd
-from oncelog.wire import WireError
+from oncelog.wire import FRAME_LENGTH, WireError
 
 T = TypeVar("T")
 WORK_MS, BUSY_WORK_MS = (0.1, 20.0), (1.0, 500.0)

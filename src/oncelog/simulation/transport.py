@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from oncelog.client.errors import ClientError, ConnectionLost, UnsupportedVersion
-from oncelog.client.net.connection import FRAME_LENGTH, BrokerConnection, frame_bytes
+from oncelog.client.net.connection import BrokerConnection
 from oncelog.client.net.conversation import (
     Call,
     ConnectionUse,
@@ -27,6 +27,7 @@ from oncelog.client.net.settings import ClientSettings
 from oncelog.client.requests import Api
 from oncelog.client.values import Address
 from oncelog.simulation.events import DELAY_MS_MIN, Event, Process, ProcessClock
+from oncelog.simulation.frames import FrameBuffer
 from oncelog.simulation.network import Network, StreamEnd
 from oncelog.simulation.on_the_way import OnTheWay
 
@@ -52,25 +53,7 @@ class Link:
     def __init__(self, end: StreamEnd, connection: BrokerConnection) -> None:
         self.end = end
         self.connection = connection
-        self.buffer = bytearray()
-
-    def frames(self, data: bytes) -> list[bytes]:
-        if not self.buffer and _is_whole_frame(data):
-            return [data[FRAME_LENGTH.size :]]
-        self.buffer += data
-        found = []
-        while len(self.buffer) >= FRAME_LENGTH.size:
-            stop = FRAME_LENGTH.size + frame_bytes(bytes(self.buffer[: FRAME_LENGTH.size]))
-            if len(self.buffer) < stop:
-                break
-            found.append(bytes(self.buffer[FRAME_LENGTH.size : stop]))
-            del self.buffer[:stop]
-        return found
-
-
-def _is_whole_frame(data: bytes) -> bool:
-    """Nearly every write is one frame, and arrives as it was written."""
-    return len(data) > FRAME_LENGTH.size and FRAME_LENGTH.size + frame_bytes(data[: FRAME_LENGTH.size]) == len(data)
+        self.frames = FrameBuffer()
 
 
 class Strand:
@@ -358,7 +341,7 @@ class SimulatedTransport:
         link = Link(end, BrokerConnection(name[0], self._settings.client_id))
 
         def received(data: bytes) -> None:
-            for frame in link.frames(data):
+            for frame in link.frames.take(data):
                 if link.connection.handshake is not None:
                     self._on_the_way.answered(link.connection.receive(frame))
                 elif link.connection.take_handshake(frame):

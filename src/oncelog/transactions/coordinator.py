@@ -68,6 +68,7 @@ class TransactionCoordinator:
 
     __slots__ = (
         "_entries",
+        "_ids",
         "_pending",
         "id_expiration_ms",
         "partition_count",
@@ -89,6 +90,7 @@ class TransactionCoordinator:
         self.id_expiration_ms = id_expiration_ms
         self._entries: dict[str, TransactionMetadata] = {}
         self._pending: dict[str, TransactionRecord] = {}
+        self._ids: dict[int, set[str]] = {}
 
     # Where an id lives, and whether it is free.
 
@@ -123,8 +125,11 @@ class TransactionCoordinator:
         assert pending is None or pending is record, (pending, record)
         if record.metadata is None:
             self._entries.pop(transactional_id, None)
-        else:
-            self._entries[transactional_id] = record.metadata
+            self._ids.get(partition, set()).discard(transactional_id)
+            return
+        if transactional_id not in self._entries:
+            self._ids.setdefault(partition, set()).add(transactional_id)
+        self._entries[transactional_id] = record.metadata
 
     def hold(self, record: TransactionRecord) -> None:
         """The record of a decision will be appended later: until then nothing else is decided about its id."""
@@ -137,7 +142,8 @@ class TransactionCoordinator:
 
     def unload(self, partition: int) -> list[str]:
         """Forget the ids of a partition of the transaction log, and what was decided about them; return them."""
-        gone = [one for one in {*self._entries, *self._pending} if self.partition_for(one) == partition]
+        gone = self._ids.pop(partition, set())
+        gone.update(one for one in self._pending if self.partition_for(one) == partition)
         for transactional_id in gone:
             self._entries.pop(transactional_id, None)
             self._pending.pop(transactional_id, None)
@@ -349,11 +355,17 @@ class TransactionCoordinator:
         assert transactional_id not in self._pending, transactional_id
         return Decision((_record(transitions.completed(before, now_ms)),), None)
 
-    def pending_completions(self) -> tuple[MarkersToSend, ...]:
-        """Every transaction that is decided and not complete. After a start its markers go out, perhaps again."""
+    def pending_completions(self, partition: int | None = None) -> tuple[MarkersToSend, ...]:
+        """Every transaction that is decided and not complete, of one partition of the transaction log or of them all.
+
+        When that is loaded its markers go out, perhaps again.
+        """
+        known: Iterable[TransactionMetadata] = self._entries.values()
+        if partition is not None:
+            known = [self._entries[one] for one in sorted(self._ids.get(partition, ()))]
         return tuple(
             markers_of(metadata, committed=metadata.status is PREPARE_COMMIT)
-            for metadata in self._entries.values()
+            for metadata in known
             if metadata.status in DECIDED and metadata.transactional_id not in self._pending
         )
 

@@ -1,7 +1,16 @@
 """Frames and messages of the Kafka protocol, over the kio codec."""
 
 from oncelog.wire.errors import ErrorCode, TooManyItemsError, WireError
-from oncelog.wire.frames import RequestHeader, encode_answer, read_request_header, skip_tagged_fields
+from oncelog.wire.frames import (
+    FRAME_LENGTH,
+    RequestHeader,
+    encode_answer,
+    encode_request,
+    frame_bytes,
+    read_answer_header,
+    read_request_header,
+    skip_tagged_fields,
+)
 from oncelog.wire.messages import (
     api_name,
     construct,
@@ -17,6 +26,7 @@ from oncelog.wire.messages import (
 from oncelog.wire.writing import EncodedItems, unsigned_varint
 
 __all__ = [
+    "FRAME_LENGTH",
     "EncodedItems",
     "ErrorCode",
     "RequestHeader",
@@ -30,9 +40,12 @@ __all__ = [
     "encode",
     "encode_answer",
     "encode_frame",
+    "encode_request",
+    "frame_bytes",
     "message_class",
     "message_module",
     "prepare",
+    "read_answer_header",
     "read_request_header",
     "skip_tagged_fields",
     "unsigned_varint",

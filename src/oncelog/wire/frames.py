@@ -3,7 +3,7 @@
     request   api key i16 | version i16 | correlation id i32 | client id string? | tagged fields, if flexible | body
     answer    correlation id i32 | tagged fields, if flexible and not ApiVersions | body
 
-The length that precedes both on the wire is the connection's to read and `encode_answer`'s to write.
+The length that precedes both on the wire is the connection's to read, and `encode_request`'s or `encode_answer`'s to write.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 from typing_extensions import Buffer
 
 from oncelog.wire.errors import WireError
-from oncelog.wire.messages import encode, message_class
+from oncelog.wire.messages import decode, encode, encode_frame, message_class
 
 API_VERSIONS_KEY = 18
+FRAME_LENGTH = struct.Struct(">i")
+FRAME_BYTES_MIN, FRAME_BYTES_MAX = 4, 2**31 - 1
 JOINED_BYTES_MAX = 65_536
 """A larger answer leaves as it is, behind its header."""
 _FIXED = struct.Struct(">hhih")
@@ -31,6 +33,14 @@ class RequestHeader(NamedTuple):
     correlation_id: int
     client_id: str | None
     end: int
+
+
+def frame_bytes(prefix: Buffer, bytes_max: int = FRAME_BYTES_MAX) -> int:
+    """The size of the frame that the four bytes before it tell of. Raises WireError."""
+    (size_bytes,) = FRAME_LENGTH.unpack(prefix)
+    if not FRAME_BYTES_MIN <= size_bytes <= bytes_max:
+        raise WireError(f"a frame of {size_bytes} bytes")
+    return int(size_bytes)
 
 
 def read_request_header(frame: Buffer) -> RequestHeader:
@@ -72,6 +82,22 @@ def skip_tagged_fields(frame: Buffer, position: int) -> int:
         position += size
         if position > len(data):
             raise WireError("a tagged field runs past the end of the request")
+    return position
+
+
+def encode_request(api_key: int, version: int, correlation_id: int, client_id: str, body: Any) -> list[Buffer]:
+    """Write a whole request frame. The message says which header it has: ApiVersions and the flexible ones the longer."""
+    header = type(body).__header_schema__(
+        request_api_key=api_key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
+    )
+    return encode_frame(header, body)
+
+
+def read_answer_header(answer_class: Any, frame: Buffer, correlation_id: int, who: str) -> int:
+    """Where the body of an answer begins. Raises WireError also for the answer to another request, in the name of `who` sent it."""
+    header, position = decode(answer_class.__header_schema__, frame)
+    if header.correlation_id != correlation_id:
+        raise WireError(f"{who} answered request {header.correlation_id} instead of {correlation_id}")
     return position
 
 

@@ -1,6 +1,7 @@
 """Bytes to messages and back.
 
-Message classes are kio's, generated from Kafka's own schemas; `message_class` finds one by API name, version and kind.
+Message classes are kio's, generated from Kafka's own schemas, and those of `zookeeper_mode/`; `message_class` finds one by API
+key, version and kind.
 `encode` returns a list of buffers and never joins them: the records of a Fetch answer leave as the object they came in.
 """
 
@@ -21,6 +22,7 @@ from typing_extensions import Buffer
 from oncelog.wire.errors import WireError
 from oncelog.wire.lengths import ITEMS_MAX, check_lengths, compile_lengths
 from oncelog.wire.writing import writer
+from oncelog.wire.zookeeper_mode import NAMES as ZOOKEEPER_MODE_NAMES
 
 LARGE_BUFFER_BYTES = 4096
 
@@ -28,14 +30,15 @@ LARGE_BUFFER_BYTES = 4096
 @cache
 def message_class(api_key: int, version: int, kind: str) -> Any:
     """The class of one message. `kind` is "request" or "response"."""
-    name = api_key_map[api_key]
-    module = import_module(f"kio.schema.{name}.v{version}.{kind}")
-    return getattr(module, _camel_case(name) + kind.capitalize())
+    own = ZOOKEEPER_MODE_NAMES.get(api_key)
+    name = own or api_key_map[api_key]
+    path = f"oncelog.wire.zookeeper_mode.{own}_v{version}" if own else f"kio.schema.{name}.v{version}.{kind}"
+    return getattr(import_module(path), _camel_case(name) + kind.capitalize())
 
 
 def api_name(api_key: int) -> str:
     """The name of an API; its number where it is not known."""
-    name = api_key_map.get(api_key)
+    name = ZOOKEEPER_MODE_NAMES.get(api_key) or api_key_map.get(api_key)
     return str(api_key) if name is None else _camel_case(name)
 
 

@@ -31,6 +31,8 @@ class ZooKeeperError(Enum):
     """An operation of a multi behind the one that failed: RUNTIMEINCONSISTENCY on the wire."""
     CONNECTION_LOSS = auto()
     SESSION_EXPIRED = auto()
+    SYSTEM_ERROR = auto()
+    """Any other answer of a server, for example BADARGUMENTS; the log has its code. Nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,8 @@ class Stat:
 @dataclass(frozen=True, slots=True)
 class Create:
     path: str
-    data: bytes = b""
+    data: bytes | None = None
+    """None is ZooKeeper's null: Kafka reads such a node as one that has no value yet, and fails on an empty one."""
     is_ephemeral: bool = False
     is_sequential: bool = False
     """The name gets ten digits that count up under its parent."""
@@ -126,6 +129,8 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Data:
+    """Of a node without data it is empty."""
+
     data: bytes
     stat: Stat
 
@@ -177,7 +182,9 @@ class ZooKeeper(Protocol):
     """A client: one session after another.
 
     Requests are carried out, and results come, in the order in which they were handed in; of watches and results the one that
-    happened first comes first. Paths begin with "/", below the chroot. All callbacks come on the caller's own thread of control.
+    happened first comes first. DISCONNECTED and EXPIRED come before the results of the requests that they end, CONNECTED comes
+    before all results and watches of its connection. What is handed in once EXPIRED is called back belongs to the next session.
+    Paths begin with "/", below the chroot. All callbacks come on the caller's own thread of control.
     """
 
     on_watched: Callable[[Watched], None]

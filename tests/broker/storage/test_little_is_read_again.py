@@ -8,7 +8,7 @@ from harness.broker_in_memory import BrokerInMemory, SteppedDisk
 from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import MINUTE, NONE, TV2, ProducerInMemory, committed_offset, make_topic
 from oncelog.broker import housekeeping
-from oncelog.broker.storage import topics
+from oncelog.broker.storage import log_settings
 from oncelog.broker.storage.topics import INTERNAL_TOPICS
 from oncelog.log import PartitionLog
 from oncelog.records import Record, build_batch
@@ -106,7 +106,7 @@ def test_much_growth_does_not_wait_for_the_checkpoint(broker, monkeypatch):
 
 
 def test_logs_of_the_coordinators_are_cleaned_long_before_their_segments_are_full(monkeypatch):
-    monkeypatch.setattr(topics, "COORDINATOR_LOG_BYTES", 3000)
+    monkeypatch.setattr(log_settings, "COORDINATOR_LOG_BYTES", 3000)
     broker = BrokerInMemory(
         SteppedDisk(),
         ManualClock(),

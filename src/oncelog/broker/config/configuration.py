@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from enum import IntEnum
 from types import MappingProxyType
 
+from oncelog.broker.config.cluster_settings import CLUSTER_DEFAULTS
 from oncelog.broker.config.setting import Setting, SettingError, Value, items_of
 from oncelog.broker.config.settings import BROKER_NAME_OF_TOPIC_SETTING, BROKER_SETTINGS, TOPIC_SETTINGS
 
@@ -71,13 +72,19 @@ class Settings:
         if broker_id != -1 and self.given.setdefault("node.id", broker_id) != broker_id:
             raise SettingError(f"broker.id={broker_id} is not allowed beside node.id={self.given['node.id']}")
         self._name_twice()
+        if not self.is_in_cluster and self.given.get("default.replication.factor", 1) != 1:
+            raise SettingError(
+                f"default.replication.factor={self.given['default.replication.factor']} is not allowed without "
+                "zookeeper.connect: one broker has room for one replica"
+            )
         self._layers: dict[SettingSource, dict[str, Value]] = {
             SettingSource.DYNAMIC_BROKER_CONFIG: {},
             SettingSource.DYNAMIC_DEFAULT_BROKER_CONFIG: {},
             SettingSource.STATIC_BROKER_CONFIG: self.given,
             SettingSource.DEFAULT_CONFIG: {
                 name: setting.default for name, setting in BROKER_SETTINGS.items() if setting.default is not None
-            },
+            }
+            | (CLUSTER_DEFAULTS if self.is_in_cluster else {}),
         }
         self._merge()
 
@@ -92,6 +99,11 @@ class Settings:
         value = TOPIC_SETTINGS[name].default if broker_name is None else self.effective(broker_name)
         assert value is not None, name
         return value
+
+    @property
+    def is_in_cluster(self) -> bool:
+        """Whether the broker has others beside it; else it is alone."""
+        return "zookeeper.connect" in self.given
 
     @property
     def topic_values(self) -> Mapping[str, Value]:

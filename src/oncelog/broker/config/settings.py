@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from oncelog.broker.config.cleaner_settings import CLEANER_SETTINGS
+from oncelog.broker.config.cluster_settings import CLUSTER_SETTINGS
 from oncelog.broker.config.consumer_group_settings import CONSUMER_GROUP_SETTINGS
 from oncelog.broker.config.inert_settings import INERT_BROKER_SETTINGS, INERT_TOPIC_SETTINGS
 from oncelog.broker.config.setting import INT, LONG, Effect, Setting, Value
@@ -105,8 +106,8 @@ BROKER_SETTINGS = _settings(
         default=1,
         type="int",
         minimum=1,
-        maximum=1,
-        help="Replicas of a topic made without a number: one node has room for one.",
+        maximum=INT,
+        help="Replicas of a topic made without a number. A broker that is alone has room for one.",
     ),
     Setting(
         name="num.partitions", default=1, minimum=1, maximum=INT, help="Partitions of a topic made without a number."
@@ -537,6 +538,7 @@ BROKER_SETTINGS = _settings(
         help="The most partitions that one DescribeTopicPartitions answers with.",
     ),
     *CLEANER_SETTINGS,
+    *CLUSTER_SETTINGS,
     *INERT_BROKER_SETTINGS,
 )
 

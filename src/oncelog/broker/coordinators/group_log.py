@@ -15,6 +15,8 @@ from oncelog.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, build_batch, read
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
+    from oncelog.broker.coordinators.cluster import Cluster
+    from oncelog.broker.coordinators.elections import Elections
     from oncelog.broker.storage.topics import Topics
 
 logger = logging.getLogger("oncelog.groups")
@@ -25,22 +27,50 @@ NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 class Needs(Protocol):
     """What of the broker is needed here."""
 
+    cluster: Cluster
     topics: Topics
 
 
 class GroupLog:
     """The log of one broker's group coordinator."""
 
-    def __init__(self, broker: Needs, coordinator: GroupCoordinator) -> None:
+    def __init__(self, broker: Needs, coordinator: GroupCoordinator, elections: Elections) -> None:
         self._broker = broker
         self._coordinator = coordinator
+        self._elections = elections
 
     def partition_for(self, group: str) -> int:
         return self._coordinator.partition_for(group)
 
-    def is_offline(self, group: str) -> bool:
-        partition = self._broker.topics.partition(CONSUMER_OFFSETS, self.partition_for(group))
-        return partition is not None and partition.is_offline
+    def error(self, group: str) -> ErrorCode:
+        """none if this broker coordinates the group, or there is no group at all yet.
+
+        Errors: not_coordinator, coordinator_load_in_progress.
+        """
+        return self.error_at(self.partition_for(group))
+
+    def error_at(self, partition: int) -> ErrorCode:
+        error = self._elections.error(partition)
+        if error is not ErrorCode.none and self._broker.topics.named(CONSUMER_OFFSETS) is None:
+            return ErrorCode.none
+        return error
+
+    @property
+    def is_loading(self) -> bool:
+        return self._elections.is_loading
+
+    async def committed(self, group: str) -> ErrorCode:
+        """Wait until what is known of the group now cannot be lost with this broker. One that is alone waits for nothing.
+
+        Errors: not_coordinator, if another broker coordinates the group by then, or this one has loaded it anew.
+        """
+        index = self.partition_for(group)
+        partition = self._broker.topics.partition(CONSUMER_OFFSETS, index)
+        if partition is None:
+            return ErrorCode.none
+        epoch = self._elections.epoch(index)
+        error = await self._broker.cluster.committed(partition)
+        return told(error) if self._elections.epoch(index) == epoch else ErrorCode.not_coordinator
 
     def append(self, group: str, records: Sequence[GroupRecord], producer: tuple[int, int] = NO_PRODUCER) -> ErrorCode:
         """Write what a client asked for, as one batch, and make it true; or say what it is told when that cannot be.
@@ -49,10 +79,9 @@ class GroupLog:
         """
         return self._append(group, records, producer, Origin.COORDINATOR)
 
-    def append_obliged(self, group: str, records: Sequence[GroupRecord]) -> None:
-        """Write what time, or the end of a topic, has brought, as one batch, and make it true, unless the group is offline."""
-        error = self._append(group, records, NO_PRODUCER, Origin.OBLIGED)
-        assert error is ErrorCode.none or self.is_offline(group), (group, error)
+    def append_obliged(self, group: str, records: Sequence[GroupRecord]) -> ErrorCode:
+        """Write what time, or the end of a topic, has brought, as one batch, and make it true, if the log takes it."""
+        return self._append(group, records, NO_PRODUCER, Origin.OBLIGED)
 
     def _append(
         self, group: str, records: Sequence[GroupRecord], producer: tuple[int, int], origin: Origin

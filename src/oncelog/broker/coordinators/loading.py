@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from oncelog import groups, transactions
@@ -20,25 +20,21 @@ from oncelog.broker.storage.journal import (
     LogDirectoryFailed,
     MetadataRecord,
     ProducerIdsReserved,
+    ReplicasHosted,
+    ReplicasLeft,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
     TopicGrown,
 )
 from oncelog.broker.storage.partition import Partition
-from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog.environment import DiskError
-from oncelog.groups import GroupRecord
-from oncelog.log import DamagedLogError, LogDirectories, ScannedBatch
+from oncelog.groups import GroupCoordinator, GroupRecord
+from oncelog.log import LogDirectories, ScannedBatch
 from oncelog.records import BatchHeader, ControlType, Record, RecordsError, decode_batch, read_control
 from oncelog.records.kept import body_of, keyed_records
-from oncelog.transactions import TransactionRecord
+from oncelog.transactions import TransactionCoordinator, TransactionRecord
 from oncelog.wire import WireError
-
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.offsets import CommittedOffsets
-    from oncelog.broker.coordinators.transactions import Transactions
-    from oncelog.broker.storage.topics import Topics
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -47,12 +43,10 @@ R = TypeVar("R")
 BATCHES_OF_A_STEP = 250
 
 
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    offsets: CommittedOffsets
-    topics: Topics
-    transactions: Transactions
+@dataclass(slots=True)
+class HostedReplicas:
+    topic: str
+    partitions: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -75,6 +69,10 @@ class JournalState:
     reserved_producer_ids: int = 0
     boot_id: str | None = None
     log_directories: dict[str, str] = field(default_factory=dict)
+    hosted: dict[UUID, HostedReplicas] = field(default_factory=dict)
+    """The replicas that this broker has in a cluster, by the ids of their topics."""
+    left: set[tuple[str, int]] = field(default_factory=set)
+    """The partitions of which it has none any more."""
     compacted: set[UUID] = field(default_factory=set)
     """The topics that were compacted once: offsets may be missing."""
 
@@ -117,6 +115,13 @@ def _replay(state: JournalState, record: MetadataRecord) -> None:
         case TopicConfigured():
             _note_compaction(state, record.topic_id, record.configs)
             _change_topic(state, record.topic_id, configs=record.configs)
+        case ReplicasHosted():
+            hosted = state.hosted.setdefault(UUID(record.topic_id), HostedReplicas(record.topic))
+            hosted.partitions.update(record.partitions)
+            state.left.difference_update((record.topic, index) for index in record.partitions)
+        case ReplicasLeft():
+            state.hosted[UUID(record.topic_id)].partitions.difference_update(record.partitions)
+            state.left.update((record.topic, index) for index in record.partitions)
         case BrokerConfigured():
             state.broker_configs[record.broker_id] = record.configs
         case GroupConfigured():
@@ -143,8 +148,9 @@ def _change_topic(state: JournalState, topic_id: str, **changes: Any) -> None:
 
 def find_partitions(directories: LogDirectories, state: JournalState, journal_path: str) -> None:
     """Find every partition that the journal knows. Raises DiskError if one is missing, in two places, or not known."""
-    directories.find_partitions(state.deleted, state.made_without)
+    directories.find_partitions(state.deleted, state.left, state.made_without)
     partitions = [(topic.name, index) for topic in state.topics.values() for index in range(topic.partition_count)]
+    partitions += [(one.topic, index) for one in state.hosted.values() for index in one.partitions]
     unknown = directories.made_besides(partitions)
     if unknown or (state.last_leader_epoch < 0 and directories.were_in_use()):
         raise DiskError(
@@ -154,17 +160,14 @@ def find_partitions(directories: LogDirectories, state: JournalState, journal_pa
     directories.check_complete(partitions, state.log_directories)
 
 
-def load_transactions(broker: Needs) -> Iterator[None]:
-    """Replay the transaction log, in short steps: of each transactional id the last record counts."""
-    coordinator = broker.transactions.coordinator
-    for partition in _partitions(broker, TRANSACTION_STATE):
-        try:
-            records = yield from _last_records(partition, coordinator.partition_for)
-        except DamagedLogError as damage:
-            broker.topics.take_offline(partition, damage)
-        else:
-            for record in () if partition.is_offline else records:
-                coordinator.replay(partition.index, record)
+def load_transactions(partition: Partition, coordinator: TransactionCoordinator) -> Iterator[None]:
+    """Replay a partition of the transaction log, in short steps: of each transactional id the last record counts.
+
+    Nothing is replayed before all of it has been read. Raises DamagedLogError.
+    """
+    records = yield from _last_records(partition, coordinator.partition_for)
+    for record in () if partition.is_offline else records:
+        coordinator.replay(partition.index, record)
 
 
 def _last_records(
@@ -224,25 +227,23 @@ class _Marker:
     is_commit: bool
 
 
-def load_offsets(broker: Needs) -> Iterator[None]:
-    """Replay the committed offsets, in short steps, with the markers that say which transactional ones count."""
-    coordinator = broker.offsets.coordinator
-    for partition in _partitions(broker, CONSUMER_OFFSETS):
-        try:
-            steps = yield from _offset_steps(partition, coordinator.partition_for)
-        except DamagedLogError as damage:
-            broker.topics.take_offline(partition, damage)
-            continue
-        for number, step in enumerate(() if partition.is_offline else steps):
-            if number % BATCHES_OF_A_STEP == 0:
-                yield
-            if isinstance(step, _Marker):
-                coordinator.replay_marker(partition.index, step.producer_id, step.is_commit)
-            else:
-                header = step.header
-                coordinator.replay(
-                    partition.index, step.record, header.producer_id, header.is_transactional, step.offset
-                )
+def load_offsets(partition: Partition, coordinator: GroupCoordinator) -> Generator[None, None, frozenset[str]]:
+    """Replay a partition of the committed offsets, in short steps, with the markers that say which transactional ones count.
+
+    Return the groups that it is about. Raises DamagedLogError.
+    """
+    steps = yield from _offset_steps(partition, coordinator.partition_for)
+    groups_found: set[str] = set()
+    for number, step in enumerate(() if partition.is_offline else steps):
+        if number % BATCHES_OF_A_STEP == 0:
+            yield
+        if isinstance(step, _Marker):
+            coordinator.replay_marker(partition.index, step.producer_id, step.is_commit)
+        else:
+            header = step.header
+            coordinator.replay(partition.index, step.record, header.producer_id, header.is_transactional, step.offset)
+            groups_found.add(step.record.group)
+    return frozenset(groups_found)
 
 
 def _offset_steps(
@@ -304,9 +305,3 @@ def _belongs(partition: Partition, home: int, raw: Record) -> bool:
     if partition.index != home:
         logger.error("%s: the record at offset %d is left out: it belongs to partition %d", partition, raw.offset, home)
     return partition.index == home
-
-
-def _partitions(broker: Needs, topic: str) -> list[Partition]:
-    """Those that are served. Of one that cannot be read to its end nothing is replayed, for half is worse than nothing."""
-    found = broker.topics.named(topic)
-    return [] if found is None else [partition for partition in found.partitions if not partition.is_offline]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.config.consumer_group_limits import serves_consumer_groups
 from oncelog.broker.coordinators.group_log import GroupLog
-from oncelog.coordination import Parked
+from oncelog.coordination import Parked, Task, begin
 from oncelog.environment import DiskError, Random, Timer
 from oncelog.groups import (
     GroupCoordinator,
@@ -16,6 +17,7 @@ from oncelog.groups import (
     LeaveAnswer,
     Leaving,
     MembersDecision,
+    PendingResponse,
     SyncAnswer,
     SyncRequest,
     Timestamps,
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings
     from oncelog.environment import Clock
     from oncelog.groups.consumer import HeartbeatAnswer, HeartbeatRequest
+
+
+RETRY_MS = 1000
 
 
 class Needs(Protocol):
@@ -47,17 +52,25 @@ class Memberships:
 
     def __init__(self, broker: Needs, coordinator: GroupCoordinator, log: GroupLog, random: Random) -> None:
         self._broker = broker
+        self._coordinator = coordinator
         self._members = coordinator.members
         self._log = log
         self._random = random
         self._timers: dict[str, tuple[float, Timer]] = {}
+        self._has_begun = False
         self.serves_consumer_groups = serves_consumer_groups(broker.settings)
 
     def begin(self) -> None:
-        """After the log has been replayed: from now on members have to be heard from."""
-        self._members.loaded(self.now())
-        for group in self._members.names():
-            self._watch(group)
+        """After a start, once requests are served: from now on members have to be heard from."""
+        self._has_begun = True
+        self.loaded(self._members.names())
+
+    def loaded(self, groups: Collection[str]) -> None:
+        """These groups have been replayed."""
+        if self._has_begun:
+            self._members.loaded(groups, self.now())
+            for group in groups:
+                self._watch(group)
 
     def stop(self) -> None:
         for _, timer in self._timers.values():
@@ -65,47 +78,52 @@ class Memberships:
         self._timers.clear()
 
     def unload(self, partition: int) -> None:
-        """A partition of `__consumer_offsets` is offline: who waits for one of its groups is told to look for it elsewhere."""
+        """Forget the groups of a partition of `__consumer_offsets`: who waits for one of them is told to look elsewhere."""
         for group in [one for one in self._timers if self._log.partition_for(one) == partition]:
             _, timer = self._timers.pop(group)
             timer.cancel()
-            for due in self._members.unload(group, self.now()):
-                due.give()
+        for due in self._coordinator.unload(partition, self.now()):
+            due.give()
 
     def now(self) -> Timestamps:
         return Timestamps(self._broker.clock.now_ms(), self._broker.clock.monotonic_ms())
 
     # --- what handlers ask
 
-    def is_offline(self, group: str) -> bool:
-        """Whether nobody coordinates the group, for its partition of `__consumer_offsets` is damaged."""
-        return self._log.is_offline(group)
+    def error(self, group: str) -> ErrorCode:
+        """none if this broker coordinates the group. Errors: not_coordinator, coordinator_load_in_progress."""
+        return self._log.error(group)
 
     async def join(self, request: JoinRequest) -> JoinAnswer:
-        if self.is_offline(request.group):
-            return JoinAnswer(ErrorCode.not_coordinator, request.member_id)
+        error = self.error(request.group)
+        if error is not ErrorCode.none:
+            return JoinAnswer(error, request.member_id)
         reply: Parked[JoinAnswer] = Parked()
         decision = self._members.join(request, reply, self.now(), self._random.uuid)
         error = self._carry_out(request.group, decision)
         return await reply if error is ErrorCode.none else JoinAnswer(error, request.member_id)
 
     async def sync(self, request: SyncRequest) -> SyncAnswer:
-        if self.is_offline(request.group):
-            return SyncAnswer(ErrorCode.not_coordinator)
+        error = self.error(request.group)
+        if error is not ErrorCode.none:
+            return SyncAnswer(error)
         reply: Parked[SyncAnswer] = Parked()
         error = self._carry_out(request.group, self._members.sync(request, reply, self.now()))
         return await reply if error is ErrorCode.none else SyncAnswer(error)
 
     def heartbeat(self, group: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        if self.is_offline(group):
-            return ErrorCode.not_coordinator
+        error = self.error(group)
+        if error is not ErrorCode.none:
+            # As in Kafka: a member that is alive need not know that its group is being loaded.
+            return ErrorCode.none if error is ErrorCode.coordinator_load_in_progress else error
         decision = self._members.heartbeat(group, member_id, instance_id, generation, self.now())
         decision.remember()
         return decision.answer
 
     async def leave(self, group: str, leaving: Sequence[Leaving]) -> LeaveAnswer:
-        if self.is_offline(group):
-            return LeaveAnswer((), ErrorCode.not_coordinator)
+        error = self.error(group)
+        if error is not ErrorCode.none:
+            return LeaveAnswer((), error)
         reply: Parked[LeaveAnswer] = Parked()
         error = self._carry_out(group, self._members.leave(group, leaving, reply, self.now()))
         return await reply if error is ErrorCode.none else LeaveAnswer((), error)
@@ -130,11 +148,15 @@ class Memberships:
         return ErrorCode.none
 
     def _finish(self, group: str, decision: MembersDecision) -> None:
-        """The records are replayed: remember what is in memory alone, and answer."""
+        """The records are replayed: remember what is in memory alone, and answer once they cannot be lost."""
         decision.remember()
         self._watch(group)
-        for due in decision.answer:
-            due.give()
+        if decision.answer:
+            committed = begin(self._log.committed(group))
+            if isinstance(committed, Task):
+                committed.then(partial(_give, decision.answer))
+            else:
+                _give(decision.answer, committed)
 
     def _watch(self, group: str) -> None:
         """Have a timer that runs out no later than the group's next deadline."""
@@ -149,6 +171,11 @@ class Memberships:
             delay_ms = max(deadline_ms - self._broker.clock.monotonic_ms(), 0)
             self._timers[group] = deadline_ms, self._broker.clock.call_later(delay_ms, lambda: self._passed(group))
 
+    def _watch_later(self, group: str) -> None:
+        """What is due could not be recorded, for too few replicas are in sync: that passes."""
+        at_ms = self._broker.clock.monotonic_ms() + RETRY_MS
+        self._timers[group] = at_ms, self._broker.clock.call_later(RETRY_MS, lambda: self._passed(group))
+
     def _passed(self, group: str) -> None:
         del self._timers[group]
         try:
@@ -156,11 +183,17 @@ class Memberships:
             if deadline_ms is not None and deadline_ms <= self._broker.clock.monotonic_ms():
                 # What is due next has a timer again, and others are served in between.
                 decision = self._members.expire(group, self.now())
-                if decision.records:
-                    self._log.append_obliged(group, decision.records)
-                if not self.is_offline(group):
+                error = self._log.append_obliged(group, decision.records) if decision.records else ErrorCode.none
+                if error is ErrorCode.none:
                     self._finish(group, decision)
+                elif self.error(group) is ErrorCode.none:
+                    self._watch_later(group)
             else:
                 self._watch(group)
         except DiskError as error:
             self._broker.fail(error)
+
+
+def _give(answers: Iterable[PendingResponse], error: ErrorCode) -> None:
+    for due in answers:
+        due.give(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.coordinators.group_log import NO_PRODUCER, GroupLog
@@ -14,6 +14,7 @@ from oncelog.groups import (
     GroupRecord,
     OffsetDeletion,
     OffsetToCommit,
+    Tombstones,
     TopicPartition,
 )
 from oncelog.wire import ErrorCode
@@ -43,61 +44,85 @@ class CommittedOffsets:
     def partition_for(self, group: str) -> int:
         return self.coordinator.partition_for(group)
 
-    def is_offline(self, group: str) -> bool:
-        """Whether nobody coordinates the group, for its partition of `__consumer_offsets` is damaged."""
-        return self._log.is_offline(group)
+    def error(self, group: str) -> ErrorCode:
+        """none if this broker coordinates the group. Errors: not_coordinator, coordinator_load_in_progress."""
+        return self._log.error(group)
 
-    def commit(
+    def error_at(self, partition: int) -> ErrorCode:
+        """The same, of all groups that a partition of `__consumer_offsets` has."""
+        return self._log.error_at(partition)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a partition of `__consumer_offsets` is being loaded."""
+        return self._log.is_loading
+
+    async def commit(
         self, group: str, member: CommitContext, offsets: Sequence[OffsetToCommit], retention_ms: int
     ) -> tuple[ErrorCode, ...]:
-        if self.is_offline(group):
-            return (ErrorCode.not_coordinator,) * len(offsets)
+        error = self.error(group)
+        if error is not ErrorCode.none:
+            return (error,) * len(offsets)
         decision = self.coordinator.commit_offsets(group, member, offsets, self._broker.memberships.now(), retention_ms)
-        return self._write(group, decision, NO_PRODUCER)
+        return await self._write(group, decision, NO_PRODUCER)
 
-    def commit_in_transaction(
+    async def commit_in_transaction(
         self, group: str, member: CommitContext, offsets: Sequence[OffsetToCommit], producer: tuple[int, int]
     ) -> tuple[ErrorCode, ...]:
         """`producer` is the id and epoch of a transaction that the partition of the group has been added to."""
-        if self.is_offline(group):
-            return (ErrorCode.not_coordinator,) * len(offsets)
+        error = self.error(group)
+        if error is not ErrorCode.none:
+            return (error,) * len(offsets)
         decision = self.coordinator.transactional_commit(group, member, offsets, self._now_ms())
-        return self._write(group, decision, producer)
+        return await self._write(group, decision, producer)
 
     def replay_marker(self, partition: int, producer_id: int, committed: bool) -> None:
         self.coordinator.replay_marker(partition, producer_id, committed)
 
-    def delete(self, group: str, partitions: Sequence[TopicPartition]) -> OffsetDeletion:
-        if self.is_offline(group):
-            return OffsetDeletion(ErrorCode.not_coordinator)
+    async def delete(self, group: str, partitions: Sequence[TopicPartition]) -> OffsetDeletion:
+        error = self.error(group)
+        if error is not ErrorCode.none:
+            return OffsetDeletion(error)
         decision = self.coordinator.delete_offsets(group, partitions, self._now_ms())
-        error = self._append(group, decision.records)
+        error = await self._kept(group, decision.records)
         return decision.answer if error is ErrorCode.none else OffsetDeletion(error)
 
-    def delete_group(self, group: str) -> ErrorCode:
-        if self.is_offline(group):
-            return ErrorCode.not_coordinator
+    async def delete_group(self, group: str) -> ErrorCode:
+        error = self.error(group)
+        if error is not ErrorCode.none:
+            return error
         decision = self.coordinator.delete_group(group, self._now_ms())
-        error = self._append(group, decision.records)
+        error = await self._kept(group, decision.records)
         return decision.answer if error is ErrorCode.none else error
 
     def expire(self) -> None:
         if self._broker.topics.named(CONSUMER_OFFSETS) is not None:
-            for decision in self.coordinator.expire_offsets(self._now_ms()):
-                self._log.append_obliged(decision.records[0].group, decision.records)
+            self._append_obliged(self.coordinator.expire_offsets(self._now_ms()))
 
     def forget_partitions(self, topic: str, partition_count: int) -> None:
         """What was committed for a deleted topic must not be found by one that is made under its name."""
         deleted = [(topic, index) for index in range(partition_count)]
-        for decision in self.coordinator.forget_partitions(deleted, self._now_ms()):
-            self._log.append_obliged(decision.records[0].group, decision.records)
+        self._append_obliged(self.coordinator.forget_partitions(deleted, self._now_ms()))
 
-    def _write(self, group: str, decision: CommitDecision, producer: tuple[int, int]) -> tuple[ErrorCode, ...]:
+    def _append_obliged(self, decisions: Iterable[Tombstones]) -> None:
+        """Groups that are being loaded are left out: of what is not known to the end nothing can be decided."""
+        for decision in decisions:
+            group = decision.records[0].group
+            if self.error(group) is ErrorCode.none:
+                self._log.append_obliged(group, decision.records)
+
+    async def _write(self, group: str, decision: CommitDecision, producer: tuple[int, int]) -> tuple[ErrorCode, ...]:
         error = self._append(group, decision.records, producer)
         if error is ErrorCode.none:
             decision.remember()
+            error = await self._log.committed(group)
+        if error is ErrorCode.none:
             return decision.answer
         return tuple(error if given is ErrorCode.none else given for given in decision.answer)
+
+    async def _kept(self, group: str, records: Sequence[GroupRecord]) -> ErrorCode:
+        error = self._append(group, records)
+        return error if error is not ErrorCode.none else await self._log.committed(group)
 
     def _append(self, group: str, records: Sequence[GroupRecord], producer: tuple[int, int] = NO_PRODUCER) -> ErrorCode:
         return self._log.append(group, records, producer) if records else ErrorCode.none

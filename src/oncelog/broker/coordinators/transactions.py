@@ -10,15 +10,18 @@ of them a power cut leaves behind, what it needs is there too. What the write-ah
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from oncelog.broker.coordinators.elections import NOT_LED, Elections
+from oncelog.broker.coordinators.loading import load_transactions
+from oncelog.broker.coordinators.markers import RETRY_MAX_MS, Delivery, MarkerSender, Outcome, outcome_of
+from oncelog.broker.coordinators.transaction_log import TransactionLog
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from oncelog.coordination import Decision, Parked, start
-from oncelog.coordination.refusal import told
-from oncelog.log import Appended, Origin, PartitionLog, Refused
-from oncelog.records import ControlType, build_batch, read_header
+from oncelog.coordination import Decision, Parked, sleep, start
+from oncelog.log import Appended, PartitionLog
+from oncelog.records import ControlType
 from oncelog.transactions import (
     DECIDED,
     DescribedTransaction,
@@ -28,16 +31,16 @@ from oncelog.transactions import (
     TopicPartition,
     TransactionCoordinator,
     TransactionRecord,
-    encode,
     has_epoch_per_transaction,
-    record_version,
 )
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
+    from oncelog.broker.coordinators.cluster import Cluster
     from oncelog.broker.coordinators.offsets import CommittedOffsets
     from oncelog.broker.coordinators.producer_ids import ProducerIds
     from oncelog.broker.coordinators.session_guard import SessionGuard
+    from oncelog.broker.slices import Slices
     from oncelog.broker.storage.durability import Durability
     from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
@@ -47,6 +50,8 @@ logger = logging.getLogger("oncelog.transactions")
 
 A = TypeVar("A")
 
+_NONE = ErrorCode.none
+
 HOLD_MS = 500
 """How long a request is held back while another of its transactional id is carried out, before it is told to come back."""
 
@@ -55,7 +60,9 @@ class Needs(Protocol):
     """What of the broker is needed here."""
 
     clock: Clock
+    cluster: Cluster
     durability: Durability
+    node_id: int
     offsets: CommittedOffsets
     producer_ids: ProducerIds
     session_guard: SessionGuard
@@ -65,30 +72,44 @@ class Needs(Protocol):
 class Transactions:
     """Everything between the handlers and the coordinator of one broker."""
 
-    def __init__(self, broker: Needs, coordinator: TransactionCoordinator) -> None:
+    def __init__(self, broker: Needs, coordinator: TransactionCoordinator, slices: Slices) -> None:
+        """`slices` are for loading partitions of the transaction log."""
         self._broker = broker
         self.coordinator = coordinator
+        self.elections = Elections(broker, TRANSACTION_STATE, self, slices)
+        self._log = TransactionLog(broker, coordinator, self.elections)
+        self._sender = MarkerSender(broker, self._deliver_here)
         self._held: dict[str, dict[Parked[None], None]] = {}
-        self._waiting: dict[str, MarkersToSend] = {}
+        self._completes_what_is_loaded = False
         self._to_fence: set[str] = set()
         self._all_fenced: Parked[None] = Parked()
 
     # --- what handlers ask
 
-    def coordinates(self, transactional_id: str) -> bool:
-        """Whether the id's partition of the transaction log is there, and is not offline."""
-        return self._online_log(transactional_id) is not None
+    def error(self, transactional_id: str) -> ErrorCode:
+        """none if this broker coordinates the id. Errors: not_coordinator, coordinator_load_in_progress."""
+        return self.elections.error(self.coordinator.partition_for(transactional_id))
 
     def knows_every_id(self) -> bool:
-        """Whether no partition of the transaction log is offline: what its ids are about nobody knows."""
+        """Whether this broker coordinates every id: what others decide nobody knows here."""
         topic = self._broker.topics.named(TRANSACTION_STATE)
-        return topic is None or not topic.offline
+        if topic is None:
+            return True
+        return all(self.elections.error(index) is ErrorCode.none for index in range(len(topic.partitions)))
+
+    def has_other_coordinators(self) -> bool:
+        """Whether another broker leads a partition of the transaction log."""
+        topic = self._broker.topics.named(TRANSACTION_STATE)
+        count = 0 if topic is None else len(topic.partitions)
+        leaders = (self._broker.cluster.leader_of(TRANSACTION_STATE, index) for index in range(count))
+        return any(isinstance(leader, int) and leader != self._broker.node_id for leader in leaders)
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
-        """Errors: invalid_request, not_coordinator, transactional_id_not_found."""
-        if self._broker.topics.named(TRANSACTION_STATE) is None or self.coordinates(transactional_id):
+        """Errors: invalid_request, not_coordinator, coordinator_load_in_progress, transactional_id_not_found."""
+        error = self.error(transactional_id)
+        if error is ErrorCode.none or self._broker.topics.named(TRANSACTION_STATE) is None:
             return self.coordinator.describe(transactional_id)
-        return DescribedTransaction(ErrorCode.not_coordinator)
+        return DescribedTransaction(error)
 
     async def init_producer_id(
         self, transactional_id: str | None, timeout_ms: int, producer_id: int, producer_epoch: int
@@ -105,25 +126,29 @@ class Transactions:
 
         await self._broker.producer_ids.available()
         decision = await self._decide(transactional_id or "", decide, _init_must_wait)
-        if transactional_id and not self.coordinates(transactional_id):
-            return InitProducerIdAnswer(ErrorCode.not_coordinator)
+        error = self.error(transactional_id) if transactional_id else ErrorCode.none
+        if error is not ErrorCode.none:
+            return InitProducerIdAnswer(error)
         if decision.answer.markers is not None:
             # The open transaction of the producer before is aborted; whoever asked is told so, as Kafka does, and comes
             # back for the id.
             logger.info("%s: its open transaction is aborted, for a producer asks for the id", transactional_id)
             self._carry_out(decision.records[0], decision.answer.markers)
-        elif decision.records:
-            record = decision.records[0]
-            error = self._append_asked(record)
-            if error is not ErrorCode.none:
-                return InitProducerIdAnswer(error)
-            # An epoch that a power cut could take back would let the producer it fenced go on.
-            if not await self._durable_log(record):
-                return InitProducerIdAnswer(ErrorCode.not_coordinator)
-            producer = (decision.answer.producer_id, decision.answer.producer_epoch)
-            logger.info(
-                "%s: producer id %d has epoch %d, whoever had the id before is fenced", transactional_id, *producer
-            )
+        elif transactional_id and decision.answer.error is ErrorCode.none:
+            return await self._initialized(transactional_id, decision)
+        return decision.answer
+
+    async def _initialized(
+        self, transactional_id: str, decision: Decision[TransactionRecord, InitProducerIdAnswer]
+    ) -> InitProducerIdAnswer:
+        """An epoch that a power cut or a failover could take back would let the producer it fenced go on."""
+        error = self._log.append_asked(decision.records[0]) if decision.records else ErrorCode.none
+        if error is ErrorCode.none:
+            error = await self._log.durable(transactional_id)
+        if error is not ErrorCode.none:
+            return InitProducerIdAnswer(error)
+        producer = (decision.answer.producer_id, decision.answer.producer_epoch)
+        logger.info("%s: producer id %d has epoch %d, whoever had the id before is fenced", transactional_id, *producer)
         return decision.answer
 
     async def add_partitions(
@@ -141,17 +166,20 @@ class Transactions:
             )
 
         decision = await self._decide(transactional_id, decide, _add_must_wait)
-        if not self.coordinates(transactional_id):
-            return ErrorCode.not_coordinator
-        error = self._append_asked(decision.records[0]) if decision.records else ErrorCode.none
-        return decision.answer if error is ErrorCode.none else error
+        error = self.error(transactional_id)
+        if error is not ErrorCode.none or decision.answer is not ErrorCode.none:
+            return decision.answer if error is ErrorCode.none else error
+        if decision.records:
+            error = self._log.append_asked(decision.records[0])
+        return error if error is not ErrorCode.none else await self._log.committed(transactional_id)
 
     def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Whether each is part of the open transaction. Errors: those of the coordinator; not_coordinator."""
-        if not self.coordinates(transactional_id):
-            return dict.fromkeys(partitions, ErrorCode.not_coordinator)
+        """Whether each is part of the open transaction. Errors: those of the coordinator, and of `error`."""
+        error = self.error(transactional_id)
+        if error is not ErrorCode.none:
+            return dict.fromkeys(partitions, error)
         return {
             (topic, index): self.coordinator.verify(transactional_id, producer_id, producer_epoch, topic, index)
             for topic, index in partitions
@@ -178,13 +206,14 @@ class Transactions:
 
         await self._broker.producer_ids.available()
         decision = await self._decide(transactional_id, decide, _end_must_wait)
-        if not self.coordinates(transactional_id):
-            return EndTransactionAnswer(ErrorCode.not_coordinator)
+        error = self.error(transactional_id)
+        if error is not ErrorCode.none:
+            return EndTransactionAnswer(error)
         if decision.answer.markers is not None:
             error = await self._carry_out(decision.records[0], decision.answer.markers)
-            if error is not ErrorCode.none:
-                return EndTransactionAnswer(error)
-        return decision.answer
+        elif decision.answer.error is ErrorCode.none:
+            error = await self._log.committed(transactional_id)
+        return decision.answer if error is ErrorCode.none else EndTransactionAnswer(error)
 
     def write_marker(
         self,
@@ -196,14 +225,21 @@ class Transactions:
         *,
         committed: bool,
     ) -> ErrorCode:
-        """Append one marker, and apply it to the committed offsets where the partition holds them."""
+        """Append one marker, and apply it to the committed offsets where the partition holds them.
+
+        Errors: those of the log; not_leader_or_follower, while the committed offsets are not known.
+        """
+        holds_offsets = partition.topic == CONSUMER_OFFSETS
+        if holds_offsets and not partition.is_offline and self._broker.offsets.error_at(partition.index) is not _NONE:
+            # As Kafka's KafkaApis tells a coordinator whose marker meets another one that is being loaded, or unloaded.
+            return ErrorCode.not_leader_or_follower
         control = ControlType.COMMIT if committed else ControlType.ABORT
         result = partition.append_marker(
             control, producer_id, producer_epoch, coordinator_epoch, transaction_version, self._now_ms()
         )
         if not isinstance(result, Appended):
             return result.error
-        if partition.topic == CONSUMER_OFFSETS:
+        if holds_offsets:
             self._broker.offsets.replay_marker(partition.index, producer_id, committed)
         return ErrorCode.none
 
@@ -220,15 +256,28 @@ class Transactions:
         for decision in self.coordinator.expire_ids(self._now_ms()):
             record = decision.records[0]
             logger.info("%s: the transactional id was not used for long and is forgotten", record.transactional_id)
-            if self._append(record):
+            if self._log.append(record) is ErrorCode.none:
                 self._broker.session_guard.forget(record.transactional_id)
                 self._settled(record.transactional_id)
 
+    # --- partitions of the transaction log that come and go
+
+    def load(self, partition: int) -> Iterator[None]:
+        found = self._broker.topics.partition(TRANSACTION_STATE, partition)
+        if found is not None and not found.is_offline:
+            yield from load_transactions(found, self.coordinator)
+
+    def loaded(self, partition: int, epoch: int) -> None:
+        """Every decision of the coordinator before is carried out, its markers once more, under the new epoch."""
+        if self._completes_what_is_loaded:
+            self._complete_prepared_of(partition)
+
     def unload(self, partition: int) -> None:
-        """A partition of the transaction log is offline: its ids are known again when it is back."""
+        """Who waits for one of its ids is told; what is under way for them ends at its next step."""
         for transactional_id in self.coordinator.unload(partition):
-            self._waiting.pop(transactional_id, None)
+            self._broker.session_guard.forget(transactional_id)
             self._settled(transactional_id)
+        self._sender.leaders_changed()
 
     def fence_all(self) -> Parked[None]:
         """After a start that may have lost what was acknowledged: no producer goes on as if it had not.
@@ -252,20 +301,23 @@ class Transactions:
         decision = self.coordinator.fence(transactional_id, self._now_ms(), self._broker.producer_ids.allocate)
         if decision.answer.markers is not None:
             return self._carry_out(decision.records[0], decision.answer.markers)
-        self._append(decision.records[0])
-        return Parked.ready(ErrorCode.none)
+        return Parked.ready(self._log.append(decision.records[0]))
 
     def complete_prepared(self) -> None:
-        """After a start: send the markers of every decided transaction, those that were sent before once more."""
+        """After a start, once all is loaded: send the markers of every decided transaction, those that were sent before
+        once more. From now on that is done for each partition as soon as it is loaded.
+        """
+        self._completes_what_is_loaded = True
         for markers in self.coordinator.pending_completions():
             start(self._complete(markers))
 
-    def go_on(self) -> None:
-        """A topic is deleted: what waited for its offline partitions alone has nothing left to wait for."""
-        for transactional_id, markers in tuple(self._waiting.items()):
-            if not any(partition.is_offline for partition in self._partitions(markers)):
-                del self._waiting[transactional_id]
-                start(self._complete(markers))
+    def _complete_prepared_of(self, partition: int) -> None:
+        for markers in self.coordinator.pending_completions(partition):
+            start(self._complete(markers))
+
+    def leaders_changed(self) -> None:
+        """Partitions have other leaders now, or are gone: what waited for them has its turn."""
+        self._sender.leaders_changed()
 
     # --- the steps
 
@@ -276,69 +328,107 @@ class Transactions:
         return prepared
 
     async def _end(self, record: TransactionRecord, markers: MarkersToSend, prepared: Parked[ErrorCode]) -> None:
+        epoch = self._epoch(record.transactional_id)
         self.coordinator.hold(record)
         # An abort needs none of it. But readers go on over what was aborted: were that lost, they would pass over the
         # records that take its place.
         are_kept = await self._put_first(markers)
+        if self._epoch(record.transactional_id) != epoch:
+            prepared.release(ErrorCode.not_coordinator)
+            return
         if markers.committed and not are_kept:
             # Only an abort is true whatever has become of those records.
             self._let_go(markers.transactional_id)
             prepared.release(ErrorCode.transaction_abortable)
             return
-        if not self._append(record) or not await self._durable_log(record):
-            prepared.release(ErrorCode.not_coordinator)
-            return
-        prepared.release(ErrorCode.none)
-        await self._complete(markers)
+        error = self._log.append(record)
+        if error is ErrorCode.none:
+            error = await self._log.durable(record.transactional_id)
+        elif self._epoch(record.transactional_id) == epoch:
+            self._let_go(markers.transactional_id)
+        prepared.release(error)
+        if error is ErrorCode.none:
+            await self._complete(markers)
 
     async def _complete(self, markers: MarkersToSend) -> None:
-        """Append the markers of a decided transaction, and write down that it is complete.
+        """Have the markers of a decided transaction written, and write down that it is complete.
 
-        It is not complete while one of its partitions is offline: that one gets its marker after a repair and a start,
-        and until then the transactional id is in the middle of this.
+        It is not complete while one of its partitions has no leader: that one gets its marker when it is back, and until
+        then the transactional id is in the middle of this.
         """
-        log = self._online_log(markers.transactional_id)
-        if log is None:
+        epoch = self._epoch(markers.transactional_id)
+        if epoch == NOT_LED or not await self._mark_all(markers, epoch):
             return
-        coordinator_epoch = log.leader_epoch
-        partitions = self._partitions(markers)
-        for partition in partitions:
-            # A refusal means that somebody newer has closed this producer's transaction here: there is nothing left to end.
-            self.write_marker(
-                partition,
-                markers.producer_id,
-                markers.producer_epoch,
-                coordinator_epoch,
-                markers.transaction_version,
-                committed=markers.committed,
-            )
-        online = [partition.log for partition in partitions if not partition.is_offline]
-        self._flush_as_asked(online)
-        if len(online) < len(partitions) or not await self._put_first(markers):
-            self._wait_for_offline(markers)
+        record = await self._write_complete(markers.transactional_id, epoch)
+        if record is None:
             return
-        if not self.coordinates(markers.transactional_id):
-            return
-        decision = self.coordinator.complete(markers.transactional_id, self._now_ms())
-        record = decision.records[0]
-        if not self._write(record):
-            return
-        if not has_epoch_per_transaction(markers.transaction_version) and not await self._durable_log(record):
+        if not has_epoch_per_transaction(markers.transaction_version):
             # The next transaction of this producer has the same epoch. If a power cut left its records and the Prepare
             # record of this one, but no Complete, the markers would go out again and end the wrong transaction.
-            return
-        if not self.coordinates(record.transactional_id):
-            return
-        self._replay(record)
+            error = await self._log.durable(record.transactional_id)
+            if error is not ErrorCode.none:
+                return
+        self._log.replay(record)
         end = "committed" if markers.committed else "aborted"
         logger.debug("%s: %s in %d partitions", record.transactional_id, end, len(markers.partitions))
         self._fence_if_asked(record.transactional_id)
         self._settled(record.transactional_id)
 
-    def _wait_for_offline(self, markers: MarkersToSend) -> None:
-        self._waiting[markers.transactional_id] = markers
-        names = ", ".join(str(partition) for partition in self._partitions(markers) if partition.is_offline)
-        logger.warning("%s: the end of its transaction waits for %s, offline", markers.transactional_id, names)
+    async def _write_complete(self, transactional_id: str, epoch: int) -> TransactionRecord | None:
+        """The Complete record, once the log has taken it; None if another coordinator is to see to it."""
+        while self._epoch(transactional_id) == epoch:
+            record = self.coordinator.complete(transactional_id, self._now_ms()).records[0]
+            if self._log.write(record) is ErrorCode.none:
+                return record
+            # As Kafka's TransactionMarkerChannelManager does: too few replicas are in sync, and that passes.
+            await sleep(self._broker.clock, RETRY_MAX_MS)
+        return None
+
+    async def _mark_all(self, markers: MarkersToSend, epoch: int) -> bool:
+        """Whether every partition has its marker, and no Complete record can outlive those that are here."""
+
+        def is_coordinated() -> bool:
+            return self._epoch(markers.transactional_id) == epoch
+
+        left = self._mark_here(markers, epoch)
+        while True:
+            if left and not await self._sender.deliver(Delivery(markers, epoch, is_coordinated), left):
+                return False
+            self._flush_as_asked(one.log for one in self._partitions(markers) if not one.is_offline)
+            are_kept = await self._put_first(markers)
+            if not is_coordinated():
+                return False
+            if are_kept:
+                return True
+            left = [(one.topic, one.index) for one in self._partitions(markers) if one.is_offline]
+
+    def _mark_here(self, markers: MarkersToSend, epoch: int) -> Collection[TopicPartition]:
+        """Append the markers to the partitions that are here; return those that have not got theirs."""
+        partitions = self._partitions(markers)
+        left: list[TopicPartition] = []
+        for partition in partitions:
+            error = self._mark(partition, markers, epoch)
+            if error is not ErrorCode.none and outcome_of(error) is not Outcome.DONE:
+                left.append((partition.topic, partition.index))
+        if len(partitions) < len(markers.partitions):
+            left += sorted(markers.partitions.difference((one.topic, one.index) for one in partitions))
+        return left
+
+    def _mark(self, partition: Partition, markers: MarkersToSend, epoch: int) -> ErrorCode:
+        return self.write_marker(
+            partition,
+            markers.producer_id,
+            markers.producer_epoch,
+            epoch,
+            markers.transaction_version,
+            committed=markers.committed,
+        )
+
+    def _deliver_here(self, delivery: Delivery, key: TopicPartition) -> ErrorCode:
+        partition = self._broker.cluster.partition(*key)
+        if partition is None:
+            return ErrorCode.not_leader_or_follower
+        return self._mark(partition, delivery.markers, delivery.coordinator_epoch)
 
     def _fence_if_asked(self, transactional_id: str) -> None:
         if transactional_id in self._to_fence:
@@ -347,43 +437,10 @@ class Transactions:
             if not self._to_fence:
                 self._all_fenced.release(None)
 
-    def _append_asked(self, record: TransactionRecord) -> ErrorCode:
-        """Write what a client asked for to the transaction log and make it true; or say what it is told when that cannot be."""
-        result = self._append_only(record, Origin.COORDINATOR)
-        if not isinstance(result, Appended):
-            return told(result.error)
-        self._replay(record)
-        return ErrorCode.none
-
     def _let_go(self, transactional_id: str) -> None:
         """Whoever waits for the id may ask again."""
         self.coordinator.let_go(transactional_id)
         self._settled(transactional_id)
-
-    def _append(self, record: TransactionRecord) -> bool:
-        """Write what follows from what was taken before to the transaction log and make it true; False if that is offline."""
-        is_written = self._write(record)
-        if is_written:
-            self._replay(record)
-        return is_written
-
-    def _write(self, record: TransactionRecord) -> bool:
-        result = self._append_only(record, Origin.OBLIGED)
-        assert isinstance(result, Appended) or not self.coordinates(record.transactional_id), (record, result)
-        return isinstance(result, Appended)
-
-    def _append_only(self, record: TransactionRecord, origin: Origin) -> Appended | Refused:
-        partition = self._log_partition(record.transactional_id)
-        version = record_version(record, self.coordinator.transaction_version)
-        batch = build_batch([encode(record, version)], leader_epoch=partition.leader_epoch)
-        return partition.append(batch, read_header(batch), origin)
-
-    def _replay(self, record: TransactionRecord) -> None:
-        self.coordinator.replay(self.coordinator.partition_for(record.transactional_id), record)
-
-    def _durable_log(self, record: TransactionRecord) -> Parked[bool]:
-        """Released with False if the log is offline."""
-        return self._broker.durability.make_durable([self._log_partition(record.transactional_id).log])
 
     def _put_first(self, markers: MarkersToSend) -> Parked[bool]:
         """Released when a decision that is written from then on cannot outlive what the transaction's partitions have now.
@@ -399,18 +456,13 @@ class Transactions:
         if asking:
             self._broker.durability.make_durable(asking)
 
-    def _log_partition(self, transactional_id: str) -> Partition:
-        partition = self._broker.topics.partition(TRANSACTION_STATE, self.coordinator.partition_for(transactional_id))
-        assert partition is not None, transactional_id
-        return partition
-
-    def _online_log(self, transactional_id: str) -> Partition | None:
-        partition = self._broker.topics.partition(TRANSACTION_STATE, self.coordinator.partition_for(transactional_id))
-        return None if partition is None or partition.is_offline else partition
+    def _epoch(self, transactional_id: str) -> int:
+        """The coordinator epoch of the id; NOT_LED if this broker does not coordinate it."""
+        return self.elections.epoch(self.coordinator.partition_for(transactional_id))
 
     def _partitions(self, markers: MarkersToSend) -> list[Partition]:
-        """The partitions of a transaction that are still there: one that was deleted must not keep it from ending."""
-        find = self._broker.topics.partition
+        """The partitions of a transaction that are here: of others another broker sees to it that they are kept."""
+        find = self._broker.cluster.partition
         names = sorted(markers.partitions)
         return [partition for topic, index in names if (partition := find(topic, index)) is not None]
 

@@ -30,8 +30,9 @@ class Needs(auto_creation.Needs, Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
-    if not broker.transactions.coordinates(body.transactional_id):
-        return request.answer(error_code=ErrorCode.not_coordinator)
+    error = broker.transactions.error(body.transactional_id)
+    if error is not ErrorCode.none:
+        return request.answer(error_code=error)
     await create_internal(broker, CONSUMER_OFFSETS)
     producer = TransactionalProducer(body.transactional_id, body.producer_id, body.producer_epoch)
     if not broker.session_guard.admits(request, producer, [FixedPlace.OFFSETS]):

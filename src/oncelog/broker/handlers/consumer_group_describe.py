@@ -37,8 +37,9 @@ async def handle(broker: Needs, request: Request) -> Any:
 def _group(broker: Needs, request: Request, name: str) -> Any:
     if not broker.memberships.serves_consumer_groups:
         return _refused(request, name, ErrorCode.unsupported_version, None)
-    if broker.offsets.is_offline(name):
-        return _refused(request, name, ErrorCode.not_coordinator, None)
+    error = broker.offsets.error(name)
+    if error is not ErrorCode.none:
+        return _refused(request, name, error, None)
     found = broker.offsets.coordinator.members.describe_consumers(name)
     if found is None:
         return _refused(request, name, ErrorCode.group_id_not_found, f"Group {name} not found.")

@@ -30,8 +30,9 @@ async def handle(broker: Needs, request: Request) -> Any:
     if not broker.memberships.serves_consumer_groups:
         return _refused(request, ErrorCode.unsupported_version)
     await create_internal(broker, CONSUMER_OFFSETS)
-    if broker.memberships.is_offline(request.body.group_id):
-        return _refused(request, ErrorCode.not_coordinator)
+    error = broker.memberships.error(request.body.group_id)
+    if error is not ErrorCode.none:
+        return _refused(request, error)
     return _answer(request, await broker.memberships.consumer_heartbeat(_heartbeat_request(request)))
 
 

@@ -24,6 +24,7 @@ from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.storage.changes import Changes
+    from oncelog.broker.storage.own_topics import OwnTopics
     from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
@@ -34,6 +35,7 @@ class Needs(Protocol):
     clock: Clock
     changes: Changes
     node_id: int
+    own_topics: OwnTopics
     topics: Topics
 
 
@@ -118,5 +120,5 @@ async def _carry_out(broker: Needs, topic_id: UUID, partition_count: int) -> Out
     topic = broker.topics.with_id(topic_id)
     if topic is None:
         return ErrorCode.unknown_topic_or_partition, "the topic was deleted"
-    await broker.topics.grow(topic, partition_count)
+    await broker.own_topics.grow(topic, partition_count)
     return DONE

@@ -20,7 +20,11 @@ class Needs(Protocol):
 
 
 async def handle(broker: Needs, request: Request) -> Any:
-    def delete(group: str) -> Any:
-        return request.types.DeletableGroupResult(group_id=group, error_code=broker.offsets.delete_group(group))
-
-    return request.answer(results=await Turn(broker.clock).each(dict.fromkeys(request.body.groups_names), delete))
+    turn = Turn(broker.clock)
+    results = []
+    for group in dict.fromkeys(request.body.groups_names):
+        error = await broker.offsets.delete_group(group)
+        results.append(request.types.DeletableGroupResult(group_id=group, error_code=error))
+        if turn.is_over:
+            await turn.rest()
+    return request.answer(results=tuple(results))

@@ -79,8 +79,8 @@ def _problem(broker: Needs, name: str, partition: Partition | None, offset: int)
         return ErrorCode.invalid_topic_exception
     if topic.policies == ["compact"]:
         return ErrorCode.policy_violation
-    if partition.is_offline:
-        return ErrorCode.kafka_storage_error
+    if partition.problem is not None:
+        return partition.problem
     if offset != HIGH_WATERMARK and not 0 <= offset <= partition.log.high_watermark:
         return ErrorCode.offset_out_of_range
     return ErrorCode.none

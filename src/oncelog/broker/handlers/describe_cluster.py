@@ -1,12 +1,15 @@
-"""DescribeCluster v0-2: the cluster's id and its one broker. v1 can ask for controllers, which clients never reach here."""
+"""DescribeCluster v0-2: the cluster's id and its brokers. v1 can ask for controllers, which clients never reach here."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.operations import EVERY_CLUSTER_OPERATION, UNKNOWN_OPERATIONS
 from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode, construct
+
+if TYPE_CHECKING:
+    from oncelog.broker.cluster.view import ClusterView
 
 BROKERS, CONTROLLERS = 1, 2
 
@@ -14,13 +17,8 @@ BROKERS, CONTROLLERS = 1, 2
 class Needs(Protocol):
     """What this API needs of the broker."""
 
+    view: ClusterView
     cluster_id: str
-    host: str
-    node_id: int
-    port: int
-
-    @property
-    def rack(self) -> str | None: ...
 
 
 def handle(broker: Needs, request: Request) -> Any:
@@ -34,20 +32,19 @@ def handle(broker: Needs, request: Request) -> Any:
         error_message=None if known else "only brokers can be asked for",
         endpoint_type=BROKERS,
         cluster_id=broker.cluster_id if known else "",
-        controller_id=broker.node_id if known else -1,
+        controller_id=broker.view.controller_id if known else -1,
         cluster_authorized_operations=(
             EVERY_CLUSTER_OPERATION if request.body.include_cluster_authorized_operations else UNKNOWN_OPERATIONS
         ),
-        brokers=(
+        brokers=tuple(
             construct(
                 request.types.DescribeClusterBroker,
-                broker_id=broker.node_id,
-                host=broker.host,
-                port=broker.port,
-                rack=broker.rack,
+                broker_id=node.node_id,
+                host=node.host,
+                port=node.port,
+                rack=node.rack,
                 is_fenced=False,
-            ),
-        )
-        if known
-        else (),
+            )
+            for node in (broker.view.brokers() if known else ())
+        ),
     )

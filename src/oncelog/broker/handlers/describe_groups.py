@@ -36,10 +36,11 @@ async def handle(broker: Needs, request: Request) -> Any:
 
 def _group(broker: Needs, request: Request, name: str) -> Any:
     types = request.types
-    if broker.offsets.is_offline(name):
+    error = broker.offsets.error(name)
+    if error is not ErrorCode.none:
         return construct(
             types.DescribedGroup,
-            error_code=ErrorCode.not_coordinator,
+            error_code=error,
             group_id=name,
             group_state="",
             protocol_type="",

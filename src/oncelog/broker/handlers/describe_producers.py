@@ -39,11 +39,11 @@ def _partition(broker: Needs, types: Any, topic: str, index: int) -> Any:
             error_message=f"there is no partition {topic}-{index}",
             active_producers=(),
         )
-    if partition.is_offline:
+    if partition.problem is not None:
         return types.PartitionResponse(
             partition_index=index,
-            error_code=ErrorCode.kafka_storage_error,
-            error_message=f"{topic}-{index} is offline, for its log is damaged",
+            error_code=partition.problem,
+            error_message=partition.refused(partition.problem).message,
             active_producers=(),
         )
     return types.PartitionResponse(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.operations import EVERY_TOPIC_OPERATION, NO_LEADER, UNKNOWN_OPERATIONS
+from oncelog.broker.operations import EVERY_TOPIC_OPERATION, UNKNOWN_OPERATIONS
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.partition import Partition
@@ -16,6 +16,7 @@ from oncelog.broker.storage.topics import name_problem
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
+    from oncelog.broker.cluster.view import ClusterView
     from oncelog.broker.config.configuration import Settings
     from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
@@ -25,7 +26,7 @@ class Needs(Protocol):
     """What this API needs of the broker."""
 
     clock: Clock
-    node_id: int
+    view: ClusterView
     settings: Settings
     topics: Topics
 
@@ -76,18 +77,18 @@ def _cursor(request: Request, name: str, partition_index: int) -> Any:
 
 
 def _partition(broker: Needs, request: Request, partition: Partition) -> Any:
-    node, is_offline = broker.node_id, partition.is_offline
+    known = broker.view.leadership(partition)
     return construct(
         request.types.DescribeTopicPartitionsResponsePartition,
         error_code=ErrorCode.none,
         partition_index=partition.index,
-        leader_id=NO_LEADER if is_offline else node,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=(node,),
-        isr_nodes=(node,),
+        leader_id=known.leader,
+        leader_epoch=known.leader_epoch,
+        replica_nodes=known.replicas,
+        isr_nodes=known.isr,
         eligible_leader_replicas=(),
         last_known_elr=(),
-        offline_replicas=(node,) if is_offline else (),
+        offline_replicas=known.offline,
     )
 
 

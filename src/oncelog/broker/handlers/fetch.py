@@ -1,8 +1,8 @@
 """Fetch v4-18: record batches as they are in the log.
 
 v4 the isolation level, the last stable offset and the aborted transactions; v7 sessions (KIP-227); v9 leader epochs; v10
-topics that store zstd; v12 the epoch of the last record that was read; v13 topics by id; v15 on say who replicates, which
-here nobody does.
+topics that store zstd; v12 the epoch of the last record that was read; v13 topics by id; v15 on have who replicates in a
+field of its own (KIP-903).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from oncelog.broker.fetch_sessions import (
 from oncelog.broker.fetching import READ_COMMITTED, Fetching, FetchLimits, PartitionRead
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
+from oncelog.broker.storage.partition import Follower
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 SESSIONS_FROM_VERSION = 7
 ZSTD_FROM_VERSION = 10
 TOPIC_ID_FROM_VERSION = 13
+REPLICA_STATE_FROM_VERSION = 15
 
 
 class Needs(fetching.Needs, Protocol):
@@ -65,9 +67,18 @@ async def handle(broker: Needs, request: Request) -> Any:
         size_bytes_min=body.min_bytes,
         size_bytes_max=min(body.max_bytes, broker.settings.number("fetch.max.bytes")),
         reads_zstd=request.version >= ZSTD_FROM_VERSION,
+        follower=_follower(request),
     )
     reads = await Fetching(broker, tuple(partitions.values()), limits, turn).reads()
     return await _answer(request, turn, session, reads, is_incremental=is_incremental)
+
+
+def _follower(request: Request) -> Follower | None:
+    """A consumer says -1 for itself, and -2 is for those who look into a log."""
+    if request.version >= REPLICA_STATE_FROM_VERSION:
+        state = request.body.replica_state
+        return None if state.replica_id < 0 else Follower(state.replica_id, state.replica_epoch)
+    return None if request.body.replica_id < 0 else Follower(request.body.replica_id)
 
 
 def _session(

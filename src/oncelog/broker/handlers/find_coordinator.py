@@ -1,4 +1,4 @@
-"""FindCoordinator v0-6: who coordinates a group or a transactional id: here always this broker.
+"""FindCoordinator v0-6: who coordinates a group or a transactional id: the leader of the partition that it belongs to.
 
 v1 the key type, v4 several keys in one request. The coordinator's topic is made when somebody first asks for it; Kafka
 answers COORDINATOR_NOT_AVAILABLE meanwhile, here the answer waits. Share groups (key type 2, v6) are not served.
@@ -17,9 +17,11 @@ from oncelog.environment import Clock
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
+    from oncelog.broker.coordinators.cluster import Cluster
     from oncelog.broker.coordinators.offsets import CommittedOffsets
     from oncelog.broker.coordinators.transactions import Transactions
 
+NO_LEADER = "the partition that has it has no leader now"
 OFFLINE = "the partition that has it is offline, for its log is damaged"
 TOPIC_OF_KEY_TYPE = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 BATCHED_FROM_VERSION = 4
@@ -29,10 +31,8 @@ class Needs(auto_creation.Needs, Protocol):
     """What this API needs of the broker."""
 
     clock: Clock
-    host: str
-    node_id: int
+    cluster: Cluster
     offsets: CommittedOffsets
-    port: int
     transactions: Transactions
 
 
@@ -47,16 +47,20 @@ async def handle(broker: Needs, request: Request) -> Any:
 
 async def _answer(broker: Needs, request: Request, error: ErrorCode, message: str | None) -> Any:
     def where(key: str) -> dict[str, Any]:
-        problem, text = error, message
-        if error is ErrorCode.none and _is_offline(broker, request, key):
-            problem, text = ErrorCode.coordinator_not_available, OFFLINE
-        found = problem is ErrorCode.none
+        if error is not ErrorCode.none:
+            return _nowhere(error, message)
+        topic, index = _home(broker, request, key)
+        node_id = broker.cluster.leader_of(topic, index)
+        endpoint = broker.cluster.endpoint_of(node_id) if isinstance(node_id, int) else None
+        if endpoint is None:
+            text = OFFLINE if broker.topics.is_offline(topic, index) else NO_LEADER
+            return _nowhere(ErrorCode.coordinator_not_available, text)
         return {
-            "node_id": broker.node_id if found else -1,
-            "host": broker.host if found else "",
-            "port": broker.port if found else -1,
-            "error_code": problem,
-            "error_message": text,
+            "node_id": node_id,
+            "host": endpoint.host,
+            "port": endpoint.port,
+            "error_code": ErrorCode.none,
+            "error_message": None,
         }
 
     if request.version < BATCHED_FROM_VERSION:
@@ -67,7 +71,12 @@ async def _answer(broker: Needs, request: Request, error: ErrorCode, message: st
     return request.answer(coordinators=coordinators)
 
 
-def _is_offline(broker: Needs, request: Request, key: str) -> bool:
+def _nowhere(error: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {"node_id": -1, "host": "", "port": -1, "error_code": error, "error_message": message}
+
+
+def _home(broker: Needs, request: Request, key: str) -> tuple[str, int]:
+    """The partition whose leader coordinates the key."""
     if getattr(request.body, "key_type", 0) == 0:
-        return broker.offsets.is_offline(key)
-    return not broker.transactions.coordinates(key)
+        return CONSUMER_OFFSETS, broker.offsets.partition_for(key)
+    return TRANSACTION_STATE, broker.transactions.coordinator.partition_for(key)

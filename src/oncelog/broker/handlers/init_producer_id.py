@@ -28,8 +28,10 @@ class Needs(Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
-    if body.transactional_id is not None and not broker.transactions.coordinates(body.transactional_id):
-        return _answer(request, InitProducerIdAnswer(ErrorCode.not_coordinator))
+    if body.transactional_id is not None:
+        error = broker.transactions.error(body.transactional_id)
+        if error is not ErrorCode.none:
+            return _answer(request, InitProducerIdAnswer(error))
     answer = await broker.transactions.init_producer_id(
         body.transactional_id,
         milliseconds(body.transaction_timeout),

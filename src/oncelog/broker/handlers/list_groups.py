@@ -31,11 +31,15 @@ async def handle(broker: Needs, request: Request) -> Any:
     coordinator = broker.offsets.coordinator
     turn = Turn(broker.clock)
     groups: list[Any] = []
+    is_loading = broker.offsets.is_loading
     for part in parts(coordinator.members.names(), LOOKED_AT_AT_ONCE):
-        groups += await turn.each(coordinator.list_groups(part, states, types), partial(_group, request))
+        served = [name for name in part if broker.offsets.error(name) is ErrorCode.none] if is_loading else part
+        groups += await turn.each(coordinator.list_groups(served, states, types), partial(_group, request))
         if turn.is_over:
             await turn.rest()
-    return request.answer(error_code=ErrorCode.none, groups=tuple(groups))
+    # As Kafka's GroupCoordinator: those that are known are named all the same.
+    error = ErrorCode.coordinator_load_in_progress if is_loading else ErrorCode.none
+    return request.answer(error_code=error, groups=tuple(groups))
 
 
 def _names(request: Request, field: str) -> frozenset[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn, parts
 from oncelog.transactions import TransactionMetadata, listing
+from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.transactions import Transactions
@@ -27,6 +28,11 @@ class Needs(Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
+    if broker.transactions.elections.is_loading:
+        # As Kafka's TransactionStateManager: whoever asks wants them all.
+        return request.answer(
+            error_code=ErrorCode.coordinator_load_in_progress, unknown_state_filters=(), transaction_states=()
+        )
     turn = Turn(broker.clock)
     states: list[Any] = []
     for part in parts(tuple(broker.transactions.coordinator.transactions()), LOOKED_AT_AT_ONCE):

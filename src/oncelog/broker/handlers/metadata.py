@@ -8,7 +8,7 @@ only a broker with other brokers can have.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.operations import EVERY_CLUSTER_OPERATION, EVERY_TOPIC_OPERATION, NO_LEADER, UNKNOWN_OPERATIONS
 from oncelog.broker.request import Request
@@ -20,6 +20,9 @@ from oncelog.broker.storage.topics import Topic, name_problem
 from oncelog.environment import Clock
 from oncelog.wire import EncodedItems, ErrorCode, construct, encode
 
+if TYPE_CHECKING:
+    from oncelog.broker.cluster.view import ClusterView
+
 BY_ID_FROM_VERSION = 12
 INDEX_BYTES = slice(2, 6)
 """Where a partition has its index in every version: behind its error."""
@@ -30,14 +33,10 @@ class Needs(auto_creation.Needs, Protocol):
     """What this API needs of the broker."""
 
     clock: Clock
+    view: ClusterView
     cluster_id: str
-    host: str
     leader_epoch: int
     node_id: int
-    port: int
-
-    @property
-    def rack(self) -> str | None: ...
 
 
 async def handle(broker: Needs, request: Request) -> Any:
@@ -107,23 +106,23 @@ def _topic(request: Request, broker: Needs, topic: Topic) -> Any:
 
 
 def _led(types: Any, broker: Needs, topic: Topic) -> Any:
-    if topic.offline:
-        return tuple(_partition(types, broker.node_id, one) for one in topic.partitions)
+    if topic.offline or broker.view.has_others:
+        return tuple(_partition(types, broker, one) for one in topic.partitions)
     return _partitions(types, broker.node_id, broker.leader_epoch, len(topic.partitions))
 
 
-def _partition(types: Any, node: int, partition: Partition) -> Any:
-    """As Kafka says it of a partition in a directory that is offline."""
-    is_offline = partition.is_offline
+def _partition(types: Any, broker: Needs, partition: Partition) -> Any:
+    """Without a leader, or with one that is not alive: LEADER_NOT_AVAILABLE, as Kafka says it."""
+    known = broker.view.leadership(partition)
     return construct(
         types.MetadataResponsePartition,
-        error_code=ErrorCode.leader_not_available if is_offline else ErrorCode.none,
+        error_code=ErrorCode.leader_not_available if known.leader == NO_LEADER else ErrorCode.none,
         partition_index=partition.index,
-        leader_id=NO_LEADER if is_offline else node,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=(node,),
-        isr_nodes=(node,),
-        offline_replicas=(node,) if is_offline else (),
+        leader_id=known.leader,
+        leader_epoch=known.leader_epoch,
+        replica_nodes=known.replicas,
+        isr_nodes=known.isr,
+        offline_replicas=known.offline,
     )
 
 
@@ -155,17 +154,18 @@ def _operations(request: Request, wanted: str, every: int) -> int:
 
 def _answer(broker: Needs, request: Request, topics: tuple[Any, ...]) -> Any:
     return request.answer(
-        brokers=(
+        brokers=tuple(
             construct(
                 request.types.MetadataResponseBroker,
-                node_id=broker.node_id,
-                host=broker.host,
-                port=broker.port,
-                rack=broker.rack,
-            ),
+                node_id=node.node_id,
+                host=node.host,
+                port=node.port,
+                rack=node.rack,
+            )
+            for node in broker.view.brokers()
         ),
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=broker.view.controller_id,
         cluster_authorized_operations=_operations(
             request, "include_cluster_authorized_operations", EVERY_CLUSTER_OPERATION
         ),

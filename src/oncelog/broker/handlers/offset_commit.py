@@ -59,7 +59,7 @@ async def handle(broker: Needs, request: Request) -> Any:
     retention = getattr(body, "retention_time", None)
     retention_ms = -1 if retention is None else milliseconds(retention)
     for part in parts(wanted.items(), COMMITTED_AT_ONCE):
-        answers = broker.offsets.commit(body.group_id, member, [offset for _, offset in part], retention_ms)
+        answers = await broker.offsets.commit(body.group_id, member, [offset for _, offset in part], retention_ms)
         for (partition, _), error in zip(part, answers, strict=True):
             errors[partition] = offset_commit_error(error, request.version)
         if turn.is_over:

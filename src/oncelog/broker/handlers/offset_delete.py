@@ -27,7 +27,7 @@ class Needs(Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     known = list(_known(broker, request))
-    deletion = broker.offsets.delete(request.body.group_id, known)
+    deletion = await broker.offsets.delete(request.body.group_id, known)
     if deletion.error is not ErrorCode.none:
         return request.answer(error_code=deletion.error, topics=())
     errors = dict(zip(known, deletion.errors, strict=True))

@@ -41,8 +41,9 @@ async def handle(broker: Needs, request: Request) -> Any:
     require_stable = getattr(body, "require_stable", False)
     turn = Turn(broker.clock)
     if request.version < BATCHED_FROM_VERSION:
-        if broker.offsets.is_offline(body.group_id):
-            return request.answer(topics=_not_coordinated(request), error_code=ErrorCode.not_coordinator)
+        error = broker.offsets.error(body.group_id)
+        if error is not ErrorCode.none:
+            return request.answer(topics=_not_coordinated(request, error), error_code=error)
         topics = await _group(broker, request, body.group_id, body.topics, require_stable, turn)
         return request.answer(topics=topics, error_code=ErrorCode.none)
     groups = []
@@ -53,21 +54,21 @@ async def handle(broker: Needs, request: Request) -> Any:
     return request.answer(groups=tuple(groups))
 
 
-def _not_coordinated(request: Request) -> tuple[Any, ...]:
+def _not_coordinated(request: Request, error: ErrorCode) -> tuple[Any, ...]:
     """Before v2 there is no error for them all."""
     return tuple(
         _topic(
             request,
             asked.name,
-            [FetchedOffset(asked.name, index, ErrorCode.not_coordinator) for index in asked.partition_indexes],
+            [FetchedOffset(asked.name, index, error) for index in asked.partition_indexes],
         )
         for asked in request.body.topics or ()
     )
 
 
 async def _checked_group(broker: Needs, request: Request, group: Any, require_stable: bool, turn: Turn) -> Any:
-    error = ErrorCode.not_coordinator
-    if not broker.offsets.is_offline(group.group_id):
+    error = broker.offsets.error(group.group_id)
+    if error is ErrorCode.none:
         error = broker.offsets.coordinator.check_fetch(
             group.group_id, getattr(group, "member_id", None), getattr(group, "member_epoch", NO_EPOCH)
         )

@@ -21,17 +21,22 @@ from oncelog.broker.request import Request, time_or_none
 from oncelog.broker.slices import Turn, beside
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import Topic
+from oncelog.coordination import Parked
+from oncelog.coordination.deadline import Deadline
 from oncelog.log import Appended, Origin, PartitionLog, Refused
 from oncelog.records import BatchHeader, Codec, Effort, Form, Prepared, RecordsError, prepare
 from oncelog.transactions.versions import produce_adds_partitions, produce_error
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
+    from oncelog.broker.cluster.view import ClusterView
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.durability import Durability
     from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock, Workers
 
+ALL_IN_SYNC = -1
+"""acks=all: the batch is with every replica that is in sync before the answer is given."""
 TOPIC_ID_FROM_VERSION = 13
 ZSTD_FROM_VERSION = 7
 ADMIN_CLIENT_ID = "__admin_client"
@@ -48,6 +53,7 @@ class Needs(Protocol):
     """What this API needs of the broker."""
 
     clock: Clock
+    view: ClusterView
     durability: Durability
     progress: StartProgress
     session_guard: SessionGuard
@@ -101,6 +107,8 @@ async def handle(broker: Needs, request: Request) -> Any:
             results |= _gone_offline(broker, part)
         if turn.is_over:
             await turn.rest()
+    if body.acks == ALL_IN_SYNC and broker.view.has_others:
+        results |= await _replicated(broker, checked, results, body.timeout.total_seconds() * 1000)
     return await _answer(request, turn, results)
 
 
@@ -120,8 +128,8 @@ def _find(broker: Needs, request: Request, name: UUID | str | None, index: int) 
     partition = topic.partition(index) if topic is not None else None
     if topic is None or partition is None:
         return Refused(ErrorCode.unknown_topic_or_partition, "there is no such topic or partition")
-    if partition.is_offline:
-        return _offline(partition)
+    if partition.problem is not None:
+        return partition.refused(partition.problem)
     return _full(partition) if partition.directory.is_full else (topic, partition)
 
 
@@ -230,12 +238,17 @@ def _append_all(
         if partition is None:
             results[key] = Refused(ErrorCode.unknown_topic_or_partition, f"topic {batch.topic} was deleted")
             continue
-        if partition.is_offline:
-            results[key] = _offline(partition)
+        if partition.problem is not None:
+            results[key] = partition.refused(partition.problem)
             continue
         if partition.directory.is_full:
             results[key] = _full(partition)
             continue
+        if request.body.acks == ALL_IN_SYNC and partition.leading is not None:
+            refused = partition.leading.refuses()
+            if refused is not None:
+                results[key] = refused
+                continue
         is_transactional = batch.header.is_transactional
         result = results[key] = partition.append(
             batch.batch,
@@ -249,6 +262,33 @@ def _append_all(
     return to_flush
 
 
+async def _replicated(
+    broker: Needs, checked: Mapping[Key, Checked], results: Mapping[Key, Appended | Refused], timeout_ms: float
+) -> Results:
+    """Wait until every replica that is in sync has the batches; return those of which that is not certain, and why."""
+    waiting: dict[Key, Parked[ErrorCode]] = {}
+    for key, batch in checked.items():
+        result = results[key]
+        topic = broker.topics.with_id(batch.topic_id)
+        partition = topic.partition(batch.partition) if topic is not None else None
+        if isinstance(result, Appended) and partition is not None and partition.leading is not None:
+            waiting[key] = partition.leading.committed(result.last_offset + 1)
+    if not waiting:
+        return {}
+    deadline = Deadline(broker.clock, timeout_ms)
+    uncertain: Results = {}
+    try:
+        for key, committed in waiting.items():
+            error = committed.value if await deadline.until(committed) else ErrorCode.request_timed_out
+            if error is not ErrorCode.none:
+                batch = checked[key]
+                message = f"{batch.topic}-{batch.partition}: not every replica has it, or nobody knows ({error.name})"
+                uncertain[key] = Refused(error, message)
+    finally:
+        deadline.end()
+    return uncertain
+
+
 def _gone_offline(broker: Needs, batches: Mapping[Key, Checked]) -> Results:
     """Those whose log directory has failed while they were to be made durable: nobody knows what it has."""
     gone: Results = {}
@@ -256,12 +296,8 @@ def _gone_offline(broker: Needs, batches: Mapping[Key, Checked]) -> Results:
         topic = broker.topics.with_id(batch.topic_id)
         partition = topic.partition(batch.partition) if topic is not None else None
         if partition is not None and partition.is_offline:
-            gone[key] = _offline(partition)
+            gone[key] = partition.refused(ErrorCode.kafka_storage_error)
     return gone
-
-
-def _offline(partition: Partition) -> Refused:
-    return Refused(ErrorCode.kafka_storage_error, f"{partition} is offline: {partition.why_offline}")
 
 
 def _full(partition: Partition) -> Refused:

@@ -39,8 +39,13 @@ class Needs(Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
-    if not broker.transactions.coordinates(body.transactional_id) or broker.topics.named(CONSUMER_OFFSETS) is None:
-        return await _answer(broker, request, _every(request, ErrorCode.not_coordinator))
+    error = broker.transactions.error(body.transactional_id)
+    if error is ErrorCode.none and broker.topics.named(CONSUMER_OFFSETS) is None:
+        error = ErrorCode.not_coordinator
+    if error is not ErrorCode.none:
+        return await _answer(
+            broker, request, _every(request, transactional_offset_commit_error(error, request.version))
+        )
     home = (CONSUMER_OFFSETS, broker.offsets.partition_for(body.group_id))
     producer = TransactionalProducer(body.transactional_id, body.producer_id, body.producer_epoch)
     if offset_commit_adds_partitions(request.version):
@@ -62,7 +67,7 @@ async def handle(broker: Needs, request: Request) -> Any:
                 errors[topic.name, asked.partition_index] = ErrorCode.unknown_topic_or_partition
             else:
                 wanted.append(offset_to_commit(found, asked))
-    answers = broker.offsets.commit_in_transaction(
+    answers = await broker.offsets.commit_in_transaction(
         body.group_id, _member(body), wanted, (body.producer_id, body.producer_epoch)
     )
     for offset, answer in zip(wanted, answers, strict=True):

@@ -13,7 +13,7 @@ cut back to what the write-ahead log or the last checkpoint vouches for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -28,6 +28,7 @@ from oncelog.log import (
     Tail,
     WriteAheadLog,
     keep_entries_of,
+    taking_back,
 )
 
 TAIL_BYTES_MAX = 64 * 1024
@@ -44,6 +45,9 @@ class _Generation:
         self.write_ahead = write_ahead
         self.logs: dict[PartitionLog, None] = {}
         self.vouched: dict[PartitionLog, SyncPoint] = {}
+
+    def knows(self, log: PartitionLog) -> bool:
+        return log in self.logs or log in self.vouched
 
     def vouch(self, log: PartitionLog, point: SyncPoint) -> None:
         """Say that the log's own files are durable up to there."""
@@ -93,14 +97,14 @@ class Durability:
 
         False: the directory of one of them is offline, and it was not durable before. The others are durable all the same.
         """
-        journaled: list[tuple[PartitionLog, int]] = []
+        journaled: list[tuple[PartitionLog, SyncPoint]] = []
         in_place: list[PartitionLog] = []
         are_kept = True
         for log in logs:
             if log.is_durable:
                 continue
             if self._journal(log):
-                journaled.append((log, log.log_end_offset))
+                journaled.append((log, log.sync_point()))
             elif self._is_lost(log):
                 are_kept = False
             else:
@@ -113,14 +117,14 @@ class Durability:
         return durable
 
     async def _make_durable(
-        self, journaled: list[tuple[PartitionLog, int]], in_place: list[PartitionLog], *, are_kept: bool
+        self, journaled: list[tuple[PartitionLog, SyncPoint]], in_place: list[PartitionLog], *, are_kept: bool
     ) -> bool:
-        """Both kinds at once. `journaled` says of each log up to which offset the write-ahead log has it."""
+        """Both kinds at once. `journaled` says of each log up to where the write-ahead log has it."""
         files = start(self._sync_in_place(in_place)) if in_place else None
         if journaled:
             await self._sync_write_ahead()
-            for log, end in journaled:
-                log.journaled_up_to(end)
+            for log, point in journaled:
+                log.journaled_up_to(point)
         if files is not None:
             are_kept &= await files
         return are_kept
@@ -149,6 +153,24 @@ class Durability:
         await self._retired
         if any(log in self._current.logs for log in logs):
             await self.retire()
+
+    async def take_back(self, ends: Mapping[PartitionLog, SyncPoint]) -> None:
+        """Have the write-ahead log put back nothing of the logs that is beyond these ends, and vouch for nothing there.
+
+        That is durable on return. Nobody appends to the logs, and none of them counts as durable beyond its end.
+        """
+        generations = [one for one in (self._retiring, self._current) if one is not None]
+        known = {log: end for log, end in ends.items() if any(one.knows(log) for one in generations)}
+        for log, end in known.items():
+            position = end.segment_size_bytes
+            self._current.write_ahead.append(
+                taking_back(log.topic_id, log.partition, end.log_end_offset, end.segment_base_offset, position)
+            )
+            for one in generations:
+                if log in one.vouched:
+                    one.vouched[log] = min(one.vouched[log], end)
+        if known:
+            await self._sync_write_ahead()
 
     async def make_durable_in_turn(self, logs: Iterable[PartitionLog]) -> None:
         """One log at a time, so that commits do not queue behind them all."""

@@ -82,6 +82,24 @@ class TopicConfigured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicasHosted:
+    """In a cluster: this broker has replicas of these partitions from now on."""
+
+    topic: str
+    topic_id: str
+    partitions: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicasLeft:
+    """In a cluster: this broker has no replicas of these partitions any more."""
+
+    topic: str
+    topic_id: str
+    partitions: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfigured:
     """All that was changed of the broker's settings, for this broker (its id) or for every one (no id)."""
 
@@ -119,6 +137,8 @@ MetadataRecord = (
     | TopicDeleted
     | TopicGrown
     | TopicConfigured
+    | ReplicasHosted
+    | ReplicasLeft
     | BrokerConfigured
     | GroupConfigured
     | FeatureFinalized

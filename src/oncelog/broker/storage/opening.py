@@ -53,6 +53,8 @@ class LeftByLastStop:
     """What the checkpoint says of each log; None without a checkpoint."""
     gaps_below: Mapping[tuple[UUID, int], int] | None = field(default_factory=dict)
     """Below which offset a compacted log may have gaps; one that is not named has none. None if no checkpoint says it."""
+    high_watermarks: PartitionOffsets = field(default_factory=dict)
+    """What a member of a cluster had heard of its leaders; alone the end of a log is its high watermark."""
 
 
 def say_what_is_missing(
@@ -80,12 +82,23 @@ class _KnownOfLog:
     durable_end: int
     gaps_below: int
     digest: LogDigest | None
+    high_watermark: int | None
 
 
 class LogOpening:
     """Opens logs. A log that is damaged does not open, and its partition is offline."""
 
-    __slots__ = ("_clock", "_compacted", "_directories", "_disk", "_leader_epoch", "_survives", "_written", "left")
+    __slots__ = (
+        "_clock",
+        "_compacted",
+        "_directories",
+        "_disk",
+        "_is_replica",
+        "_leader_epoch",
+        "_survives",
+        "_written",
+        "left",
+    )
 
     def __init__(
         self,
@@ -96,8 +109,11 @@ class LogOpening:
         compacted: Set[UUID],
         left: LeftByLastStop,
         survives: Callable[[DiskError], bool],
+        *,
+        is_replica: bool = False,
     ) -> None:
-        """`compacted` are the topics that were compacted once: their logs have gaps, whatever their settings say now.
+        """`is_replica`: the logs may follow those of other brokers, and `leader_epoch` is none of theirs. `compacted` are topics
+        that were compacted once: their logs have gaps, whatever their settings say now.
 
         `survives` is told of a disk that fails, and says whether the broker goes on without the directory it is about.
         """
@@ -107,6 +123,7 @@ class LogOpening:
         self._leader_epoch = leader_epoch
         self._compacted = compacted
         self._survives = survives
+        self._is_replica = is_replica
         self._written: list[LoadedLog] | None = []
         self.left = left
 
@@ -155,7 +172,10 @@ class LogOpening:
         gaps_below = 0
         if may_have_gaps:
             gaps_below = LONG_MAX if left.gaps_below is None else left.gaps_below.get((topic.topic_id, index), 0)
-        return _KnownOfLog(recovery_point, log_start_offset, cleaned_offset, durable_end, gaps_below, digest)
+        high_watermark = max(left.high_watermarks.get(key, 0), log_start_offset) if self._is_replica else None
+        return _KnownOfLog(
+            recovery_point, log_start_offset, cleaned_offset, durable_end, gaps_below, digest, high_watermark
+        )
 
     def _open(
         self, topic: Topic, index: int, config: LogConfig, path: str, known: _KnownOfLog, *, is_new: bool
@@ -178,6 +198,8 @@ class LogOpening:
                 aborted=known.digest,
                 durable_end=known.durable_end,
                 gaps_below=known.gaps_below,
+                high_watermark=known.high_watermark,
+                is_replica=self._is_replica,
                 written=self._written,
             )
         except DamagedLogError as damage:
@@ -214,7 +236,8 @@ class LogOpening:
 
 def _unopened(path: str, topic: Topic, known: _KnownOfLog, damage: str | None) -> UnopenedLog:
     recovery_point, start = known.recovery_point, known.log_start_offset
-    points = LogPoints(recovery_point, start, max(recovery_point, start), known.cleaned_offset)
+    high_watermark = recovery_point if known.high_watermark is None else known.high_watermark
+    points = LogPoints(recovery_point, start, max(high_watermark, start), known.cleaned_offset)
     digest = known.digest or LogDigest(recovery_point, start)
     return UnopenedLog(path, topic.topic_id, points, digest, known.durable_end, known.gaps_below, damage)
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from oncelog.broker.cluster.view import UNKNOWN
+from oncelog.coordination import Parked
 from oncelog.environment import DiskError
 from oncelog.log import Appended, DataDirectory, LogDigest, LogPoints, Origin, PartitionLog, Refused
 from oncelog.records import BatchHeader, ControlType
@@ -29,37 +33,110 @@ class UnopenedLog:
     damage: str | None
 
 
+class Follower(NamedTuple):
+    """Who fetches as a replica. `epoch` is its broker epoch; -1 where it does not say."""
+
+    node_id: int
+    epoch: int = -1
+
+
+class Leading(Protocol):
+    """What a leader knows of its followers, and what follows for its log."""
+
+    def grown(self) -> None:
+        """The log has more than before: see whether the high watermark moves."""
+        ...
+
+    def problem(self, follower: Follower) -> ErrorCode | None:
+        """Why somebody who fetches as a replica gets nothing: not_leader_or_follower for one that has none."""
+        ...
+
+    def fetched(self, follower: Follower, fetch_offset: int, log_start_offset: int) -> None:
+        """A follower has everything below the offset that it asks for."""
+        ...
+
+    def refuses(self) -> Refused | None:
+        """NOT_ENOUGH_REPLICAS while fewer are in sync than acks=all asks for."""
+        ...
+
+    def committed(self, offset: int) -> Parked[ErrorCode]:
+        """Released when everything below the offset is below the high watermark.
+
+        With an error when that is not certain any more: not_leader_or_follower, not_enough_replicas_after_append.
+        """
+        ...
+
+
+class Role(Enum):
+    """What a broker is to a partition. One that is alone leads every partition."""
+
+    LEADER = auto()
+    FOLLOWER = auto()
+    """It has a replica, and follows the leader if there is one."""
+    LEAVING = auto()
+    """It has a replica that is being deleted."""
+    NONE = auto()
+
+
 class Partition:
-    """Has one replica: what is appended is below the high watermark as soon as it is as durable as flush.messages asks.
+    """Alone a broker has the one replica: what is appended is below the high watermark as soon as it is as durable as
+    flush.messages asks.
 
     One with a `damage`, or in a log directory that is offline, is offline: nobody reads or writes it. It has no `log` if a
-    start found the damage. `failed` is told of a disk that fails it, and raises what the broker cannot go on with.
+    start found the damage, and neither `log` nor `directory` where the broker has no replica. `failed` is told of a disk that
+    fails it, and raises what the broker cannot go on with.
     """
 
-    __slots__ = ("_failed", "_watchers", "damage", "directory", "index", "leader_epoch", "log", "topic", "unopened")
+    __slots__ = (
+        "_failed",
+        "_watchers",
+        "damage",
+        "directory",
+        "index",
+        "leader_epoch",
+        "leadership",
+        "leading",
+        "log",
+        "role",
+        "topic",
+        "unopened",
+    )
+
+    directory: DataDirectory
+    log: PartitionLog
 
     def __init__(
-        self,
-        topic: str,
-        index: int,
-        leader_epoch: int,
-        log: PartitionLog | UnopenedLog,
-        directory: DataDirectory,
-        failed: Callable[[Partition, DiskError], None],
+        self, topic: str, index: int, leader_epoch: int, failed: Callable[[Partition, DiskError], None]
     ) -> None:
         self.topic = topic
         self.index = index
         self.leader_epoch = leader_epoch
-        self.directory = directory
+        self.leadership = UNKNOWN
+        self.role = Role.NONE
+        self.leading: Leading | None = None
         self._failed = failed
         self.unopened: UnopenedLog | None = None
         self.damage: str | None = None
+        self._watchers: dict[Callable[[], None], None] = {}
+
+    def host(self, log: PartitionLog | UnopenedLog, directory: DataDirectory, role: Role) -> None:
+        """Have a replica from now on."""
+        assert self.role is Role.NONE, f"{self} has a replica here"
+        self.role = role
+        self.directory = directory
         if isinstance(log, UnopenedLog):
             self.unopened, self.damage = log, log.damage
         else:
             self.log = log
             log.on_acknowledged = self._acknowledged
-        self._watchers: dict[Callable[[], None], None] = {}
+
+    def leave(self) -> None:
+        """Have no replica any more."""
+        self.role = Role.NONE
+        self.unopened = self.damage = None
+        del self.directory
+        if hasattr(self, "log"):
+            del self.log
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -73,15 +150,15 @@ class Partition:
         verified: bool = False,
         first_sequence_must_be_zero: bool = False,
     ) -> Appended | Refused:
-        if self.is_offline:
-            return self._offline()
+        if self.problem is not None:
+            return self.refused(self.problem)
         try:
             result = self.log.append(
                 batch, header, origin, verified=verified, first_sequence_must_be_zero=first_sequence_must_be_zero
             )
         except DiskError as error:
             self._failed(self, error)
-            return self._offline()
+            return self.refused(ErrorCode.kafka_storage_error)
         if isinstance(result, Appended) and not result.duplicate:
             self._grown()
         return result
@@ -95,22 +172,29 @@ class Partition:
         transaction_version: int,
         timestamp_ms: int,
     ) -> Appended | Refused:
-        if self.is_offline:
-            return self._offline()
+        if self.problem is not None:
+            return self.refused(self.problem)
         try:
             result = self.log.append_marker(
                 control, producer_id, producer_epoch, coordinator_epoch, transaction_version, timestamp_ms
             )
         except DiskError as error:
             self._failed(self, error)
-            return self._offline()
+            return self.refused(ErrorCode.kafka_storage_error)
         if isinstance(result, Appended):
             self._grown()
         return result
 
     @property
     def is_offline(self) -> bool:
-        return self.damage is not None or self.directory.is_offline
+        return self.role is not Role.NONE and (self.damage is not None or self.directory.is_offline)
+
+    @property
+    def problem(self) -> ErrorCode | None:
+        """Why this broker has no answer that takes the partition's log; None if it leads it and can read it."""
+        if self.role is not Role.LEADER:
+            return ErrorCode.not_leader_or_follower
+        return ErrorCode.kafka_storage_error if self.damage is not None or self.directory.is_offline else None
 
     @property
     def why_offline(self) -> str:
@@ -147,14 +231,19 @@ class Partition:
         for callback in tuple(self._watchers):
             callback()
 
-    def _offline(self) -> Refused:
-        return Refused(ErrorCode.kafka_storage_error, f"{self} is offline: {self.why_offline}")
+    def refused(self, problem: ErrorCode) -> Refused:
+        if problem is ErrorCode.kafka_storage_error:
+            return Refused(problem, f"{self} is offline: {self.why_offline}")
+        return Refused(problem, f"{self} is led by another broker, or by none")
 
     def _grown(self) -> None:
-        self.log.advance_high_watermark(self.log.acknowledged_offset)
+        if self.leading is None:
+            self.log.advance_high_watermark(self.log.acknowledged_offset)
+        else:
+            self.leading.grown()
         if self._watchers:
             self.wake()
 
     def _acknowledged(self) -> None:
-        if self.log.high_watermark < self.log.acknowledged_offset:
+        if self.role is Role.LEADER and self.log.high_watermark < self.log.acknowledged_offset:
             self._grown()

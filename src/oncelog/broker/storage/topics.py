@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -11,11 +12,11 @@ from uuid import UUID
 from oncelog.broker.config.configuration import Settings, topic_values
 from oncelog.broker.config.setting import Value, items_of
 from oncelog.broker.slices import Slices
-from oncelog.broker.storage.journal import Journal, TopicCreated, TopicDeleted
-from oncelog.broker.storage.partition import Partition, UnopenedLog
-from oncelog.coordination import Parked, start
-from oncelog.environment import DiskError, Random
-from oncelog.log import LONG_MAX, DamagedLogError, DataDirectory, LogConfig, PartitionLog
+from oncelog.broker.storage.log_settings import log_config
+from oncelog.broker.storage.partition import Partition, Role, UnopenedLog
+from oncelog.coordination import Parked
+from oncelog.environment import DiskError
+from oncelog.log import DamagedLogError, DataDirectory, LogConfig, PartitionLog
 from oncelog.records import Codec, Form
 
 logger = logging.getLogger("oncelog.broker")
@@ -28,9 +29,6 @@ NO_SUCH_TOPIC = "This server does not host this topic-partition."
 """In Kafka's words, which scripts look for; where Kafka answers without a text, its clients say this."""
 NAME_LENGTH_MAX = 249
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
-
-COORDINATOR_LOG_BYTES = 256 * 1024
-COORDINATOR_DELETE_RETENTION_MS = 60_000
 
 CODEC_OF_TYPE = {
     "uncompressed": Codec.NONE,
@@ -112,76 +110,23 @@ def replicas_problem(node_id: int, replicas: Sequence[int]) -> str | None:
     return None
 
 
-def log_config(settings: Settings, topic: str, values: Mapping[str, Value]) -> LogConfig:
-    """The settings of a topic's logs, from those of the topic."""
-    values = dict(values)
-    if topic in INTERNAL_TOPICS or "delete" not in items_of(str(values["cleanup.policy"])):
-        # The coordinators need the last record of every key, however old it is.
-        values |= {"retention.ms": -1, "retention.bytes": -1}
-    is_compacted = "compact" in items_of(str(values["cleanup.policy"]))
-    clean_from_bytes = LONG_MAX
-    if topic in INTERNAL_TOPICS and is_compacted:
-        # Each start reads all that is in them, and nobody else needs what is void.
-        clean_from_bytes = COORDINATOR_LOG_BYTES
-        values["delete.retention.ms"] = min(int(values["delete.retention.ms"]), COORDINATOR_DELETE_RETENTION_MS)
-
-    def number(name: str) -> int:
-        value = values[name]
-        assert isinstance(value, int)
-        return value
-
-    return LogConfig(
-        segment_bytes=number("segment.bytes"),
-        segment_ms=number("segment.ms"),
-        segment_jitter_ms=number("segment.jitter.ms"),
-        segment_index_bytes=number("segment.index.bytes"),
-        index_interval_bytes=number("index.interval.bytes"),
-        max_message_bytes=number("max.message.bytes"),
-        flush_messages=number("flush.messages"),
-        flush_ms=number("flush.ms"),
-        retention_ms=number("retention.ms"),
-        retention_bytes=number("retention.bytes"),
-        file_delete_delay_ms=number("file.delete.delay.ms"),
-        message_timestamp_type=str(values["message.timestamp.type"]),
-        message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
-        message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
-        producer_id_expiration_ms=settings.number("producer.id.expiration.ms"),
-        is_compacted=is_compacted,
-        min_cleanable_dirty_ratio=float(values["min.cleanable.dirty.ratio"]),
-        min_compaction_lag_ms=number("min.compaction.lag.ms"),
-        max_compaction_lag_ms=number("max.compaction.lag.ms"),
-        delete_retention_ms=number("delete.retention.ms"),
-        clean_from_bytes=clean_from_bytes,
-    )
-
-
-class Topics:
-    """Every topic by name and by id. A change is durable in the journal before anybody hears of it."""
+class Topics(ABC):
+    """Every topic by name and by id, with its partitions, their logs and their settings."""
 
     def __init__(
         self,
-        journal: Journal,
         slices: Slices,
-        random: Random,
         leader_epoch: int,
         settings: Settings,
         open_log: OpenLog,
-        before_deletion: Callable[[Topic], Parked[None]],
-        after_deletion: Callable[[str, int], Parked[None]],
-        on_made: Callable[[Topic], None],
         delete_unopened: Callable[[Topic, int, UnopenedLog], None],
         survives: Callable[[DiskError], bool],
     ) -> None:
         """`survives` is told of a disk that fails, and says whether the broker goes on without the directory it is about."""
-        self._journal = journal
         self._slices = slices
-        self._random = random
         self._leader_epoch = leader_epoch
         self._settings = settings
         self._open_log = open_log
-        self._before_deletion = before_deletion
-        self._after_deletion = after_deletion
-        self._on_made = on_made
         self._delete_unopened = delete_unopened
         self._survives = survives
         self.on_offline: Callable[[Partition], None] = lambda _: None
@@ -190,10 +135,7 @@ class Topics:
         """How often a topic was made, deleted or given more partitions since the start."""
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
-        self._being_made: dict[str, Parked[None]] = {}
-        self._growing: dict[UUID, Parked[None]] = {}
         self._being_deleted: dict[str, Parked[None]] = {}
-        self._names_in_use: dict[str, Parked[None]] = {}
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._by_name.values())
@@ -209,16 +151,20 @@ class Topics:
         return found.partitions[index] if found is not None and 0 <= index < len(found.partitions) else None
 
     def partitions(self) -> Iterator[Partition]:
-        """Every partition that is served."""
-        return (partition for partition in self.every_partition() if not partition.is_offline)
+        """Every partition whose log can be used."""
+        return (one for one in self.every_partition() if not one.is_offline and one.role is not Role.LEAVING)
 
     def every_partition(self) -> Iterator[Partition]:
-        """Those that are offline too; while topics and partitions come and go, those that are there when it is their turn."""
-        for topic in tuple(self._by_name.values()):
+        """Those of which the broker has a replica, and that are offline too.
+
+        While topics and partitions come and go, those that are there when it is their turn.
+        """
+        for topic in tuple(self._by_id.values()):
             for partition in tuple(topic.partitions):
                 if self._by_id.get(topic.topic_id) is not topic:
                     break
-                yield partition
+                if partition.role is not Role.NONE:
+                    yield partition
 
     def is_offline(self, topic: str, index: int) -> bool:
         found = self._by_name.get(topic)
@@ -259,85 +205,41 @@ class Topics:
         if "." not in name and "_" not in name:
             return None
         folded = name.replace(".", "_")
-        for other in (*self._by_name, *self._being_made):
+        for other in self._names():
             if other != name and other.replace(".", "_") == folded:
                 return other
         return None
 
-    def exists(self, name: str) -> bool:
-        return name in self._by_name or name in self._being_made
+    def _names(self) -> Iterable[str]:
+        return self._by_name
 
+    def exists(self, name: str) -> bool:
+        return name in self._by_name
+
+    @abstractmethod
     def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[None]:
         """Make a topic unless it is there; release when it is. The caller has checked name, count and configs."""
-        if name in self._by_name:
-            return Parked.ready(None)
-        if name not in self._being_made:
-            made = self._being_made[name] = Parked()
-            start(self._create(name, partition_count, dict(configs), made))
-            return made
-        return self._being_made[name]
 
-    async def _create(self, name: str, partition_count: int, configs: dict[str, str], made: Parked[None]) -> None:
-        # The directories of the one before have its name until they are gone.
-        while (before := self._being_deleted.get(name) or self._names_in_use.get(name)) is not None:
-            await before
-        record = TopicCreated(
-            name=name, topic_id=str(self._random.uuid()), partition_count=partition_count, configs=configs
-        )
-        await self._journal.write([record])
-        await self._slices.run(self._make(record))
-        logger.info("topic %s is there, with %d partitions", name, partition_count)
-        self._on_made(self._by_name[name])
-        del self._being_made[name]
-        made.release(None)
+    @abstractmethod
+    def delete(self, topic: Topic) -> Parked[None]:
+        """Delete a topic and its files; readers that wait for it are woken and find it gone."""
 
-    def replay_created(self, record: TopicCreated) -> Iterator[None]:
-        """Open a topic's logs, one each step. Raises SettingError for a configuration that is not allowed."""
-        return self._make(record)
-
-    def _make(self, record: TopicCreated) -> Iterator[None]:
-        """Open a topic's logs, one each step; at the end it is there."""
-        configs = dict(record.configs)
-        topic = Topic(record.name, record.uuid, configs, topic_values(self._settings, configs), [])
-        yield from self._open(topic, 0, record.partition_count, topic.partitions)
-        if topic.values != topic_values(self._settings, configs):
-            # The broker has been given other settings meanwhile.
-            self._apply_settings(topic)
-        self._note_offline(topic)
-        self._by_name[topic.name] = topic
-        self._by_id[topic.topic_id] = topic
-        self.version += 1
+    def is_being_deleted(self, name: str) -> bool:
+        return name in self._being_deleted
 
     def _open(self, topic: Topic, start: int, stop: int, opened: list[Partition]) -> Iterator[None]:
         """Open the logs of these partitions, one each step."""
-        config = log_config(self._settings, topic.name, topic.values)
+        config = log_config(self._settings, topic.values, is_internal=topic.is_internal)
         for index in range(start, stop):
             log, directory = self._open_log(topic, index, config)
-            opened.append(Partition(topic.name, index, self._leader_epoch, log, directory, self.failed))
+            partition = Partition(topic.name, index, self._leader_epoch, self.failed)
+            partition.host(log, directory, Role.LEADER)
+            opened.append(partition)
             yield
 
     def _note_offline(self, topic: Topic) -> None:
         """A directory may have failed between two partitions of those that are new."""
         topic.offline.update(partition.index for partition in topic.partitions if partition.is_offline)
-
-    def grow(self, topic: Topic, partition_count: int) -> Parked[None]:
-        """Give a topic as many partitions; the journal says so already. It is not deleted before they are there."""
-        grown = self._growing[topic.topic_id] = Parked()
-        start(self._grow(topic, partition_count, grown))
-        return grown
-
-    async def _grow(self, topic: Topic, partition_count: int, grown: Parked[None]) -> None:
-        opened: list[Partition] = []
-        await self._slices.run(self._open(topic, len(topic.partitions), partition_count, opened))
-        # It may have been given other settings meanwhile.
-        config = log_config(self._settings, topic.name, topic.values)
-        _configure(opened, config)
-        topic.partitions += opened
-        self._note_offline(topic)
-        self.version += 1
-        logger.info("topic %s has %d partitions now", topic.name, partition_count)
-        del self._growing[topic.topic_id]
-        grown.release(None)
 
     def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
         """Give a topic other settings, which its open logs obey from now on; the journal says so already."""
@@ -351,50 +253,8 @@ class Topics:
 
     def _apply_settings(self, topic: Topic) -> None:
         topic.take(topic_values(self._settings, topic.configs))
-        config = log_config(self._settings, topic.name, topic.values)
-        _configure(topic.partitions, config)
-
-    def is_being_deleted(self, name: str) -> bool:
-        return name in self._being_deleted
-
-    def delete(self, topic: Topic) -> Parked[None]:
-        """Delete a topic and its files; readers that wait for it are woken and find it gone."""
-        if topic.name in self._being_deleted:
-            return self._being_deleted[topic.name]
-        gone = self._being_deleted[topic.name] = Parked()
-        start(self._delete(topic, gone))
-        return gone
-
-    async def _delete(self, topic: Topic, gone: Parked[None]) -> None:
-        await self._before_deletion(topic)
-        await self._journal.write([TopicDeleted(name=topic.name)])
-        if topic.topic_id in self._growing:
-            await self._growing[topic.topic_id]
-        del self._by_name[topic.name]
-        del self._by_id[topic.topic_id]
-        self.version += 1
-        partition_count = len(topic.partitions)
-        await self._slices.run(self._remove(topic))
-        # A topic is made under this name when nothing of this one can come back.
-        logger.info("topic %s is deleted", topic.name)
-        free = self._names_in_use[topic.name] = Parked()
-        del self._being_deleted[topic.name]
-        gone.release(None)
-        await self._after_deletion(topic.name, partition_count)
-        del self._names_in_use[topic.name]
-        free.release(None)
-
-    def _remove(self, topic: Topic) -> Iterator[None]:
-        """Delete the partitions, and let go of each: to free ten thousand at once takes long."""
-        while topic.partitions:
-            partition = topic.partitions.pop()
-            try:
-                self._remove_files(topic, partition)
-            except DiskError as error:
-                if not self._survives(error):
-                    raise
-            partition.wake()
-            yield
+        config = log_config(self._settings, topic.values, is_internal=topic.is_internal)
+        configure_logs(topic.partitions, config)
 
     def _remove_files(self, topic: Topic, partition: Partition) -> None:
         """What is in a directory that is offline goes at the next start."""
@@ -404,7 +264,7 @@ class Topics:
             self._delete_unopened(topic, partition.index, partition.unopened)
 
 
-def _configure(partitions: Iterable[Partition], config: LogConfig) -> None:
+def configure_logs(partitions: Iterable[Partition], config: LogConfig) -> None:
     for partition in partitions:
-        if partition.unopened is None:
+        if partition.role is not Role.NONE and partition.unopened is None:
             partition.log.configure(config)

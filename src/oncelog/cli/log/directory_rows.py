@@ -40,17 +40,17 @@ def _shown(name: str, value: str) -> str:
 
 
 def write_ahead_rows(disk: Disk, path: str) -> Iterator[Row]:
-    """A row for each entry; one without data vouches for the partition up to its log end offset."""
+    """A row for each entry; one without data vouches for the partition up to its log end offset, or cuts it off there."""
     data = disk.read_file(path)
     entries, end = read_entries(data, None)
     for entry in entries:
         yield {
-            "kind": "entry",
+            "kind": "cut" if entry.takes_back else "entry",
             "topic_id": uuid_text(entry.topic_id),
             "partition": entry.partition,
             "log_end_offset": entry.log_end_offset,
             "segment_base_offset": entry.tail.segment_base_offset,
-            "position": entry.tail.position,
+            "position": entry.end_position if entry.takes_back else entry.tail.position,
             "size_bytes": len(entry.tail.data),
         }
     if end < len(data):

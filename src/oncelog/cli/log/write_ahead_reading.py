@@ -9,7 +9,7 @@ from uuid import UUID
 from oncelog.environment import Disk
 from oncelog.log.inspection.findings import AtStart, Finding, Report, Severity
 from oncelog.log.names import LOG, offset_name
-from oncelog.log.write_ahead import ENTRY_OVERHEAD_BYTES, Entry, Replayed, files_in, read_entries
+from oncelog.log.write_ahead import ENTRY_OVERHEAD_BYTES, Entry, Replayed, files_in, read_entries, what_counts
 from oncelog.records.checksum import crc32c
 
 SEARCHED_BYTES = 256 * 1024
@@ -31,6 +31,7 @@ def read_write_ahead(
     content = WriteAheadContent(home)
     sizes: dict[str, int] = {}
     before: int | None = None
+    found: list[tuple[str, Entry]] = []
     for number, path in files_in(disk, home):
         if number != content.replayed.next_number:
             before = None
@@ -40,11 +41,12 @@ def read_write_ahead(
         content.replayed.next_number = number + 1
         if before < len(data) or not data:
             _report_rest(path, data, before, report, lost_power=lost_power)
-        for entry in entries:
-            content.replayed.vouch(entry)
-            directory = partition_path(entry.topic_id, entry.partition)
-            if directory is not None:
-                _patch(disk, content, sizes, directory, entry, EntrySource(path, report))
+        found += [(path, entry) for entry in entries]
+    for (path, _), entry in zip(found, what_counts([entry for _, entry in found]), strict=True):
+        content.replayed.vouch(entry)
+        directory = partition_path(entry.topic_id, entry.partition)
+        if directory is not None:
+            _patch(disk, content, sizes, directory, entry, EntrySource(path, report))
     return content
 
 

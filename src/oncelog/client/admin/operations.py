@@ -14,7 +14,7 @@ from oncelog.client.net.cluster import (
     ask_coordinator,
     refresh,
 )
-from oncelog.client.net.conversation import BrokerHandshake, Conversation, Handshake, ask, ask_all
+from oncelog.client.net.conversation import Conversation, Handshake, ask, ask_all
 from oncelog.client.net.leaders import ask_leaders, by_topic
 from oncelog.client.net.rights import refused
 from oncelog.client.requests import ApiRequest, milliseconds
@@ -35,6 +35,7 @@ from oncelog.client.values import (
     TransactionListing,
 )
 from oncelog.wire import ErrorCode
+from oncelog.wire.offered_versions import OfferedVersions
 
 T = TypeVar("T")
 
@@ -184,7 +185,7 @@ def broker_versions(cluster: Cluster) -> Conversation[list[BrokerVersions]]:
     yield from refresh(cluster, ())
     found = []
     for node in cluster.nodes.values():
-        handshake: BrokerHandshake = yield Handshake(Address(node.host, node.port), cluster.settings.connect_timeout_ms)
+        handshake: OfferedVersions = yield Handshake(Address(node.host, node.port), cluster.settings.connect_timeout_ms)
         found.append(BrokerVersions(node, dict(handshake.versions)))
     return found
 

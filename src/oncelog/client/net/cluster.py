@@ -18,7 +18,7 @@ from oncelog.client.errors import (
     ConnectionLost,
     RetriesExhausted,
 )
-from oncelog.client.net.conversation import BrokerHandshake, Conversation, Handshake, ask
+from oncelog.client.net.conversation import Conversation, Handshake, ask
 from oncelog.client.net.retry import Retries
 from oncelog.client.net.rights import TOPIC_REQUEST, refused
 from oncelog.client.net.settings import ClientSettings
@@ -26,6 +26,7 @@ from oncelog.client.requests import ApiRequest
 from oncelog.client.topic_values import PartitionDescription, TopicDescription
 from oncelog.client.values import Address, Node, TopicPartition, TransactionVersion
 from oncelog.wire import ErrorCode
+from oncelog.wire.offered_versions import OfferedVersions
 
 TRANSACTION_FEATURE = "transaction.version"
 ErrorOf = Callable[[Any], ErrorCode]
@@ -212,7 +213,7 @@ def no_such_partition(partition: TopicPartition, count: int) -> BrokerRefused:
     return BrokerRefused(ErrorCode.unknown_topic_or_partition, what)
 
 
-def handshake(cluster: Cluster) -> Conversation[BrokerHandshake]:
+def handshake(cluster: Cluster) -> Conversation[OfferedVersions]:
     """What a node says of itself. Raises RetriesExhausted."""
     retries = yield from cluster.retries()
     cause: ClientError | None = None
@@ -222,7 +223,7 @@ def handshake(cluster: Cluster) -> Conversation[BrokerHandshake]:
             if cause is not None and not left_ms:
                 break
             try:
-                handshake: BrokerHandshake = yield Handshake(address, min(left_ms, cluster.settings.connect_timeout_ms))
+                handshake: OfferedVersions = yield Handshake(address, min(left_ms, cluster.settings.connect_timeout_ms))
             except ConnectionLost as lost:
                 cause = yield from last_cause(retries, cause, lost)
             else:

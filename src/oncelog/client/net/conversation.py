@@ -6,7 +6,7 @@ with the result. The same conversation therefore runs over blocking sockets, ove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias, TypeVar
@@ -77,15 +77,6 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerHandshake:
-    """What a broker said of itself when the connection was made."""
-
-    versions: Mapping[int, tuple[int, int]]
-    features: Mapping[str, int]
-    features_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
 class Send:
     """Send a request, connecting first if need be; the result is a Ticket. A failure shows in the ticket.
 
@@ -133,7 +124,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """Connect if need be, within this time; the result is the broker's BrokerHandshake. Raises ConnectionLost."""
+    """Connect if need be, within this time; the result is the broker's OfferedVersions. Raises ConnectionLost."""
 
     address: Address
     timeout_ms: float

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-JITTER = 0.2
-FAILURES_MAX = 32
-"""More of them in a row make no pause longer."""
+from oncelog.coordination.backoff import pause_range_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +24,7 @@ class RetryPolicy:
 
     def pause_range_ms(self, failures: int) -> tuple[float, float]:
         """What the pause after so many failures in a row is drawn from."""
-        pause_ms = min(self.backoff_ms * self.growth ** min(failures - 1, FAILURES_MAX), self.backoff_max_ms)
-        return pause_ms * (1 - JITTER), min(pause_ms * (1 + JITTER), self.backoff_max_ms)
+        return pause_range_ms(failures, self.backoff_ms, self.backoff_max_ms, self.growth)
 
 
 DEFAULT_RETRY = RetryPolicy()

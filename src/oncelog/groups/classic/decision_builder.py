@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from oncelog.coordination import Decision, Parked
@@ -12,6 +12,7 @@ from oncelog.groups.classic.answers import JoinAnswer, LeaveAnswer, SyncAnswer
 from oncelog.groups.classic.group import ClassicGroup
 from oncelog.groups.classic.metadata import GroupMetadataRecord, GroupMetadataValue
 from oncelog.groups.timestamps import Timestamps
+from oncelog.wire import ErrorCode
 
 Answer = TypeVar("Answer", JoinAnswer, SyncAnswer, LeaveAnswer)
 
@@ -21,10 +22,12 @@ class PendingResponse:
     """An answer, and who waits for it."""
 
     reply: Parked[Any]
-    answer: object
+    answer: Any
+    """Every kind of answer has an `error`."""
 
-    def give(self) -> None:
-        self.reply.release(self.answer)
+    def give(self, error: ErrorCode = ErrorCode.none) -> None:
+        """`error`: what kept the records of the decision from being kept."""
+        self.reply.release(self.answer if error is ErrorCode.none else replace(self.answer, error=error))
 
 
 MembershipDecision = Decision[GroupMetadataRecord, tuple[PendingResponse, ...]]

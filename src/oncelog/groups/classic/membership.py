@@ -7,7 +7,7 @@ restart, and its members go on with their heartbeats.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
@@ -64,11 +64,12 @@ class ClassicMembership:
         """Whoever commits offsets for a group that is not there makes one without members."""
         self.recorded.setdefault(group, NEVER_HAD_MEMBERS)
 
-    def loaded(self, now: Timestamps) -> None:
-        """After a start: the sessions of all members begin anew, and a group that is too large gets rid of some."""
+    def loaded(self, names: Iterable[str], now: Timestamps) -> None:
+        """After these groups were replayed: the sessions of all members begin anew, and one that is too large gets rid of some."""
         step = DecisionBuilder(now)
-        for name, metadata in self.recorded.items():
-            if not metadata.members:
+        for name in names:
+            metadata = self.recorded.get(name)
+            if metadata is None or not metadata.members:
                 continue
             group = self._groups[name] = ClassicGroup(name, metadata)
             for member_id in group.members:
@@ -87,6 +88,10 @@ class ClassicMembership:
             metadata = self.recorded.get(name)
             return None if metadata is None else ClassicGroup(name, metadata)
         return group
+
+    def names(self) -> frozenset[str]:
+        """Those too of which nothing is recorded yet, for their first members are still joining."""
+        return frozenset(self.recorded.keys() | self._groups.keys())
 
     def groups(self) -> Iterator[ClassicGroup]:
         for name, metadata in self.recorded.items():
@@ -117,8 +122,9 @@ class ClassicMembership:
         return Decision(group.end(now.wall_ms), step.decision().answer)
 
     def unload(self, name: str, now: Timestamps) -> tuple[PendingResponse, ...]:
-        """Forget the members of a group; those who wait for an answer get NOT_COORDINATOR."""
+        """Forget a group; those of its members who wait for an answer get NOT_COORDINATOR."""
         step = DecisionBuilder(now)
+        self.recorded.pop(name, None)
         group = self._groups.pop(name, None)
         for member in () if group is None else group.members.values():
             rebalance.answer_join(step, member, JoinAnswer(ErrorCode.not_coordinator, member.member_id))

@@ -72,13 +72,17 @@ class ConsumerMembership:
         else:
             apply(group, record)
 
-    def loaded(self, now: Timestamps) -> None:
-        """After a start: every member has its whole time again."""
-        for group in self.groups.values():
+    def loaded(self, names: Iterable[str], now: Timestamps) -> None:
+        """After these groups were replayed: every member has its whole time again."""
+        for group in [self.groups[name] for name in names if name in self.groups]:
             live = self._live[group.name] = self._begun(group, now)
             for member in group.members.values():
                 if member.progress.state is UNREVOKED_PARTITIONS and not member.uses_classic_protocol:
                     live.revocations[member.member_id] = now.steady_ms + member.subscription.rebalance_timeout_ms
+
+    def unload(self, name: str) -> None:
+        self.groups.pop(name, None)
+        self._live.pop(name, None)
 
     def describe(self, group: ConsumerGroup) -> ConsumerGroupDescription:
         return describe_consumers(group, self._topics, self._limits.of(group.name).assignors[0])

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, IllegalState, UnsupportedVersion
-from oncelog.client.net.connection import FRAME_LENGTH, BrokerConnection, frame_bytes, handshake_bytes
+from oncelog.client.net.connection import BrokerConnection, handshake_bytes
 from oncelog.client.net.conversation import (
     Call,
     ConnectionUse,
@@ -39,7 +39,7 @@ from oncelog.client.transports.sessions import (
     renewal_ms,
 )
 from oncelog.client.values import Address
-from oncelog.wire import WireError
+from oncelog.wire import FRAME_LENGTH, WireError, frame_bytes
 
 T = TypeVar("T")
 READ_BUFFER_BYTES = 1024 * 1024

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Self
 from typing_extensions import Buffer
 
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost
-from oncelog.client.net.connection import FRAME_LENGTH, BrokerConnection, frame_bytes, handshake_bytes
+from oncelog.client.net.connection import BrokerConnection, handshake_bytes
 from oncelog.client.net.conversation import ConnectionUse, Ticket
 from oncelog.client.net.settings import ClientSettings
 from oncelog.client.security.values import Login
 from oncelog.client.transports.sessions import UNREACHABLE, begin_log_in, forget_token, opening_failure, renewal_ms
 from oncelog.client.values import Address
-from oncelog.wire import WireError
+from oncelog.wire import FRAME_LENGTH, WireError, frame_bytes
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -1,0 +1,46 @@
+"""The leaders that this broker follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oncelog.broker.cluster.channels import Channels
+from oncelog.broker.cluster.fetcher import FetchSettings, Key, LeaderFetcher, Needs
+from oncelog.broker.cluster.members import Members
+from oncelog.broker.storage.partition import Partition
+
+
+class Fetchers:
+    """A partition is followed to one leader at a time. Whoever wants to change its log otherwise stops that first."""
+
+    def __init__(self, broker: Needs, members: Members, channels: Channels, settings: FetchSettings) -> None:
+        self._broker = broker
+        self._members = members
+        self._channels = channels
+        self._settings = settings
+        self._by_leader: dict[int, LeaderFetcher] = {}
+
+    def follow(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
+        fetcher = self._by_leader.get(leader_id)
+        if fetcher is None:
+            fetcher = LeaderFetcher(self._broker, leader_id, self._members, self._channels, self._settings)
+            self._by_leader[leader_id] = fetcher
+        fetcher.add(partition, leader_epoch)
+
+    async def stop_following(self, partitions: Sequence[Partition]) -> None:
+        """When this is over, nothing is done to their logs."""
+        keys = [(one.topic, one.index) for one in partitions]
+        for fetcher in tuple(self._by_leader.values()):
+            await fetcher.remove(keys)
+
+    def members_changed(self) -> None:
+        for fetcher in self._by_leader.values():
+            fetcher.leader_may_be_back()
+
+    def stop(self) -> None:
+        for fetcher in self._by_leader.values():
+            fetcher.stop()
+        self._by_leader.clear()
+
+
+__all__ = ["FetchSettings", "Fetchers", "Key"]

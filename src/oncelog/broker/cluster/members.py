@@ -1,0 +1,83 @@
+"""Who is in the cluster, as its controller says it in UpdateMetadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from oncelog.broker.cluster.view import LEADER_DURING_DELETE, Leadership, Node
+from oncelog.broker.operations import NO_LEADER
+
+if TYPE_CHECKING:
+    from oncelog.broker.storage.partition import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a broker listens, under the name of the listener."""
+
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A live broker. Clients, and brokers, reach it at the listener that they themselves use."""
+
+    node_id: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+
+    def node(self, listener: str) -> Node | None:
+        for endpoint in self.endpoints:
+            if endpoint.listener == listener:
+                return Node(self.node_id, endpoint.host, endpoint.port, self.rack)
+        return None
+
+
+class Members:
+    """The live brokers and the controller. `listener` is the name of the one that clients and brokers speak to."""
+
+    has_others = True
+
+    def __init__(self, listener: str) -> None:
+        self._listener = listener
+        self._nodes: dict[int, Node] = {}
+        self._controller_id = -1
+        self._controller_epoch = 0
+
+    @property
+    def controller_id(self) -> int:
+        return self._controller_id
+
+    @property
+    def controller_epoch(self) -> int:
+        """The highest that was heard of."""
+        return self._controller_epoch
+
+    def hear(self, controller_id: int, controller_epoch: int) -> bool:
+        """Take note of a controller that speaks; False if there was a newer one."""
+        if controller_epoch < self._controller_epoch:
+            return False
+        self._controller_id, self._controller_epoch = controller_id, controller_epoch
+        return True
+
+    def are_now(self, members: Iterable[Member]) -> None:
+        """These are all that are alive."""
+        found = (member.node(self._listener) for member in members)
+        self._nodes = {node.node_id: node for node in found if node is not None}
+
+    def brokers(self) -> Sequence[Node]:
+        return tuple(self._nodes.values())
+
+    def broker(self, node_id: int) -> Node | None:
+        return self._nodes.get(node_id)
+
+    def leadership(self, partition: Partition) -> Leadership:
+        """A leader that is not alive is none, as in Kafka's answers."""
+        known = partition.leadership
+        if known.leader in self._nodes or known.leader in (NO_LEADER, LEADER_DURING_DELETE):
+            return known
+        return replace(known, leader=NO_LEADER)

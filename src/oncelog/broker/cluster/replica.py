@@ -1,0 +1,208 @@
+"""This broker's replica of one partition: what the controller wants it to be, and who waits for the others to have what it has."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Container, Iterable
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncelog.broker.cluster.in_sync_changes import InSyncChange, InSyncState
+from oncelog.broker.storage.partition import Follower, Partition, Role
+from oncelog.coordination import Parked, sleep, start
+from oncelog.log import Refused
+from oncelog.replication import ACKS_ALL, AfterAnswer, AlterPartition, AlterPartitionAnswer, LeaderAndIsr, LeaderReplica
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.cluster.in_sync_changes import InSyncChanges
+    from oncelog.environment import Clock
+
+logger = logging.getLogger("oncelog.broker")
+
+ASKED_AGAIN_AFTER_MS = 100
+
+
+class Surroundings(NamedTuple):
+    """What every replica needs to know."""
+
+    clock: Clock
+    node_id: int
+    lag_time_max_ms: int
+    alive: Container[int]
+    changes: InSyncChanges
+    min_in_sync: Callable[[str], int]
+    """min.insync.replicas of the topic of this name."""
+
+
+class Replica:
+    """It is the `Leading` of its partition while this broker leads it."""
+
+    __slots__ = ("_number", "_surroundings", "_waiting", "partition", "state")
+
+    def __init__(self, partition: Partition, surroundings: Surroundings) -> None:
+        self.partition = partition
+        self.state = LeaderReplica(surroundings.node_id, surroundings.lag_time_max_ms)
+        self._surroundings = surroundings
+        self._waiting: list[tuple[int, int, Parked[ErrorCode]]] = []
+        self._number = 0
+
+    # --- what the controller says
+
+    def lead(self, told: LeaderAndIsr) -> None:
+        """Lead under this epoch from now on. Nothing fetches for the replica any more."""
+        partition = self.partition
+        partition.log.lead(told.leader_epoch)
+        self.state.lead(told, partition.log.log_end_offset, self._surroundings.clock.now_ms())
+        partition.leader_epoch = told.leader_epoch
+        partition.role = Role.LEADER
+        partition.leading = self
+        logger.info(
+            "%s: this broker leads it under epoch %d from offset %d on, in sync are %s",
+            partition,
+            told.leader_epoch,
+            partition.log.log_end_offset,
+            _listed(told.isr),
+        )
+        self._advance()
+        partition.wake()
+
+    def follow(self, told: LeaderAndIsr) -> None:
+        """Follow another broker, or nobody, from now on."""
+        partition = self.partition
+        self.state.follow(told)
+        partition.leader_epoch = told.leader_epoch
+        partition.role = Role.FOLLOWER
+        partition.leading = None
+        partition.log.follow()
+        logger.info("%s: this broker follows broker %d under epoch %d", partition, told.leader, told.leader_epoch)
+        self._release()
+        partition.wake()
+
+    def stop(self) -> None:
+        """Lead no more, and follow nobody."""
+        self.state.is_leader = False
+        self.partition.role = Role.FOLLOWER
+        self.partition.leading = None
+        self.partition.log.follow()
+        self._release()
+        self.partition.wake()
+
+    # --- what a leader is asked
+
+    def grown(self) -> None:
+        self._advance()
+
+    def problem(self, follower: Follower) -> ErrorCode | None:
+        return None if follower.node_id in self.state.followers else ErrorCode.unknown_leader_epoch
+
+    def fetched(self, follower: Follower, fetch_offset: int, log_start_offset: int) -> None:
+        log = self.partition.log
+        self.state.fetched(
+            follower.node_id,
+            fetch_offset,
+            log_start_offset,
+            leader_end_offset=log.log_end_offset,
+            now_ms=self._surroundings.clock.now_ms(),
+            broker_epoch=follower.epoch,
+        )
+        self._advance()
+        asked = self.state.expansion(follower.node_id, log.high_watermark, self._surroundings.alive)
+        if asked is not None:
+            self._ask_for(asked)
+
+    def refuses(self) -> Refused | None:
+        min_in_sync = self._min_in_sync
+        error = self.state.append_problem(ACKS_ALL, min_in_sync)
+        if error is ErrorCode.none:
+            return None
+        said = f"in sync are {_listed(self.state.state.isr)}, and min.insync.replicas is {min_in_sync}"
+        return Refused(error, f"{self.partition}: {said}")
+
+    def committed(self, offset: int) -> Parked[ErrorCode]:
+        known = self._acknowledgement(offset)
+        if known is not None:
+            return Parked.ready(known)
+        waiting: Parked[ErrorCode] = Parked()
+        self._number += 1
+        heappush(self._waiting, (offset, self._number, waiting))
+        return waiting
+
+    def shrink(self) -> None:
+        """Have replicas leave the in-sync set that have not caught up for too long."""
+        log = self.partition.log
+        asked = self.state.shrinking(log.log_end_offset, self._surroundings.clock.now_ms())
+        if asked is not None:
+            self._ask_for(asked)
+
+    # --- inside
+
+    @property
+    def _min_in_sync(self) -> int:
+        return self._surroundings.min_in_sync(self.partition.topic)
+
+    def _advance(self) -> None:
+        log = self.partition.log
+        found = self.state.high_watermark(
+            log.log_end_offset,
+            log.acknowledged_offset,
+            min_isr=self._min_in_sync,
+            alive=self._surroundings.alive,
+            now_ms=self._surroundings.clock.now_ms(),
+        )
+        if found is not None and found > log.high_watermark:
+            log.advance_high_watermark(found)
+            self._release()
+            self.partition.wake()
+
+    def _acknowledgement(self, offset: int) -> ErrorCode | None:
+        return self.state.acknowledgement(offset, self.partition.log.high_watermark, self._min_in_sync)
+
+    def _release(self) -> None:
+        while self._waiting:
+            error = self._acknowledgement(self._waiting[0][0])
+            if error is None:
+                break
+            _, _, waiting = heappop(self._waiting)
+            waiting.release(error)
+
+    def _ask_for(self, asked: AlterPartition) -> None:
+        logger.info(
+            "%s: the in-sync set is to be %s, it is %s",
+            self.partition,
+            _listed(asked.new_isr),
+            _listed(self.state.state.isr),
+        )
+        self.state.propose(asked)
+        start(self._alter(asked))
+
+    async def _alter(self, asked: AlterPartition) -> None:
+        after = AfterAnswer.RETRY
+        while after is AfterAnswer.RETRY:
+            change = InSyncChange(
+                self.partition.log.topic_id,
+                self.partition.index,
+                asked.leader_epoch,
+                asked.new_isr,
+                0,
+                asked.partition_epoch,
+            )
+            outcome = await self._surroundings.changes.ask(change)
+            after = self.state.answered(asked, _answer(outcome))
+            if after is AfterAnswer.RETRY:
+                await sleep(self._surroundings.clock, ASKED_AGAIN_AFTER_MS)
+        if after is AfterAnswer.COMMITTED:
+            logger.info("%s: in sync are %s", self.partition, _listed(self.state.state.isr))
+            self._advance()
+        else:
+            logger.info("%s: the in-sync set was not changed: %s", self.partition, after.value)
+
+
+def _answer(outcome: InSyncState | ErrorCode) -> AlterPartitionAnswer:
+    if isinstance(outcome, ErrorCode):
+        return AlterPartitionAnswer(outcome)
+    return AlterPartitionAnswer(ErrorCode.none, outcome.leader_epoch, outcome.partition_epoch, outcome.isr)
+
+
+def _listed(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(brokers)))

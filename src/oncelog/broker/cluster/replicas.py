@@ -1,0 +1,198 @@
+"""What the controller wants of this broker's replicas, carried out one order after the other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+from uuid import UUID
+
+from oncelog.broker.cluster.fetchers import Fetchers
+from oncelog.broker.cluster.replica import Replica, Surroundings
+from oncelog.broker.slices import Turn
+from oncelog.broker.storage.partition import Partition, Role
+from oncelog.broker.storage.shared_topics import ReplicaId, SharedTopics
+from oncelog.coordination.one_at_a_time import OneAtATime
+from oncelog.environment import DiskError
+from oncelog.replication import Becomes, LeaderAndIsr, decide
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.environment import Clock
+
+logger = logging.getLogger("oncelog.broker")
+
+NO_EPOCH = -1
+EPOCH_DURING_DELETE = -2
+"""Stands for the leader epoch of a partition whose topic is deleted: it is newer than every other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What LeaderAndIsr says of one partition."""
+
+    topic: str
+    topic_id: UUID
+    index: int
+    state: LeaderAndIsr
+
+    @property
+    def replica(self) -> ReplicaId:
+        return ReplicaId(self.topic, self.topic_id, self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class ToStop:
+    """What StopReplica says of one partition."""
+
+    topic: str
+    index: int
+    leader_epoch: int
+    delete: bool
+
+
+class Leads(Protocol):
+    """Who has to know which partitions this broker leads."""
+
+    def elected(self, partition: Partition, leader_epoch: int) -> None: ...
+
+    def resigned(self, partition: Partition, leader_epoch: int | None) -> None: ...
+
+
+class Replicas:
+    def __init__(
+        self,
+        clock: Clock,
+        node_id: int,
+        topics: SharedTopics,
+        fetchers: Fetchers,
+        surroundings: Surroundings,
+        leads: Leads,
+    ) -> None:
+        self._clock = clock
+        self._node_id = node_id
+        self._topics = topics
+        self._fetchers = fetchers
+        self._surroundings = surroundings
+        self._leads = leads
+        self._orders = OneAtATime()
+        self._replicas: dict[Partition, Replica] = {}
+
+    def led(self) -> Iterator[Replica]:
+        """Those that this broker leads."""
+        return (replica for replica in tuple(self._replicas.values()) if replica.partition.role is Role.LEADER)
+
+    async def become(self, told: Sequence[Told]) -> list[ErrorCode]:
+        """Lead or follow; what became of each, in the same order.
+
+        Errors: stale_controller_epoch for a leader epoch that is not new, inconsistent_topic_id, kafka_storage_error,
+        unknown_topic_or_partition for a partition that has no replica here.
+        """
+        await self._orders.enter()
+        try:
+            decided = [self._decide(one) for one in told]
+            changing = [
+                one for one, (becomes, _) in zip(told, decided, strict=True) if becomes is not Becomes.UNCHANGED
+            ]
+            await self._topics.host([one.replica for one in changing if not self._is_here(one)])
+            await self._fetchers.stop_following([one for one in map(self._partition, changing) if one is not None])
+            turn = Turn(self._clock)
+            errors = []
+            for one, (becomes, error) in zip(told, decided, strict=True):
+                errors.append(error if becomes is Becomes.UNCHANGED else self._become(one, becomes))
+                if turn.is_over:
+                    await turn.rest()
+            return errors
+        finally:
+            self._orders.leave()
+
+    def _decide(self, told: Told) -> tuple[Becomes, ErrorCode]:
+        partition = self._partition(told)
+        if partition is None or partition.role is Role.LEAVING:
+            return decide(told.state, self._node_id, NO_EPOCH, NO_EPOCH)
+        if partition.topic_id != told.topic_id:
+            return Becomes.UNCHANGED, ErrorCode.inconsistent_topic_id
+        if partition.is_offline:
+            return Becomes.UNCHANGED, ErrorCode.kafka_storage_error
+        replica = self._replicas.get(partition)
+        if replica is None:
+            return decide(told.state, self._node_id, NO_EPOCH, NO_EPOCH)
+        return decide(told.state, self._node_id, replica.state.leader_epoch, replica.state.partition_epoch)
+
+    def _partition(self, told: Told | ToStop) -> Partition | None:
+        """What is here of a partition, of whichever topic of that name."""
+        partition = self._topics.partition(told.topic, told.index)
+        return None if partition is None or partition.role is Role.NONE else partition
+
+    def _is_here(self, told: Told) -> bool:
+        partition = self._partition(told)
+        return partition is not None and partition.role is not Role.LEAVING
+
+    def _become(self, told: Told, becomes: Becomes) -> ErrorCode:
+        partition = self._partition(told)
+        if partition is None or partition.is_offline:
+            return ErrorCode.kafka_storage_error
+        replica = self._replicas.setdefault(partition, Replica(partition, self._surroundings))
+        state = told.state
+        try:
+            if becomes is Becomes.LEADER:
+                replica.lead(state)
+                self._leads.elected(partition, state.leader_epoch)
+            else:
+                replica.follow(state)
+                self._leads.resigned(partition, state.leader_epoch)
+                if state.leader >= 0:
+                    self._fetchers.follow(partition, state.leader, state.leader_epoch)
+        except DiskError as error:
+            self._topics.failed(partition, error)
+            return ErrorCode.kafka_storage_error
+        return ErrorCode.none
+
+    async def stop(self, orders: Sequence[ToStop]) -> list[ErrorCode]:
+        """Lead and follow no more, and delete what is to be deleted; what became of each, in the same order.
+
+        Errors: fenced_leader_epoch for one that is older than what is known, kafka_storage_error.
+        """
+        await self._orders.enter()
+        try:
+            errors = [self._stop_problem(one) for one in orders]
+            stopping = [one for one, error in zip(orders, errors, strict=True) if error is ErrorCode.none]
+            await self._fetchers.stop_following([one for one in map(self._partition, stopping) if one is not None])
+            to_delete: list[Partition] = []
+            for one in stopping:
+                partition = self._partition(one)
+                if partition is None or partition.role is Role.LEAVING:
+                    continue
+                replica = self._replicas.pop(partition, None)
+                if replica is not None:
+                    replica.stop()
+                self._leads.resigned(partition, None if one.leader_epoch < 0 else one.leader_epoch)
+                logger.info("%s: stopped%s", partition, ", and to be deleted" if one.delete else "")
+                if one.delete:
+                    to_delete.append(partition)
+            if to_delete:
+                await self._topics.leave(to_delete)
+            return errors
+        finally:
+            self._orders.leave()
+
+    def _stop_problem(self, order: ToStop) -> ErrorCode:
+        partition = self._partition(order)
+        if partition is None:
+            return ErrorCode.none
+        if partition.is_offline and not order.delete:
+            return ErrorCode.kafka_storage_error
+        replica = self._replicas.get(partition)
+        known = NO_EPOCH if replica is None else replica.state.leader_epoch
+        if order.leader_epoch in (NO_EPOCH, EPOCH_DURING_DELETE) or order.leader_epoch >= known:
+            return ErrorCode.none
+        return ErrorCode.fenced_leader_epoch
+
+    def shrink(self) -> None:
+        """Look for replicas that have not caught up for too long."""
+        for replica in self.led():
+            replica.shrink()
+
+    def close(self) -> None:
+        self._fetchers.stop()

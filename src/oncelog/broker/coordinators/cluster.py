@@ -1,0 +1,110 @@
+"""What the coordinators ask of the other brokers: who leads a partition, markers there, and copies of what is recorded here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+from oncelog.broker.storage.partition import Partition
+from oncelog.coordination import Parked
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.storage.topics import Topics
+
+
+class NoLeader(Enum):
+    """Why a partition has no leader."""
+
+    AWAY = "nobody leads it now"
+    GONE = "there is no such partition"
+
+
+AWAY = NoLeader.AWAY
+GONE = NoLeader.GONE
+Leader: TypeAlias = int | NoLeader
+"""The id of the broker that leads a partition, or why there is none."""
+
+AT_ONCE: Parked[ErrorCode] = Parked.ready(ErrorCode.none)
+
+
+class MarkersOfProducer(NamedTuple):
+    """How a transaction ended, for those of its partitions that one broker leads. Of one request each has its own producer id."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    transaction_version: int
+    committed: bool
+    partitions: tuple[tuple[str, int], ...]
+
+
+MarkerErrors: TypeAlias = Mapping[tuple[int, str, int], ErrorCode]
+"""By producer id, topic and partition."""
+
+
+class Endpoint(NamedTuple):
+    host: str
+    port: int
+
+
+class Cluster(Protocol):
+    """The brokers, as far as this one knows. Whoever is told that it has changed calls `Transactions.leaders_changed`."""
+
+    def leader_of(self, topic: str, index: int) -> Leader: ...
+
+    def endpoint_of(self, node_id: int) -> Endpoint | None:
+        """Where clients reach a broker; None if it is not there."""
+        ...
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        """What this broker has of a partition, unless another broker leads it."""
+        ...
+
+    def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Parked[MarkerErrors | None]:
+        """Have another broker write markers; what it answered, or None if it did not.
+
+        It comes to an end, however the connection fails: markers that come twice do no harm.
+        """
+        ...
+
+    def committed(self, partition: Partition) -> Parked[ErrorCode]:
+        """Released with none when all that is in this broker's log now is below the high watermark.
+
+        Until then it waits, for whoever gets an error must be able to count on it: only what ends this broker's leadership
+        does so earlier, with not_leader_or_follower.
+        """
+        ...
+
+
+class OneBrokerNeeds(Protocol):
+    """What of the broker is needed here."""
+
+    host: str
+    node_id: int
+    port: int
+    topics: Topics
+
+
+class OneBroker:
+    """A broker that is alone: it leads every partition, and what it has appended nobody else has to have."""
+
+    def __init__(self, broker: OneBrokerNeeds) -> None:
+        self._broker = broker
+        self.partition = broker.topics.partition
+
+    def leader_of(self, topic: str, index: int) -> Leader:
+        partition = self._broker.topics.partition(topic, index)
+        if partition is None:
+            return GONE
+        return AWAY if partition.is_offline else self._broker.node_id
+
+    def endpoint_of(self, node_id: int) -> Endpoint | None:
+        return Endpoint(self._broker.host, self._broker.port) if node_id == self._broker.node_id else None
+
+    def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Parked[MarkerErrors | None]:
+        raise AssertionError(f"there is no broker {node_id}")
+
+    def committed(self, partition: Partition) -> Parked[ErrorCode]:
+        return AT_ONCE

@@ -1,0 +1,42 @@
+"""Partitions of `__consumer_offsets` that come and go: the groups in them are known while this broker leads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from oncelog.broker.coordinators.loading import load_offsets
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS
+from oncelog.groups import GroupCoordinator
+
+if TYPE_CHECKING:
+    from oncelog.broker.coordinators.memberships import Memberships
+    from oncelog.broker.storage.topics import Topics
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    memberships: Memberships
+    topics: Topics
+
+
+class GroupPartitions:
+    """What one broker's group coordinator does with a partition of its topic (`Coordinates` in `elections.py`)."""
+
+    def __init__(self, broker: Needs, coordinator: GroupCoordinator) -> None:
+        self._broker = broker
+        self._coordinator = coordinator
+        self._groups: dict[int, frozenset[str]] = {}
+
+    def load(self, partition: int) -> Iterator[None]:
+        found = self._broker.topics.partition(CONSUMER_OFFSETS, partition)
+        if found is not None and not found.is_offline:
+            self._groups[partition] = yield from load_offsets(found, self._coordinator)
+
+    def loaded(self, partition: int, epoch: int) -> None:
+        self._broker.memberships.loaded(self._groups.pop(partition, frozenset()))
+
+    def unload(self, partition: int) -> None:
+        self._groups.pop(partition, None)
+        self._broker.memberships.unload(partition)

@@ -1,0 +1,201 @@
+"""Markers for partitions that other brokers lead, or nobody leads now: each is tried until its partition has it.
+
+The markers of any number of transactions for one broker go in one WriteTxnMarkers request, and there is one request at a time
+for each broker. What waits for one partition holds up no other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from oncelog.broker.coordinators.cluster import AWAY, MarkersOfProducer
+from oncelog.coordination import Parked, sleep, start
+from oncelog.transactions import MarkersToSend, TopicPartition
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.coordinators.cluster import Cluster
+    from oncelog.environment import Clock
+
+logger = logging.getLogger("oncelog.transactions")
+
+RETRY_MIN_MS = 20
+RETRY_MAX_MS = 1000
+
+
+class Outcome(Enum):
+    """What the answer for one partition means for the transaction."""
+
+    DONE = "the partition has its marker, or needs none"
+    RETRY = "it has not, and somebody may lead it who takes it"
+    FENCED = "another coordinator has the transactional id"
+
+
+_OUTCOMES = {
+    ErrorCode.none: Outcome.DONE,
+    # Somebody newer has closed this producer's transaction there. Kafka gives up here, and leaves the transactional id in
+    # the middle of it; if this coordinator is not the current one, its log does not take the Complete record.
+    ErrorCode.invalid_producer_epoch: Outcome.DONE,
+    # As in Kafka's TransactionMarkerRequestCompletionHandler, a partition that cannot have markers is left out.
+    ErrorCode.unsupported_for_message_format: Outcome.DONE,
+    ErrorCode.unsupported_version: Outcome.DONE,
+    ErrorCode.transaction_coordinator_fenced: Outcome.FENCED,
+}
+
+
+def outcome_of(error: ErrorCode) -> Outcome:
+    """Whatever is not known to be the end of it is tried again: a marker that comes twice does no harm, and one too few does."""
+    return _OUTCOMES.get(error, Outcome.RETRY)
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    clock: Clock
+    cluster: Cluster
+    node_id: int
+
+
+class Delivery:
+    """The markers of one transaction, under the coordinator epoch that sends them."""
+
+    __slots__ = ("_is_coordinated", "coordinator_epoch", "is_fenced", "markers")
+
+    def __init__(self, markers: MarkersToSend, coordinator_epoch: int, is_coordinated: Callable[[], bool]) -> None:
+        self.markers = markers
+        self.coordinator_epoch = coordinator_epoch
+        self._is_coordinated = is_coordinated
+        self.is_fenced = False
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the transaction is still this coordinator's to end."""
+        return not self.is_fenced and self._is_coordinated()
+
+    def entry(self, partitions: Iterable[TopicPartition]) -> MarkersOfProducer:
+        markers = self.markers
+        return MarkersOfProducer(
+            markers.producer_id,
+            markers.producer_epoch,
+            self.coordinator_epoch,
+            markers.transaction_version,
+            markers.committed,
+            tuple(sorted(partitions)),
+        )
+
+
+class _Queued(NamedTuple):
+    delivery: Delivery
+    partition: TopicPartition
+    answer: Parked[ErrorCode]
+
+
+class MarkerSender:
+    """`write_here` writes a marker to a partition that this broker leads."""
+
+    def __init__(self, broker: Needs, write_here: Callable[[Delivery, TopicPartition], ErrorCode]) -> None:
+        self._broker = broker
+        self._write_here = write_here
+        self._queues: dict[int, list[_Queued]] = {}
+        self._changed: Parked[None] = Parked()
+
+    def leaders_changed(self) -> None:
+        """A partition may have a leader again, or be gone, or what waits for it may be wanted no more."""
+        changed, self._changed = self._changed, Parked()
+        changed.release(None)
+
+    async def deliver(self, delivery: Delivery, partitions: Iterable[TopicPartition]) -> bool:
+        """Come back when every partition has its marker; False if another coordinator is to see to that."""
+        under_way = [start(self._deliver_to(delivery, partition)) for partition in partitions]
+        for one in under_way:
+            await one
+        return delivery.is_wanted
+
+    async def _deliver_to(self, delivery: Delivery, partition: TopicPartition) -> None:
+        delay_ms = RETRY_MIN_MS
+        while delivery.is_wanted:
+            leader = await self._leader_of(delivery, partition)
+            if leader is None:
+                return
+            outcome = outcome_of(await self._marked(delivery, partition, leader))
+            if outcome is Outcome.DONE:
+                return
+            if outcome is Outcome.FENCED:
+                self._give_up(delivery, partition)
+                return
+            await sleep(self._broker.clock, delay_ms)
+            delay_ms = min(2 * delay_ms, RETRY_MAX_MS)
+
+    async def _leader_of(self, delivery: Delivery, partition: TopicPartition) -> int | None:
+        """The broker that leads the partition, once there is one; None if no marker is to go there any more."""
+        leader = self._broker.cluster.leader_of(*partition)
+        if leader is AWAY:
+            transactional_id = delivery.markers.transactional_id
+            logger.warning("%s: the end of its transaction waits for %s-%d, offline", transactional_id, *partition)
+        while leader is AWAY:
+            await self._changed
+            if not delivery.is_wanted:
+                return None
+            leader = self._broker.cluster.leader_of(*partition)
+        # A topic that was deleted must not keep the transaction from ending.
+        return leader if isinstance(leader, int) else None
+
+    def _give_up(self, delivery: Delivery, partition: TopicPartition) -> None:
+        delivery.is_fenced = True
+        transactional_id, epoch = delivery.markers.transactional_id, delivery.coordinator_epoch
+        logger.warning(
+            "%s: another broker coordinates it, for %s-%d has a marker of a coordinator epoch above %d",
+            transactional_id,
+            *partition,
+            epoch,
+        )
+        self.leaders_changed()
+
+    def _marked(self, delivery: Delivery, partition: TopicPartition, leader: int) -> Parked[ErrorCode]:
+        if leader == self._broker.node_id:
+            return Parked.ready(self._write_here(delivery, partition))
+        answer: Parked[ErrorCode] = Parked()
+        queued = _Queued(delivery, partition, answer)
+        if leader in self._queues:
+            self._queues[leader].append(queued)
+        else:
+            self._queues[leader] = [queued]
+            # What else is decided in this moment goes with it.
+            start(self._send_to(leader))
+        return answer
+
+    async def _send_to(self, leader: int) -> None:
+        """Send what is queued for a broker, as long as there is something."""
+        # What else is decided in this moment goes with it.
+        await sleep(self._broker.clock, 0)
+        while taken := self._take(leader):
+            by_delivery: dict[Delivery, list[TopicPartition]] = {}
+            for one in taken:
+                by_delivery.setdefault(one.delivery, []).append(one.partition)
+            entries = [delivery.entry(partitions) for delivery, partitions in by_delivery.items()]
+            errors = await self._broker.cluster.send_markers(leader, entries)
+            for one in taken:
+                key = (one.delivery.markers.producer_id, *one.partition)
+                # A broker that did not answer, or not for this partition.
+                unknown = ErrorCode.network_exception
+                one.answer.release(unknown if errors is None else errors.get(key, unknown))
+        del self._queues[leader]
+
+    def _take(self, leader: int) -> list[_Queued]:
+        """What goes out now. An answer names producer ids, so that of two transactions of a producer the second one waits."""
+        taken: list[_Queued] = []
+        left: list[_Queued] = []
+        of_producer: dict[int, Delivery] = {}
+        queued = self._queues[leader]
+        for one in queued:
+            if one.delivery.is_wanted:
+                is_first = of_producer.setdefault(one.delivery.markers.producer_id, one.delivery) is one.delivery
+                (taken if is_first else left).append(one)
+        self._queues[leader] = left
+        for one in queued:
+            if not one.delivery.is_wanted:
+                one.answer.release(ErrorCode.not_coordinator)
+        return taken

@@ -1,0 +1,86 @@
+"""Writing what is decided about transactional ids: each record goes to the partition of `__transaction_state` that owns its id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from oncelog.broker.coordinators.elections import Elections
+from oncelog.broker.storage.partition import Partition
+from oncelog.broker.storage.topics import TRANSACTION_STATE
+from oncelog.coordination.refusal import told
+from oncelog.log import Appended, Origin
+from oncelog.records import build_batch, read_header
+from oncelog.transactions import TransactionCoordinator, TransactionRecord, encode, record_version
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.coordinators.cluster import Cluster
+    from oncelog.broker.storage.durability import Durability
+    from oncelog.broker.storage.topics import Topics
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    cluster: Cluster
+    durability: Durability
+    topics: Topics
+
+
+class TransactionLog:
+    """The log of one broker's transaction coordinator. Each wait ends with not_coordinator if the epoch changes meanwhile."""
+
+    def __init__(self, broker: Needs, coordinator: TransactionCoordinator, elections: Elections) -> None:
+        self._broker = broker
+        self._coordinator = coordinator
+        self._elections = elections
+
+    def append_asked(self, record: TransactionRecord) -> ErrorCode:
+        """Write what a client asked for and make it true; or say what it is told when that cannot be."""
+        return self._append(record, Origin.COORDINATOR)
+
+    def append(self, record: TransactionRecord) -> ErrorCode:
+        """Write what follows from what was taken before, and make it true."""
+        return self._append(record, Origin.OBLIGED)
+
+    def _append(self, record: TransactionRecord, origin: Origin) -> ErrorCode:
+        error = self._write(record, origin)
+        if error is ErrorCode.none:
+            self.replay(record)
+        return error
+
+    def write(self, record: TransactionRecord) -> ErrorCode:
+        """Write what follows from what was taken before. `replay` makes it true, later."""
+        return self._write(record, Origin.OBLIGED)
+
+    def _write(self, record: TransactionRecord, origin: Origin) -> ErrorCode:
+        partition = self._home(record.transactional_id)
+        version = record_version(record, self._coordinator.transaction_version)
+        batch = build_batch([encode(record, version)], leader_epoch=partition.leader_epoch)
+        result = partition.append(batch, read_header(batch), origin)
+        return ErrorCode.none if isinstance(result, Appended) else told(result.error)
+
+    def replay(self, record: TransactionRecord) -> None:
+        self._coordinator.replay(self._coordinator.partition_for(record.transactional_id), record)
+
+    async def committed(self, transactional_id: str) -> ErrorCode:
+        """Wait until what is known of the id now cannot be lost with this broker. One that is alone waits for nothing."""
+        index = self._coordinator.partition_for(transactional_id)
+        epoch = self._elections.epoch(index)
+        error = await self._broker.cluster.committed(self._home(transactional_id))
+        return told(error) if self._elections.epoch(index) == epoch else ErrorCode.not_coordinator
+
+    async def durable(self, transactional_id: str) -> ErrorCode:
+        """The same, and until it would survive a power cut here."""
+        index = self._coordinator.partition_for(transactional_id)
+        epoch = self._elections.epoch(index)
+        is_durable = await self._broker.durability.make_durable([self._home(transactional_id).log])
+        if not is_durable or self._elections.epoch(index) != epoch:
+            return ErrorCode.not_coordinator
+        return await self.committed(transactional_id)
+
+    def _home(self, transactional_id: str) -> Partition:
+        index = self._coordinator.partition_for(transactional_id)
+        partition = self._broker.topics.partition(TRANSACTION_STATE, index)
+        assert partition is not None, transactional_id
+        return partition

@@ -1,0 +1,62 @@
+"""LeaderAndIsr v5-7: the controller of a cluster says which partitions this broker leads, and which it follows.
+
+v6 says whether a leader has to recover first, which only its own broker could do; v7 may come from a controller of KRaft.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from oncelog.broker.cluster.replicas import Told
+from oncelog.broker.request import Request
+from oncelog.replication import LeaderAndIsr
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.cluster.membership import Membership
+
+
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    membership: Membership
+
+
+async def handle(broker: Needs, request: Request) -> Any:
+    body, membership = request.body, broker.membership
+    problem = membership.problem(body.controller_id, body.controller_epoch, body.broker_epoch)
+    if problem is not None:
+        return request.answer(error_code=problem, topics=())
+    told = [
+        Told(topic.topic_name, topic.topic_id, one.partition_index, _state(one))
+        for topic in body.topic_states
+        for one in topic.partition_states
+    ]
+    errors = iter(await membership.replicas.become(told))
+    types = request.types
+    return request.answer(
+        error_code=ErrorCode.none,
+        topics=tuple(
+            types.LeaderAndIsrTopicError(
+                topic_id=topic.topic_id,
+                partition_errors=tuple(
+                    types.LeaderAndIsrPartitionError(partition_index=one.partition_index, error_code=next(errors))
+                    for one in topic.partition_states
+                ),
+            )
+            for topic in body.topic_states
+        ),
+    )
+
+
+def _state(state: Any) -> LeaderAndIsr:
+    return LeaderAndIsr(
+        state.leader,
+        state.leader_epoch,
+        state.isr,
+        state.partition_epoch,
+        state.controller_epoch,
+        state.replicas,
+        state.adding_replicas,
+        state.removing_replicas,
+    )

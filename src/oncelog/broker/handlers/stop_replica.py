@@ -1,0 +1,39 @@
+"""StopReplica v3-4: the controller of a cluster says which partitions this broker follows no more, and which it deletes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from oncelog.broker.cluster.replicas import ToStop
+from oncelog.broker.request import Request
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.cluster.membership import Membership
+
+
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    membership: Membership
+
+
+async def handle(broker: Needs, request: Request) -> Any:
+    body, membership = request.body, broker.membership
+    problem = membership.problem(body.controller_id, body.controller_epoch, body.broker_epoch)
+    if problem is not None:
+        return request.answer(error_code=problem, partition_errors=())
+    orders = [
+        ToStop(topic.topic_name, one.partition_index, one.leader_epoch, one.delete_partition)
+        for topic in body.topic_states
+        for one in topic.partition_states
+    ]
+    errors = await membership.replicas.stop(orders)
+    types = request.types
+    return request.answer(
+        error_code=ErrorCode.none,
+        partition_errors=tuple(
+            types.StopReplicaPartitionError(topic_name=one.topic, partition_index=one.index, error_code=error)
+            for one, error in zip(orders, errors, strict=True)
+        ),
+    )

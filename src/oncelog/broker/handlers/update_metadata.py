@@ -1,0 +1,52 @@
+"""UpdateMetadata v7-8: the controller of a cluster says which brokers are alive and who leads which partition.
+
+What it names has changed since it spoke before; the brokers are all that there are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from oncelog.broker.cluster.members import Endpoint, Member
+from oncelog.broker.cluster.view import Leadership
+from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.cluster.membership import Membership
+    from oncelog.environment import Clock
+
+
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    membership: Membership
+
+
+async def handle(broker: Needs, request: Request) -> Any:
+    body, membership = request.body, broker.membership
+    error = membership.problem(body.controller_id, body.controller_epoch, body.broker_epoch)
+    if error is not None:
+        return request.answer(error_code=error)
+    turn = Turn(broker.clock)
+    for topic in body.topic_states:
+        if membership.members.controller_epoch > body.controller_epoch:
+            return request.answer(error_code=ErrorCode.stale_controller_epoch)
+        states = {one.partition_index: _leadership(one) for one in topic.partition_states}
+        membership.topics.learn(topic.topic_name, topic.topic_id, states)
+        if turn.is_over:
+            await turn.rest()
+    membership.members.are_now([_member(one) for one in body.live_brokers])
+    membership.is_told()
+    return request.answer(error_code=ErrorCode.none)
+
+
+def _leadership(state: Any) -> Leadership:
+    return Leadership(state.leader, state.leader_epoch, state.replicas, state.isr, state.offline_replicas)
+
+
+def _member(broker: Any) -> Member:
+    endpoints = tuple(Endpoint(one.listener, one.host, one.port) for one in broker.endpoints)
+    return Member(broker.id, endpoints, broker.rack)

@@ -1,0 +1,169 @@
+"""The topics of a cluster: what there is, and who leads, its controller says; which replicas are here, the journal keeps."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from oncelog.broker.cluster.view import LEADER_DURING_DELETE, UNKNOWN, Leadership
+from oncelog.broker.config.configuration import Settings, topic_values
+from oncelog.broker.slices import Slices
+from oncelog.broker.storage.journal import Journal, ReplicasHosted, ReplicasLeft
+from oncelog.broker.storage.log_settings import log_config
+from oncelog.broker.storage.partition import Partition, Role, UnopenedLog
+from oncelog.broker.storage.topics import OpenLog, Topic, Topics
+from oncelog.coordination import Parked, start
+from oncelog.environment import DiskError
+
+logger = logging.getLogger("oncelog.broker")
+
+NO_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaId:
+    """A replica that is to be here."""
+
+    topic: str
+    topic_id: UUID
+    index: int
+
+
+class SharedTopics(Topics):
+    """A replica is in the journal before its files are there, and until they are gone."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        slices: Slices,
+        settings: Settings,
+        configs_of: Callable[[str], Mapping[str, str]],
+        open_log: OpenLog,
+        before_deletion: Callable[[Sequence[Partition]], Parked[None]],
+        after_deletion: Callable[[Sequence[Partition]], Parked[None]],
+        delete_unopened: Callable[[Topic, int, UnopenedLog], None],
+        survives: Callable[[DiskError], bool],
+    ) -> None:
+        """`configs_of` has what a topic of this name has of its own settings."""
+        super().__init__(slices, NO_EPOCH, settings, open_log, delete_unopened, survives)
+        self._journal = journal
+        self._configs_of = configs_of
+        self._before_deletion = before_deletion
+        self._after_deletion = after_deletion
+        self._leaving: dict[tuple[str, int], Parked[None]] = {}
+
+    def learn(self, name: str, topic_id: UUID, states: Mapping[int, Leadership]) -> Topic:
+        """Hear from the controller who leads these partitions of a topic. They are all of a topic that is new."""
+        topic = self._by_id.get(topic_id) or self._make_topic(name, topic_id)
+        count = len(topic.partitions)
+        self._reach(topic, max(states, default=-1))
+        for index, leadership in states.items():
+            deleted = leadership.leader == LEADER_DURING_DELETE
+            topic.partitions[index].leadership = UNKNOWN if deleted else leadership
+        if len(topic.partitions) > count:
+            self.version += 1
+        self._forget_if_gone(topic)
+        return topic
+
+    def _make_topic(self, name: str, topic_id: UUID) -> Topic:
+        before = self._by_name.get(name)
+        if before is not None:
+            # Deleted and made again: what is left of the old one is known by its id.
+            logger.info("topic %s is another one now, with id %s", name, topic_id)
+        configs = dict(self._configs_of(name))
+        topic = Topic(name, topic_id, configs, topic_values(self._settings, configs), [])
+        self._by_name[name] = topic
+        self._by_id[topic_id] = topic
+        self.version += 1
+        return topic
+
+    def _reach(self, topic: Topic, index: int) -> None:
+        for new in range(len(topic.partitions), index + 1):
+            topic.partitions.append(Partition(topic.name, new, NO_EPOCH, self.failed))
+
+    def _forget_if_gone(self, topic: Topic) -> None:
+        """A topic is there as long as somebody leads, or may lead, one of its partitions, or a replica is here."""
+        if any(one.role is not Role.NONE or one.leadership is not UNKNOWN for one in topic.partitions):
+            return
+        del self._by_id[topic.topic_id]
+        if self._by_name.get(topic.name) is topic:
+            del self._by_name[topic.name]
+        self.version += 1
+        for partition in topic.partitions:
+            partition.wake()
+
+    def replay_hosted(self, name: str, topic_id: UUID, indexes: Iterable[int]) -> Iterator[None]:
+        """Open the logs of replicas that a start finds in the journal, one each step."""
+        return self._open_all([ReplicaId(name, topic_id, index) for index in sorted(indexes)])
+
+    def host(self, replicas: Sequence[ReplicaId]) -> Parked[None]:
+        """Have these replicas, of which there is none here yet; release when their logs are open."""
+        return start(self._host(replicas))
+
+    async def _host(self, replicas: Sequence[ReplicaId]) -> None:
+        for one in replicas:
+            while (going := self._leaving.get((one.topic, one.index))) is not None:
+                await going
+        by_topic: defaultdict[tuple[str, UUID], list[int]] = defaultdict(list)
+        for one in replicas:
+            by_topic[one.topic, one.topic_id].append(one.index)
+        records = [
+            ReplicasHosted(topic=name, topic_id=str(topic_id), partitions=indexes)
+            for (name, topic_id), indexes in by_topic.items()
+        ]
+        await self._journal.write(records)
+        await self._slices.run(self._open_all(replicas))
+
+    def _open_all(self, replicas: Sequence[ReplicaId]) -> Iterator[None]:
+        for one in replicas:
+            topic = self._by_id.get(one.topic_id) or self._make_topic(one.topic, one.topic_id)
+            self._reach(topic, one.index)
+            config = log_config(self._settings, topic.values, is_internal=topic.is_internal)
+            log, directory = self._open_log(topic, one.index, config)
+            partition = topic.partitions[one.index]
+            partition.host(log, directory, Role.FOLLOWER)
+            if partition.is_offline:
+                topic.offline.add(one.index)
+            yield
+
+    def leave(self, partitions: Sequence[Partition]) -> Parked[None]:
+        """Delete these replicas and their files; release when no power cut can bring them back."""
+        gone: Parked[None] = Parked()
+        for partition in partitions:
+            partition.role = Role.LEAVING
+            self._leaving[partition.topic, partition.index] = gone
+            partition.wake()
+        start(self._leave(partitions, gone))
+        return gone
+
+    async def _leave(self, partitions: Sequence[Partition], gone: Parked[None]) -> None:
+        await self._before_deletion(partitions)
+        by_topic: defaultdict[tuple[str, UUID], list[int]] = defaultdict(list)
+        for partition in partitions:
+            by_topic[partition.topic, partition.topic_id].append(partition.index)
+        records = [
+            ReplicasLeft(topic=name, topic_id=str(topic_id), partitions=indexes)
+            for (name, topic_id), indexes in by_topic.items()
+        ]
+        await self._journal.write(records)
+        await self._slices.run(self._remove(partitions))
+        await self._after_deletion(partitions)
+        for partition in partitions:
+            del self._leaving[partition.topic, partition.index]
+        gone.release(None)
+
+    def _remove(self, partitions: Sequence[Partition]) -> Iterator[None]:
+        for partition in partitions:
+            topic = self._by_id[partition.topic_id]
+            try:
+                self._remove_files(topic, partition)
+            except DiskError as error:
+                if not self._survives(error):
+                    raise
+            partition.leave()
+            topic.offline.discard(partition.index)
+            self._forget_if_gone(topic)
+            yield

@@ -1,0 +1,61 @@
+"""Cutting logs off while the broker runs: a follower gives up what its leader does not have.
+
+A power cut at any moment leaves each log as it was, or cut off, or something in between that is as far as it goes what was
+written. For that, nothing may claim that what goes was durable, and nothing may put it back: first the write-ahead log
+takes back what it has of it, then the checkpoints are written, and only then are the files cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from oncelog.broker.storage.durability import Durability
+from oncelog.coordination import Parked
+from oncelog.log import PartitionLog
+
+
+class _Checkpoints(Protocol):
+    def write(self) -> Parked[None]: ...
+
+
+class Needs(Protocol):
+    @property
+    def durability(self) -> Durability: ...
+
+    @property
+    def checkpoints(self) -> _Checkpoints: ...
+
+
+async def truncate_logs(needs: Needs, offsets: Mapping[PartitionLog, int]) -> None:
+    """Cut each log off at its offset; one that begins later becomes an empty log that begins there.
+
+    Nobody may append to the logs meanwhile. Raises DiskError.
+    """
+    kept = {log: offset for log, offset in offsets.items() if log.log_start_offset <= offset}
+    ends = {log: log.begin_truncation(offset) for log, offset in kept.items() if offset < log.log_end_offset}
+    await needs.durability.take_back(ends)
+    if ends:
+        await needs.checkpoints.write()
+    for log, offset in kept.items():
+        await needs.durability.hold(log)
+        log.truncate_to(offset)
+        needs.durability.let_go(log)
+    await begin_logs_again(needs, {log: offset for log, offset in offsets.items() if log not in kept})
+
+
+async def begin_logs_again(needs: Needs, offsets: Mapping[PartitionLog, int]) -> None:
+    """Make each log an empty one that begins at its offset (Kafka's truncateFullyAndStartAt).
+
+    Readers see it so at once, and nobody may append before it is done. Raises DiskError.
+    """
+    if not offsets:
+        return
+    for log in offsets:
+        await needs.durability.hold(log)
+    ends = {log: log.begin_again_at(offset) for log, offset in offsets.items()}
+    await needs.durability.take_back(ends)
+    await needs.checkpoints.write()
+    for log in offsets:
+        log.delete_old()
+        needs.durability.let_go(log)

@@ -1,0 +1,69 @@
+"""The rules by which the replicas of a partition follow one another, without IO: the leader's side, and the follower's.
+
+`LeaderReplica` keeps how far each follower has come, and says where the high watermark is, who is in sync, and what an append
+is answered. `Follower` keeps how a broker stands with the partitions that it fetches from one leader, and turns answers into
+steps for their logs. `decide` says what LeaderAndIsr makes of a replica.
+"""
+
+from oncelog.replication.fetch_session import AskedPartition, FetchAsked, FollowerFetchSession
+from oncelog.replication.fetch_state import FetchState, ReplicaState
+from oncelog.replication.follower import (
+    AdvanceHighWatermark,
+    AdvanceLogStart,
+    Append,
+    AskOffsets,
+    BeginAgain,
+    EpochAsked,
+    FetchedFromLeader,
+    Follower,
+    Step,
+    Truncate,
+)
+from oncelog.replication.leader import ACKS_ALL, LeaderReplica
+from oncelog.replication.leadership import Becomes, Decided, LeaderAndIsr, decide
+from oncelog.replication.partition_state import (
+    AfterAnswer,
+    AlterPartition,
+    AlterPartitionAnswer,
+    IsrState,
+    PartitionState,
+)
+from oncelog.replication.progress import FollowerProgress
+from oncelog.replication.read_replica import preferred_read_replica
+from oncelog.replication.truncation import EpochEnd, ReplicaLog, Truncation, divergence, truncation
+
+__all__ = [
+    "ACKS_ALL",
+    "AdvanceHighWatermark",
+    "AdvanceLogStart",
+    "AfterAnswer",
+    "AlterPartition",
+    "AlterPartitionAnswer",
+    "Append",
+    "AskOffsets",
+    "AskedPartition",
+    "Becomes",
+    "BeginAgain",
+    "Decided",
+    "EpochAsked",
+    "EpochEnd",
+    "FetchAsked",
+    "FetchState",
+    "FetchedFromLeader",
+    "Follower",
+    "FollowerFetchSession",
+    "FollowerProgress",
+    "IsrState",
+    "LeaderAndIsr",
+    "LeaderReplica",
+    "PartitionState",
+    "ReplicaLog",
+    "ReplicaState",
+    "Step",
+    "Truncate",
+    "Truncation",
+    "decide",
+    "divergence",
+    "preferred_read_replica",
+    "truncation",
+]

@@ -1,0 +1,63 @@
+"""How a follower stands with the leader of one partition.
+
+`TRANSITIONS` is the whole state machine: a move that is not in it is a bug, not an answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from uuid import UUID
+
+NO_EPOCH = -1
+
+
+class ReplicaState(Enum):
+    """Kafka's names. FAILED is one of Kafka's `failedPartitions`: it waits for the next LeaderAndIsr."""
+
+    TRUNCATING = "Truncating"
+    FETCHING = "Fetching"
+    FAILED = "failed"
+
+
+# (from, to) -> what moves a partition along that edge.
+TRANSITIONS: dict[tuple[ReplicaState, ReplicaState], str] = {
+    (ReplicaState.TRUNCATING, ReplicaState.FETCHING): "the log has nothing that the leader's has not",
+    (
+        ReplicaState.TRUNCATING,
+        ReplicaState.TRUNCATING,
+    ): "the leader did not know the epoch, and is asked about the one before",
+    (ReplicaState.TRUNCATING, ReplicaState.FAILED): "the leader has a newer epoch, or the log failed",
+    (ReplicaState.FETCHING, ReplicaState.FETCHING): "an answer is in the log, or what diverged is cut off",
+    (ReplicaState.FETCHING, ReplicaState.FAILED): "the leader has a newer epoch, or the log failed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FetchState:
+    """`leader_epoch` is the one that LeaderAndIsr told; `last_fetched_epoch` that of the log's last batch, -1 without one.
+
+    Until `delayed_until_ms` the leader is not asked: the last answer was an error. `lag` is how far the log was behind the
+    leader's high watermark; None until the first answer.
+    """
+
+    topic_id: UUID
+    leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    state: ReplicaState
+    delayed_until_ms: int = 0
+    lag: int | None = None
+
+    def is_ready_to_fetch(self, now_ms: int) -> bool:
+        return self.state is ReplicaState.FETCHING and now_ms >= self.delayed_until_ms
+
+    def is_ready_to_truncate(self, now_ms: int) -> bool:
+        return self.state is ReplicaState.TRUNCATING and now_ms >= self.delayed_until_ms
+
+    def moved(self, state: ReplicaState, fetch_offset: int, last_fetched_epoch: int) -> FetchState:
+        assert (self.state, state) in TRANSITIONS, (self, state)
+        return replace(self, state=state, fetch_offset=fetch_offset, last_fetched_epoch=last_fetched_epoch)
+
+    def delayed(self, until_ms: int) -> FetchState:
+        return replace(self, delayed_until_ms=until_ms)

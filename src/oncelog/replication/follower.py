@@ -1,0 +1,294 @@
+"""What a broker does about the partitions that it fetches from one leader.
+
+Nothing here sends, waits or touches a log. Whoever fetches goes round like this:
+
+    for what `epochs_to_ask` names, ask the leader OffsetForLeaderEpoch   -> `epoch_answered`
+    send what `build_fetch` returns                                       -> `session.answered`, and for each partition
+                                                                             in the answer `fetch_answered`
+
+Each of these returns the steps for the partition's log, in their order. After each step it is told what came of it: `appended`
+after Append, which returns steps again, `truncated` after Truncate and BeginAgain, `offsets_answered` after AskOffsets. What
+raised DiskError is `fail`ed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple
+from uuid import UUID
+
+from oncelog.records import HEADER_BYTES, read_header
+from oncelog.replication.fetch_session import AskedPartition, FetchAsked, FollowerFetchSession, TopicPartition
+from oncelog.replication.fetch_state import NO_EPOCH, FetchState, ReplicaState
+from oncelog.replication.truncation import EpochEnd, ReplicaLog, Truncation, truncation
+from oncelog.wire import ErrorCode
+
+FETCHING, TRUNCATING, FAILED = ReplicaState.FETCHING, ReplicaState.TRUNCATING, ReplicaState.FAILED
+
+
+class Append(NamedTuple):
+    """Append the records with `PartitionLog.append_as_follower`."""
+
+    records: bytes
+
+
+class AdvanceHighWatermark(NamedTuple):
+    offset: int
+
+
+class AdvanceLogStart(NamedTuple):
+    offset: int
+
+
+class Truncate(NamedTuple):
+    """Cut the log off. If that `is_complete`, it has nothing then that the leader's has not; else the leader is asked again.
+
+    One below the high watermark is for a leader that was elected without having been in sync.
+    """
+
+    offset: int
+    is_complete: bool
+    is_below_high_watermark: bool
+
+
+class BeginAgain(NamedTuple):
+    """Be an empty log that begins at the offset."""
+
+    offset: int
+
+
+class AskOffsets(NamedTuple):
+    """Ask the leader under this epoch where its log ends and where it begins (ListOffsets LATEST and EARLIEST)."""
+
+    leader_epoch: int
+
+
+MAY_PASS = frozenset({ErrorCode.corrupt_message, ErrorCode.invalid_record, ErrorCode.kafka_storage_error})
+"""What a log may refuse and take when it is fetched again: what the network made of it, or what a full disk has no room for."""
+
+Step = Append | AdvanceHighWatermark | AdvanceLogStart | Truncate | BeginAgain | AskOffsets
+
+
+class FetchedFromLeader(NamedTuple):
+    """What the leader answers about one partition."""
+
+    error: ErrorCode
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    records: bytes = b""
+    diverging: EpochEnd | None = None
+
+
+class EpochAsked(NamedTuple):
+    """One partition of an OffsetForLeaderEpoch request."""
+
+    current_leader_epoch: int
+    leader_epoch: int
+
+
+class Follower:
+    """The partitions that are fetched from one leader. `states` has each."""
+
+    __slots__ = ("_backoff_ms", "_fetch_size_bytes", "_truncates_on_fetch", "session", "states")
+
+    def __init__(self, fetch_size_bytes: int, backoff_ms: int, *, truncates_on_fetch: bool = True) -> None:
+        """replica.fetch.max.bytes and replica.fetch.backoff.ms. `truncates_on_fetch`: the leader takes Fetch v12."""
+        self._fetch_size_bytes = fetch_size_bytes
+        self._backoff_ms = backoff_ms
+        self._truncates_on_fetch = truncates_on_fetch
+        self.session = FollowerFetchSession()
+        self.states: dict[TopicPartition, FetchState] = {}
+
+    def add(self, key: TopicPartition, topic_id: UUID, leader_epoch: int, log: ReplicaLog) -> None:
+        """Follow this leader in its epoch. One that is followed in it already goes on."""
+        before = self.states.get(key)
+        if before is not None and before.state is not FAILED and before.leader_epoch == leader_epoch:
+            return
+        epoch = log.newest_epoch
+        if self._truncates_on_fetch and epoch != NO_EPOCH:
+            self.states[key] = FetchState(topic_id, leader_epoch, log.log_end_offset, epoch, FETCHING)
+        else:
+            # If nothing else is known, the leader has what is below the high watermark.
+            self.states[key] = FetchState(topic_id, leader_epoch, log.high_watermark, NO_EPOCH, TRUNCATING)
+
+    def remove(self, keys: Iterable[TopicPartition]) -> None:
+        """Follow this leader no more: it is another one, or this broker leads, or the log is gone."""
+        for key in keys:
+            self.states.pop(key, None)
+
+    def epochs_to_ask(
+        self, logs: Callable[[TopicPartition], ReplicaLog], now_ms: int
+    ) -> dict[TopicPartition, EpochAsked]:
+        """What to ask the leader before anything is fetched: where the newest epoch of each log ends."""
+        found = {}
+        for key, state in self.states.items():
+            epoch = logs(key).newest_epoch if state.is_ready_to_truncate(now_ms) else NO_EPOCH
+            if epoch != NO_EPOCH:
+                found[key] = EpochAsked(state.leader_epoch, epoch)
+        return found
+
+    def cut_without_epochs(
+        self, logs: Callable[[TopicPartition], ReplicaLog], now_ms: int
+    ) -> dict[TopicPartition, Step]:
+        """Logs that know of no epoch are cut off at the high watermark, as before KIP-101."""
+        return {
+            key: _truncate(Truncation(state.fetch_offset, is_complete=True), logs(key))
+            for key, state in self.states.items()
+            if state.is_ready_to_truncate(now_ms) and logs(key).newest_epoch == NO_EPOCH
+        }
+
+    def build_fetch(self, logs: Callable[[TopicPartition], ReplicaLog], now_ms: int) -> FetchAsked | None:
+        """The next Fetch; None if no partition is ready."""
+        wanted = {
+            key: AskedPartition(
+                state.topic_id,
+                state.fetch_offset,
+                logs(key).log_start_offset,
+                self._fetch_size_bytes,
+                state.leader_epoch,
+                state.last_fetched_epoch if self._truncates_on_fetch else NO_EPOCH,
+            )
+            for key, state in self.states.items()
+            if state.is_ready_to_fetch(now_ms)
+        }
+        return self.session.build(wanted)
+
+    def epoch_answered(
+        self, key: TopicPartition, asked: EpochAsked, error: ErrorCode, told: EpochEnd, log: ReplicaLog, now_ms: int
+    ) -> Step | None:
+        """Take the answer to OffsetForLeaderEpoch."""
+        state = self.states.get(key)
+        if state is None or state.leader_epoch != asked.current_leader_epoch or state.state is not TRUNCATING:
+            return None
+        if error is not ErrorCode.none:
+            self._refused(key, state, error, now_ms)
+            return None
+        return _truncate(truncation(log, told, state.fetch_offset), log)
+
+    def fetch_answered(
+        self, key: TopicPartition, answer: FetchedFromLeader, log: ReplicaLog, now_ms: int
+    ) -> tuple[Step, ...]:
+        """Take what a Fetch was answered about a partition; nothing if it has gone on since it was asked."""
+        state, asked = self.states.get(key), self.session.partitions.get(key)
+        if state is None or asked is None or not state.is_ready_to_fetch(now_ms):
+            return ()
+        if (asked.fetch_offset, asked.current_leader_epoch) != (state.fetch_offset, state.leader_epoch):
+            return ()
+        if answer.error is ErrorCode.offset_out_of_range:
+            return (AskOffsets(state.leader_epoch),)
+        if answer.error is not ErrorCode.none:
+            self._refused(key, state, answer.error, now_ms)
+            return ()
+        if answer.diverging is not None:
+            return (_truncate(truncation(log, answer.diverging, state.fetch_offset), log),)
+        assert log.log_end_offset == state.fetch_offset, (key, state, log.log_end_offset)
+        append = Append(answer.records)
+        inside = _begins_inside(answer.records, log)
+        return (append,) if inside is None else (BeginAgain(inside), append)
+
+    def appended(
+        self, key: TopicPartition, answer: FetchedFromLeader, error: ErrorCode, log: ReplicaLog, now_ms: int
+    ) -> tuple[Step, ...]:
+        """The records of an answer are in the log, or it has refused them with `error`.
+
+        The high watermark follows the leader's as far as the log goes, and the log start follows as far as that.
+        """
+        state = self.states.get(key)
+        if state is None:
+            return ()
+        if error is not ErrorCode.none:
+            if error in MAY_PASS:
+                self.delay([key], now_ms)
+            else:
+                self.fail(key)
+            return ()
+        end = log.log_end_offset
+        lag = max(0, answer.high_watermark - end)
+        # Whoever got something comes last in the next request.
+        del self.states[key]
+        self.states[key] = replace(state.moved(FETCHING, end, log.newest_epoch), lag=lag)
+        high_watermark = max(log.high_watermark, min(answer.high_watermark, end))
+        log_start_offset = min(answer.log_start_offset, high_watermark)
+        steps: list[Step] = []
+        if high_watermark > log.high_watermark:
+            steps.append(AdvanceHighWatermark(high_watermark))
+        if log_start_offset > log.log_start_offset:
+            steps.append(AdvanceLogStart(log_start_offset))
+        return tuple(steps)
+
+    def truncated(self, key: TopicPartition, step: Truncate | BeginAgain, log: ReplicaLog) -> None:
+        """The log was cut off, or has begun again, and is asked for from its end on."""
+        is_complete = isinstance(step, BeginAgain) or step.is_complete or self._truncates_on_fetch
+        if key in self.states:
+            self._go_on(key, FETCHING if is_complete else TRUNCATING, log)
+
+    def _go_on(self, key: TopicPartition, state: ReplicaState, log: ReplicaLog) -> None:
+        self.states[key] = self.states[key].moved(state, log.log_end_offset, log.newest_epoch)
+
+    def offsets_answered(
+        self,
+        key: TopicPartition,
+        leader_epoch: int,
+        error: ErrorCode,
+        leader_end_offset: int,
+        leader_start_offset: int,
+        log: ReplicaLog,
+        now_ms: int,
+    ) -> Step | None:
+        """Take what AskOffsets found under `leader_epoch`. Without a step the log is asked for from its end on.
+
+        A leader whose log ends before this one was elected without being in sync: what it has not is given up. A leader whose
+        log begins behind the end of this one has deleted what is missing here: the log begins again there.
+        """
+        state = self.states.get(key)
+        if state is None or state.leader_epoch != leader_epoch:
+            return None
+        if error is not ErrorCode.none:
+            self._refused(key, state, error, now_ms)
+            return None
+        if leader_end_offset < log.log_end_offset:
+            return _truncate(Truncation(leader_end_offset, is_complete=True), log)
+        if leader_start_offset > log.log_end_offset:
+            return BeginAgain(leader_start_offset)
+        self._go_on(key, FETCHING, log)
+        return None
+
+    def delay(self, keys: Iterable[TopicPartition], now_ms: int) -> None:
+        """Ask again later: the leader could not be asked, or could not answer."""
+        for key in keys:
+            state = self.states.get(key)
+            if state is not None and now_ms >= state.delayed_until_ms:
+                self.states[key] = state.delayed(now_ms + self._backoff_ms)
+
+    def fail(self, key: TopicPartition) -> None:
+        """Ask no more before the next LeaderAndIsr: the log has failed, or is not what it was taken for."""
+        state = self.states[key]
+        self.states[key] = state.moved(FAILED, state.fetch_offset, state.last_fetched_epoch)
+
+    def _refused(self, key: TopicPartition, state: FetchState, error: ErrorCode, now_ms: int) -> None:
+        """The leader has answered with an error.
+
+        FENCED_LEADER_EPOCH: it leads in a newer epoch, and LeaderAndIsr will say so. Whatever else it is, it may pass:
+        UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION and topic ids come of news that one broker has
+        before the other.
+        """
+        if error is ErrorCode.fenced_leader_epoch:
+            self.fail(key)
+        else:
+            self.delay([key], now_ms)
+
+
+def _truncate(to: Truncation, log: ReplicaLog) -> Truncate:
+    return Truncate(to.offset, to.is_complete, to.offset < log.high_watermark)
+
+
+def _begins_inside(records: bytes, log: ReplicaLog) -> int | None:
+    """The base offset of the first batch, if an empty log begins inside it; else None.
+
+    Records may have been deleted up to the middle of a batch, and the leader answers with the whole of it.
+    """
+    if log.log_start_offset != log.log_end_offset or len(records) < HEADER_BYTES:
+        return None
+    header = read_header(records)
+    return header.base_offset if header.base_offset < log.log_end_offset <= header.last_offset else None

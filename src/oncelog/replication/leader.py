@@ -1,0 +1,201 @@
+"""What the leader of a partition keeps of its followers, and what follows from it: in-sync set, high watermark, answers.
+
+Nothing here touches the log, knows the time, or sends anything. Who leads calls
+
+- `lead` when LeaderAndIsr says so, after `PartitionLog.lead`,
+- `fetched` with each Fetch of a follower that was answered without a diverging epoch,
+- `high_watermark` after each of them, after each append, and after each change of the in-sync set,
+- `expansion` after each `fetched`, `shrinking` every half of replica.lag.time.max.ms: what they return is sent to the controller
+  once it is `propose`d, and what comes back goes to `answered`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from oncelog.replication.leadership import NO_EPOCH, LeaderAndIsr
+from oncelog.replication.partition_state import (
+    AfterAnswer,
+    AlterPartition,
+    AlterPartitionAnswer,
+    IsrState,
+    PartitionState,
+    after_answer,
+)
+from oncelog.replication.progress import FollowerProgress
+from oncelog.wire import ErrorCode
+
+ACKS_ALL = -1
+
+
+class LeaderReplica:
+    """One partition that this broker leads, or may lead. `is_leader` says which."""
+
+    __slots__ = (
+        "_lag_time_max_ms",
+        "broker_id",
+        "controller_epoch",
+        "epoch_start_offset",
+        "followers",
+        "is_leader",
+        "leader_epoch",
+        "partition_epoch",
+        "replicas",
+        "state",
+    )
+
+    def __init__(self, broker_id: int, lag_time_max_ms: int) -> None:
+        """`lag_time_max_ms` is replica.lag.time.max.ms."""
+        self.broker_id = broker_id
+        self._lag_time_max_ms = lag_time_max_ms
+        self.is_leader = False
+        self.controller_epoch = self.leader_epoch = self.partition_epoch = NO_EPOCH
+        self.epoch_start_offset = 0
+        self.replicas: tuple[int, ...] = ()
+        self.state = PartitionState(IsrState.COMMITTED, frozenset())
+        self.followers: dict[int, FollowerProgress] = {}
+
+    def lead(self, told: LeaderAndIsr, log_end_offset: int, now_ms: int) -> None:
+        """Become leader, or take what is new for one: a leader epoch, the in-sync set, the assignment.
+
+        Followers that are known from an earlier epoch of this leader keep their offsets.
+        """
+        followers = {one: self.followers.get(one, FollowerProgress()) for one in told.replicas if one != self.broker_id}
+        if told.leader_epoch > self.leader_epoch:
+            self.epoch_start_offset = log_end_offset
+            followers = {
+                one: progress.under_leader_epoch(
+                    log_end_offset, now_ms, is_new_leader=not self.is_leader, is_in_sync=one in told.isr
+                )
+                for one, progress in followers.items()
+            }
+        self.followers = followers
+        self.state = self.state.committed(frozenset(told.isr))
+        self.is_leader = True
+        self._take_epochs(told)
+
+    def follow(self, told: LeaderAndIsr) -> None:
+        """Become a follower: the in-sync set is the leader's business."""
+        self.followers = {}
+        self.state = self.state.committed(frozenset())
+        self.is_leader = False
+        self._take_epochs(told)
+
+    def _take_epochs(self, told: LeaderAndIsr) -> None:
+        self.controller_epoch = told.controller_epoch
+        self.leader_epoch = told.leader_epoch
+        self.partition_epoch = told.partition_epoch
+        self.replicas = told.replicas
+
+    def fetched(
+        self,
+        replica: int,
+        fetch_offset: int,
+        log_start_offset: int,
+        *,
+        leader_end_offset: int,
+        now_ms: int,
+        broker_epoch: int,
+    ) -> ErrorCode:
+        """Note a follower's Fetch. `leader_end_offset` is where the log ended before it was read, `now_ms` when the Fetch came.
+
+        UNKNOWN_LEADER_EPOCH for a broker that has no replica: it may know of a reassignment that this leader has not heard of.
+        """
+        progress = self.followers.get(replica)
+        if progress is None:
+            return ErrorCode.unknown_leader_epoch
+        self.followers[replica] = progress.fetched(
+            fetch_offset, log_start_offset, leader_end_offset, now_ms, broker_epoch
+        )
+        return ErrorCode.none
+
+    def needed_isr_size(self, min_isr: int) -> int:
+        """min.insync.replicas, or all replicas if they are fewer."""
+        return min(min_isr, len(self.followers) + 1)
+
+    def high_watermark(
+        self, log_end_offset: int, acknowledged_offset: int, *, min_isr: int, alive: Container[int], now_ms: int
+    ) -> int | None:
+        """Where the high watermark could be now; None if it stays. It never goes back, so the log takes it if it is higher.
+
+        It is the smallest log end offset of the (maximal) in-sync set; of this broker it is `acknowledged_offset`, below which the
+        log is as durable as it has to be. Also of those replicas that are alive and have caught up not long ago:
+        else one that wants to join would run after the high watermark for ever. It does not move while the in-sync set is
+        smaller than min.insync.replicas (KIP-966; so in Kafka 3.9).
+        """
+        if len(self.state.isr) < self.needed_isr_size(min_isr):
+            return None
+        maximal_isr = self.state.maximal_isr
+        found = acknowledged_offset
+        for replica, progress in self.followers.items():
+            if progress.log_end_offset < found and (
+                replica in maximal_isr
+                or (replica in alive and progress.is_caught_up(log_end_offset, now_ms, self._lag_time_max_ms))
+            ):
+                found = progress.log_end_offset
+        return found if found >= 0 else None
+
+    def low_watermark(self, log_start_offset: int, alive: Container[int]) -> int:
+        """DeleteRecords is done when this reaches its offset: the smallest log start offset of all replicas that are alive."""
+        starts = [progress.log_start_offset for one, progress in self.followers.items() if one in alive]
+        return min([log_start_offset, *starts])
+
+    def append_problem(self, acks: int, min_isr: int) -> ErrorCode:
+        """NOT_ENOUGH_REPLICAS before anything is written."""
+        if acks == ACKS_ALL and len(self.state.isr) < self.needed_isr_size(min_isr):
+            return ErrorCode.not_enough_replicas
+        return ErrorCode.none
+
+    def acknowledgement(self, next_offset: int, high_watermark: int, min_isr: int) -> ErrorCode | None:
+        """What an append with acks=all that ends before `next_offset` is answered; None while it waits.
+
+        Ask again when the high watermark has moved or this broker has stopped leading.
+        """
+        if not self.is_leader:
+            return ErrorCode.not_leader_or_follower
+        if high_watermark < next_offset:
+            return None
+        if len(self.state.maximal_isr) < self.needed_isr_size(min_isr):
+            return ErrorCode.not_enough_replicas_after_append
+        return ErrorCode.none
+
+    def expansion(self, replica: int, high_watermark: int, alive: Container[int]) -> AlterPartition | None:
+        """What to ask the controller for if a follower belongs into the in-sync set now.
+
+        It has all that is below the high watermark, and all that was there when this leader epoch began.
+        """
+        progress = self.followers.get(replica)
+        if not self.is_leader or progress is None or self.state.is_pending or replica in self.state.isr:
+            return None
+        if replica not in alive or progress.log_end_offset < max(high_watermark, self.epoch_start_offset):
+            return None
+        return self._asking(self.state.isr | {replica})
+
+    def shrinking(self, log_end_offset: int, now_ms: int) -> AlterPartition | None:
+        """What to ask for if replicas of the in-sync set have not caught up for longer than replica.lag.time.max.ms."""
+        if not self.is_leader or self.state.is_pending:
+            return None
+        late = {one for one in self.state.isr if one != self.broker_id and self._is_late(one, log_end_offset, now_ms)}
+        return self._asking(self.state.isr - late) if late else None
+
+    def _is_late(self, replica: int, log_end_offset: int, now_ms: int) -> bool:
+        progress = self.followers.get(replica)
+        return progress is None or not progress.is_caught_up(log_end_offset, now_ms, self._lag_time_max_ms)
+
+    def _asking(self, isr: frozenset[int]) -> AlterPartition:
+        return AlterPartition(self.leader_epoch, self.partition_epoch, self.controller_epoch, tuple(sorted(isr)))
+
+    def propose(self, asked: AlterPartition) -> None:
+        """It is on its way to the controller."""
+        grows = self.state.isr < frozenset(asked.new_isr)
+        self.state = self.state.pending(IsrState.PENDING_EXPAND if grows else IsrState.PENDING_SHRINK, asked)
+
+    def answered(self, asked: AlterPartition, answer: AlterPartitionAnswer) -> AfterAnswer:
+        """Take the controller's answer. RETRY: send `asked` again. COMMITTED: the high watermark may move."""
+        after = after_answer(self.state, self.leader_epoch, self.partition_epoch, asked, answer)
+        if after is AfterAnswer.COMMITTED:
+            self.state = self.state.committed(frozenset(answer.isr))
+            self.partition_epoch = answer.partition_epoch
+        elif after is AfterAnswer.RESET:
+            self.state = self.state.reset()
+        return after

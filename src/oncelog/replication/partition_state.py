@@ -1,0 +1,137 @@
+"""The in-sync set of a partition as its leader knows it, while the controller is asked to change it (KIP-497).
+
+`TRANSITIONS` is the whole state machine: a move that is not in it is a bug, not an answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple
+
+from oncelog.wire import ErrorCode
+
+NO_BROKER_EPOCH = -1
+
+
+class IsrState(Enum):
+    """Kafka's names."""
+
+    COMMITTED = "CommittedPartitionState"
+    PENDING_EXPAND = "PendingExpandIsr"
+    PENDING_SHRINK = "PendingShrinkIsr"
+
+
+# (from, to) -> what moves a partition along that edge.
+TRANSITIONS: dict[tuple[IsrState, IsrState], str] = {
+    (IsrState.COMMITTED, IsrState.PENDING_EXPAND): "a follower has caught up",
+    (IsrState.COMMITTED, IsrState.PENDING_SHRINK): "replica.lag.time.max.ms is over",
+    (IsrState.PENDING_EXPAND, IsrState.COMMITTED): "AlterPartition is answered, or LeaderAndIsr comes",
+    (IsrState.PENDING_SHRINK, IsrState.COMMITTED): "AlterPartition is answered, or LeaderAndIsr comes",
+    (IsrState.COMMITTED, IsrState.COMMITTED): "LeaderAndIsr",
+}
+
+
+class AlterPartition(NamedTuple):
+    """What the leader asks of the controller. The partition epoch is that of the state it wants to change."""
+
+    leader_epoch: int
+    partition_epoch: int
+    controller_epoch: int
+    new_isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """`isr` is what the controller has written down. `asked` is under way unless the state is COMMITTED."""
+
+    state: IsrState
+    isr: frozenset[int]
+    asked: AlterPartition | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        return self.state is not IsrState.COMMITTED
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        """Whom the high watermark waits for: whoever may be in the in-sync set, whatever becomes of the request.
+
+        KIP-497: a replica that is to be added counts at once, and one that is to be removed counts until it is.
+        """
+        if self.state is IsrState.PENDING_EXPAND and self.asked is not None:
+            return self.isr.union(self.asked.new_isr)
+        return self.isr
+
+    def pending(self, state: IsrState, asked: AlterPartition) -> PartitionState:
+        return self._moved(PartitionState(state, self.isr, asked))
+
+    def committed(self, isr: frozenset[int]) -> PartitionState:
+        return self._moved(PartitionState(IsrState.COMMITTED, isr))
+
+    def reset(self) -> PartitionState:
+        """Back to what the controller has written down."""
+        return self._moved(replace(self, state=IsrState.COMMITTED, asked=None))
+
+    def _moved(self, after: PartitionState) -> PartitionState:
+        assert (self.state, after.state) in TRANSITIONS, (self, after)
+        return after
+
+
+class AlterPartitionAnswer(NamedTuple):
+    """What the controller says about one partition; without an error, what is written down now.
+
+    `error` is that of the whole answer if it has one; REQUEST_TIMED_OUT stands for no answer at all.
+    """
+
+    error: ErrorCode
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    isr: tuple[int, ...] = ()
+
+
+class AfterAnswer(Enum):
+    """What becomes of a request that was answered."""
+
+    COMMITTED = "the in-sync set is as the controller says"
+    RESET = "the controller refused, and has written down what it had"
+    WAITS = "it is pending until the next LeaderAndIsr: nobody knows whether it was carried out"
+    RETRY = "the same is asked again"
+    STALE = "the partition has gone on since it was asked"
+
+
+# Kafka's Partition.handleAlterPartitionError. Whatever is in neither may be answered otherwise when it is asked again:
+# NOT_CONTROLLER, STALE_BROKER_EPOCH, REQUEST_TIMED_OUT, a connection that broke.
+NOT_APPLIED = frozenset({ErrorCode.ineligible_replica, ErrorCode.operation_not_attempted})
+NEEDS_NEWS = frozenset(
+    {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.invalid_update_version,
+        ErrorCode.invalid_request,
+        ErrorCode.new_leader_elected,
+    }
+)
+
+
+def after_answer(
+    current: PartitionState,
+    leader_epoch: int,
+    partition_epoch: int,
+    asked: AlterPartition,
+    answer: AlterPartitionAnswer,
+) -> AfterAnswer:
+    """What an answer to `asked` means for the state that the leader is in by now."""
+    if current.asked != asked:
+        return AfterAnswer.STALE
+    if answer.error in NOT_APPLIED:
+        return AfterAnswer.RESET
+    if answer.error in NEEDS_NEWS:
+        return AfterAnswer.WAITS
+    if answer.error is not ErrorCode.none:
+        return AfterAnswer.RETRY
+    # The controller may have gone on, and so may the leader: then the next LeaderAndIsr says what is true.
+    if answer.leader_epoch != leader_epoch or answer.partition_epoch < partition_epoch:
+        return AfterAnswer.WAITS
+    return AfterAnswer.COMMITTED

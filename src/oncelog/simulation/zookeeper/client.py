@@ -1,0 +1,135 @@
+"""A simulated process's client of the ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from oncelog.coordination import Parked
+from oncelog.simulation.events import Process
+from oncelog.simulation.zookeeper.ensemble import SimulatedEnsemble
+from oncelog.simulation.zookeeper.link import Link
+from oncelog.zookeeper.conversation import Conversation, Phase
+from oncelog.zookeeper.session import Change, Request, Result, SessionState, Watched
+
+READ_TIMEOUT_SHARE = 2 / 3
+PING_SHARE = 1 / 6
+PAUSE_MS = (100.0, 500.0)
+
+
+class SimulatedZooKeeper:
+    """A `ZooKeeper`, with the habits of the real client: it looks for the ensemble at once, and until it is closed.
+
+    It sends pings, so that a process that is paused, or parted from the ensemble, loses its session.
+    """
+
+    def __init__(self, ensemble: SimulatedEnsemble, process: Process, random: Random, session_timeout_ms: int) -> None:
+        self._ensemble = ensemble
+        self._process = process
+        self._random = random
+        self.session_timeout_ms = session_timeout_ms
+        self._conversation = Conversation(self._send)
+        self._last_session_id = 0
+        self._zxid = 0
+        self._heard_ms = 0.0
+        self._link: Link | None = None
+        self._connect()
+
+    @property
+    def on_watched(self) -> Callable[[Watched], None]:
+        return self._conversation.on_watched
+
+    @on_watched.setter
+    def on_watched(self, hear: Callable[[Watched], None]) -> None:
+        self._conversation.on_watched = hear
+
+    @property
+    def on_session(self) -> Callable[[SessionState], None]:
+        return self._conversation.on_session
+
+    @on_session.setter
+    def on_session(self, hear: Callable[[SessionState], None]) -> None:
+        self._conversation.on_session = hear
+
+    @property
+    def session_id(self) -> int:
+        return self._conversation.session_id
+
+    def submit(self, request: Request) -> Parked[Result]:
+        return self._conversation.submit(request)
+
+    def close(self) -> None:
+        link, session_id = self._link, self.session_id
+        self._conversation.close()
+        if link is not None and session_id:
+            self._ensemble.end(link, session_id)
+
+    def welcomed(self, link: Link, session_id: int) -> None:
+        if self._conversation.phase is Phase.CLOSED:
+            self._ensemble.end(link, session_id)
+            return
+        self._heard_ms = self._process.queue.now_ms
+        if session_id == self._last_session_id:
+            self._ensemble.set_watches(link, session_id, self._zxid, self._conversation.watches)
+        self._last_session_id = session_id
+        self._watch_over(link)
+        self._conversation.connected(session_id)
+
+    def expired(self, link: Link) -> None:
+        self._leave(link)
+        if self._conversation.phase is not Phase.CLOSED:
+            self._last_session_id = 0
+            self._conversation.expired()
+            self._connect()
+
+    def answered(self, result: Result, zxid: int) -> None:
+        self._heard_ms = self._process.queue.now_ms
+        self._zxid = zxid
+        if self._conversation.phase is not Phase.CLOSED:
+            self._conversation.answered(result)
+
+    def changed(self, change: Change, path: str) -> None:
+        self._heard_ms = self._process.queue.now_ms
+        if self._conversation.phase is not Phase.CLOSED:
+            self._conversation.changed(change, path)
+
+    def pinged(self) -> None:
+        self._heard_ms = self._process.queue.now_ms
+
+    def lost(self, link: Link) -> None:
+        if link is not self._link:
+            return
+        self._leave(link)
+        if self._conversation.phase is Phase.CONNECTED:
+            self._conversation.disconnected()
+        delay_ms = self._random.uniform(*PAUSE_MS)
+        self._process.after(delay_ms, "looks for ZooKeeper", self._connect)
+
+    def _leave(self, link: Link) -> None:
+        self._ensemble.forget(link)
+        self._link = None
+
+    def _send(self, request: Request) -> None:
+        assert self._link is not None, "there is a connection as long as there is a session on it"
+        self._ensemble.ask(self._link, self.session_id, request)
+
+    def _connect(self) -> None:
+        if self._conversation.phase is Phase.CLOSED or self._link is not None:
+            return
+        link = self._link = self._ensemble.connect(self, self._process, self._last_session_id, self.session_timeout_ms)
+        self._process.after(self.session_timeout_ms, "waited for ZooKeeper", lambda: self._give_up(link))
+
+    def _give_up(self, link: Link) -> None:
+        if self._conversation.phase is Phase.CONNECTING:
+            self.lost(link)
+
+    def _watch_over(self, link: Link) -> None:
+        """Keep the session alive, and leave an ensemble that is silent."""
+        if link is not self._link or self._conversation.phase is Phase.CLOSED:
+            return
+        if self._process.queue.now_ms - self._heard_ms > self.session_timeout_ms * READ_TIMEOUT_SHARE:
+            self.lost(link)
+            return
+        self._ensemble.ping(link, self._last_session_id)
+        delay_ms = self.session_timeout_ms * PING_SHARE
+        self._process.after(delay_ms, "pings ZooKeeper", lambda: self._watch_over(link))

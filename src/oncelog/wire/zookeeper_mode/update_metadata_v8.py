@@ -1,0 +1,54 @@
+"""UpdateMetadata version 8, request and response."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from kio.schema.errors import ErrorCode
+from kio.schema.request_header.v2.header import RequestHeader
+from kio.schema.response_header.v1.header import ResponseHeader
+from kio.schema.types import BrokerId
+from kio.static.constants import EntityType
+from kio.static.primitive import i8, i16, i32, i64
+
+from oncelog.wire.zookeeper_mode.update_metadata_v7 import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataTopicState,
+)
+
+__all__ = [
+    "UpdateMetadataBroker",
+    "UpdateMetadataEndpoint",
+    "UpdateMetadataPartitionState",
+    "UpdateMetadataRequest",
+    "UpdateMetadataResponse",
+    "UpdateMetadataTopicState",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataRequest:
+    __type__: ClassVar = EntityType.request
+    __version__: ClassVar[i16] = i16(8)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = i16(6)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    controller_id: BrokerId = field(metadata={"kafka_type": "int32"})
+    is_kraft_controller: bool = field(metadata={"kafka_type": "bool"}, default=False)
+    type: i8 = field(metadata={"kafka_type": "int8", "tag": 0}, default=i8(0))
+    """0 where nothing is said, 1 for some of the partitions, 2 for all there are."""
+    controller_epoch: i32 = field(metadata={"kafka_type": "int32"})
+    broker_epoch: i64 = field(metadata={"kafka_type": "int64"}, default=i64(-1))
+    topic_states: tuple[UpdateMetadataTopicState, ...]
+    live_brokers: tuple[UpdateMetadataBroker, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataResponse:
+    __type__: ClassVar = EntityType.response
+    __version__: ClassVar[i16] = i16(8)
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[i16] = i16(6)
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
