@@ -165,7 +165,7 @@ def test_late_data_of_a_transaction_that_was_ended_is_refused(on: LogOnMemoryDis
     assert try_produce(on, (7, 0), 1, transactional=True) == ErrorCode.invalid_producer_epoch
 
 
-def test_marker_of_the_coordinator_is_fenced_by_none_in_the_log(on: LogOnMemoryDisk) -> None:
+def test_marker_of_an_older_coordinator_is_fenced(on: LogOnMemoryDisk) -> None:
     """There is one coordinator, whatever epoch a marker before says."""
     on.produce(b"a", producer=P, sequence=0, transactional=True)
     on.mark(ControlType.COMMIT, P, coordinator_epoch=2**31 - 1)

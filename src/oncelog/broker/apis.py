@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
@@ -101,7 +101,19 @@ _BETWEEN_BROKERS = (
 _ALONE = (34, 43, 45, 46, 57, 68, 69, 74, 75)
 """What a member of a cluster does not serve."""
 
+_OTHERWISE = (19, 20, 32, 33, 37, 44)
+"""What a member of a cluster serves in a way of its own: handlers of the same names in `handlers.cluster`."""
+
+
+def _in_cluster(api: ServedApi) -> ServedApi:
+    return replace(api, module=f"cluster.{api.module}") if api.key in _OTHERWISE else api
+
+
 CLUSTER_APIS: Mapping[int, ServedApi] = MappingProxyType(
-    {api.key: api for api in sorted((*_TABLE, *_BETWEEN_BROKERS), key=lambda api: api.key) if api.key not in _ALONE}
+    {
+        api.key: _in_cluster(api)
+        for api in sorted((*_TABLE, *_BETWEEN_BROKERS), key=lambda api: api.key)
+        if api.key not in _ALONE
+    }
 )
 """What a broker serves that has others beside it."""

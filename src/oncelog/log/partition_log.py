@@ -69,6 +69,7 @@ class PartitionLog:
     __slots__ = (
         "_cleaned_offset",
         "_cleaning",
+        "_cleaning_pauses",
         "_clock",
         "_closed_end",
         "_config",
@@ -78,7 +79,6 @@ class PartitionLog:
         "_epochs",
         "_growth_bytes",
         "_high_watermark",
-        "_is_cleaning_paused",
         "_is_gone",
         "_is_replica",
         "_last_stable_offset",
@@ -138,7 +138,7 @@ class PartitionLog:
         self._growth_bytes = loaded.report.bytes_read if loaded.report.was_clean else 0
         self._cleaned_offset: int | None = None
         self._cleaning: Cleaning | None = None
-        self._is_cleaning_paused = False
+        self._cleaning_pauses = 0
         self._is_gone = False
         self._may_have_gaps = False
         # Of a log that begins again, until their files go.
@@ -320,7 +320,7 @@ class PartitionLog:
         timestamp_ms: int,
     ) -> Appended | Refused:
         """Append the marker that ends a producer's transaction here, whether it has records here or not."""
-        refused = self._producers.check_marker(producer_id, producer_epoch, transaction_version)
+        refused = self._producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
         if refused is not None:
             return refused
         offset = self._end
@@ -489,6 +489,10 @@ class PartitionLog:
         """The epoch under which a producer, or the coordinator for it, last wrote here; -1 if it never did."""
         return self._producers.epoch_of(producer_id)
 
+    def coordinator_epoch(self, producer_id: int) -> int:
+        """The epoch of the coordinator that wrote a producer's last marker here; -1 if none did."""
+        return self._producers.coordinator_epoch_of(producer_id)
+
     def active_producers(self) -> tuple[ActiveProducer, ...]:
         return self._producers.active()
 
@@ -648,7 +652,7 @@ class PartitionLog:
 
     def dirt(self, now_ms: int) -> Dirt | None:
         """What could be cleaned; None if there is nothing, if the log is not compacted, or while it is copied."""
-        if not self._config.is_compacted or self._is_cleaning_paused:
+        if not self._config.is_compacted or self._cleaning_pauses:
             return None
         return dirt_of(
             self._segments,
@@ -743,7 +747,7 @@ class PartitionLog:
         durably, a checkpoint written that says how far the log is durable now, and syncs of its own files held:
         `truncate_logs` in `broker/storage/truncating.py` does it.
         """
-        assert not self._is_cleaning_paused, f"{self.name} is being copied: end that first"
+        assert not self._cleaning_pauses, f"{self.name} is being copied: end that first"
         assert offset >= self._segments[0].base_offset, (
             f"{self.name} has nothing below offset {offset}: begin again there"
         )
@@ -786,7 +790,7 @@ class PartitionLog:
         Return what stays, as `begin_truncation` does; what has to come before `delete_old` is the same. After a power cut
         in between the log is the old one, part of it, or empty.
         """
-        assert not self._is_cleaning_paused, f"{self.name} is being copied: end that first"
+        assert not self._cleaning_pauses, f"{self.name} is being copied: end that first"
         self.drop_cleaning()
         self._unsynced.limit(0)
         self._unsynced.forget_files()
@@ -825,12 +829,12 @@ class PartitionLog:
         return self._snapshots.names, epoch_starts_checkpoint(self._epochs.starts)
 
     def pause_cleaning(self) -> None:
-        """Clean no more until `resume_cleaning`: the segments are being copied."""
+        """Clean no more until `resume_cleaning` was called as often: the segments are being copied, or read one by one."""
         self.drop_cleaning()
-        self._is_cleaning_paused = True
+        self._cleaning_pauses += 1
 
     def resume_cleaning(self) -> None:
-        self._is_cleaning_paused = False
+        self._cleaning_pauses -= 1
 
     def continue_in(self, directory: str, synced: SyncPoint) -> None:
         """Go on in a copy of the files, whose directory is `directory`. What was in the log at `synced` is durable there.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID
@@ -58,6 +58,8 @@ class FetchSettings(NamedTuple):
     wait_max_ms: int
     backoff_ms: int
     timeout_ms: int
+    epoch: Callable[[], int]
+    """This broker's epoch at the moment."""
 
 
 class Needs(truncating.Needs, Protocol):
@@ -66,9 +68,6 @@ class Needs(truncating.Needs, Protocol):
     clock: Clock
     node_id: int
     topics: Topics
-
-    @property
-    def broker_epoch(self) -> int: ...
 
 
 class LeaderFetcher:
@@ -177,7 +176,7 @@ class LeaderFetcher:
         for (_, index), topic_id in asked.forgotten:
             forgotten[topic_id].append(index)
         return message_class(FETCH, FETCH_VERSION, "request")(
-            replica_state=types.ReplicaState(replica_id=self._broker.node_id, replica_epoch=self._broker.broker_epoch),
+            replica_state=types.ReplicaState(replica_id=self._broker.node_id, replica_epoch=self._settings.epoch()),
             max_wait=timedelta(milliseconds=self._settings.wait_max_ms),
             min_bytes=self._settings.min_bytes,
             max_bytes=self._settings.response_max_bytes,

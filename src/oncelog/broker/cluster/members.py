@@ -69,6 +69,10 @@ class Members:
         found = (member.node(self._listener) for member in members)
         self._nodes = {node.node_id: node for node in found if node is not None}
 
+    def __contains__(self, node_id: object) -> bool:
+        """Whether a broker is alive."""
+        return node_id in self._nodes
+
     def brokers(self) -> Sequence[Node]:
         return tuple(self._nodes.values())
 

@@ -42,7 +42,7 @@ class Needs(Protocol):
 async def handle(broker: Needs, request: Request) -> Any:
     asked = {topic.name: topic for topic in request.body.topics}
     times = Counter(topic.name for topic in request.body.topics)
-    budget = _Budget()
+    budget = Budget()
     twice: Outcome = (ErrorCode.invalid_request, "Duplicate topic name.")
     turn = Turn(broker.clock)
     outcomes: list[Outcome] = []
@@ -50,15 +50,15 @@ async def handle(broker: Needs, request: Request) -> Any:
         outcomes.append(twice if times[name] > 1 else await _grow(broker, request, topic, budget))
         if turn.is_over:
             await turn.rest()
-    return request.answer(results=await turn.each(zip(asked, outcomes, strict=True), partial(_result, request)))
+    return request.answer(results=await turn.each(zip(asked, outcomes, strict=True), partial(result, request)))
 
 
-def _result(request: Request, outcome: tuple[str, Outcome]) -> Any:
+def result(request: Request, outcome: tuple[str, Outcome]) -> Any:
     name, (error, message) = outcome
     return request.types.CreatePartitionsTopicResult(name=name, error_code=error, error_message=message)
 
 
-class _Budget:
+class Budget:
     """How many partitions this request may still make: making them must not keep everybody else waiting for long."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class _Budget:
         return self.left >= 0
 
 
-def _grow(broker: Needs, request: Request, asked: Any, budget: _Budget) -> Parked[Outcome]:
+def _grow(broker: Needs, request: Request, asked: Any, budget: Budget) -> Parked[Outcome]:
     def decide() -> Change[Outcome]:
         topic = broker.topics.named(asked.name)
         if topic is None or broker.topics.is_being_deleted(asked.name):
@@ -78,7 +78,7 @@ def _grow(broker: Needs, request: Request, asked: Any, budget: _Budget) -> Parke
         if problem is not None:
             return Change.none(problem)
         if not budget.take(asked.count - len(topic.partitions)):
-            return Change.none((ErrorCode.policy_violation, f"one request makes {PARTITIONS_MAX} partitions at most"))
+            return Change.none(too_many())
         if request.body.validate_only:
             return Change.none(DONE)
         topic_id = topic.topic_id
@@ -91,11 +91,12 @@ def _grow(broker: Needs, request: Request, asked: Any, budget: _Budget) -> Parke
 def _problem(broker: Needs, topic: Topic, asked: Any) -> Outcome | None:
     count = len(topic.partitions)
     if topic.is_internal:
-        return ErrorCode.invalid_topic_exception, f"{topic.name} keeps its {count} partitions"
+        return keeps(topic)
     if asked.count <= count:
         return ErrorCode.invalid_partitions, _not_more(topic.name, count, asked.count)
-    if not has_room_for(topic.name, asked.count):
-        return ErrorCode.invalid_partitions, f"a topic with so long a name cannot have {asked.count} partitions"
+    problem = room_problem(asked)
+    if problem is not None:
+        return problem
     if asked.assignments is None:
         return None
     if len(asked.assignments) != asked.count - count:
@@ -105,8 +106,22 @@ def _problem(broker: Needs, topic: Topic, asked: Any) -> Outcome | None:
         )
         return ErrorCode.invalid_replica_assignment, said
     problems = (replicas_problem(broker.node_id, entry.broker_ids) for entry in asked.assignments)
-    problem = next(filter(None, problems), None)
-    return None if problem is None else (ErrorCode.invalid_replica_assignment, problem)
+    said = next(filter(None, problems), "")
+    return (ErrorCode.invalid_replica_assignment, said) if said else None
+
+
+def keeps(topic: Topic) -> Outcome:
+    return ErrorCode.invalid_topic_exception, f"{topic.name} keeps its {len(topic.partitions)} partitions"
+
+
+def room_problem(asked: Any) -> Outcome | None:
+    if has_room_for(asked.name, asked.count):
+        return None
+    return ErrorCode.invalid_partitions, f"a topic with so long a name cannot have {asked.count} partitions"
+
+
+def too_many() -> Outcome:
+    return ErrorCode.policy_violation, f"one request makes {PARTITIONS_MAX} partitions at most"
 
 
 def _not_more(name: str, count: int, wanted: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
 
 from oncelog.broker.config.configuration import check_topic, parse_settings, source_for_new_topic, topic_values
 from oncelog.broker.config.setting import SettingError, text_of
@@ -37,12 +38,12 @@ class Needs(Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     results: list[Any] = []
-    under_way: list[Parked[None]] = []
+    under_way: list[Parked[ErrorCode]] = []
     turn = Turn(broker.clock)
-    if sum(max(_partition_count(broker, topic), 0) for topic in request.body.topics) > PARTITIONS_MAX:
+    if sum(max(partition_count(broker.settings, topic), 0) for topic in request.body.topics) > PARTITIONS_MAX:
         message = f"one request makes {PARTITIONS_MAX} partitions at most"
-        refused = partial(_refused, request, error=ErrorCode.policy_violation, message=message)
-        return request.answer(topics=await turn.each((topic.name for topic in request.body.topics), refused))
+        refuse = partial(refused, request, error=ErrorCode.policy_violation, message=message)
+        return request.answer(topics=await turn.each((topic.name for topic in request.body.topics), refuse))
     times = Counter(topic.name for topic in request.body.topics)
     for asked in {topic.name: topic for topic in request.body.topics}.values():
         if turn.is_over:
@@ -51,18 +52,20 @@ async def handle(broker: Needs, request: Request) -> Any:
         if times[asked.name] > 1:
             problem = (ErrorCode.invalid_request, "Duplicate topic name.")
         if problem is not None:
-            results.append(_refused(request, asked.name, *problem))
+            results.append(refused(request, asked.name, *problem))
             continue
         if not request.body.validate_only:
-            under_way.append(broker.topics.create(asked.name, _partition_count(broker, asked), _configs(asked)))
+            under_way.append(
+                broker.topics.create(asked.name, partition_count(broker.settings, asked), configs_of(asked))
+            )
         results.append(asked)
-    for made in under_way:
-        await made
+    for one in under_way:
+        await one
     return _answer(broker, request, results)
 
 
 def _answer(broker: Needs, request: Request, results: list[Any]) -> Any:
-    answered = type(_refused(request, "", ErrorCode.none, None))
+    answered = type(refused(request, "", ErrorCode.none, None))
     return request.answer(
         topics=tuple(result if isinstance(result, answered) else _made(broker, request, result) for result in results)
     )
@@ -80,7 +83,7 @@ def _problem(broker: Needs, asked: Any) -> tuple[ErrorCode, str] | None:
             ErrorCode.invalid_topic_exception,
             f"Topic '{asked.name}' collides with existing topic: {other}",
         )
-    return _config_problem(broker, asked) or _shape_problem(broker, asked)
+    return config_problem(broker.settings, asked) or _shape_problem(broker, asked)
 
 
 def _shape_problem(broker: Needs, asked: Any) -> tuple[ErrorCode, str] | None:
@@ -120,28 +123,28 @@ def _assignment_problem(broker: Needs, asked: Any) -> tuple[ErrorCode, str] | No
     return None if problem is None else (ErrorCode.invalid_replica_assignment, problem)
 
 
-def _config_problem(broker: Needs, asked: Any) -> tuple[ErrorCode, str] | None:
+def config_problem(settings: Settings, asked: Any) -> tuple[ErrorCode, str] | None:
     without = [entry.name for entry in asked.configs if entry.value is None]
     if without:
         return ErrorCode.invalid_config, f"Null value not supported for topic configs: {','.join(without)}"
     try:
-        check_topic(broker.settings, _configs(asked))
+        check_topic(settings, configs_of(asked))
     except SettingError as error:
         return ErrorCode.invalid_config, str(error)
     return None
 
 
-def _configs(asked: Any) -> dict[str, str]:
+def configs_of(asked: Any) -> dict[str, str]:
     return {entry.name: entry.value for entry in asked.configs}
 
 
-def _partition_count(broker: Needs, asked: Any) -> int:
+def partition_count(settings: Settings, asked: Any) -> int:
     if asked.assignments:
         return len(asked.assignments)
-    return asked.num_partitions if asked.num_partitions != -1 else broker.settings.number("num.partitions")
+    return asked.num_partitions if asked.num_partitions != -1 else settings.number("num.partitions")
 
 
-def _refused(request: Request, name: str, error: ErrorCode, message: str | None) -> Any:
+def refused(request: Request, name: str, error: ErrorCode, message: str | None) -> Any:
     return construct(
         request.types.CreatableTopicResult,
         name=name,
@@ -156,28 +159,34 @@ def _refused(request: Request, name: str, error: ErrorCode, message: str | None)
 
 def _made(broker: Needs, request: Request, asked: Any) -> Any:
     topic = broker.topics.named(asked.name)
+    topic_id = topic.topic_id if topic is not None else None
+    return made(request, broker.settings, asked, topic_id, partition_count(broker.settings, asked), 1)
+
+
+def made(request: Request, settings: Settings, asked: Any, topic_id: UUID | None, count: int, factor: int) -> Any:
+    """What is said of a topic that was made, or would be."""
     return construct(
         request.types.CreatableTopicResult,
         name=asked.name,
-        topic_id=topic.topic_id if topic is not None else None,
+        topic_id=topic_id,
         error_code=ErrorCode.none,
         error_message=None,
-        num_partitions=_partition_count(broker, asked),
-        replication_factor=1,
-        configs=_described(broker, request, _configs(asked)) if request.version >= 5 else (),
+        num_partitions=count,
+        replication_factor=factor,
+        configs=_described(settings, request, configs_of(asked)) if request.version >= 5 else (),
     )
 
 
-def _described(broker: Needs, request: Request, configs: dict[str, str]) -> tuple[Any, ...]:
+def _described(settings: Settings, request: Request, configs: dict[str, str]) -> tuple[Any, ...]:
     own = parse_settings(configs, TOPIC_SETTINGS, "topic")
     described = []
-    for name, value in topic_values(broker.settings, configs).items():
+    for name, value in topic_values(settings, configs).items():
         described.append(
             request.types.CreatableTopicConfigs(
                 name=name,
                 value=text_of(value),
                 read_only=False,
-                config_source=source_for_new_topic(broker.settings, own, name),
+                config_source=source_for_new_topic(settings, own, name),
                 is_sensitive=False,
             )
         )

@@ -7,65 +7,81 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage.topics import NO_SUCH_TOPIC
+from oncelog.broker.storage.topics import NO_SUCH_TOPIC, Topic
 from oncelog.coordination import start
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.storage.own_topics import OwnTopics
     from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
+class Named(Protocol):
+    """What is needed to find a topic."""
 
-    clock: Clock
     settings: Settings
     topics: Topics
 
 
+class Needs(Named, Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    own_topics: OwnTopics
+
+
 async def handle(broker: Needs, request: Request) -> Any:
-    body = request.body
-    asked = (
-        [(state.name, state.topic_id) for state in body.topics]
-        if request.version >= 6
-        else [(name, None) for name in body.topic_names]
-    )
-    times = Counter(asked)
+    times = asked_topics(request)
     under_way = await Turn(broker.clock).each(
         times, lambda one: start(_delete(broker, request, *one, is_repeated=times[one] > 1))
     )
-    return request.answer(responses=tuple([await result for result in under_way]))
+    return request.answer(responses=tuple([await one for one in under_way]))
+
+
+def asked_topics(request: Request) -> Counter[tuple[str | None, Any]]:
+    """By name or id: how often each is asked for."""
+    if request.version >= 6:
+        return Counter((state.name, state.topic_id) for state in request.body.topics)
+    return Counter((name, None) for name in request.body.topic_names)
 
 
 async def _delete(broker: Needs, request: Request, name: str | None, topic_id: Any, *, is_repeated: bool) -> Any:
+    found = find(broker, request, name, topic_id, is_repeated=is_repeated)
+    if not isinstance(found, Topic):
+        return found
+    deleted = (found.name, found.topic_id)
+    await broker.own_topics.delete(found)
+    return result(request, *deleted, ErrorCode.none)
+
+
+def find(broker: Named, request: Request, name: str | None, topic_id: Any, *, is_repeated: bool) -> Topic | Any:
+    """The topic that shall go, or the answer that it does not."""
     if is_repeated:
-        return _result(
+        return result(
             request, name, topic_id, ErrorCode.invalid_request, f"Duplicate topic {'id' if name is None else 'name'}."
         )
     if not broker.settings.value("delete.topic.enable"):
         error = ErrorCode.topic_deletion_disabled if request.version >= 3 else ErrorCode.invalid_request
-        return _result(request, name, topic_id, error, "delete.topic.enable is false")
+        return result(request, name, topic_id, error, "delete.topic.enable is false")
     if (name is None) is (topic_id is None) and request.version >= 6:
         neither, both = "Neither topic name nor id were specified.", "You may not specify both topic name and topic id."
         message = neither if name is None else both
-        return _result(request, name, topic_id, ErrorCode.invalid_request, message)
+        return result(request, name, topic_id, ErrorCode.invalid_request, message)
     topic = broker.topics.with_id(topic_id) if name is None else broker.topics.named(name)
     if topic is None:
         if name is None:
-            return _result(
+            return result(
                 request, name, topic_id, ErrorCode.unknown_topic_id, "This server does not host this topic ID."
             )
-        return _result(request, name, topic_id, ErrorCode.unknown_topic_or_partition, NO_SUCH_TOPIC)
+        return result(request, name, topic_id, ErrorCode.unknown_topic_or_partition, NO_SUCH_TOPIC)
     if topic.is_internal:
-        return _result(request, topic.name, topic.topic_id, ErrorCode.invalid_topic_exception)
-    deleted = (topic.name, topic.topic_id)
-    await broker.topics.delete(topic)
-    return _result(request, *deleted, ErrorCode.none)
+        return result(request, topic.name, topic.topic_id, ErrorCode.invalid_topic_exception)
+    return topic
 
 
-def _result(request: Request, name: str | None, topic_id: Any, error: ErrorCode, message: str | None = None) -> Any:
+def result(request: Request, name: str | None, topic_id: Any, error: ErrorCode, message: str | None = None) -> Any:
     return construct(
         request.types.DeletableTopicResult, name=name, topic_id=topic_id, error_code=error, error_message=message
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.config.configuration import SettingSource, Synonym, parse_settings, topic_sources
+from oncelog.broker.config.configuration import SettingSource, Synonym, parse_settings, topic_sources, topic_values
 from oncelog.broker.config.group_settings import GROUP_SETTINGS
 from oncelog.broker.config.setting import Kind, Setting, Value, text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
@@ -33,14 +34,25 @@ NUMBER_OF_KIND: dict[Kind, int] = {
 }
 
 
-class Needs(Protocol):
+class TopicNeeds(Protocol):
+    """What is needed to describe a topic."""
+
+    settings: Settings
+    topics: Topics
+
+
+class BrokerNeeds(Protocol):
+    """What is needed to describe the broker."""
+
+    node_id: int
+    settings: Settings
+
+
+class Needs(TopicNeeds, BrokerNeeds, Protocol):
     """What this API needs of the broker."""
 
     clock: Clock
     group_configs: GroupConfigs
-    node_id: int
-    settings: Settings
-    topics: Topics
 
 
 async def handle(broker: Needs, request: Request) -> Any:
@@ -50,29 +62,50 @@ async def handle(broker: Needs, request: Request) -> Any:
 
 
 def _resource(broker: Needs, request: Request, resource: Any) -> Any:
-    name = resource.resource_name
     if resource.resource_type == ResourceType.TOPIC:
-        topic = broker.topics.named(name)
-        if topic is None:
-            problem = name_problem(name)
-            error = ErrorCode.unknown_topic_or_partition if problem is None else ErrorCode.invalid_topic_exception
-            return _result(request, resource, error, problem or NO_SUCH_TOPIC, ())
-        return _result(request, resource, ErrorCode.none, None, _topic_configs(broker, request, resource, topic))
-    if resource.resource_type == ResourceType.BROKER:
-        problem = _broker_problem(broker, name)
-        if problem is not None:
-            return _result(request, resource, ErrorCode.invalid_request, problem, ())
-        configs = _common_configs if name == ALL_BROKERS else _broker_configs
-        return _result(request, resource, ErrorCode.none, None, configs(broker, request, resource))
+        return describe_topic(broker, request, resource, lambda found: found.configs)
     if resource.resource_type == ResourceType.GROUP:
-        if not name:
-            return _result(request, resource, ErrorCode.invalid_request, "Group name must not be empty", ())
-        return _result(request, resource, ErrorCode.none, None, _group_configs(broker, request, resource))
-    message = f"resources of type {resource.resource_type} have no settings here"
-    return _result(request, resource, ErrorCode.invalid_request, message, ())
+        return _group(broker, request, resource)
+    return describe_other(broker, request, resource)
 
 
-def _broker_problem(broker: Needs, name: str) -> str | None:
+def describe_topic(
+    broker: TopicNeeds, request: Request, resource: Any, own: Callable[[Topic], Mapping[str, str]]
+) -> Any:
+    """`own` has what a topic has of its own settings."""
+    name = resource.resource_name
+    found = broker.topics.named(name)
+    if found is None:
+        problem = name_problem(name)
+        error = ErrorCode.unknown_topic_or_partition if problem is None else ErrorCode.invalid_topic_exception
+        return refused(request, resource, error, problem or NO_SUCH_TOPIC)
+    return _result(request, resource, ErrorCode.none, None, _topic_configs(broker, request, resource, own(found)))
+
+
+def describe_other(broker: BrokerNeeds, request: Request, resource: Any) -> Any:
+    """This broker, or what is said of every broker; nothing else has settings."""
+    name = resource.resource_name
+    if resource.resource_type != ResourceType.BROKER:
+        message = f"resources of type {resource.resource_type} have no settings here"
+        return refused(request, resource, ErrorCode.invalid_request, message)
+    problem = _broker_problem(broker, name)
+    if problem is not None:
+        return refused(request, resource, ErrorCode.invalid_request, problem)
+    configs = _common_configs if name == ALL_BROKERS else _broker_configs
+    return _result(request, resource, ErrorCode.none, None, configs(broker, request, resource))
+
+
+def _group(broker: Needs, request: Request, resource: Any) -> Any:
+    if not resource.resource_name:
+        return refused(request, resource, ErrorCode.invalid_request, "Group name must not be empty")
+    return _result(request, resource, ErrorCode.none, None, _group_configs(broker, request, resource))
+
+
+def refused(request: Request, resource: Any, error: ErrorCode, message: str) -> Any:
+    return _result(request, resource, error, message, ())
+
+
+def _broker_problem(broker: BrokerNeeds, name: str) -> str | None:
     number = broker_number(name)
     if name == ALL_BROKERS or number == broker.node_id:
         return None
@@ -81,16 +114,16 @@ def _broker_problem(broker: Needs, name: str) -> str | None:
     return f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}"
 
 
-def _topic_configs(broker: Needs, request: Request, resource: Any, topic: Topic) -> tuple[Any, ...]:
-    own = parse_settings(topic.configs, TOPIC_SETTINGS, "topic")
+def _topic_configs(broker: TopicNeeds, request: Request, resource: Any, configs: Mapping[str, str]) -> tuple[Any, ...]:
+    own = parse_settings(configs, TOPIC_SETTINGS, "topic")
     return tuple(
         _entry(request, TOPIC_SETTINGS[name], value, topic_sources(broker.settings, own, name))
-        for name, value in topic.values.items()
+        for name, value in topic_values(broker.settings, configs).items()
         if _wanted(resource, name)
     )
 
 
-def _broker_configs(broker: Needs, request: Request, resource: Any) -> tuple[Any, ...]:
+def _broker_configs(broker: BrokerNeeds, request: Request, resource: Any) -> tuple[Any, ...]:
     return tuple(
         _entry(request, setting, broker.settings.value(name), broker.settings.sources(name))
         for name, setting in BROKER_SETTINGS.items()
@@ -98,7 +131,7 @@ def _broker_configs(broker: Needs, request: Request, resource: Any) -> tuple[Any
     )
 
 
-def _common_configs(broker: Needs, request: Request, resource: Any) -> tuple[Any, ...]:
+def _common_configs(broker: BrokerNeeds, request: Request, resource: Any) -> tuple[Any, ...]:
     """Those that were changed for every broker, and nothing else."""
     source = SettingSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return tuple(

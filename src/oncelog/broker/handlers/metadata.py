@@ -1,12 +1,13 @@
 """Metadata v0-13: the broker, the topics and who leads their partitions.
 
-v4 lets a client refuse auto-creation; v10 topic ids; v12 topics asked for by id. A topic that is made on the way is answered
-once it is there, where Kafka answers LEADER_NOT_AVAILABLE and lets the client ask again. v13 adds a top-level error, which
-only a broker with other brokers can have.
+v4 lets a client refuse auto-creation; v10 topic ids; v12 topics asked for by id. A topic that a broker makes on the way, and
+that is alone, is answered once it is there; in a cluster the answer is LEADER_NOT_AVAILABLE, as always in Kafka, and the
+client asks again. v13 adds a top-level error, which only a broker with other brokers can have.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -50,10 +51,10 @@ async def handle(broker: Needs, request: Request) -> Any:
     if request.version < BY_ID_FROM_VERSION and any(_names_no_topic(topic) for topic in asked):
         refused = tuple(_no_topic(request, topic.name or "", None, ErrorCode.invalid_request) for topic in asked)
         return _answer(broker, request, refused)
+    made: Mapping[str, ErrorCode] = {}
     if request.version < 4 or request.body.allow_auto_topic_creation:
-        names = [topic.name for topic in asked if topic.name is not None]
-        await create_missing(broker, names)
-    return _answer(broker, request, await turn.each(asked, lambda topic: _asked_topic(broker, request, topic)))
+        made = await create_missing(broker, [topic.name for topic in asked if topic.name is not None])
+    return _answer(broker, request, await turn.each(asked, lambda topic: _asked_topic(broker, request, topic, made)))
 
 
 def _names_no_topic(asked: Any) -> bool:
@@ -66,7 +67,7 @@ def _named_topic(request: Request, broker: Needs, name: str) -> Any:
     return None if topic is None else _topic(request, broker, topic)
 
 
-def _asked_topic(broker: Needs, request: Request, asked: Any) -> Any:
+def _asked_topic(broker: Needs, request: Request, asked: Any, made: Mapping[str, ErrorCode]) -> Any:
     topic_id = getattr(asked, "topic_id", None)
     if topic_id is not None:
         topic = broker.topics.with_id(topic_id)
@@ -76,9 +77,15 @@ def _asked_topic(broker: Needs, request: Request, asked: Any) -> Any:
     topic = broker.topics.named(asked.name or "")
     if topic is not None:
         return _topic(request, broker, topic)
-    unknown = name_problem(asked.name or "") is None
-    error = ErrorCode.unknown_topic_or_partition if unknown else ErrorCode.invalid_topic_exception
-    return _no_topic(request, asked.name or "", None, error)
+    return _no_topic(request, asked.name or "", None, _why_not(asked.name or "", made))
+
+
+def _why_not(name: str, made: Mapping[str, ErrorCode]) -> ErrorCode:
+    """What is said of a topic that is not here. One that was made may be deleted again by now."""
+    if name_problem(name) is not None:
+        return ErrorCode.invalid_topic_exception
+    error = made.get(name, ErrorCode.none)
+    return ErrorCode.unknown_topic_or_partition if error is ErrorCode.none else error
 
 
 def _no_topic(request: Request, name: str | None, topic_id: Any, error: ErrorCode) -> Any:

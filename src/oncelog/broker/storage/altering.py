@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.config.configuration import SettingSource, check_topic, parse_settings
@@ -146,24 +147,29 @@ def _with_items(current: str | None, step: Alteration, table: Mapping[str, Setti
     return ",".join(dict.fromkeys([*items, *named]))
 
 
-async def alter_each(
-    broker: Needs, resources: Iterable[tuple[int, str, Alter]], *, validate_only: bool
-) -> list[Outcome]:
+AlterOne = Callable[[int, str, Alter], Parked[Outcome]]
+
+
+async def alter_each(clock: Clock, resources: Iterable[tuple[int, str, Alter]], alter_one: AlterOne) -> list[Outcome]:
     """Change the settings of resources (type, name, change), each for itself; the outcomes are in the same order."""
     asked = list(resources)
     times = Counter((kind, name) for kind, name, _ in asked)
     twice = (ErrorCode.invalid_request, "Each resource must appear at most once.")
-    turn = Turn(broker.clock)
+    turn = Turn(clock)
     outcomes: list[Outcome] = []
     for kind, name, alter in asked:
-        is_repeated = times[kind, name] > 1
-        outcomes.append(twice if is_repeated else await _alter(broker, kind, name, alter, validate_only=validate_only))
+        outcomes.append(twice if times[kind, name] > 1 else await alter_one(kind, name, alter))
         if turn.is_over:
             await turn.rest()
     return outcomes
 
 
-def _alter(broker: Needs, kind: int, name: str, alter: Alter, *, validate_only: bool) -> Parked[Outcome]:
+def in_journal(broker: Needs, *, validate_only: bool) -> AlterOne:
+    """How a broker does it that is alone."""
+    return partial(_alter, broker, validate_only)
+
+
+def _alter(broker: Needs, validate_only: bool, kind: int, name: str, alter: Alter) -> Parked[Outcome]:
     def decide() -> Change[Outcome]:
         try:
             change = _decide(broker, kind, name, alter)
@@ -181,25 +187,44 @@ def _decide(broker: Needs, kind: int, name: str, alter: Alter) -> Change[Outcome
         return _decide_broker(broker, name, alter)
     if kind == ResourceType.GROUP:
         return _decide_group(broker, name, alter)
-    raise AlterationRefusedError(ErrorCode.invalid_request, _no_settings(kind))
+    raise AlterationRefusedError(ErrorCode.invalid_request, no_settings(kind))
 
 
-def _no_settings(kind: int) -> str:
+def no_settings(kind: int) -> str:
     known = kind in (ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS)
     return f"resources of type {kind} have no settings here" if known else f"Unknown resource type {kind}"
 
 
-def _decide_topic(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
-    topic = broker.topics.named(name)
+def topic_configs(settings: Settings, name: str, current: Mapping[str, str] | None, alter: Alter) -> dict[str, str]:
+    """What a topic shall have of its own; `current` is None where there is no topic. Raises AlterationRefusedError."""
     try:
         # Kafka too looks at the request before it looks for the topic.
         parse_settings(alter({}, TOPIC_SETTINGS), TOPIC_SETTINGS, "topic")
-        configs = {} if topic is None else alter(topic.configs, TOPIC_SETTINGS)
-        check_topic(broker.settings, configs)
+        configs = {} if current is None else alter(current, TOPIC_SETTINGS)
+        check_topic(settings, _to_check(configs, current or {}, TOPIC_SETTINGS))
     except SettingError as error:
         raise AlterationRefusedError(ErrorCode.invalid_config, str(error)) from error
-    if topic is None:
+    if current is None:
         raise _missing(name)
+    return configs
+
+
+def _to_check(configs: Mapping[str, str], current: Mapping[str, str], table: Mapping[str, Setting]) -> dict[str, str]:
+    """All but what was there before and means nothing here: another broker of the cluster may know it."""
+    return {name: text for name, text in configs.items() if current.get(name) != text or _can_be(table.get(name), text)}
+
+
+def _can_be(setting: Setting | None, text: str) -> bool:
+    try:
+        return setting is not None and setting.parse(text) is not None
+    except SettingError:
+        return False
+
+
+def _decide_topic(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
+    topic = broker.topics.named(name)
+    configs = topic_configs(broker.settings, name, None if topic is None else topic.configs, alter)
+    assert topic is not None, "one that is missing is refused"
     topic_id = topic.topic_id
 
     def carry_out() -> Outcome:
@@ -225,18 +250,10 @@ def _missing(name: str) -> AlterationRefusedError:
 
 
 def _decide_broker(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
-    _check_broker(broker, name)
+    check_broker(broker.node_id, name)
     source = SettingSource.DYNAMIC_BROKER_CONFIG if name else SettingSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     current = {key: text_of(value) or "" for key, value in broker.settings.layer(source).items()}
-    configs = alter(current, BROKER_SETTINGS)
-    fixed = sorted(key for key in configs if key in BROKER_SETTINGS and not BROKER_SETTINGS[key].is_dynamic)
-    if fixed:
-        message = f"Cannot update these configs dynamically: [{', '.join(fixed)}]; set it where the broker is started"
-        raise AlterationRefusedError(ErrorCode.invalid_request, message)
-    try:
-        parse_settings(configs, BROKER_SETTINGS, "broker")
-    except SettingError as error:
-        raise AlterationRefusedError(ErrorCode.invalid_request, str(error)) from error
+    configs = broker_configs(current, alter)
 
     def carry_out() -> Outcome:
         logger.info("%s has settings of its own %s", f"broker {name}" if name else "every broker", configs)
@@ -250,14 +267,30 @@ def _decide_broker(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
     return Change(records, carry_out)
 
 
-def _check_broker(broker: Needs, name: str) -> None:
+def broker_configs(current: Mapping[str, str], alter: Alter) -> dict[str, str]:
+    """What a broker, or every one, shall have of its own. Raises AlterationRefusedError."""
+    configs = alter(current, BROKER_SETTINGS)
+    checked = _to_check(configs, current, BROKER_SETTINGS)
+    fixed = sorted(key for key in checked if key in BROKER_SETTINGS and not BROKER_SETTINGS[key].is_dynamic)
+    if fixed:
+        message = f"Cannot update these configs dynamically: [{', '.join(fixed)}]; set it where the broker is started"
+        raise AlterationRefusedError(ErrorCode.invalid_request, message)
+    try:
+        parse_settings(checked, BROKER_SETTINGS, "broker")
+    except SettingError as error:
+        raise AlterationRefusedError(ErrorCode.invalid_request, str(error)) from error
+    return configs
+
+
+def check_broker(node_id: int, name: str) -> None:
+    """Raises AlterationRefusedError for another broker."""
     if name == ALL_BROKERS:
         return
     number = broker_number(name)
     if number is None:
         raise AlterationRefusedError(ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}")
-    if number != broker.node_id:
-        message = f"Unexpected broker id, expected {broker.node_id}, but received {name}"
+    if number != node_id:
+        message = f"Unexpected broker id, expected {node_id}, but received {name}"
         raise AlterationRefusedError(ErrorCode.invalid_request, message)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, name_problem
 from oncelog.coordination import Parked
+from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings
@@ -20,6 +21,10 @@ PARTITION_COUNT_SETTINGS = {
     CONSUMER_OFFSETS: "offsets.topic.num.partitions",
     TRANSACTION_STATE: "transaction.state.log.num.partitions",
 }
+_REPLICATION_FACTOR_SETTINGS = {
+    CONSUMER_OFFSETS: "offsets.topic.replication.factor",
+    TRANSACTION_STATE: "transaction.state.log.replication.factor",
+}
 
 
 class Needs(Protocol):
@@ -30,8 +35,8 @@ class Needs(Protocol):
     topics: Topics
 
 
-def create_internal(broker: Needs, name: str) -> Parked[None]:
-    """Make the coordinator topic of this name if it is not there."""
+def create_internal(broker: Needs, name: str) -> Parked[ErrorCode]:
+    """Make the coordinator topic of this name if it is not there. Errors: those of `Topics.create`."""
     return broker.topics.create(name, internal_partition_count(broker, name), _internal_configs(broker, name))
 
 
@@ -39,6 +44,11 @@ def internal_partition_count(broker: Needs, name: str) -> int:
     """How many partitions the topic has, or would get: what the settings say later does not change it, as in Kafka."""
     topic = broker.topics.named(name)
     return broker.settings.number(PARTITION_COUNT_SETTINGS[name]) if topic is None else len(topic.partitions)
+
+
+def replication_factor(settings: Settings, name: str) -> int:
+    """How many replicas a topic gets that nobody gave a number of them."""
+    return settings.number(_REPLICATION_FACTOR_SETTINGS.get(name, "default.replication.factor"))
 
 
 def _internal_configs(broker: Needs, name: str) -> dict[str, str]:
@@ -56,24 +66,26 @@ def _internal_configs(broker: Needs, name: str) -> dict[str, str]:
     }
 
 
-async def create_missing(broker: Needs, names: Iterable[str]) -> None:
-    """Make those of the topics that are missing and may be made; the client asks again for what is too much at once."""
+async def create_missing(broker: Needs, names: Iterable[str]) -> Mapping[str, ErrorCode]:
+    """Make those of the topics that are missing and may be made: what became of each.
+
+    The client asks again for what is too much at once. Errors: those of `Topics.create`.
+    """
     topics_max = max(PARTITIONS_MAX // broker.settings.number("num.partitions"), 1)
     turn = Turn(broker.clock)
-    under_way: list[Parked[None]] = []
+    under_way: dict[str, Parked[ErrorCode]] = {}
     for name in names:
         made = _create(broker, name)
         if made is not None:
-            under_way.append(made)
+            under_way[name] = made
         if len(under_way) == topics_max:
             break
         if turn.is_over:
             await turn.rest()
-    for made in under_way:
-        await made
+    return {name: await made for name, made in under_way.items()}
 
 
-def _create(broker: Needs, name: str) -> Parked[None] | None:
+def _create(broker: Needs, name: str) -> Parked[ErrorCode] | None:
     if broker.topics.named(name) is not None:
         return None
     if name in INTERNAL_TOPICS:

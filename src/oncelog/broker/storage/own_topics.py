@@ -14,6 +14,7 @@ from oncelog.broker.storage.partition import Partition, UnopenedLog
 from oncelog.broker.storage.topics import OpenLog, Topic, Topics, configure_logs
 from oncelog.coordination import Parked, start
 from oncelog.environment import DiskError, Random
+from oncelog.wire import ErrorCode
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -41,7 +42,7 @@ class OwnTopics(Topics):
         self._before_deletion = before_deletion
         self._after_deletion = after_deletion
         self._on_made = on_made
-        self._being_made: dict[str, Parked[None]] = {}
+        self._being_made: dict[str, Parked[ErrorCode]] = {}
         self._growing: dict[UUID, Parked[None]] = {}
         self._names_in_use: dict[str, Parked[None]] = {}
 
@@ -51,16 +52,17 @@ class OwnTopics(Topics):
     def exists(self, name: str) -> bool:
         return name in self._by_name or name in self._being_made
 
-    def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[None]:
+    def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[ErrorCode]:
+        """Release when it is there."""
         if name in self._by_name:
-            return Parked.ready(None)
+            return Parked.ready(ErrorCode.none)
         if name not in self._being_made:
             made = self._being_made[name] = Parked()
             start(self._create(name, partition_count, dict(configs), made))
             return made
         return self._being_made[name]
 
-    async def _create(self, name: str, partition_count: int, configs: dict[str, str], made: Parked[None]) -> None:
+    async def _create(self, name: str, partition_count: int, configs: dict[str, str], made: Parked[ErrorCode]) -> None:
         # The directories of the one before have its name until they are gone.
         while (before := self._being_deleted.get(name) or self._names_in_use.get(name)) is not None:
             await before
@@ -72,7 +74,7 @@ class OwnTopics(Topics):
         logger.info("topic %s is there, with %d partitions", name, partition_count)
         self._on_made(self._by_name[name])
         del self._being_made[name]
-        made.release(None)
+        made.release(ErrorCode.none)
 
     def replay_created(self, record: TopicCreated) -> Iterator[None]:
         """Open a topic's logs, one each step. Raises SettingError for a configuration that is not allowed."""
@@ -111,6 +113,7 @@ class OwnTopics(Topics):
         grown.release(None)
 
     def delete(self, topic: Topic) -> Parked[None]:
+        """Delete a topic and its files; readers that wait for it are woken and find it gone."""
         if topic.name in self._being_deleted:
             return self._being_deleted[topic.name]
         gone = self._being_deleted[topic.name] = Parked()

@@ -17,6 +17,7 @@ from oncelog.broker.storage.partition import Partition, Role, UnopenedLog
 from oncelog.broker.storage.topics import OpenLog, Topic, Topics
 from oncelog.coordination import Parked, start
 from oncelog.environment import DiskError
+from oncelog.wire import ErrorCode
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -42,18 +43,45 @@ class SharedTopics(Topics):
         settings: Settings,
         configs_of: Callable[[str], Mapping[str, str]],
         open_log: OpenLog,
+        make: Callable[[str, int, Mapping[str, str]], Parked[ErrorCode]],
         before_deletion: Callable[[Sequence[Partition]], Parked[None]],
         after_deletion: Callable[[Sequence[Partition]], Parked[None]],
         delete_unopened: Callable[[Topic, int, UnopenedLog], None],
         survives: Callable[[DiskError], bool],
     ) -> None:
-        """`configs_of` has what a topic of this name has of its own settings."""
+        """`configs_of` has what a topic of this name has of its own settings; `make` makes one in ZooKeeper."""
         super().__init__(slices, NO_EPOCH, settings, open_log, delete_unopened, survives)
         self._journal = journal
         self._configs_of = configs_of
+        self._make = make
         self._before_deletion = before_deletion
         self._after_deletion = after_deletion
         self._leaving: dict[tuple[str, int], Parked[None]] = {}
+        self._being_made: dict[str, Parked[ErrorCode]] = {}
+        self._awaited: dict[str, Parked[None]] = {}
+
+    def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[ErrorCode]:
+        """Release when it is in ZooKeeper: its controller will tell of it."""
+        if name in self._by_name:
+            return Parked.ready(ErrorCode.none)
+        if name not in self._being_made:
+            made = self._make(name, partition_count, configs)
+            self._being_made[name] = made
+            made.then(lambda _: self._is_made(name))
+            return made
+        return self._being_made[name]
+
+    def _is_made(self, name: str) -> None:
+        del self._being_made[name]
+
+    def heard_of(self, name: str) -> Parked[None]:
+        """Release when the controller says something of a topic of this name, or when one is gone."""
+        return self._awaited.setdefault(name, Parked())
+
+    def _tell(self, name: str) -> None:
+        awaited = self._awaited.pop(name, None)
+        if awaited is not None:
+            awaited.release(None)
 
     def learn(self, name: str, topic_id: UUID, states: Mapping[int, Leadership]) -> Topic:
         """Hear from the controller who leads these partitions of a topic. They are all of a topic that is new."""
@@ -66,6 +94,7 @@ class SharedTopics(Topics):
         if len(topic.partitions) > count:
             self.version += 1
         self._forget_if_gone(topic)
+        self._tell(name)
         return topic
 
     def _make_topic(self, name: str, topic_id: UUID) -> Topic:
@@ -94,6 +123,7 @@ class SharedTopics(Topics):
         self.version += 1
         for partition in topic.partitions:
             partition.wake()
+        self._tell(topic.name)
 
     def replay_hosted(self, name: str, topic_id: UUID, indexes: Iterable[int]) -> Iterator[None]:
         """Open the logs of replicas that a start finds in the journal, one each step."""

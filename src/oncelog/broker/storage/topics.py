@@ -18,6 +18,7 @@ from oncelog.coordination import Parked
 from oncelog.environment import DiskError
 from oncelog.log import DamagedLogError, DataDirectory, LogConfig, PartitionLog
 from oncelog.records import Codec, Form
+from oncelog.wire import ErrorCode
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -217,12 +218,11 @@ class Topics(ABC):
         return name in self._by_name
 
     @abstractmethod
-    def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[None]:
-        """Make a topic unless it is there; release when it is. The caller has checked name, count and configs."""
+    def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[ErrorCode]:
+        """Make a topic unless it is there. The caller has checked name, count and configs.
 
-    @abstractmethod
-    def delete(self, topic: Topic) -> Parked[None]:
-        """Delete a topic and its files; readers that wait for it are woken and find it gone."""
+        Errors: leader_not_available, if it is made and not here yet; others say why it cannot be made.
+        """
 
     def is_being_deleted(self, name: str) -> bool:
         return name in self._being_deleted

@@ -1,0 +1,105 @@
+"""Changing the settings that a cluster keeps in ZooKeeper: those of a topic, of this broker, and of every broker."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from oncelog.broker.cluster.asking import SessionEndedError, read_each, within
+from oncelog.broker.cluster.config_writes import change_configs
+from oncelog.broker.cluster.configs import BROKERS, TOPICS
+from oncelog.broker.storage.altering import (
+    ALL_BROKERS,
+    DONE,
+    AlterationRefusedError,
+    Outcome,
+    ResourceType,
+    broker_configs,
+    check_broker,
+    no_settings,
+    topic_configs,
+)
+from oncelog.coordination import Parked, start
+from oncelog.wire import ErrorCode
+from oncelog.zookeeper.session import Done, Exists
+from oncelog.zookeeper.znodes import DEFAULT_ENTITY, ConfigChange, paths
+
+if TYPE_CHECKING:
+    from oncelog.broker.cluster.configs import ClusterConfigs
+    from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.storage.altering import Alter, AlterOne
+    from oncelog.environment import Clock
+    from oncelog.zookeeper.session import ZooKeeper
+
+TIMEOUT_MS = 30_000
+"""The requests name none: it is how long clients wait that were told nothing else (request.timeout.ms)."""
+TIMED_OUT: Outcome = (ErrorCode.request_timed_out, "ZooKeeper has not answered in time")
+SESSION_ENDED: Outcome = (ErrorCode.request_timed_out, "the session with ZooKeeper ended before its answer came")
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    clock: Clock
+    cluster_configs: ClusterConfigs
+    node_id: int
+    settings: Settings
+    zookeeper: ZooKeeper
+
+
+class ClusterAlterations:
+    """One change at a time, so that each begins with what the one before has left. Other brokers' changes may come between."""
+
+    def __init__(self, broker: Needs) -> None:
+        self._broker = broker
+        self._last: Parked[Outcome] = Parked.ready(DONE)
+
+    def alter_one(self, *, validate_only: bool) -> AlterOne:
+        return partial(self._alter_or_give_up, validate_only)
+
+    def _alter_or_give_up(self, validate_only: bool, kind: int, name: str, alter: Alter) -> Parked[Outcome]:
+        end_ms = self._broker.clock.monotonic_ms() + TIMEOUT_MS
+        self._last = start(self._in_turn(self._last, validate_only, kind, name, alter, end_ms))
+        return start(self._answered(self._last))
+
+    async def _answered(self, altered: Parked[Outcome]) -> Outcome:
+        return await within(self._broker.clock, TIMEOUT_MS, altered) or TIMED_OUT
+
+    async def _in_turn(
+        self, before: Parked[Outcome], validate_only: bool, kind: int, name: str, alter: Alter, end_ms: float
+    ) -> Outcome:
+        await before
+        try:
+            return await self._alter(validate_only, kind, name, alter, end_ms)
+        except AlterationRefusedError as refused:
+            return refused.outcome
+        except SessionEndedError:
+            return SESSION_ENDED
+
+    async def _alter(self, validate_only: bool, kind: int, name: str, alter: Alter, end_ms: float) -> Outcome:
+        broker = self._broker
+        entity = self._entity(kind, name)
+        stored = await broker.cluster_configs.stored(entity)
+        if entity.entity_type == TOPICS:
+            (there,) = await read_each(broker.zookeeper, [Exists(paths.topic(name))] if name else [])
+            configs = topic_configs(broker.settings, name, stored if isinstance(there, Done) else None, alter)
+        else:
+            configs = broker_configs(stored, alter)
+        if validate_only:
+            return DONE
+        if broker.clock.monotonic_ms() >= end_ms:
+            # Nobody waits for it any more, and it is not begun.
+            return TIMED_OUT
+        problem = await change_configs(broker.zookeeper, entity, configs)
+        if problem is not None:
+            return problem
+        await broker.cluster_configs.read([entity])
+        return DONE
+
+    def _entity(self, kind: int, name: str) -> ConfigChange:
+        if kind == ResourceType.TOPIC:
+            return ConfigChange(TOPICS, name)
+        if kind == ResourceType.BROKER:
+            check_broker(self._broker.node_id, name)
+            return ConfigChange(BROKERS, DEFAULT_ENTITY if name == ALL_BROKERS else str(self._broker.node_id))
+        raise AlterationRefusedError(ErrorCode.invalid_request, no_settings(kind))

@@ -1,0 +1,138 @@
+"""CreateTopics v2-7 in a cluster: the controller's broker makes topics in ZooKeeper, and waits until they have leaders.
+
+The checks are those of Kafka's ZkAdminManager, in its order. A topic is made even if the time is over before it has leaders.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
+
+from oncelog.broker.cluster.asking import SessionEndedError, within
+from oncelog.broker.handlers.cluster import waiting
+from oncelog.broker.handlers.cluster.waiting import NOT_CONTROLLER, TIMED_OUT, Deadline, is_led, until
+from oncelog.broker.handlers.create_topics import config_problem, configs_of, made, partition_count, refused
+from oncelog.broker.request import Request
+from oncelog.broker.storage.auto_creation import PARTITIONS_MAX, replication_factor
+from oncelog.broker.storage.topics import name_problem
+from oncelog.controller.placement import Placement
+from oncelog.controller.values import ApiError
+from oncelog.coordination import start
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.broker.config.configuration import Settings
+
+NOT_GIVEN = -1
+
+
+class Needs(waiting.Needs, Protocol):
+    """What this API needs of the broker."""
+
+    settings: Settings
+
+
+class Made:
+    """A topic that was made, or would be. `topic_id` is None for one that would be."""
+
+    def __init__(self, topic_id: UUID | None, placement: Placement) -> None:
+        self.topic_id = topic_id
+        self.partition_count = len(placement)
+        self.factor = len(placement[0])
+
+
+Outcomes = dict[str, Made | ApiError]
+
+
+async def handle(broker: Needs, request: Request) -> Any:
+    topics = request.body.topics
+    deadline = Deadline(broker.clock, request)
+    problem = NOT_CONTROLLER
+    if broker.controller.is_active:
+        if sum(max(partition_count(broker.settings, topic), 0) for topic in topics) <= PARTITIONS_MAX:
+            return await _answer(broker, request, deadline)
+        problem = ApiError(ErrorCode.policy_violation, f"one request makes {PARTITIONS_MAX} partitions at most")
+    return request.answer(topics=tuple(refused(request, topic.name, *problem) for topic in topics))
+
+
+async def _answer(broker: Needs, request: Request, deadline: Deadline) -> Any:
+    times = Counter(topic.name for topic in request.body.topics)
+    asked = [topic for topic in request.body.topics if times[topic.name] == 1]
+    outcomes: Outcomes = {
+        name: ApiError(ErrorCode.invalid_request, "Found multiple entries for this topic.")
+        for name, count in times.items()
+        if count > 1
+    }
+    validate_only = request.body.validate_only
+    making = start(_make_all(broker, asked, outcomes, deadline, validate_only=validate_only))
+    await within(broker.clock, deadline.patience_ms, making)
+    results = []
+    for topic in request.body.topics:
+        outcome = outcomes.get(topic.name, TIMED_OUT)
+        if isinstance(outcome, Made) and not validate_only:
+            outcome = await _led(broker, topic.name, outcome, deadline)
+        results.append(_result(broker, request, topic, outcome))
+    return request.answer(topics=tuple(results))
+
+
+async def _make_all(
+    broker: Needs, asked: list[Any], outcomes: Outcomes, deadline: Deadline, *, validate_only: bool
+) -> None:
+    """One after the other: two of them may have names that collide."""
+    for topic in asked:
+        try:
+            outcomes[topic.name] = await _make(broker, topic, deadline, validate_only=validate_only)
+        except SessionEndedError:
+            # Whose session is over is no controller any more.
+            outcomes[topic.name] = NOT_CONTROLLER
+
+
+async def _make(broker: Needs, asked: Any, deadline: Deadline, *, validate_only: bool) -> Made | ApiError:
+    placement = _placement(broker, asked)
+    if isinstance(placement, ApiError):
+        return placement
+    text = name_problem(asked.name)
+    if text is not None:
+        return ApiError(ErrorCode.invalid_topic_exception, text)
+    problem = await broker.topic_changes.problem(asked.name, placement) or config_problem(broker.settings, asked)
+    if problem is not None:
+        return ApiError(*problem)
+    if validate_only:
+        return Made(None, placement)
+    if deadline.patience_ms <= 0:
+        # Nobody waits for it any more, and it is not begun.
+        return TIMED_OUT
+    made_as = await broker.topic_changes.create(asked.name, placement, configs_of(asked))
+    if isinstance(made_as, ApiError):
+        return NOT_CONTROLLER if made_as.code is ErrorCode.stale_controller_epoch else made_as
+    return Made(made_as, placement)
+
+
+def _placement(broker: Needs, asked: Any) -> Placement | ApiError:
+    if broker.shared_topics.named(asked.name) is not None:
+        return ApiError(ErrorCode.topic_already_exists, f"Topic '{asked.name}' already exists.")
+    without = [entry.name for entry in asked.configs if entry.value is None]
+    if without:
+        return ApiError(ErrorCode.invalid_config, f"Null value not supported for topic configs: {','.join(without)}")
+    if not asked.assignments:
+        factor = asked.replication_factor
+        factor = replication_factor(broker.settings, "") if factor == NOT_GIVEN else factor
+        return broker.topic_changes.place(partition_count(broker.settings, asked), factor)
+    if (asked.num_partitions, asked.replication_factor) != (NOT_GIVEN, NOT_GIVEN):
+        return ApiError(
+            ErrorCode.invalid_request,
+            "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at the same time.",
+        )
+    return {entry.partition_index: tuple(entry.broker_ids) for entry in asked.assignments}
+
+
+async def _led(broker: Needs, name: str, outcome: Made, deadline: Deadline) -> Made | ApiError:
+    is_so = await until(broker, name, lambda: is_led(broker, outcome.topic_id, outcome.partition_count), deadline)
+    return outcome if is_so else TIMED_OUT
+
+
+def _result(broker: Needs, request: Request, asked: Any, outcome: Made | ApiError) -> Any:
+    if isinstance(outcome, ApiError):
+        return refused(request, asked.name, *outcome)
+    return made(request, broker.settings, asked, outcome.topic_id, outcome.partition_count, outcome.factor)

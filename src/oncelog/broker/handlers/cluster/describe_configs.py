@@ -1,0 +1,55 @@
+"""DescribeConfigs v1-4 in a cluster: what a topic has of its own is asked of ZooKeeper, so that every broker says the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from oncelog.broker.cluster.asking import within
+from oncelog.broker.cluster.configs import TOPICS
+from oncelog.broker.handlers.describe_configs import (
+    BrokerNeeds,
+    TopicNeeds,
+    describe_other,
+    describe_topic,
+    refused,
+)
+from oncelog.broker.request import Request
+from oncelog.broker.slices import Turn
+from oncelog.broker.storage.altering import ResourceType
+from oncelog.coordination import start
+from oncelog.wire import ErrorCode
+from oncelog.zookeeper.znodes import ConfigChange
+
+if TYPE_CHECKING:
+    from oncelog.broker.cluster.configs import ClusterConfigs
+    from oncelog.environment import Clock
+
+TIMEOUT_MS = 30_000
+"""The request names none: it is how long clients wait that were told nothing else (request.timeout.ms)."""
+
+
+class Needs(TopicNeeds, BrokerNeeds, Protocol):
+    """What this API needs of the broker."""
+
+    clock: Clock
+    cluster_configs: ClusterConfigs
+
+
+async def handle(broker: Needs, request: Request) -> Any:
+    resources = request.body.resources
+    names = [one.resource_name for one in resources if one.resource_type == ResourceType.TOPIC]
+    known = [name for name in names if broker.topics.named(name) is not None]
+    reading = start(broker.cluster_configs.stored_each([ConfigChange(TOPICS, name) for name in known]))
+    read = await within(broker.clock, TIMEOUT_MS, reading)
+    stored = None if read is None else dict(zip(known, read, strict=True))
+
+    def describe(resource: Any) -> Any:
+        if resource.resource_type != ResourceType.TOPIC:
+            return describe_other(broker, request, resource)
+        if stored is None:
+            return refused(request, resource, ErrorCode.request_timed_out, "ZooKeeper has not answered in time")
+        name = resource.resource_name
+        usable = broker.cluster_configs.usable_of_topic(name, stored.get(name, {}))
+        return describe_topic(broker, request, resource, lambda _: usable)
+
+    return request.answer(results=await Turn(broker.clock).each(resources, describe))

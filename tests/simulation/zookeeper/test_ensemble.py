@@ -1,0 +1,131 @@
+"""What the model does where a real server cannot be asked: faults at chosen moments, and the same again from the same seed."""
+
+from __future__ import annotations
+
+from harness.zookeeper_worlds import SESSION_TIMEOUT_MS, SimulatedWorld
+from oncelog.simulation.zookeeper import ENSEMBLE, SimulatedZooKeeper
+from oncelog.zookeeper.session import (
+    Change,
+    Children,
+    Create,
+    Exists,
+    GetChildren,
+    SessionState,
+    Watched,
+    ZooKeeperError,
+)
+
+CONNECTED, DISCONNECTED, EXPIRED = SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.EXPIRED
+
+
+def process_of(client: SimulatedZooKeeper):
+    return client._process
+
+
+def pass_time(world: SimulatedWorld, time_ms: float) -> None:
+    until_ms = world.queue.now_ms + time_ms
+    while world.queue.step(until_ms) is not None:
+        pass
+
+
+def test_idle_session_lives_on():
+    world = SimulatedWorld()
+    client = world.connect()
+    session_id = client.session_id
+    pass_time(world, 50 * SESSION_TIMEOUT_MS)
+    assert world.heard[client].states == [CONNECTED]
+    assert client.session_id == session_id
+
+
+def test_process_that_is_paused_for_longer_than_its_timeout_loses_its_session():
+    world = SimulatedWorld()
+    client, witness = world.connect(), world.connect()
+    world.ask(client, Create("/mine", is_ephemeral=True))
+    world.ask(witness, Exists("/mine", watch=True))
+    process_of(client).paused_until_ms = world.queue.now_ms + 3 * SESSION_TIMEOUT_MS
+    pass_time(world, 2 * SESSION_TIMEOUT_MS)
+    assert world.heard[witness].watched == [Watched("/mine", Change.DELETED)]
+    assert world.heard[client].states == [CONNECTED], "it cannot know yet"
+    pass_time(world, 3 * SESSION_TIMEOUT_MS)
+    assert world.heard[client].states == [CONNECTED, DISCONNECTED, EXPIRED, CONNECTED]
+
+
+def test_process_that_is_killed_loses_its_session_after_its_timeout():
+    world = SimulatedWorld()
+    client, witness = world.connect(), world.connect()
+    world.ask(client, Create("/mine", is_ephemeral=True))
+    process_of(client).is_alive = False
+    pass_time(world, SESSION_TIMEOUT_MS / 2)
+    assert world.ask(witness, Exists("/mine")) is not ZooKeeperError.NO_NODE
+    pass_time(world, SESSION_TIMEOUT_MS)
+    assert world.ask(witness, Exists("/mine")) is ZooKeeperError.NO_NODE
+
+
+def test_network_that_is_parted_is_found_out_by_both_ends():
+    world = SimulatedWorld()
+    client, other = world.connect(), world.connect()
+    world.ask(client, Create("/mine", is_ephemeral=True))
+    world.network.part(process_of(client).node, ENSEMBLE, world.queue.now_ms + 3 * SESSION_TIMEOUT_MS)
+    waiting = client.submit(Exists("/mine"))
+    assert world.wait(waiting) is ZooKeeperError.CONNECTION_LOSS
+    pass_time(world, SESSION_TIMEOUT_MS)
+    assert world.ask(other, Exists("/mine")) is ZooKeeperError.NO_NODE
+    world.until(lambda: world.heard[client].states == [CONNECTED, DISCONNECTED, EXPIRED, CONNECTED])
+
+
+def test_session_is_ended_by_the_ensemble():
+    world = SimulatedWorld()
+    client = world.connect()
+    session_id = client.session_id
+    world.ask(client, Create("/mine", is_ephemeral=True))
+    world.ensemble.expire(session_id)
+    assert session_id not in world.ensemble.session_ids
+    world.until(lambda: world.heard[client].states == [CONNECTED, DISCONNECTED, EXPIRED, CONNECTED])
+    assert world.ensemble.session_ids == [client.session_id]
+
+
+def test_no_session_expires_while_there_is_no_quorum_and_a_dead_one_does_after_it():
+    world = SimulatedWorld()
+    client, dead = world.connect(), world.connect()
+    session_id, dead_id = client.session_id, dead.session_id
+    process_of(dead).is_alive = False
+    world.ensemble.stop(world.queue.now_ms + 10 * SESSION_TIMEOUT_MS)
+    waiting = client.submit(Exists("/"))
+    assert world.wait(waiting) is ZooKeeperError.CONNECTION_LOSS
+    pass_time(world, 9 * SESSION_TIMEOUT_MS)
+    assert world.ensemble.session_ids == [session_id, dead_id]
+    pass_time(world, 3 * SESSION_TIMEOUT_MS)
+    assert world.ensemble.session_ids == [session_id]
+    assert world.heard[client].states == [CONNECTED, DISCONNECTED, CONNECTED]
+
+
+def test_requests_in_doubt_are_carried_out_in_some_runs_and_not_in_others():
+    carried_out = set()
+    for seed in range(40):
+        world = SimulatedWorld(seed)
+        client, other = world.connect(), world.connect()
+        parked = [client.submit(Create(f"/{number}")) for number in range(4)]
+        world.cut(client)
+        world.until(lambda parked=parked: all(one.is_released for one in parked))
+        pass_time(world, 100)
+        children = world.ask(other, GetChildren("/"))
+        assert isinstance(children, Children)
+        assert children.names == tuple(str(number) for number in range(len(children.names)))
+        carried_out.add(len(children.names))
+    assert carried_out == {0, 1, 2, 3, 4}
+
+
+def test_same_seed_gives_the_same_trace_and_another_one_another():
+    def trace(seed: int) -> str:
+        world = SimulatedWorld(seed)
+        client, other = world.connect(), world.connect()
+        for number in range(20):
+            client.submit(Create(f"/{number}", is_ephemeral=True))
+        world.cut(client)
+        world.ask(other, GetChildren("/", watch=True))
+        world.mend(client)
+        world.until(lambda: client.session_id != 0)
+        pass_time(world, 3 * SESSION_TIMEOUT_MS)
+        return world.queue.trace
+
+    assert trace(1) == trace(1) != trace(2)
