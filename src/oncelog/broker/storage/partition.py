@@ -8,7 +8,7 @@ from enum import Enum, auto
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from oncelog.broker.cluster.view import UNKNOWN
+from oncelog.broker.view import UNKNOWN
 from oncelog.coordination import Parked
 from oncelog.environment import DiskError
 from oncelog.log import Appended, DataDirectory, LogDigest, LogPoints, Origin, PartitionLog, Refused
