@@ -390,6 +390,8 @@ class BrokerCore:
         self.session_guard = SessionGuard(self.settings, coordinator)
         self._loads = Slices(self.clock)
         self.transactions: Transactions = Transactions(self, coordinator, self._loads)
+        if self.membership is not None:
+            self.verification = self.membership.verification(self.transactions)
         groups = GroupCoordinator(
             internal_partition_count(self, CONSUMER_OFFSETS),
             metadata_max_units=number("offset.metadata.max.bytes"),

@@ -23,6 +23,7 @@ from oncelog.broker.cluster.registration import Registration
 from oncelog.broker.cluster.replica import Surroundings
 from oncelog.broker.cluster.replicas import Leads, Replicas
 from oncelog.broker.cluster.topic_changes import TopicChanges
+from oncelog.broker.cluster.verification import Verification
 from oncelog.broker.cluster.watchers import Watchers
 from oncelog.broker.readiness import Readiness
 from oncelog.coordination import sleep, start
@@ -38,6 +39,7 @@ from oncelog.zookeeper.znodes import (
 
 if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.readiness import StartProgress
     from oncelog.broker.storage.shared_topics import SharedTopics
     from oncelog.environment import Clock, Network, Random
@@ -98,6 +100,7 @@ class Membership:
         self.topic_changes = TopicChanges(zookeeper, broker.clock, random, broker.settings, self.members)
         self._to_controller = Channels(network, broker.clock, random, str(node_id))
         self._to_leaders = Channels(network, broker.clock, random, f"broker-{node_id}-fetcher-0")
+        self._to_coordinators = Channels(network, broker.clock, random, f"AddPartitionsManager-client-{node_id}")
         self._to_others = Channels(network, broker.clock, random, f"broker-{node_id}-txn-marker-sender")
         self._changes = InSyncChanges(
             broker.clock,
@@ -175,6 +178,15 @@ class Membership:
         self._watchers.listen_to_sessions(self.controller.session_changed)
         self._watchers.listen_to_sessions(self._session_changed)
         self.known_brokers = KnownMembers(topics, self.members, self._to_others, number("controller.socket.timeout.ms"))
+
+    def verification(self, transactions: Transactions) -> Verification:
+        return Verification(
+            self.topics,
+            transactions,
+            self.members,
+            self._to_coordinators,
+            self._broker.settings.number("controller.socket.timeout.ms"),
+        )
 
     async def join(self, host: str, port: int, rack: str | None) -> None:
         """Be among the live brokers: from now on the controller says what to do. Raises SessionEndedError."""
@@ -261,6 +273,6 @@ class Membership:
         self._shrinking.end()
         self.controller.close()
         self.replicas.close()
-        for channels in (self._to_controller, self._to_leaders, self._to_others):
+        for channels in (self._to_controller, self._to_leaders, self._to_coordinators, self._to_others):
             channels.close()
         self._zookeeper.close()
