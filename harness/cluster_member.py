@@ -14,7 +14,6 @@ from oncelog.broker.cluster.altering import ClusterAlterations
 from oncelog.broker.cluster.configs import ClusterConfigs
 from oncelog.broker.cluster.members import Endpoint, Member, Members
 from oncelog.broker.cluster.topic_changes import TopicChanges
-from oncelog.broker.cluster.view import LEADER_DURING_DELETE, Leadership
 from oncelog.broker.cluster.watchers import Watchers
 from oncelog.broker.config.configuration import Settings
 from oncelog.broker.dispatch import Dispatch
@@ -22,6 +21,7 @@ from oncelog.broker.readiness import Readiness, StartProgress
 from oncelog.broker.slices import Slices
 from oncelog.broker.storage.journal import Journal
 from oncelog.broker.storage.shared_topics import SharedTopics
+from oncelog.broker.view import LEADER_DURING_DELETE, Leadership
 from oncelog.coordination import Parked, start
 from oncelog.zookeeper.session import (
     Check,

@@ -8,6 +8,7 @@ new_kafka, new_oncelog   makers of nodes that a test may kill and start again
 zookeeper        an empty chroot of a ZooKeeper that runs for the whole run: what a client connects to
 new_zookeeper    a maker of ensembles of ZooKeeper that a test may kill and start again
 new_kafka_cluster   a maker of clusters of Apache Kafka 3.9.1 with ZooKeeper
+new_cluster      a maker of clusters of brokers of both kinds: new_cluster("oncelog", "kafka", "oncelog")
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import settings
 
+from harness.cluster import Cluster
 from harness.kafka import FIRST_LOOK_AT_RETENTION, KafkaNode
-from harness.kafka_with_zookeeper import ZooKeeperKafkaCluster
+from harness.kafka_with_zookeeper import ZooKeeperKafkaBroker, ZooKeeperKafkaCluster
 from harness.names import unique
+from harness.oncelog_cluster import OncelogMember
 from harness.oncelog_process import OncelogNode
 from harness.processes import BrokerProcess
 from harness.requirements import NOT_RUN
@@ -52,7 +55,11 @@ A_DAY_MS = str(24 * 60 * 60 * 1000)
 KEEP_RECORDS = {"log.retention.check.interval.ms": A_DAY_MS}
 """What both have too: retention would delete, in the middle of a test, what the test dates back to 1970."""
 NodeMaker = Callable[..., BrokerProcess]
-Node = TypeVar("Node", BrokerProcess, ZooKeeperEnsemble, ZooKeeperKafkaCluster)
+Node = TypeVar("Node", BrokerProcess, ZooKeeperEnsemble, ZooKeeperKafkaCluster, Cluster)
+BROKERS: dict[str, type[OncelogMember] | type[ZooKeeperKafkaBroker]] = {
+    "oncelog": OncelogMember,
+    "kafka": ZooKeeperKafkaBroker,
+}
 
 
 def two_in(directory: Path) -> str:
@@ -134,11 +141,21 @@ def new_kafka_cluster(tmp_path: Path) -> Iterator[Callable[..., ZooKeeperKafkaCl
     )
 
 
+@pytest.fixture
+def new_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
+    """Start a cluster for this test alone, of the kinds of brokers that it names, and their ZooKeeper."""
+    yield from _maker(
+        lambda number, *kinds, **settings: Cluster(
+            tmp_path / f"cluster-{number}", [BROKERS[kind] for kind in kinds], **settings
+        )
+    )
+
+
 def _maker(make: Callable[..., Node]) -> Iterator[Callable[..., Node]]:
     nodes: list[Node] = []
 
-    def started(*size: int, **settings: Any) -> Node:
-        node = make(len(nodes), *size, **settings)
+    def started(*arguments: Any, **settings: Any) -> Node:
+        node = make(len(nodes), *arguments, **settings)
         nodes.append(node)
         node.start()
         return node

@@ -13,19 +13,22 @@ from itertools import islice
 from uuid import UUID
 
 from oncelog.broker.apis import APIS, CLUSTER_APIS
-from oncelog.broker.cluster.view import Alone, ClusterView, Node
+from oncelog.broker.cluster.altering import ClusterAlterations
+from oncelog.broker.cluster.elected import Elected
+from oncelog.broker.cluster.membership import Membership
 from oncelog.broker.config.configuration import Settings, SettingSource
 from oncelog.broker.config.group_configuration import GroupConfigs
+from oncelog.broker.config.listeners import PLAINTEXT, listening_endpoint
 from oncelog.broker.config.setting import SettingError, text_of
 from oncelog.broker.coordinators import hanging
-from oncelog.broker.coordinators.cluster import Cluster, OneBroker
 from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.group_log import GroupLog
 from oncelog.broker.coordinators.group_partitions import GroupPartitions
-from oncelog.broker.coordinators.loading import find_partitions, read_journal
+from oncelog.broker.coordinators.known_brokers import KnownBrokers, OneBroker
+from oncelog.broker.coordinators.loading import JournalState, find_partitions, read_journal
 from oncelog.broker.coordinators.memberships import Memberships
 from oncelog.broker.coordinators.offsets import CommittedOffsets
-from oncelog.broker.coordinators.producer_ids import ProducerIds
+from oncelog.broker.coordinators.producer_ids import ProducerIds, ProducerIdSource
 from oncelog.broker.coordinators.session_guard import SessionGuard
 from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.broker.dispatch import Dispatch
@@ -47,21 +50,24 @@ from oncelog.broker.storage.journal import (
     BrokerStarted,
     Journal,
     LogDirectoriesNamed,
-    TopicCreated,
 )
 from oncelog.broker.storage.log_settings import log_config
 from oncelog.broker.storage.moving import LogMoves
 from oncelog.broker.storage.opening import LeftByLastStop, LogOpening, say_what_is_missing
 from oncelog.broker.storage.own_topics import OwnTopics
 from oncelog.broker.storage.partition import Partition, UnopenedLog
+from oncelog.broker.storage.shared_topics import SharedTopics
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic, Topics
+from oncelog.broker.view import Alone, ClusterView, Node
 from oncelog.coordination import Parked, start
-from oncelog.environment import Clock, Disk, DiskError, Random, Workers
+from oncelog.environment import Clock, Disk, DiskError, Network, Random, Workers
 from oncelog.groups import GroupCoordinator, MembershipLimits
 from oncelog.log import (
+    NO_LEADER_EPOCH,
     DamagedLogError,
     DataDirectory,
     LogDirectories,
+    NodeIdentity,
     OwnCheckpoint,
     PartitionLog,
     Replayed,
@@ -71,6 +77,7 @@ from oncelog.log import (
     uuid_text,
 )
 from oncelog.transactions import TransactionCoordinator
+from oncelog.zookeeper.session import ZooKeeper
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -89,6 +96,9 @@ class Environment:
     disk: Disk
     workers: Workers
     random: Random
+    network: Network | None = None
+    zookeeper: ZooKeeper | None = None
+    """Both for a member of a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +118,16 @@ class StartReport:
 
 class BrokerCore:
     """One node. `on_failure` hears of a disk that it cannot do without, or of a bug: it answers nothing any more; stop it then."""
+
+    cluster_id: str
+    known_brokers: KnownBrokers
+    membership: Membership | None
+    """What a broker has that is in a cluster."""
+    node_id: int
+    producer_ids: ProducerIdSource
+    shared_topics: SharedTopics
+    topics: Topics
+    view: ClusterView
 
     def __init__(
         self,
@@ -130,7 +150,8 @@ class BrokerCore:
         self._disk = environment.disk
         self._report_failure = on_failure
         self._has_failed = False
-        self.features = {TRANSACTION_FEATURE: TRANSACTION_VERSION}
+        # Kafka's clusters over ZooKeeper know of no level of it: transactions are those of KIP-98.
+        self.features = {} if self.settings.is_in_cluster else {TRANSACTION_FEATURE: TRANSACTION_VERSION}
         self.highest_features = dict(self.features)
         self.features_epoch = 0
         self.apis = CLUSTER_APIS if self.settings.is_in_cluster else APIS
@@ -162,6 +183,7 @@ class BrokerCore:
 
     async def _load(self, environment: Environment) -> None:
         directories = self.log_directories
+        self.membership = await self._find_cluster(environment)
         self._take_identity(environment.random)
         self._journal = Journal(environment.disk, directories.home, self.fail)
         own = read_own_checkpoint(environment.disk, directories.home)
@@ -178,7 +200,7 @@ class BrokerCore:
         self.leader_epoch = state.last_leader_epoch + 1
         self.features |= state.features
         self.features_epoch = state.features_epoch
-        replayed = self._replay_write_ahead(state.topics.values())
+        replayed = self._replay_write_ahead(state)
         left = LeftByLastStop(
             was_clean,
             directories.recovery_points(),
@@ -187,11 +209,19 @@ class BrokerCore:
             _durable_ends(replayed, own),
             None if own is None else own.aborted,
             None if own is None else own.gaps_below,
+            directories.high_watermarks(),
         )
         if state.last_leader_epoch >= 0:
             say_what_is_missing(directories, own, replayed, was_clean=was_clean)
         opening = LogOpening(
-            environment.disk, self.clock, directories, self.leader_epoch, state.compacted, left, self.survives
+            environment.disk,
+            self.clock,
+            directories,
+            self.leader_epoch if self.membership is None else NO_LEADER_EPOCH,
+            state.compacted,
+            left,
+            self.survives,
+            is_replica=self.membership is not None,
         )
         self.durability = Durability(
             environment.disk, directories, self.survives, number=replayed.next_number, has_decisions=_has_decisions
@@ -199,41 +229,30 @@ class BrokerCore:
         self.fetch_sessions = FetchSessions(
             environment.random, self.settings.number("max.incremental.fetch.session.cache.slots")
         )
-        self.own_topics = OwnTopics(
-            self._journal,
-            self.slices,
-            environment.random,
-            self.leader_epoch,
-            self.settings,
-            opening.open,
-            self._before_deletion,
-            self._after_deletion,
-            self._follow_partition_count,
-            self._delete_unopened,
-            self.survives,
-        )
-        self.topics: Topics = self.own_topics
+        topics_open = self._make_topics(environment.random, opening, state)
         self.checkpoints = Checkpoints(
             self.slices, environment.disk, directories, self.topics, self._journal, self.survives, own
         )
         self.moves = LogMoves(self, environment.disk, environment.random)
-        for record in state.topics.values():
-            await self._in_turns(self.own_topics.replay_created(record))
+        for topic_opens in topics_open:
+            await self._in_turns(topic_opens)
         opening.make_durable()
-        self._check_epochs()
+        if self.membership is None:
+            self._check_epochs()
         self._journal.append_now(BrokerStarted(leader_epoch=self.leader_epoch))
-        self.producer_ids = ProducerIds(self._journal, state.reserved_producer_ids)
         boot_id = environment.disk.boot_id()
         lost_power = not was_clean and boot_id != state.boot_id
-        if lost_power:
+        if lost_power and self.membership is None:
             self._cut_back_decisions(left)
         opening.forget()
+        self._find_others(state)
         self._make_coordinators(environment.random)
         self.progress.reach(Readiness.LOGS)
-        self.progress.reach(Readiness.METADATA)
         self.topics.on_offline = self._went_offline
-        for name in (TRANSACTION_STATE, CONSUMER_OFFSETS):
-            await self._in_turns(self._lead(name))
+        if self.membership is None:
+            self.progress.reach(Readiness.METADATA)
+            for name in (TRANSACTION_STATE, CONSUMER_OFFSETS):
+                await self._in_turns(self._lead(name))
         if not was_clean or own is None:
             # From now on the logs' own files vouch for what is in them.
             self.checkpoints.write_now()
@@ -243,10 +262,12 @@ class BrokerCore:
             else:
                 # For whoever repairs the log that is too short for what is in here.
                 environment.disk.rename(path, path + KEPT)
-        self.transactions.complete_prepared()
-        self._is_trusted = not lost_power
-        start(self._trust(boot_id, self.transactions.fence_all() if lost_power else None))
-        ended = 0 if was_clean else hanging.end_after_start(self)
+        ended = 0
+        self._is_trusted = not lost_power or self.membership is not None
+        if self.membership is None:
+            self.transactions.complete_prepared()
+            start(self._trust(boot_id, self.transactions.fence_all() if lost_power else None))
+            ended = 0 if was_clean else hanging.end_after_start(self)
         recoveries = [partition.log.recovery for partition in self.topics.partitions()]
         self.start_report = StartReport(
             was_clean,
@@ -262,11 +283,75 @@ class BrokerCore:
         self._cleaner = LogCleaner(self, environment.disk)
         self._disk_failures.begin(self.topics, self._journal)
         self.moves.resume()
-        self.progress.reach(Readiness.COORDINATORS)
+        if self.membership is None:
+            self.progress.reach(Readiness.COORDINATORS)
+        else:
+            await self.membership.join(self.host, self.port, text_of(self.settings.value("broker.rack")))
 
-    def _replay_write_ahead(self, topics: Iterable[TopicCreated]) -> Replayed:
+    def _find_others(self, state: JournalState) -> None:
+        """Who gives out producer ids, and who leads what."""
+        if self.membership is None:
+            self.producer_ids = ProducerIds(self._journal, state.reserved_producer_ids)
+            self.known_brokers = OneBroker(self)
+            return
+        self.membership.open(self.shared_topics, Elected(self))
+        self.producer_ids = self.membership.producer_ids
+        self.known_brokers = self.membership.known_brokers
+        self.view = self.membership.members
+        self.controller = self.membership.controller
+        self.topic_changes = self.membership.topic_changes
+        self.cluster_configs = self.membership.configs
+        self.alterations = ClusterAlterations(self)
+
+    async def _find_cluster(self, environment: Environment) -> Membership | None:
+        """Become acquainted with the cluster that the settings name; None for a broker that is alone."""
+        if environment.zookeeper is None or environment.network is None:
+            return None
+        self.zookeeper = environment.zookeeper
+        endpoint = listening_endpoint(self.settings)
+        listener = PLAINTEXT if endpoint is None else endpoint.name
+        membership = Membership(self, environment.zookeeper, environment.network, environment.random, listener)
+        self.cluster_id = await membership.cluster_id(uuid_text(environment.random.uuid()))
+        await membership.configs.start()
+        return membership
+
+    def _make_topics(self, random: Random, opening: LogOpening, state: JournalState) -> list[Iterator[None]]:
+        """Know the topics that there are; return what opens the logs of each, one in each step."""
+        if self.membership is None:
+            self.own_topics = OwnTopics(
+                self._journal,
+                self.slices,
+                random,
+                self.leader_epoch,
+                self.settings,
+                opening.open,
+                self._before_deletion,
+                self._after_deletion,
+                self._follow_partition_count,
+                self._delete_unopened,
+                self.survives,
+            )
+            self.topics = self.own_topics
+            return [self.own_topics.replay_created(record) for record in state.topics.values()]
+        shared = SharedTopics(
+            self._journal,
+            self.slices,
+            self.settings,
+            self.membership.configs.of_topic,
+            opening.open,
+            self.membership.topic_changes.auto_create,
+            self._before_leaving,
+            self._after_leaving,
+            self._delete_unopened,
+            self.survives,
+        )
+        self.topics = self.shared_topics = shared
+        return [shared.replay_hosted(one.topic, topic_id, one.partitions) for topic_id, one in state.hosted.items()]
+
+    def _replay_write_ahead(self, state: JournalState) -> Replayed:
         """Give the logs back what they had lost to a power cut, before they are opened."""
-        names = {record.uuid: record.name for record in topics}
+        names = {record.uuid: record.name for record in state.topics.values()}
+        names |= {topic_id: one.topic for topic_id, one in state.hosted.items()}
 
         def path(topic_id: UUID, partition: int) -> str | None:
             name = names.get(topic_id)
@@ -298,14 +383,15 @@ class BrokerCore:
         number = self.settings.number
         coordinator = TransactionCoordinator(
             internal_partition_count(self, TRANSACTION_STATE),
-            transaction_version=self.features[TRANSACTION_FEATURE],
+            transaction_version=self.features.get(TRANSACTION_FEATURE, 0),
             timeout_max_ms=number("transaction.max.timeout.ms"),
             id_expiration_ms=number("transactional.id.expiration.ms"),
         )
         self.session_guard = SessionGuard(self.settings, coordinator)
-        self.cluster: Cluster = OneBroker(self)
         self._loads = Slices(self.clock)
         self.transactions: Transactions = Transactions(self, coordinator, self._loads)
+        if self.membership is not None:
+            self.verification = self.membership.verification(self.transactions)
         groups = GroupCoordinator(
             internal_partition_count(self, CONSUMER_OFFSETS),
             metadata_max_units=number("offset.metadata.max.bytes"),
@@ -327,6 +413,9 @@ class BrokerCore:
     def _take_identity(self, random: Random) -> None:
         """Be the node whose directories these are. Raises SettingError if the settings name another."""
         found = self.log_directories.identity()
+        if self.membership is not None:
+            self._take_identity_in_cluster(found)
+            return
         if found is None and self.log_directories.were_in_use():
             raise DiskError(
                 f"{self.log_directories.home}/meta.properties is missing, and the directory was in use: restore it from a copy"
@@ -339,6 +428,15 @@ class BrokerCore:
                 f"node.id={asked} is not allowed: {self.log_directories.home} is that of node {self.node_id}"
             )
         self.settings.name_node(self.node_id)
+
+    def _take_identity_in_cluster(self, found: NodeIdentity | None) -> None:
+        """The settings name the broker, and ZooKeeper the cluster. Raises SettingError if the directories are of another one."""
+        self.node_id = self.settings.number("node.id")
+        if found is not None and (found.cluster_id, found.node_id) != (self.cluster_id, self.node_id):
+            raise SettingError(
+                f"{self.log_directories.home} is that of broker {found.node_id} of cluster {found.cluster_id}, and this is broker "
+                f"{self.node_id} of cluster {self.cluster_id}: correct broker.id, zookeeper.connect or log.dirs"
+            )
 
     async def _trust(self, boot_id: str, fenced: Parked[None] | None) -> None:
         """Write down that nothing since this boot is lost; after a power cut, once every producer is fenced."""
@@ -353,7 +451,8 @@ class BrokerCore:
     def serve_at(self, host: str, port: int) -> None:
         """Say where clients reach this broker; it is what Metadata answers."""
         self.host, self.port = host, port
-        self.view: ClusterView = Alone(Node(self.node_id, host, port, text_of(self.settings.value("broker.rack"))))
+        if not self.settings.is_in_cluster:
+            self.view = Alone(Node(self.node_id, host, port, text_of(self.settings.value("broker.rack"))))
 
     def finalize_feature(self, name: str, level: int) -> None:
         """Set the level of a feature; the journal says so already."""
@@ -387,6 +486,8 @@ class BrokerCore:
         self._cleaner.stop()
         self.moves.stop()
         self.memberships.stop()
+        if self.membership is not None:
+            self.membership.stop()
         self._loads.stop()
         self.slices.stop()
         # A checkpoint that another thread writes would replace the same files as the last one.
@@ -464,6 +565,13 @@ class BrokerCore:
     async def _end_moves_and_checkpoint(self, topic: Topic) -> None:
         await self.moves.end_all(topic)
         await self.checkpoints.write()
+
+    def _before_leaving(self, _: Sequence[Partition]) -> Parked[None]:
+        return self.checkpoints.write()
+
+    def _after_leaving(self, partitions: Sequence[Partition]) -> Parked[None]:
+        self.log_directories.forget((one.topic, one.index) for one in partitions)
+        return self.checkpoints.write()
 
     def _delete_unopened(self, topic: Topic, index: int, log: UnopenedLog) -> None:
         if self._disk.exists(log.directory):

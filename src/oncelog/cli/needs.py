@@ -8,11 +8,16 @@ from importlib.util import find_spec
 from oncelog.cli.exits import CommandError, ExitStatus
 
 
-def check_spark(command: str) -> None:
-    """Raises CommandError with the command that installs what is missing, and where SPARK_REMOTE is set."""
+def check_installed(command: str) -> None:
+    """Raises CommandError with the command that installs what is missing."""
     missing = [module for module in ("pyspark", "pyarrow", "numba") if find_spec(module) is None]
     if missing:
         raise CommandError(f"{command} needs {' and '.join(missing)}: pip install 'oncelog[spark]'", ExitStatus.USAGE)
+
+
+def check_spark(command: str) -> None:
+    """The same for a command that starts Spark, and where SPARK_REMOTE is set."""
+    check_installed(command)
     from oncelog.spark.session.connect import SparkConnectError, refuse_remote
 
     try:

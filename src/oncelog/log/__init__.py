@@ -3,6 +3,7 @@
 from oncelog.log.checkpoints import (
     LOG_START_OFFSETS,
     PARTITION_METADATA,
+    NodeIdentity,
     PartitionOffsets,
     read_topic_id,
     uuid_of,
@@ -64,6 +65,7 @@ __all__ = [
     "LogDirectories",
     "LogPoints",
     "LogSlice",
+    "NodeIdentity",
     "OpenTransaction",
     "Origin",
     "OwnCheckpoint",

@@ -51,8 +51,8 @@ from oncelog.wire import ErrorCode
 
 NO_TOPIC_ID = UUID(int=0)
 NO_LEADER_EPOCH = -1
-NOTHING_STAYS = SyncPoint(0, -1, 0)
-"""The end of what stays of a log that begins again."""
+NO_SEGMENT = -1
+"""In the place of a segment's base offset: nothing of any segment stays."""
 WITH_THE_NEXT_SYNC = -1
 """The end of the log at which a file joins that is durable with whatever sync begins next."""
 BATCH_COST_BYTES = 2048
@@ -69,16 +69,17 @@ class PartitionLog:
     __slots__ = (
         "_cleaned_offset",
         "_cleaning",
+        "_cleaning_pauses",
         "_clock",
         "_closed_end",
         "_config",
         "_directory",
         "_disk",
         "_end",
+        "_epoch_checkpoint",
         "_epochs",
         "_growth_bytes",
         "_high_watermark",
-        "_is_cleaning_paused",
         "_is_gone",
         "_is_replica",
         "_last_stable_offset",
@@ -127,6 +128,7 @@ class PartitionLog:
         self._producers = loaded.producers
         self._snapshots = loaded.snapshots
         self._epochs = loaded.epochs
+        self._epoch_checkpoint = EpochCheckpoint(disk, directory)
         self._log_start = loaded.log_start_offset
         self._end = loaded.log_end_offset
         self._high_watermark = self._last_stable_offset = self._log_start
@@ -138,7 +140,7 @@ class PartitionLog:
         self._growth_bytes = loaded.report.bytes_read if loaded.report.was_clean else 0
         self._cleaned_offset: int | None = None
         self._cleaning: Cleaning | None = None
-        self._is_cleaning_paused = False
+        self._cleaning_pauses = 0
         self._is_gone = False
         self._may_have_gaps = False
         # Of a log that begins again, until their files go.
@@ -320,7 +322,7 @@ class PartitionLog:
         timestamp_ms: int,
     ) -> Appended | Refused:
         """Append the marker that ends a producer's transaction here, whether it has records here or not."""
-        refused = self._producers.check_marker(producer_id, producer_epoch, transaction_version)
+        refused = self._producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
         if refused is not None:
             return refused
         offset = self._end
@@ -489,6 +491,10 @@ class PartitionLog:
         """The epoch under which a producer, or the coordinator for it, last wrote here; -1 if it never did."""
         return self._producers.epoch_of(producer_id)
 
+    def coordinator_epoch(self, producer_id: int) -> int:
+        """The epoch of the coordinator that wrote a producer's last marker here; -1 if none did."""
+        return self._producers.coordinator_epoch_of(producer_id)
+
     def active_producers(self) -> tuple[ActiveProducer, ...]:
         return self._producers.active()
 
@@ -648,7 +654,7 @@ class PartitionLog:
 
     def dirt(self, now_ms: int) -> Dirt | None:
         """What could be cleaned; None if there is nothing, if the log is not compacted, or while it is copied."""
-        if not self._config.is_compacted or self._is_cleaning_paused:
+        if not self._config.is_compacted or self._cleaning_pauses:
             return None
         return dirt_of(
             self._segments,
@@ -737,19 +743,17 @@ class PartitionLog:
             self._update_last_stable_offset()
 
     def begin_truncation(self, offset: int) -> SyncPoint:
-        """Count nothing from `offset` on as durable any more, so that `truncate_to` may cut it off while the broker runs.
+        """Count nothing from `offset` on as durable any more, so that it may be cut off while the broker runs.
 
         Return the end of what stays. Before the log is cut off, what a write-ahead log has beyond that must have been taken back
         durably, a checkpoint written that says how far the log is durable now, and syncs of its own files held:
-        `truncate_logs` in `broker/storage/truncating.py` does it.
+        `broker/storage/truncating.py` does it.
         """
-        assert not self._is_cleaning_paused, f"{self.name} is being copied: end that first"
-        assert offset >= self._segments[0].base_offset, (
-            f"{self.name} has nothing below offset {offset}: begin again there"
-        )
-        offset, base_offset, position = self._segments.end_of_what_stays(min(offset, self._end), self._end)
-        self._unsynced.limit(offset)
-        return SyncPoint(offset, base_offset, position)
+        end = SyncPoint(offset, NO_SEGMENT, 0)
+        if offset >= self._segments[0].base_offset:
+            end = SyncPoint(*self._segments.end_of_what_stays(min(offset, self._end), self._end))
+        self._unsynced.limit(end.log_end_offset)
+        return end
 
     def truncate_to(self, offset: int) -> None:
         """Cut off everything from `offset` on, and build the producers' state again from what is left.
@@ -780,19 +784,17 @@ class PartitionLog:
         self._producers.advance_high_watermark(self._high_watermark)
         self._update_last_stable_offset()
 
-    def begin_again_at(self, offset: int) -> SyncPoint:
-        """Be an empty log that begins at `offset` (Kafka's truncateFullyAndStartAt). `delete_old` removes the files.
+    def begin_again_at(self, offset: int) -> None:
+        """Be an empty log that begins at `offset` (Kafka's truncateFullyAndStartAt), after `begin_truncation` of all of it.
 
-        Return what stays, as `begin_truncation` does; what has to come before `delete_old` is the same. After a power cut
-        in between the log is the old one, part of it, or empty.
+        Before `delete_old` removes the files, a checkpoint says that it begins there. After a power cut in between, the log is
+        the old one, or part of it, or empty.
         """
-        assert not self._is_cleaning_paused, f"{self.name} is being copied: end that first"
         self.drop_cleaning()
-        self._unsynced.limit(0)
         self._unsynced.forget_files()
-        self._old_segments += self._segments
         for segment in self._segments:
             segment.close()
+        self._old_segments += self._segments
         self._segments = Segments([self._new_segment(offset)])
         self._producers.load(())
         self._epochs = LeaderEpochs()
@@ -800,7 +802,6 @@ class PartitionLog:
         self._cleaned_offset = None
         self._closed_end = -1
         self._growth_bytes = 0
-        return NOTHING_STAYS
 
     def delete_old(self) -> None:
         """Remove what the log had before `begin_again_at`, durably."""
@@ -825,12 +826,12 @@ class PartitionLog:
         return self._snapshots.names, epoch_starts_checkpoint(self._epochs.starts)
 
     def pause_cleaning(self) -> None:
-        """Clean no more until `resume_cleaning`: the segments are being copied."""
+        """Clean no more until `resume_cleaning` was called as often: the segments are being copied, or read one by one."""
         self.drop_cleaning()
-        self._is_cleaning_paused = True
+        self._cleaning_pauses += 1
 
     def resume_cleaning(self) -> None:
-        self._is_cleaning_paused = False
+        self._cleaning_pauses -= 1
 
     def continue_in(self, directory: str, synced: SyncPoint) -> None:
         """Go on in a copy of the files, whose directory is `directory`. What was in the log at `synced` is durable there.
@@ -846,6 +847,7 @@ class PartitionLog:
             segment.continue_in(directory)
         self._snapshots.continue_in(directory)
         self._unsynced.forget_files()
+        self._epoch_checkpoint = EpochCheckpoint(self._disk, directory)
         self._add_what_followed(synced)
 
     def is_durable_in_copy(self, synced: SyncPoint) -> None:
@@ -857,8 +859,7 @@ class PartitionLog:
     def _add_what_followed(self, synced: SyncPoint) -> None:
         """Have small files synced that may have changed since the copy was."""
         if self._end > synced.log_end_offset:
-            checkpoint = EpochCheckpoint(self._disk, self._directory, self._epochs)
-            self._unsynced.add(WITH_THE_NEXT_SYNC, checkpoint, checkpoint.close)
+            self._keep_epochs(WITH_THE_NEXT_SYNC)
             transaction_index = self._segments.active.transaction_index.file
             if transaction_index.exists:
                 self._unsynced.add(WITH_THE_NEXT_SYNC, transaction_index.create())
@@ -948,12 +949,12 @@ class PartitionLog:
         self._keep_epochs(self._end)
 
     def _keep_epochs(self, log_end_offset: int) -> None:
-        checkpoint = EpochCheckpoint(self._disk, self._directory, self._epochs)
-        self._unsynced.add(log_end_offset, checkpoint, checkpoint.close)
+        self._epoch_checkpoint.keep(self._epochs)
+        self._unsynced.add(log_end_offset, self._epoch_checkpoint, self._epoch_checkpoint.close)
 
     def _rewrite_epochs(self) -> None:
         """Durable on return; no checkpoint that was to be written brings back what is forgotten."""
-        self._unsynced.drop(lambda file, _: isinstance(file, EpochCheckpoint))
+        self._unsynced.drop(lambda file, _: file is self._epoch_checkpoint)
         write_epochs(self._disk, self._directory, self._epochs)
 
     def _new_segment(self, base_offset: int, now_ms: int | None = None) -> Segment:

@@ -95,6 +95,10 @@ class Producers:
         producer = self._by_id.get(producer_id)
         return NO_PRODUCER_EPOCH if producer is None else producer.epoch
 
+    def coordinator_epoch_of(self, producer_id: int) -> int:
+        producer = self._by_id.get(producer_id)
+        return NO_COORDINATOR_EPOCH if producer is None else producer.coordinator_epoch
+
     def check_data(
         self, header: BatchHeader, origin: Origin, *, verified: bool, first_sequence_must_be_zero: bool
     ) -> BatchEntry | Refused | None:
@@ -131,15 +135,23 @@ class Producers:
             )
         return None
 
-    def check_marker(self, producer_id: int, producer_epoch: int, transaction_version: int) -> Refused | None:
+    def check_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int
+    ) -> Refused | None:
         """Decide about a marker: a refusal, or None to append it.
 
-        Kafka compares the coordinator's epoch with that of the marker before (`ProducerAppendInfo`), for another node may think
-        that it is the coordinator still. Here there is one, and no marker in the log may keep it from ending its transactions.
+        As in Kafka's `ProducerAppendInfo`, the coordinator's epoch is not before that of the last marker: another broker may
+        think that it is the coordinator still.
         """
         producer = self._by_id.get(producer_id)
         if producer is None:
             return None
+        if coordinator_epoch < producer.coordinator_epoch:
+            return Refused(
+                ErrorCode.transaction_coordinator_fenced,
+                f"{self._name}: producer {producer_id} has a marker of coordinator epoch {producer.coordinator_epoch}, "
+                f"and this one is of {coordinator_epoch}",
+            )
         if producer_epoch < producer.epoch:
             return self._refused_epoch(producer, producer_epoch)
         if (

@@ -35,6 +35,10 @@ class RealLock:
                 f"the data directory {directory} is in use by another process; stop it, or choose another directory"
             ) from error
 
+    def fileno(self) -> int:
+        """For a process that is to hold the lock too: it is free when both have ended."""
+        return self._descriptor
+
     def release(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)

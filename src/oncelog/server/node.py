@@ -25,7 +25,7 @@ from oncelog.broker import (
     listening_endpoint,
     log_directories,
 )
-from oncelog.environment import DiskError
+from oncelog.environment import DiskError, Network
 from oncelog.server.admission import Admission
 from oncelog.server.clock import RealClock, RealRandom
 from oncelog.server.connection import RECEIVE_BYTES, Connection
@@ -34,6 +34,7 @@ from oncelog.server.disk import RealDisk
 from oncelog.server.idle import IdleConnections
 from oncelog.server.memory import MemoryBudget
 from oncelog.server.workers import WorkerThreads
+from oncelog.zookeeper.session import ZooKeeper
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -106,7 +107,10 @@ class Broker:
         budget = descriptor_budget()
         self._disk = RealDisk(partial(self._call_in, loop), self._bug, open_files_max=budget.files)
         self._workers = WorkerThreads(partial(self._call_in, loop), self._bug)
-        environment = Environment(RealClock(loop, self._guard), self._disk, self._workers, RealRandom())
+        network, zookeeper = await self._others(loop, listener)
+        environment = Environment(
+            RealClock(loop, self._guard), self._disk, self._workers, RealRandom(), network, zookeeper
+        )
         directories = [self._temporary] if self._temporary else self._directories
         try:
             self._core = BrokerCore(
@@ -114,6 +118,8 @@ class Broker:
             )
         except BaseException:
             listener.close()
+            if zookeeper is not None:
+                zookeeper.close()
             self._discard()
             raise
         self._core.serve_at(*self._advertised())
@@ -139,6 +145,29 @@ class Broker:
                 report.bytes_cut,
                 report.hanging_transactions,
             )
+
+    async def _others(
+        self, loop: asyncio.AbstractEventLoop, listener: socket.socket
+    ) -> tuple[Network | None, ZooKeeper | None]:
+        """What a member of a cluster speaks with others by. Raises OSError if ZooKeeper cannot be reached, and ValueError."""
+        if not self._parsed.is_in_cluster:
+            return None, None
+        # Only now: a broker that is alone needs none of it.
+        from oncelog.server.network import SocketNetwork
+        from oncelog.server.zookeeper import RealZooKeeper, parse_ensemble
+
+        session_ms = self._parsed.number("zookeeper.session.timeout.ms")
+        connection_ms = self._parsed.value("zookeeper.connection.timeout.ms") or session_ms
+        ensemble = parse_ensemble(self._parsed.text("zookeeper.connect"))
+        zookeeper = RealZooKeeper(ensemble, session_ms, int(connection_ms), self._guard)
+        try:
+            await zookeeper.connected()
+        except BaseException:
+            zookeeper.close()
+            listener.close()
+            self._discard()
+            raise
+        return SocketNetwork(loop, self._guard), zookeeper
 
     async def _loaded(self) -> None:
         """Whoever connects is answered meanwhile, as far as the broker is. Raises what stops it."""

@@ -69,6 +69,7 @@ class TransactionCoordinator:
     __slots__ = (
         "_entries",
         "_ids",
+        "_owners",
         "_pending",
         "id_expiration_ms",
         "partition_count",
@@ -91,6 +92,7 @@ class TransactionCoordinator:
         self._entries: dict[str, TransactionMetadata] = {}
         self._pending: dict[str, TransactionRecord] = {}
         self._ids: dict[int, set[str]] = {}
+        self._owners: dict[int, str] = {}
 
     # Where an id lives, and whether it is free.
 
@@ -103,6 +105,11 @@ class TransactionCoordinator:
 
     def transactions(self) -> Collection[TransactionMetadata]:
         return self._entries.values()
+
+    def owner_of(self, producer_id: int) -> TransactionMetadata | None:
+        """The transactional id that has a producer id now."""
+        transactional_id = self._owners.get(producer_id)
+        return None if transactional_id is None else self._entries.get(transactional_id)
 
     def is_pending(self, transactional_id: str) -> bool:
         """Whether a decision about this id waits for its record to be appended."""
@@ -123,13 +130,17 @@ class TransactionCoordinator:
         assert partition == self.partition_for(transactional_id), (partition, transactional_id)
         pending = self._pending.pop(transactional_id, None)
         assert pending is None or pending is record, (pending, record)
-        if record.metadata is None:
-            self._entries.pop(transactional_id, None)
-            self._ids.get(partition, set()).discard(transactional_id)
+        before, after = self._entries.get(transactional_id), record.metadata
+        if before is not None and after is not None and before.producer_id == after.producer_id:
+            self._entries[transactional_id] = after
             return
-        if transactional_id not in self._entries:
+        if before is not None:
+            self._forget(before)
+            self._ids[partition].discard(transactional_id)
+        if after is not None:
+            self._entries[transactional_id] = after
+            self._owners[after.producer_id] = transactional_id
             self._ids.setdefault(partition, set()).add(transactional_id)
-        self._entries[transactional_id] = record.metadata
 
     def hold(self, record: TransactionRecord) -> None:
         """The record of a decision will be appended later: until then nothing else is decided about its id."""
@@ -142,12 +153,16 @@ class TransactionCoordinator:
 
     def unload(self, partition: int) -> list[str]:
         """Forget the ids of a partition of the transaction log, and what was decided about them; return them."""
-        gone = self._ids.pop(partition, set())
-        gone.update(one for one in self._pending if self.partition_for(one) == partition)
+        gone = sorted(self._ids.pop(partition, ()))
         for transactional_id in gone:
-            self._entries.pop(transactional_id, None)
+            self._forget(self._entries[transactional_id])
             self._pending.pop(transactional_id, None)
-        return sorted(gone)
+        return gone
+
+    def _forget(self, metadata: TransactionMetadata) -> None:
+        del self._entries[metadata.transactional_id]
+        if self._owners.get(metadata.producer_id) == metadata.transactional_id:
+            del self._owners[metadata.producer_id]
 
     # InitProducerId
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID
@@ -58,6 +58,8 @@ class FetchSettings(NamedTuple):
     wait_max_ms: int
     backoff_ms: int
     timeout_ms: int
+    epoch: Callable[[], int]
+    """This broker's epoch at the moment."""
 
 
 class Needs(truncating.Needs, Protocol):
@@ -66,9 +68,6 @@ class Needs(truncating.Needs, Protocol):
     clock: Clock
     node_id: int
     topics: Topics
-
-    @property
-    def broker_epoch(self) -> int: ...
 
 
 class LeaderFetcher:
@@ -120,6 +119,7 @@ class LeaderFetcher:
 
     async def _follow(self) -> None:
         while True:
+            await self._cut_what_has_no_epochs()
             asked = self._follower.build_fetch(self._log, self._broker.clock.now_ms())
             if asked is None:
                 await self._rest()
@@ -143,6 +143,17 @@ class LeaderFetcher:
             else:
                 logger.info("broker %d refused a fetch: %s", self._leader_id, answer.error_code.name)
                 await self._rest()
+
+    async def _cut_what_has_no_epochs(self) -> None:
+        """A log without any epoch, as an empty one is, has nothing to ask its leader about."""
+        if not self._follower.cut_without_epochs(self._log, self._broker.clock.now_ms()):
+            return
+        await self._logs.enter()
+        try:
+            cuts = self._follower.cut_without_epochs(self._log, self._broker.clock.now_ms())
+            await self._cut({key: cut for key, cut in cuts.items() if isinstance(cut, Truncate)})
+        finally:
+            self._logs.leave()
 
     def _not_answered(self, reason: str) -> None:
         logger.info("cannot follow broker %d: %s", self._leader_id, reason)
@@ -177,7 +188,7 @@ class LeaderFetcher:
         for (_, index), topic_id in asked.forgotten:
             forgotten[topic_id].append(index)
         return message_class(FETCH, FETCH_VERSION, "request")(
-            replica_state=types.ReplicaState(replica_id=self._broker.node_id, replica_epoch=self._broker.broker_epoch),
+            replica_state=types.ReplicaState(replica_id=self._broker.node_id, replica_epoch=self._settings.epoch()),
             max_wait=timedelta(milliseconds=self._settings.wait_max_ms),
             min_bytes=self._settings.min_bytes,
             max_bytes=self._settings.response_max_bytes,
@@ -235,6 +246,8 @@ class LeaderFetcher:
             return
         for key, cut in cuts.items():
             log = self._log(key)
+            if cut.offset == log.log_end_offset:
+                continue
             say = logger.warning if cut.is_below_high_watermark else logger.info
             say(
                 "%s-%d is cut off at offset %d, its end was %d and its high watermark %d: its leader, broker %d, has not the rest",

@@ -2,40 +2,232 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
+from oncelog.broker.cluster import fetcher
+from oncelog.broker.cluster.asking import SessionEndedError, ask
+from oncelog.broker.cluster.channel import Channel, ChannelError
+from oncelog.broker.cluster.channels import Channels
+from oncelog.broker.cluster.configs import ClusterConfigs
+from oncelog.broker.cluster.controller import Controller
+from oncelog.broker.cluster.controller_term import ControllerSettings
+from oncelog.broker.cluster.fetcher import FetchSettings
+from oncelog.broker.cluster.fetchers import Fetchers
+from oncelog.broker.cluster.in_sync_changes import InSyncChanges
+from oncelog.broker.cluster.known_members import KnownMembers
 from oncelog.broker.cluster.members import Members
+from oncelog.broker.cluster.producer_id_blocks import ProducerIdBlocks
+from oncelog.broker.cluster.registration import Registration
+from oncelog.broker.cluster.replica import Surroundings
+from oncelog.broker.cluster.replicas import Leads, Replicas
+from oncelog.broker.cluster.topic_changes import TopicChanges
+from oncelog.broker.cluster.verification import Verification
+from oncelog.broker.cluster.watchers import Watchers
 from oncelog.broker.readiness import Readiness
-from oncelog.wire import ErrorCode
+from oncelog.coordination import sleep, start
+from oncelog.wire import ErrorCode, message_class
+from oncelog.zookeeper.session import Create, Data, GetData, SessionState, ZooKeeper
+from oncelog.zookeeper.znodes import (
+    BrokerZnode,
+    ListenerEndpoint,
+    decode_cluster_id,
+    encode_cluster_id,
+    paths,
+)
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.registration import Registration
-    from oncelog.broker.cluster.replicas import Replicas
+    from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.readiness import StartProgress
     from oncelog.broker.storage.shared_topics import SharedTopics
+    from oncelog.environment import Clock, Network, Random
+
+logger = logging.getLogger("oncelog.broker")
+
+
+CONTROLLED_SHUTDOWN, CONTROLLED_SHUTDOWN_VERSION = 7, 3
+HEARD_BY_CONTROLLER = (
+    paths.CONTROLLER,
+    "/brokers",
+    "/admin",
+    paths.ISR_CHANGES,
+    paths.LOG_DIR_EVENTS,
+)
+
+
+@dataclass(slots=True)
+class ControllerParts:
+    """What the controller needs of its broker."""
+
+    clock: Clock
+    random: Random
+    zookeeper: ZooKeeper
+    node_id: int
+    network: Network
+    settings: Settings
+
+    def open_channel(self, broker_id: int, host: str, port: int) -> Channel:
+        return Channel(self.network, self.clock, self.random, broker_id, host, port, str(self.node_id))
+
+    def is_unclean_election_enabled(self) -> bool:
+        return bool(self.settings.value("unclean.leader.election.enable"))
+
+
+class Needs(fetcher.Needs, Protocol):
+    """What of the broker is needed here."""
+
+    progress: StartProgress
+    settings: Settings
 
 
 class Membership:
-    def __init__(
-        self,
-        members: Members,
-        registration: Registration,
-        topics: SharedTopics,
-        replicas: Replicas,
-        progress: StartProgress,
-    ) -> None:
-        self.members = members
-        self.replicas = replicas
+    """Made before the logs are opened; `open` when they are, `join` when the broker can be told what to do with them."""
+
+    def __init__(self, broker: Needs, zookeeper: ZooKeeper, network: Network, random: Random, listener: str) -> None:
+        self._broker = broker
+        self._has_expired = False
+        self._zookeeper = zookeeper
+        self._network = network
+        self._random = random
+        self._listener = listener
+        number = broker.settings.number
+        self.members = Members(listener)
+        self._watchers = Watchers(zookeeper)
+        node_id = broker.settings.number("node.id")
+        self.configs = ClusterConfigs(zookeeper, self._watchers, broker.clock, broker.settings, node_id)
+        self.topic_changes = TopicChanges(zookeeper, broker.clock, random, broker.settings, self.members)
+        self._to_controller = Channels(network, broker.clock, random, str(node_id))
+        self._to_leaders = Channels(network, broker.clock, random, f"broker-{node_id}-fetcher-0")
+        self._to_coordinators = Channels(network, broker.clock, random, f"AddPartitionsManager-client-{node_id}")
+        self._to_others = Channels(network, broker.clock, random, f"broker-{node_id}-txn-marker-sender")
+        self._changes = InSyncChanges(
+            broker.clock,
+            node_id,
+            self.members,
+            self._to_controller,
+            number("controller.socket.timeout.ms"),
+            lambda: self.epoch,
+        )
+        self.producer_ids = ProducerIdBlocks(
+            broker.clock,
+            node_id,
+            self.members,
+            self._to_controller,
+            number("controller.socket.timeout.ms"),
+            lambda: self.epoch,
+        )
+
+    @property
+    def epoch(self) -> int:
+        """This broker's epoch; -1 before it has one."""
+        return self._registration.epoch
+
+    async def cluster_id(self, new_id: str) -> str:
+        """The id of the cluster, which the first broker gives it. Raises SessionEndedError."""
+        for path in paths.MADE_AT_START:
+            for parent in (*paths.parents(path), path):
+                await ask(self._zookeeper, Create(parent))
+        while True:
+            found = await ask(self._zookeeper, GetData(paths.CLUSTER_ID))
+            if isinstance(found, Data):
+                return decode_cluster_id(found.data)
+            await ask(self._zookeeper, Create("/cluster"))
+            await ask(self._zookeeper, Create(paths.CLUSTER_ID, encode_cluster_id(new_id)))
+
+    def open(self, topics: SharedTopics, leads: Leads) -> None:
+        """The logs are open."""
+        broker, number = self._broker, self._broker.settings.number
         self.topics = topics
-        self._registration = registration
-        self._progress = progress
+        self.configs.follow(topics)
+        settings = FetchSettings(
+            number("replica.fetch.max.bytes"),
+            number("replica.fetch.response.max.bytes"),
+            number("replica.fetch.min.bytes"),
+            number("replica.fetch.wait.max.ms"),
+            number("replica.fetch.backoff.ms"),
+            number("replica.socket.timeout.ms"),
+            lambda: self.epoch,
+        )
+        self._fetchers = Fetchers(broker, self.members, self._to_leaders, settings)
+        self._lag_time_max_ms = number("replica.lag.time.max.ms")
+
+        def min_in_sync(name: str) -> int:
+            topic = topics.named(name)
+            return 1 if topic is None else int(topic.values["min.insync.replicas"])
+
+        surroundings = Surroundings(
+            broker.clock, broker.node_id, self._lag_time_max_ms, self.members, self._changes, min_in_sync
+        )
+        self.replicas = Replicas(broker.clock, broker.node_id, topics, self._fetchers, surroundings, leads)
+        controller_settings = ControllerSettings(
+            self._listener,
+            delete_topic_enable=bool(broker.settings.value("delete.topic.enable")),
+            auto_leader_rebalance_enable=bool(broker.settings.value("auto.leader.rebalance.enable")),
+            leader_imbalance_check_interval_seconds=number("leader.imbalance.check.interval.seconds"),
+            leader_imbalance_per_broker_percentage=number("leader.imbalance.per.broker.percentage"),
+            controller_socket_timeout_ms=number("controller.socket.timeout.ms"),
+        )
+        parts = ControllerParts(
+            broker.clock, self._random, self._zookeeper, broker.node_id, self._network, broker.settings
+        )
+        self.controller = Controller(parts, controller_settings)
+        for path in HEARD_BY_CONTROLLER:
+            self._watchers.listen(path, self.controller.watched)
+        self._watchers.listen_to_sessions(self.controller.session_changed)
+        self._watchers.listen_to_sessions(self._session_changed)
+        self.known_brokers = KnownMembers(topics, self.members, self._to_others, number("controller.socket.timeout.ms"))
+
+    def verification(self, transactions: Transactions) -> Verification:
+        return Verification(
+            self.topics,
+            transactions,
+            self.members,
+            self._to_coordinators,
+            self._broker.settings.number("controller.socket.timeout.ms"),
+        )
+
+    async def join(self, host: str, port: int, rack: str | None) -> None:
+        """Be among the live brokers: from now on the controller says what to do. Raises SessionEndedError."""
+        entry = BrokerZnode((ListenerEndpoint(self._listener, host, port),), self._broker.clock.now_ms(), rack)
+        path = paths.broker(self._broker.node_id)
+        self._registration = Registration(self._zookeeper, self._broker.clock, path, entry.encode())
+        await self._registration.register()
+        self.controller.begin()
+        self._shrinking = start(self._shrink())
+
+    def _session_changed(self, state: SessionState) -> None:
+        """Who has lost its session is dead for the others. What it led somebody else leads, or will: it begins anew."""
+        if state is SessionState.EXPIRED:
+            logger.warning(
+                "the session with ZooKeeper has expired: this broker leads and follows nothing until it is back"
+            )
+            self._has_expired = True
+            start(self.replicas.step_down())
+        elif state is SessionState.CONNECTED and self._has_expired:
+            self._has_expired = False
+            start(self._rejoin())
+
+    async def _rejoin(self) -> None:
+        try:
+            await self._registration.register()
+        except SessionEndedError:
+            # The next session comes here again.
+            return
+        self.controller.begin()
+
+    async def _shrink(self) -> None:
+        while True:
+            await sleep(self._broker.clock, self._lag_time_max_ms / 2)
+            self.replicas.shrink()
 
     def problem(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> ErrorCode | None:
         """Why a request of this controller, to this life of the broker, is not carried out; None if it is.
 
         Errors: stale_broker_epoch, stale_controller_epoch.
         """
-        if broker_epoch != -1 and broker_epoch < self._registration.epoch:
+        if broker_epoch != -1 and broker_epoch < self.epoch:
             return ErrorCode.stale_broker_epoch
         if not self.members.hear(controller_id, controller_epoch):
             return ErrorCode.stale_controller_epoch
@@ -43,6 +235,44 @@ class Membership:
 
     def is_told(self) -> None:
         """The controller has said what there is: clients can be served."""
-        if self._progress.reached < Readiness.METADATA:
-            self._progress.reach(Readiness.METADATA)
-            self._progress.reach(Readiness.COORDINATORS)
+        self._fetchers.members_changed()
+        if self._broker.progress.reached < Readiness.METADATA:
+            self._broker.progress.reach(Readiness.METADATA)
+            self._broker.progress.reach(Readiness.COORDINATORS)
+
+    async def hand_over(self) -> None:
+        """Before a stop: let others lead what this broker leads (controlled.shutdown.enable)."""
+        number = self._broker.settings.number
+        for attempt in range(number("controlled.shutdown.max.retries")):
+            if attempt:
+                await sleep(self._broker.clock, number("controlled.shutdown.retry.backoff.ms"))
+            remaining = await self._ask_for_shutdown()
+            if remaining == 0:
+                return
+            logger.info("%s partitions have no other leader yet", "all" if remaining is None else remaining)
+
+    async def _ask_for_shutdown(self) -> int | None:
+        """How many partitions nobody else can lead; None without an answer."""
+        node = self.members.broker(self.members.controller_id)
+        if node is None:
+            return None
+        request = message_class(CONTROLLED_SHUTDOWN, CONTROLLED_SHUTDOWN_VERSION, "request")(
+            broker_id=self._broker.node_id, broker_epoch=self.epoch
+        )
+        answer = await self._to_controller.to(node).ask(
+            CONTROLLED_SHUTDOWN,
+            CONTROLLED_SHUTDOWN_VERSION,
+            request,
+            self._broker.settings.number("controller.socket.timeout.ms"),
+        )
+        if isinstance(answer, ChannelError) or answer.error_code is not ErrorCode.none:
+            return None
+        return len(answer.remaining_partitions)
+
+    def stop(self) -> None:
+        self._shrinking.end()
+        self.controller.close()
+        self.replicas.close()
+        for channels in (self._to_controller, self._to_leaders, self._to_coordinators, self._to_others):
+            channels.close()
+        self._zookeeper.close()

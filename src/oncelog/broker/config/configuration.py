@@ -72,6 +72,10 @@ class Settings:
         if broker_id != -1 and self.given.setdefault("node.id", broker_id) != broker_id:
             raise SettingError(f"broker.id={broker_id} is not allowed beside node.id={self.given['node.id']}")
         self._name_twice()
+        if self.is_in_cluster and "node.id" not in self.given:
+            raise SettingError(
+                "zookeeper.connect is not allowed without broker.id: each broker of a cluster has its own"
+            )
         if not self.is_in_cluster and self.given.get("default.replication.factor", 1) != 1:
             raise SettingError(
                 f"default.replication.factor={self.given['default.replication.factor']} is not allowed without "

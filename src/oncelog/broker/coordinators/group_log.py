@@ -15,8 +15,8 @@ from oncelog.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, build_batch, read
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.coordinators.cluster import Cluster
     from oncelog.broker.coordinators.elections import Elections
+    from oncelog.broker.coordinators.known_brokers import KnownBrokers
     from oncelog.broker.storage.topics import Topics
 
 logger = logging.getLogger("oncelog.groups")
@@ -27,7 +27,7 @@ NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 class Needs(Protocol):
     """What of the broker is needed here."""
 
-    cluster: Cluster
+    known_brokers: KnownBrokers
     topics: Topics
 
 
@@ -69,7 +69,7 @@ class GroupLog:
         if partition is None:
             return ErrorCode.none
         epoch = self._elections.epoch(index)
-        error = await self._broker.cluster.committed(partition)
+        error = await self._broker.known_brokers.committed(partition)
         return told(error) if self._elections.epoch(index) == epoch else ErrorCode.not_coordinator
 
     def append(self, group: str, records: Sequence[GroupRecord], producer: tuple[int, int] = NO_PRODUCER) -> ErrorCode:

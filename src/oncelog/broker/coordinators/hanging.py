@@ -1,13 +1,12 @@
 """Transactions that are open in a partition although their coordinator knows nothing of it: nobody else would end them.
 
-WriteTxnMarkers is for these alone. In Kafka it is the coordinators' own request (CLUSTER_ACTION) and an administrator's. Here the
-only coordinator is in this broker and sends itself nothing, so whoever asks is a client, and must not meddle with what the
-coordinator is about to end: a marker too early splits a transaction, and one with a later epoch fences its producer.
+WriteTxnMarkers is the request of the coordinators of other brokers (CLUSTER_ACTION), and an administrator's. What another
+coordinator has decided is in its log: the partition takes its marker, if the log does. An administrator must not meddle with what
+a coordinator is about to end: a marker too early splits a transaction, and one with a later epoch fences its producer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from oncelog.broker.storage.partition import Partition
@@ -19,9 +18,6 @@ from oncelog.wire import ErrorCode
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.topics import Topics
-
-Owners = Mapping[int, TransactionMetadata]
-"""By producer id: the transactions that the coordinator knows."""
 
 
 class Needs(Protocol):
@@ -42,20 +38,36 @@ class AskedMarker(NamedTuple):
     committed: bool
 
 
-def owners_of(broker: Needs) -> Owners:
-    return {metadata.producer_id: metadata for metadata in broker.transactions.coordinator.transactions()}
+class Coordinators(NamedTuple):
+    """Who coordinates transactional ids, when a request for markers comes."""
+
+    knows_every_id: bool
+    has_others: bool
 
 
-def end_as_asked(broker: Needs, owners: Owners, partition: Partition, asked: AskedMarker) -> ErrorCode:
-    """End a hanging transaction in one partition; without one there is nothing to do, and nothing is written.
+def coordinators_of(broker: Needs) -> Coordinators:
+    transactions = broker.transactions
+    return Coordinators(transactions.knows_every_id(), transactions.has_other_coordinators())
 
-    Errors: invalid_txn_state, invalid_producer_epoch, transaction_coordinator_fenced, coordinator_not_available.
+
+def end_as_asked(broker: Needs, coordinators: Coordinators, partition: Partition, asked: AskedMarker) -> ErrorCode:
+    """Write a marker of another broker's coordinator, or an administrator's that ends a hanging transaction.
+
+    Of the latter nothing is written where no transaction is open.
+
+    Errors: invalid_txn_state, invalid_producer_epoch, transaction_coordinator_fenced, coordinator_not_available,
+    not_leader_or_follower.
     """
+    owner = broker.transactions.coordinator.owner_of(asked.producer_id)
+    if owner is None and coordinators.has_others:
+        return _write(broker, partition, asked)
+    if owner is not None and coordinators.has_others and _is_stale(broker, owner, asked):
+        # The coordinator before this one: what it has decided is carried out here.
+        return ErrorCode.transaction_coordinator_fenced
     found = partition.log.open_transaction(asked.producer_id)
     if found is None:
         return ErrorCode.none
-    owner = owners.get(asked.producer_id)
-    if owner is None and not broker.transactions.knows_every_id():
+    if owner is None and not coordinators.knows_every_id:
         # Its coordinator may have decided about it, in a partition that is offline.
         return ErrorCode.coordinator_not_available
     if _is_about(owner, partition) and owner is not None and owner.status in {ONGOING, *DECIDED}:
@@ -67,6 +79,10 @@ def end_as_asked(broker: Needs, owners: Owners, partition: Partition, asked: Ask
     newest = max(found.coordinator_epoch, broker.leader_epoch)
     if not found.coordinator_epoch <= asked.coordinator_epoch <= newest:
         return ErrorCode.transaction_coordinator_fenced
+    return _write(broker, partition, asked)
+
+
+def _write(broker: Needs, partition: Partition, asked: AskedMarker) -> ErrorCode:
     return broker.transactions.write_marker(
         partition,
         asked.producer_id,
@@ -75,6 +91,10 @@ def end_as_asked(broker: Needs, owners: Owners, partition: Partition, asked: Ask
         asked.transaction_version,
         committed=asked.committed,
     )
+
+
+def _is_stale(broker: Needs, owner: TransactionMetadata, asked: AskedMarker) -> bool:
+    return asked.coordinator_epoch < broker.transactions.epoch(owner.transactional_id)
 
 
 def _marker_epoch(found: OpenTransaction, transaction_version: int) -> int:
@@ -91,18 +111,18 @@ def end_after_start(broker: Needs) -> int:
     transaction, and its readers would wait for ever. The markers of decided transactions are out already: what they did
     not close is of a later one.
     """
-    owners = owners_of(broker)
     knows_every_id = broker.transactions.knows_every_id()
     ended = 0
     for partition in broker.topics.partitions():
         for found in partition.log.open_transactions():
-            owner = owners.get(found.producer_id)
+            owner = broker.transactions.coordinator.owner_of(found.producer_id)
             if owner is not None and owner.status is ONGOING and _is_about(owner, partition):
                 continue
             if owner is None and not knows_every_id:
                 continue
+            coordinator_epoch = max(partition.leader_epoch, found.coordinator_epoch)
             broker.transactions.write_marker(
-                partition, found.producer_id, found.producer_epoch, partition.leader_epoch, 0, committed=False
+                partition, found.producer_id, found.producer_epoch, coordinator_epoch, 0, committed=False
             )
             ended += 1
     return ended

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from oncelog.broker.coordinators.cluster import AWAY, MarkersOfProducer
+from oncelog.broker.coordinators.known_brokers import AWAY, MarkersOfProducer
 from oncelog.coordination import Parked, sleep, start
 from oncelog.transactions import MarkersToSend, TopicPartition
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.coordinators.cluster import Cluster
+    from oncelog.broker.coordinators.known_brokers import KnownBrokers
     from oncelog.environment import Clock
 
 logger = logging.getLogger("oncelog.transactions")
@@ -26,7 +26,7 @@ RETRY_MIN_MS = 20
 RETRY_MAX_MS = 1000
 
 
-class Outcome(Enum):
+class MarkerOutcome(Enum):
     """What the answer for one partition means for the transaction."""
 
     DONE = "the partition has its marker, or needs none"
@@ -35,31 +35,31 @@ class Outcome(Enum):
 
 
 _OUTCOMES = {
-    ErrorCode.none: Outcome.DONE,
+    ErrorCode.none: MarkerOutcome.DONE,
     # Somebody newer has closed this producer's transaction there. Kafka gives up here, and leaves the transactional id in
     # the middle of it; if this coordinator is not the current one, its log does not take the Complete record.
-    ErrorCode.invalid_producer_epoch: Outcome.DONE,
+    ErrorCode.invalid_producer_epoch: MarkerOutcome.DONE,
     # As in Kafka's TransactionMarkerRequestCompletionHandler, a partition that cannot have markers is left out.
-    ErrorCode.unsupported_for_message_format: Outcome.DONE,
-    ErrorCode.unsupported_version: Outcome.DONE,
-    ErrorCode.transaction_coordinator_fenced: Outcome.FENCED,
+    ErrorCode.unsupported_for_message_format: MarkerOutcome.DONE,
+    ErrorCode.unsupported_version: MarkerOutcome.DONE,
+    ErrorCode.transaction_coordinator_fenced: MarkerOutcome.FENCED,
 }
 
 
-def outcome_of(error: ErrorCode) -> Outcome:
+def outcome_of(error: ErrorCode) -> MarkerOutcome:
     """Whatever is not known to be the end of it is tried again: a marker that comes twice does no harm, and one too few does."""
-    return _OUTCOMES.get(error, Outcome.RETRY)
+    return _OUTCOMES.get(error, MarkerOutcome.RETRY)
 
 
 class Needs(Protocol):
     """What of the broker is needed here."""
 
     clock: Clock
-    cluster: Cluster
+    known_brokers: KnownBrokers
     node_id: int
 
 
-class Delivery:
+class MarkerDelivery:
     """The markers of one transaction, under the coordinator epoch that sends them."""
 
     __slots__ = ("_is_coordinated", "coordinator_epoch", "is_fenced", "markers")
@@ -88,7 +88,7 @@ class Delivery:
 
 
 class _Queued(NamedTuple):
-    delivery: Delivery
+    delivery: MarkerDelivery
     partition: TopicPartition
     answer: Parked[ErrorCode]
 
@@ -96,7 +96,7 @@ class _Queued(NamedTuple):
 class MarkerSender:
     """`write_here` writes a marker to a partition that this broker leads."""
 
-    def __init__(self, broker: Needs, write_here: Callable[[Delivery, TopicPartition], ErrorCode]) -> None:
+    def __init__(self, broker: Needs, write_here: Callable[[MarkerDelivery, TopicPartition], ErrorCode]) -> None:
         self._broker = broker
         self._write_here = write_here
         self._queues: dict[int, list[_Queued]] = {}
@@ -107,31 +107,31 @@ class MarkerSender:
         changed, self._changed = self._changed, Parked()
         changed.release(None)
 
-    async def deliver(self, delivery: Delivery, partitions: Iterable[TopicPartition]) -> bool:
+    async def deliver(self, delivery: MarkerDelivery, partitions: Iterable[TopicPartition]) -> bool:
         """Come back when every partition has its marker; False if another coordinator is to see to that."""
         under_way = [start(self._deliver_to(delivery, partition)) for partition in partitions]
         for one in under_way:
             await one
         return delivery.is_wanted
 
-    async def _deliver_to(self, delivery: Delivery, partition: TopicPartition) -> None:
+    async def _deliver_to(self, delivery: MarkerDelivery, partition: TopicPartition) -> None:
         delay_ms = RETRY_MIN_MS
         while delivery.is_wanted:
             leader = await self._leader_of(delivery, partition)
             if leader is None:
                 return
             outcome = outcome_of(await self._marked(delivery, partition, leader))
-            if outcome is Outcome.DONE:
+            if outcome is MarkerOutcome.DONE:
                 return
-            if outcome is Outcome.FENCED:
+            if outcome is MarkerOutcome.FENCED:
                 self._give_up(delivery, partition)
                 return
             await sleep(self._broker.clock, delay_ms)
             delay_ms = min(2 * delay_ms, RETRY_MAX_MS)
 
-    async def _leader_of(self, delivery: Delivery, partition: TopicPartition) -> int | None:
+    async def _leader_of(self, delivery: MarkerDelivery, partition: TopicPartition) -> int | None:
         """The broker that leads the partition, once there is one; None if no marker is to go there any more."""
-        leader = self._broker.cluster.leader_of(*partition)
+        leader = self._broker.known_brokers.leader_of(*partition)
         if leader is AWAY:
             transactional_id = delivery.markers.transactional_id
             logger.warning("%s: the end of its transaction waits for %s-%d, offline", transactional_id, *partition)
@@ -139,11 +139,11 @@ class MarkerSender:
             await self._changed
             if not delivery.is_wanted:
                 return None
-            leader = self._broker.cluster.leader_of(*partition)
+            leader = self._broker.known_brokers.leader_of(*partition)
         # A topic that was deleted must not keep the transaction from ending.
         return leader if isinstance(leader, int) else None
 
-    def _give_up(self, delivery: Delivery, partition: TopicPartition) -> None:
+    def _give_up(self, delivery: MarkerDelivery, partition: TopicPartition) -> None:
         delivery.is_fenced = True
         transactional_id, epoch = delivery.markers.transactional_id, delivery.coordinator_epoch
         logger.warning(
@@ -154,7 +154,7 @@ class MarkerSender:
         )
         self.leaders_changed()
 
-    def _marked(self, delivery: Delivery, partition: TopicPartition, leader: int) -> Parked[ErrorCode]:
+    def _marked(self, delivery: MarkerDelivery, partition: TopicPartition, leader: int) -> Parked[ErrorCode]:
         if leader == self._broker.node_id:
             return Parked.ready(self._write_here(delivery, partition))
         answer: Parked[ErrorCode] = Parked()
@@ -172,11 +172,11 @@ class MarkerSender:
         # What else is decided in this moment goes with it.
         await sleep(self._broker.clock, 0)
         while taken := self._take(leader):
-            by_delivery: dict[Delivery, list[TopicPartition]] = {}
+            by_delivery: dict[MarkerDelivery, list[TopicPartition]] = {}
             for one in taken:
                 by_delivery.setdefault(one.delivery, []).append(one.partition)
             entries = [delivery.entry(partitions) for delivery, partitions in by_delivery.items()]
-            errors = await self._broker.cluster.send_markers(leader, entries)
+            errors = await self._broker.known_brokers.send_markers(leader, entries)
             for one in taken:
                 key = (one.delivery.markers.producer_id, *one.partition)
                 # A broker that did not answer, or not for this partition.
@@ -188,7 +188,7 @@ class MarkerSender:
         """What goes out now. An answer names producer ids, so that of two transactions of a producer the second one waits."""
         taken: list[_Queued] = []
         left: list[_Queued] = []
-        of_producer: dict[int, Delivery] = {}
+        of_producer: dict[int, MarkerDelivery] = {}
         queued = self._queues[leader]
         for one in queued:
             if one.delivery.is_wanted:

@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from oncelog.broker.storage.journal import Journal, ProducerIdsReserved
 from oncelog.coordination import Parked, start
+
+
+class ProducerIdSource(Protocol):
+    """Where a coordinator has producer ids from."""
+
+    def allocate(self) -> int:
+        """The next one. There is one after `available`, if nothing was waited for since."""
+        ...
+
+    def available(self) -> Parked[None]:
+        """Released when there are enough ids for one request."""
+        ...
+
 
 BLOCK_SIZE = 1000
 REFILL_BELOW = 100

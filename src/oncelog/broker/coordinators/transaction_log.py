@@ -14,7 +14,7 @@ from oncelog.transactions import TransactionCoordinator, TransactionRecord, enco
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.coordinators.cluster import Cluster
+    from oncelog.broker.coordinators.known_brokers import KnownBrokers
     from oncelog.broker.storage.durability import Durability
     from oncelog.broker.storage.topics import Topics
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Needs(Protocol):
     """What of the broker is needed here."""
 
-    cluster: Cluster
+    known_brokers: KnownBrokers
     durability: Durability
     topics: Topics
 
@@ -67,7 +67,7 @@ class TransactionLog:
         """Wait until what is known of the id now cannot be lost with this broker. One that is alone waits for nothing."""
         index = self._coordinator.partition_for(transactional_id)
         epoch = self._elections.epoch(index)
-        error = await self._broker.cluster.committed(self._home(transactional_id))
+        error = await self._broker.known_brokers.committed(self._home(transactional_id))
         return told(error) if self._elections.epoch(index) == epoch else ErrorCode.not_coordinator
 
     async def durable(self, transactional_id: str) -> ErrorCode:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from oncelog.broker.coordinators.elections import NOT_LED, Elections
-from oncelog.broker.coordinators.loading import load_transactions
-from oncelog.broker.coordinators.markers import RETRY_MAX_MS, Delivery, MarkerSender, Outcome, outcome_of
+from oncelog.broker.coordinators.loading import load_transactions, not_cleaned
+from oncelog.broker.coordinators.markers import RETRY_MAX_MS, MarkerDelivery, MarkerOutcome, MarkerSender, outcome_of
 from oncelog.broker.coordinators.transaction_log import TransactionLog
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -36,9 +36,9 @@ from oncelog.transactions import (
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.coordinators.cluster import Cluster
+    from oncelog.broker.coordinators.known_brokers import KnownBrokers
     from oncelog.broker.coordinators.offsets import CommittedOffsets
-    from oncelog.broker.coordinators.producer_ids import ProducerIds
+    from oncelog.broker.coordinators.producer_ids import ProducerIdSource
     from oncelog.broker.coordinators.session_guard import SessionGuard
     from oncelog.broker.slices import Slices
     from oncelog.broker.storage.durability import Durability
@@ -60,11 +60,11 @@ class Needs(Protocol):
     """What of the broker is needed here."""
 
     clock: Clock
-    cluster: Cluster
+    known_brokers: KnownBrokers
     durability: Durability
     node_id: int
     offsets: CommittedOffsets
-    producer_ids: ProducerIds
+    producer_ids: ProducerIdSource
     session_guard: SessionGuard
     topics: Topics
 
@@ -90,6 +90,10 @@ class Transactions:
         """none if this broker coordinates the id. Errors: not_coordinator, coordinator_load_in_progress."""
         return self.elections.error(self.coordinator.partition_for(transactional_id))
 
+    def epoch(self, transactional_id: str) -> int:
+        """The coordinator epoch of the id; NOT_LED if this broker does not coordinate it."""
+        return self.elections.epoch(self.coordinator.partition_for(transactional_id))
+
     def knows_every_id(self) -> bool:
         """Whether this broker coordinates every id: what others decide nobody knows here."""
         topic = self._broker.topics.named(TRANSACTION_STATE)
@@ -101,7 +105,7 @@ class Transactions:
         """Whether another broker leads a partition of the transaction log."""
         topic = self._broker.topics.named(TRANSACTION_STATE)
         count = 0 if topic is None else len(topic.partitions)
-        leaders = (self._broker.cluster.leader_of(TRANSACTION_STATE, index) for index in range(count))
+        leaders = (self._broker.known_brokers.leader_of(TRANSACTION_STATE, index) for index in range(count))
         return any(isinstance(leader, int) and leader != self._broker.node_id for leader in leaders)
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
@@ -265,7 +269,8 @@ class Transactions:
     def load(self, partition: int) -> Iterator[None]:
         found = self._broker.topics.partition(TRANSACTION_STATE, partition)
         if found is not None and not found.is_offline:
-            yield from load_transactions(found, self.coordinator)
+            with not_cleaned(found):
+                yield from load_transactions(found, self.coordinator)
 
     def loaded(self, partition: int, epoch: int) -> None:
         """Every decision of the coordinator before is carried out, its markers once more, under the new epoch."""
@@ -328,12 +333,12 @@ class Transactions:
         return prepared
 
     async def _end(self, record: TransactionRecord, markers: MarkersToSend, prepared: Parked[ErrorCode]) -> None:
-        epoch = self._epoch(record.transactional_id)
+        epoch = self.epoch(record.transactional_id)
         self.coordinator.hold(record)
         # An abort needs none of it. But readers go on over what was aborted: were that lost, they would pass over the
         # records that take its place.
         are_kept = await self._put_first(markers)
-        if self._epoch(record.transactional_id) != epoch:
+        if self.epoch(record.transactional_id) != epoch:
             prepared.release(ErrorCode.not_coordinator)
             return
         if markers.committed and not are_kept:
@@ -344,7 +349,7 @@ class Transactions:
         error = self._log.append(record)
         if error is ErrorCode.none:
             error = await self._log.durable(record.transactional_id)
-        elif self._epoch(record.transactional_id) == epoch:
+        elif self.epoch(record.transactional_id) == epoch:
             self._let_go(markers.transactional_id)
         prepared.release(error)
         if error is ErrorCode.none:
@@ -356,7 +361,7 @@ class Transactions:
         It is not complete while one of its partitions has no leader: that one gets its marker when it is back, and until
         then the transactional id is in the middle of this.
         """
-        epoch = self._epoch(markers.transactional_id)
+        epoch = self.epoch(markers.transactional_id)
         if epoch == NOT_LED or not await self._mark_all(markers, epoch):
             return
         record = await self._write_complete(markers.transactional_id, epoch)
@@ -376,7 +381,7 @@ class Transactions:
 
     async def _write_complete(self, transactional_id: str, epoch: int) -> TransactionRecord | None:
         """The Complete record, once the log has taken it; None if another coordinator is to see to it."""
-        while self._epoch(transactional_id) == epoch:
+        while self.epoch(transactional_id) == epoch:
             record = self.coordinator.complete(transactional_id, self._now_ms()).records[0]
             if self._log.write(record) is ErrorCode.none:
                 return record
@@ -388,11 +393,11 @@ class Transactions:
         """Whether every partition has its marker, and no Complete record can outlive those that are here."""
 
         def is_coordinated() -> bool:
-            return self._epoch(markers.transactional_id) == epoch
+            return self.epoch(markers.transactional_id) == epoch
 
         left = self._mark_here(markers, epoch)
         while True:
-            if left and not await self._sender.deliver(Delivery(markers, epoch, is_coordinated), left):
+            if left and not await self._sender.deliver(MarkerDelivery(markers, epoch, is_coordinated), left):
                 return False
             self._flush_as_asked(one.log for one in self._partitions(markers) if not one.is_offline)
             are_kept = await self._put_first(markers)
@@ -408,24 +413,31 @@ class Transactions:
         left: list[TopicPartition] = []
         for partition in partitions:
             error = self._mark(partition, markers, epoch)
-            if error is not ErrorCode.none and outcome_of(error) is not Outcome.DONE:
+            if error is not ErrorCode.none and outcome_of(error) is not MarkerOutcome.DONE:
                 left.append((partition.topic, partition.index))
         if len(partitions) < len(markers.partitions):
             left += sorted(markers.partitions.difference((one.topic, one.index) for one in partitions))
         return left
 
     def _mark(self, partition: Partition, markers: MarkersToSend, epoch: int) -> ErrorCode:
+        error = self._mark_with(partition, markers, epoch)
+        if error is not ErrorCode.transaction_coordinator_fenced or self.has_other_coordinators():
+            return error
+        # Nobody else decides how transactions end: what was before this one was written by hand, and ends none of them.
+        return self._mark_with(partition, markers, partition.log.coordinator_epoch(markers.producer_id))
+
+    def _mark_with(self, partition: Partition, markers: MarkersToSend, coordinator_epoch: int) -> ErrorCode:
         return self.write_marker(
             partition,
             markers.producer_id,
             markers.producer_epoch,
-            epoch,
+            coordinator_epoch,
             markers.transaction_version,
             committed=markers.committed,
         )
 
-    def _deliver_here(self, delivery: Delivery, key: TopicPartition) -> ErrorCode:
-        partition = self._broker.cluster.partition(*key)
+    def _deliver_here(self, delivery: MarkerDelivery, key: TopicPartition) -> ErrorCode:
+        partition = self._broker.known_brokers.partition(*key)
         if partition is None:
             return ErrorCode.not_leader_or_follower
         return self._mark(partition, delivery.markers, delivery.coordinator_epoch)
@@ -456,13 +468,9 @@ class Transactions:
         if asking:
             self._broker.durability.make_durable(asking)
 
-    def _epoch(self, transactional_id: str) -> int:
-        """The coordinator epoch of the id; NOT_LED if this broker does not coordinate it."""
-        return self.elections.epoch(self.coordinator.partition_for(transactional_id))
-
     def _partitions(self, markers: MarkersToSend) -> list[Partition]:
         """The partitions of a transaction that are here: of others another broker sees to it that they are kept."""
-        find = self._broker.cluster.partition
+        find = self._broker.known_brokers.partition
         names = sorted(markers.partitions)
         return [partition for topic, index in names if (partition := find(topic, index)) is not None]
 

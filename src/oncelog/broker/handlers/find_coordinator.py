@@ -17,7 +17,7 @@ from oncelog.environment import Clock
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.coordinators.cluster import Cluster
+    from oncelog.broker.coordinators.known_brokers import KnownBrokers
     from oncelog.broker.coordinators.offsets import CommittedOffsets
     from oncelog.broker.coordinators.transactions import Transactions
 
@@ -31,7 +31,7 @@ class Needs(auto_creation.Needs, Protocol):
     """What this API needs of the broker."""
 
     clock: Clock
-    cluster: Cluster
+    known_brokers: KnownBrokers
     offsets: CommittedOffsets
     transactions: Transactions
 
@@ -50,15 +50,15 @@ async def _answer(broker: Needs, request: Request, error: ErrorCode, message: st
         if error is not ErrorCode.none:
             return _nowhere(error, message)
         topic, index = _home(broker, request, key)
-        node_id = broker.cluster.leader_of(topic, index)
-        endpoint = broker.cluster.endpoint_of(node_id) if isinstance(node_id, int) else None
-        if endpoint is None:
+        node_id = broker.known_brokers.leader_of(topic, index)
+        address = broker.known_brokers.address_of(node_id) if isinstance(node_id, int) else None
+        if address is None:
             text = OFFLINE if broker.topics.is_offline(topic, index) else NO_LEADER
             return _nowhere(ErrorCode.coordinator_not_available, text)
         return {
             "node_id": node_id,
-            "host": endpoint.host,
-            "port": endpoint.port,
+            "host": address.host,
+            "port": address.port,
             "error_code": ErrorCode.none,
             "error_message": None,
         }

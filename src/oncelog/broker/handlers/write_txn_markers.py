@@ -1,25 +1,28 @@
-"""WriteTxnMarkers v1-2: how an administrator ends a hanging transaction in partitions (KIP-664).
+"""WriteTxnMarkers v1-2: how a coordinator ends its transactions in other brokers' partitions, and an administrator one that hangs.
 
-v2 says which transaction version the marker's epoch belongs to (KIP-1228).
+v2 says which transaction version the marker's epoch belongs to (KIP-1228). KIP-664 has the administrator's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.coordinators import hanging
-from oncelog.broker.coordinators.hanging import AskedMarker, Owners, end_as_asked, owners_of
+from oncelog.broker.coordinators.hanging import AskedMarker, Coordinators, coordinators_of, end_as_asked
+from oncelog.broker.coordinators.known_brokers import GONE
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.log import PartitionLog
+from oncelog.transactions import TopicPartition
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
+    from oncelog.broker.coordinators.known_brokers import KnownBrokers
     from oncelog.broker.storage.durability import Durability
     from oncelog.environment import Clock
 
-Errors = dict[tuple[str, int], ErrorCode]
+Errors = dict[TopicPartition, ErrorCode]
 
 
 class Needs(hanging.Needs, Protocol):
@@ -27,20 +30,35 @@ class Needs(hanging.Needs, Protocol):
 
     clock: Clock
     durability: Durability
+    known_brokers: KnownBrokers
 
 
 async def handle(broker: Needs, request: Request) -> Any:
-    owners, turn = owners_of(broker), Turn(broker.clock)
-    touched: dict[PartitionLog, None] = {}
-    errors = [_end_all(broker, owners, marker, touched) for marker in request.body.markers]
-    await broker.durability.make_durable(touched)
+    coordinators, turn = coordinators_of(broker), Turn(broker.clock)
+    errors = [_end_all(broker, coordinators, marker) for marker in request.body.markers]
+    written = {key for found in errors for key, error in found.items() if error is ErrorCode.none}
+    lost = await _kept(broker, written)
     answered = zip(request.body.markers, errors, strict=True)
     return request.answer(
-        markers=tuple([await _result(broker, request, turn, marker, found) for marker, found in answered])
+        markers=tuple([await _result(broker, request, turn, marker, found | lost) for marker, found in answered])
     )
 
 
-def _end_all(broker: Needs, owners: Owners, marker: Any, touched: dict[PartitionLog, None]) -> Errors:
+async def _kept(broker: Needs, written: Collection[TopicPartition]) -> Errors:
+    """Wait until the markers cannot be lost; the partitions of which that is not known."""
+    find = broker.topics.partition
+    await broker.durability.make_durable([one.log for key in sorted(written) if (one := find(*key)) is not None])
+    lost: Errors = {}
+    for key in sorted(written):
+        partition = broker.topics.partition(*key)
+        if partition is not None:
+            error = await broker.known_brokers.committed(partition)
+            if error is not ErrorCode.none:
+                lost[key] = error
+    return lost
+
+
+def _end_all(broker: Needs, coordinators: Coordinators, marker: Any) -> Errors:
     asked = AskedMarker(
         marker.producer_id,
         marker.producer_epoch,
@@ -50,13 +68,14 @@ def _end_all(broker: Needs, owners: Owners, marker: Any, touched: dict[Partition
     )
 
     def end(topic: str, index: int) -> ErrorCode:
-        partition = broker.topics.partition(topic, index)
-        if partition is None:
+        if broker.known_brokers.leader_of(topic, index) is GONE:
             return ErrorCode.unknown_topic_or_partition
+        partition = broker.known_brokers.partition(topic, index)
+        if partition is None:
+            return ErrorCode.not_leader_or_follower
         if partition.is_offline:
             return ErrorCode.kafka_storage_error
-        touched[partition.log] = None
-        return end_as_asked(broker, owners, partition, asked)
+        return end_as_asked(broker, coordinators, partition, asked)
 
     return {(topic.name, index): end(topic.name, index) for topic in marker.topics for index in topic.partition_indexes}
 

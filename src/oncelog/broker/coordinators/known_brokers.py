@@ -44,17 +44,17 @@ MarkerErrors: TypeAlias = Mapping[tuple[int, str, int], ErrorCode]
 """By producer id, topic and partition."""
 
 
-class Endpoint(NamedTuple):
+class BrokerAddress(NamedTuple):
     host: str
     port: int
 
 
-class Cluster(Protocol):
+class KnownBrokers(Protocol):
     """The brokers, as far as this one knows. Whoever is told that it has changed calls `Transactions.leaders_changed`."""
 
     def leader_of(self, topic: str, index: int) -> Leader: ...
 
-    def endpoint_of(self, node_id: int) -> Endpoint | None:
+    def address_of(self, node_id: int) -> BrokerAddress | None:
         """Where clients reach a broker; None if it is not there."""
         ...
 
@@ -100,8 +100,8 @@ class OneBroker:
             return GONE
         return AWAY if partition.is_offline else self._broker.node_id
 
-    def endpoint_of(self, node_id: int) -> Endpoint | None:
-        return Endpoint(self._broker.host, self._broker.port) if node_id == self._broker.node_id else None
+    def address_of(self, node_id: int) -> BrokerAddress | None:
+        return BrokerAddress(self._broker.host, self._broker.port) if node_id == self._broker.node_id else None
 
     def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Parked[MarkerErrors | None]:
         raise AssertionError(f"there is no broker {node_id}")
