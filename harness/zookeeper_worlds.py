@@ -94,14 +94,13 @@ class SimulatedWorld(World):
         self.network = Network(self.queue, Random(f"{seed}/network"))
         self.ensemble = SimulatedEnsemble(self.network, Random(f"{seed}/ensemble"))
         self._random = Random(f"{seed}/clients")
-        self._nodes: dict[ZooKeeper, str] = {}
+        self.processes: dict[ZooKeeper, Process] = {}
         self._errors: list[BaseException] = []
 
     def new_client(self) -> ZooKeeper:
-        node = f"node-{len(self._nodes)}"
-        process = Process(self.queue, node, self._errors.append)
+        process = Process(self.queue, f"node-{len(self.processes)}", self._errors.append)
         client = SimulatedZooKeeper(self.ensemble, process, self._random, SESSION_TIMEOUT_MS)
-        self._nodes[client] = node
+        self.processes[client] = process
         return client
 
     def until(self, is_so: Callable[[], bool]) -> None:
@@ -112,7 +111,7 @@ class SimulatedWorld(World):
                 raise self._errors[0]
 
     def cut(self, client: ZooKeeper, *, silently: bool = False) -> None:
-        self.ensemble.cut_off(self._nodes[client], FOR_EVER_MS, silently=silently)
+        self.ensemble.cut_off(self.processes[client].node, FOR_EVER_MS, silently=silently)
 
     def mend(self, client: ZooKeeper) -> None:
         self.ensemble.heal()
@@ -124,7 +123,7 @@ class SimulatedWorld(World):
         self.ensemble.heal()
 
     def end(self) -> None:
-        for client in self._nodes:
+        for client in self.processes:
             client.close()
 
 

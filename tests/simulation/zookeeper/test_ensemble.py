@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.zookeeper_worlds import SESSION_TIMEOUT_MS, SimulatedWorld
-from oncelog.simulation.zookeeper import ENSEMBLE, SimulatedZooKeeper
+from oncelog.simulation.zookeeper import ENSEMBLE
 from oncelog.zookeeper.session import (
     Change,
     Children,
@@ -16,10 +16,6 @@ from oncelog.zookeeper.session import (
 )
 
 CONNECTED, DISCONNECTED, EXPIRED = SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.EXPIRED
-
-
-def process_of(client: SimulatedZooKeeper):
-    return client._process
 
 
 def pass_time(world: SimulatedWorld, time_ms: float) -> None:
@@ -42,7 +38,7 @@ def test_process_that_is_paused_for_longer_than_its_timeout_loses_its_session():
     client, witness = world.connect(), world.connect()
     world.ask(client, Create("/mine", is_ephemeral=True))
     world.ask(witness, Exists("/mine", watch=True))
-    process_of(client).paused_until_ms = world.queue.now_ms + 3 * SESSION_TIMEOUT_MS
+    world.processes[client].paused_until_ms = world.queue.now_ms + 3 * SESSION_TIMEOUT_MS
     pass_time(world, 2 * SESSION_TIMEOUT_MS)
     assert world.heard[witness].watched == [Watched("/mine", Change.DELETED)]
     assert world.heard[client].states == [CONNECTED], "it cannot know yet"
@@ -54,7 +50,7 @@ def test_process_that_is_killed_loses_its_session_after_its_timeout():
     world = SimulatedWorld()
     client, witness = world.connect(), world.connect()
     world.ask(client, Create("/mine", is_ephemeral=True))
-    process_of(client).is_alive = False
+    world.processes[client].is_alive = False
     pass_time(world, SESSION_TIMEOUT_MS / 2)
     assert world.ask(witness, Exists("/mine")) is not ZooKeeperError.NO_NODE
     pass_time(world, SESSION_TIMEOUT_MS)
@@ -65,7 +61,7 @@ def test_network_that_is_parted_is_found_out_by_both_ends():
     world = SimulatedWorld()
     client, other = world.connect(), world.connect()
     world.ask(client, Create("/mine", is_ephemeral=True))
-    world.network.part(process_of(client).node, ENSEMBLE, world.queue.now_ms + 3 * SESSION_TIMEOUT_MS)
+    world.network.part(world.processes[client].node, ENSEMBLE, world.queue.now_ms + 3 * SESSION_TIMEOUT_MS)
     waiting = client.submit(Exists("/mine"))
     assert world.wait(waiting) is ZooKeeperError.CONNECTION_LOSS
     pass_time(world, SESSION_TIMEOUT_MS)
@@ -88,7 +84,7 @@ def test_no_session_expires_while_there_is_no_quorum_and_a_dead_one_does_after_i
     world = SimulatedWorld()
     client, dead = world.connect(), world.connect()
     session_id, dead_id = client.session_id, dead.session_id
-    process_of(dead).is_alive = False
+    world.processes[dead].is_alive = False
     world.ensemble.stop(world.queue.now_ms + 10 * SESSION_TIMEOUT_MS)
     waiting = client.submit(Exists("/"))
     assert world.wait(waiting) is ZooKeeperError.CONNECTION_LOSS
@@ -113,6 +109,22 @@ def test_requests_in_doubt_are_carried_out_in_some_runs_and_not_in_others():
         assert children.names == tuple(str(number) for number in range(len(children.names)))
         carried_out.add(len(children.names))
     assert carried_out == {0, 1, 2, 3, 4}
+
+
+def test_nothing_that_was_lost_is_carried_out_behind_the_first_answer_on_the_next_connection():
+    for seed in range(60):
+        world = SimulatedWorld(seed)
+        world.network.spike_share = 1.0
+        client = world.connect()
+        for number in range(4):
+            client.submit(Create(f"/{number}"))
+        world.cut(client)
+        world.until(lambda heard=world.heard[client]: DISCONNECTED in heard.states)
+        world.mend(client)
+        children = world.ask(client, GetChildren("/"))
+        assert isinstance(children, Children)
+        pass_time(world, 1000)
+        assert world.ask(client, GetChildren("/")) == children
 
 
 def test_same_seed_gives_the_same_trace_and_another_one_another():
