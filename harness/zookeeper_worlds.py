@@ -71,6 +71,10 @@ class World(ABC):
         """Let time pass until it is so."""
 
     @abstractmethod
+    def rest(self, time_ms: float) -> None:
+        """Let this much time pass."""
+
+    @abstractmethod
     def cut(self, client: ZooKeeper, *, silently: bool = False) -> None:
         """Break its connection; there is none until it is mended."""
 
@@ -109,6 +113,11 @@ class SimulatedWorld(World):
             assert self.queue.step(until_ms) is not None, "it did not come about"
             if self._errors:
                 raise self._errors[0]
+
+    def rest(self, time_ms: float) -> None:
+        until_ms = self.queue.now_ms + time_ms
+        while self.queue.step(until_ms) is not None:
+            pass
 
     def cut(self, client: ZooKeeper, *, silently: bool = False) -> None:
         self.ensemble.cut_off(self.processes[client].node, FOR_EVER_MS, silently=silently)
@@ -167,6 +176,9 @@ class RealWorld(World):
             await asyncio.sleep(0.001)
             if self._errors:
                 raise self._errors[0]
+
+    def rest(self, time_ms: float) -> None:
+        self._loop.run_until_complete(asyncio.sleep(time_ms / 1000))
 
     def cut(self, client: ZooKeeper, *, silently: bool = False) -> None:
         relay = self._relays[client]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.zookeeper_worlds import World
+from harness.zookeeper_worlds import SESSION_TIMEOUT_MS, World
 from oncelog.zookeeper.session import (
     Change,
     Check,
@@ -392,9 +392,19 @@ def test_session_that_expired_is_followed_by_another(world):
     world.ask(client, Exists("/"))
     world.cut(client)
     world.until(lambda: heard.states[-1] is DISCONNECTED)
+    world.ask(other, SetData("/a", b"2"))
     world.mend(client)
     world.ask(client, Exists("/"))
     assert heard.watched == [], "its watches are gone, and no later connection brings them back"
+
+
+def test_idle_session_lives_on(world):
+    client = world.connect()
+    session_id = client.session_id
+    world.rest(2.5 * SESSION_TIMEOUT_MS)
+    assert isinstance(world.ask(client, Exists("/")), Done)
+    assert world.heard[client].states == [CONNECTED]
+    assert client.session_id == session_id
 
 
 def test_what_waited_for_a_connection_ends_with_the_session(world):
