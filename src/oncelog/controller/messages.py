@@ -17,7 +17,7 @@ from oncelog.controller.requests import (
     UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
-from oncelog.controller.values import Broker, TopicPartition
+from oncelog.controller.values import RegisteredBroker, TopicPartition
 from oncelog.wire import ErrorCode
 from oncelog.wire.zookeeper_mode import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from oncelog.wire.zookeeper_mode import leader_and_isr_v7 as leader_and_isr
@@ -68,7 +68,7 @@ class Messages:
             live_leaders=tuple(map(self._live_leader, request.live_leaders)),
         )
 
-    def _live_leader(self, broker: Broker) -> leader_and_isr.LeaderAndIsrLiveLeader:
+    def _live_leader(self, broker: RegisteredBroker) -> leader_and_isr.LeaderAndIsrLiveLeader:
         reached = address(broker, self._listener)
         assert reached is not None, "a broker without the listener is left out"
         host, port = reached
@@ -112,7 +112,7 @@ class Messages:
         )
 
 
-def address(broker: Broker, listener: str) -> tuple[str, int] | None:
+def address(broker: RegisteredBroker, listener: str) -> tuple[str, int] | None:
     """Where brokers reach it, if it has this listener."""
     found = next((one for one in broker.endpoints if one.listener == listener), None)
     return None if found is None else (found.host, found.port)
@@ -181,7 +181,7 @@ def _metadata_partition(told: UpdateMetadataPartition) -> update_metadata.Update
     )
 
 
-def _live_broker(broker: Broker) -> update_metadata.UpdateMetadataBroker:
+def _live_broker(broker: RegisteredBroker) -> update_metadata.UpdateMetadataBroker:
     return update_metadata.UpdateMetadataBroker(
         id=BrokerId(broker.broker_id),
         endpoints=tuple(

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from uuid import UUID
 
 from oncelog.broker.cluster import controller_term
-from oncelog.broker.cluster.controller_term import ControllerSettings, ControllerTerm, Event
+from oncelog.broker.cluster.controller_term import ControllerEvent, ControllerSettings, ControllerTerm
 from oncelog.broker.cluster.controller_watches import event_of
 from oncelog.controller.alter_partition import (
     IsrResults,
@@ -179,7 +179,7 @@ class Controller:
         """The setting of a topic, or the default, allows it from now on: there may be leaders to find."""
         term = self._term
         if term is not None:
-            term.put(Event("unclean election", lambda: _bring_online(term, topic)))
+            term.put(ControllerEvent("unclean election", lambda: _bring_online(term, topic)))
 
     # The election
 
@@ -301,7 +301,7 @@ class Controller:
             if not answer.is_released:
                 answer.release(refused)
 
-        term.put(Event(name, lambda: serve(term, answer), refuse))
+        term.put(ControllerEvent(name, lambda: serve(term, answer), refuse))
         return await answer
 
 

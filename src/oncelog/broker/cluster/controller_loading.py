@@ -12,7 +12,7 @@ from oncelog.controller.failover import Snapshot
 from oncelog.controller.features import feature_znode, is_compatible
 from oncelog.controller.messages import address
 from oncelog.controller.steps import DeleteNotification
-from oncelog.controller.values import Broker, LeaderAndIsr, TopicAssignment, TopicPartition
+from oncelog.controller.values import LeaderAndIsr, RegisteredBroker, TopicAssignment, TopicPartition
 from oncelog.controller.znodes import decode_assignment, decode_registration, decode_state
 from oncelog.environment import Random
 from oncelog.zookeeper.session import Create, Data, Done, Exists, SetData
@@ -69,7 +69,9 @@ async def read_levels(zookeeper: ControllerZooKeeper) -> dict[str, int]:
     return {} if read is None else dict(feature_znode(decode_feature(read.data)).features)
 
 
-async def read_brokers(zookeeper: ControllerZooKeeper, levels: dict[str, int], listener: str) -> dict[int, Broker]:
+async def read_brokers(
+    zookeeper: ControllerZooKeeper, levels: dict[str, int], listener: str
+) -> dict[int, RegisteredBroker]:
     """Those that are registered. Who does not support the cluster's features, or has not its listener, is as if not there."""
     broker_ids = sorted(map(int, await zookeeper.children(paths.BROKER_IDS, watch=True)))
     reads = await zookeeper.read_all([paths.broker(broker_id) for broker_id in broker_ids], watch=True)
