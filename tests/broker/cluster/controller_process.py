@@ -16,7 +16,8 @@ from oncelog.server.clock import RealClock, RealRandom
 from oncelog.server.network import SocketNetwork
 from oncelog.server.zookeeper import RealZooKeeper, parse_ensemble
 from oncelog.zookeeper.session import Create, Request, Result, SessionState, Watched
-from oncelog.zookeeper.znodes import paths
+from oncelog.zookeeper.znodes import BrokerZnode, ListenerEndpoint, paths
+from tests.broker.cluster.controller_listener import listen
 
 T = TypeVar("T")
 TIMEOUT_S = 30
@@ -25,8 +26,11 @@ TIMEOUT_S = 30
 class ControllerProcess:
     """It makes what a broker makes in ZooKeeper first, and is then the controller if there is none."""
 
-    def __init__(self, zookeeper_connect: str, node_id: int) -> None:
+    def __init__(self, zookeeper_connect: str, node_id: int, listener: str = "PLAINTEXT") -> None:
         self.node_id = node_id
+        self.asked: list[int] = []
+        """The keys of what brokers have asked of the controller."""
+        self._listener = listener
         self.bugs: list[BaseException] = []
         self._where = parse_ensemble(zookeeper_connect)
         self._loop = uvloop.new_event_loop()
@@ -57,7 +61,7 @@ class ControllerProcess:
         self.random = RealRandom()
         self._network = SocketNetwork(self._loop, self._guard)
         self.zookeeper = RealZooKeeper(self._where, 6000, 10_000, self._guard)
-        self.controller = Controller(self, ControllerSettings("PLAINTEXT"))
+        self.controller = Controller(self, ControllerSettings(self._listener))
         self.zookeeper.on_watched = self._watched
         self.zookeeper.on_session = self._session_changed
         await self.zookeeper.connected()
@@ -65,6 +69,16 @@ class ControllerProcess:
             for parent in (*paths.parents(path), path):
                 await self._ask(Create(parent))
         self.controller.begin()
+
+    def register(self) -> None:
+        """Be a broker, too: one that leads nothing, and that brokers reach as the controller."""
+        self.run(self._register())
+
+    async def _register(self) -> None:
+        server = await listen(self.controller, self.asked)
+        port = server.sockets[0].getsockname()[1]
+        znode = BrokerZnode((ListenerEndpoint(self._listener, "127.0.0.1", port),), 0)
+        await self._ask(Create(paths.broker(self.node_id), znode.encode(), is_ephemeral=True))
 
     async def _end(self) -> None:
         self.controller.close()

@@ -9,15 +9,17 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from harness.kafka_with_zookeeper import ZooKeeperKafkaCluster
+from harness.processes import free_port
 from harness.waiting import until
 from oncelog.controller.values import ReplicaAssignment, TopicAssignment
-from oncelog.controller.znodes import encode_topic
+from oncelog.controller.znodes import decode_state, encode_topic
 from oncelog.zookeeper.session import Create, Data, GetData
-from oncelog.zookeeper.znodes import paths
+from oncelog.zookeeper.znodes import encode_reassignments, paths
 from tests.broker.cluster.controller_process import ControllerProcess
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 
+CONTROLLED_SHUTDOWN, ALTER_PARTITION, ALLOCATE_PRODUCER_IDS = 7, 56, 67
 CONTROLLER_ID = 100
 RECORDS = 500
 
@@ -71,6 +73,72 @@ def consume(cluster: ZooKeeperKafkaCluster, topic: str, count: int) -> list[str]
         read.append(message.value().decode())
     consumer.close()
     return read
+
+
+@pytest.fixture
+def asked_controller(zookeeper):
+    """One that brokers can ask: it listens where brokers talk to each other, and no client sees it."""
+    made = ControllerProcess(zookeeper, CONTROLLER_ID, "INTERNAL")
+    until(lambda: made.controller.is_active)
+    made.register()
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def asking_cluster(asked_controller, zookeeper, tmp_path):
+    settings = {
+        "inter.broker.listener.name": "INTERNAL",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+        "replica.lag.time.max.ms": "2000",
+    }
+    made = ZooKeeperKafkaCluster(tmp_path, zookeeper_connect=zookeeper, **settings)
+    for broker in made.brokers.values():
+        plain, internal = f"PLAINTEXT://{broker.bootstrap_servers}", f"INTERNAL://127.0.0.1:{free_port()}"
+        broker.configure(listeners=f"{plain},{internal}")
+    for broker in made.brokers.values():
+        broker.launch()
+    # A topic that Kafka makes by itself would get replicas on the controller, which hosts none.
+    create(asked_controller, "__consumer_offsets", *[(0, 1, 2)] * 5)
+    made.start()
+    yield made
+    made.kill()
+
+
+def state(controller: ControllerProcess, topic: str):
+    read = controller.ask(GetData(paths.partition_state(topic, 0)))
+    return decode_state((topic, 0), read) if isinstance(read, Data) else None
+
+
+def test_brokers_of_kafka_ask_our_controller_for_all_that_they_ask_for(asked_controller, asking_cluster):
+    """AlterPartition shrinks, expands and ends a reassignment; ControlledShutdown; AllocateProducerIds for a transaction."""
+    controller, cluster = asked_controller, asking_cluster
+    create(controller, "t", (2, 0))
+    until(lambda: leaders(cluster, "t") == {0: 2})
+    produce(cluster, "t", "a")
+    cluster.brokers[0].suspend()
+    until(lambda: state(controller, "t").isr == (2,))
+    cluster.brokers[0].resume()
+    until(lambda: sorted(state(controller, "t").isr) == [0, 2])
+    controller.ask(Create(paths.REASSIGN_PARTITIONS, encode_reassignments({("t", 0): (1, 0)})))
+    until(lambda: leaders(cluster, "t") == {0: 1})
+    until(lambda: not isinstance(controller.ask(GetData(paths.REASSIGN_PARTITIONS)), Data))
+    assert sorted(state(controller, "t").isr) == [0, 1]
+    until(lambda: not (cluster.brokers[2].data_directory / "t-0").exists())
+    produce(cluster, "t", "b")
+    before = state(controller, "t").leader_epoch
+    cluster.brokers[1].stop()
+    assert controller.asked.count(CONTROLLED_SHUTDOWN) >= 1
+    assert (state(controller, "t").leader, state(controller, "t").isr) == (0, (0,))
+    assert state(controller, "t").leader_epoch > before
+    cluster.brokers[1].start()
+    until(lambda: sorted(state(controller, "t").isr) == [0, 1])
+    expected = [f"{prefix}{number}" for prefix in "ab" for number in range(RECORDS)]
+    assert consume(cluster, "t", 2 * RECORDS) == expected
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
+    producer.produce("t", "c", partition=0)
+    assert producer.flush(30) == 0
+    assert {ALTER_PARTITION, ALLOCATE_PRODUCER_IDS} <= set(controller.asked)
 
 
 def test_brokers_of_kafka_lead_follow_and_delete_what_our_controller_says(controller, cluster):
