@@ -45,6 +45,7 @@ from oncelog.zookeeper.session import (
 from oncelog.zookeeper.znodes import (
     ControllerZnode,
     ProducerIdBlock,
+    ZnodeError,
     decode_controller,
     decode_controller_epoch,
     decode_producer_id_block,
@@ -188,7 +189,12 @@ class Controller:
         while True:
             self._is_looked_for_again = False
             session = self._session
-            is_settled = await self._elect()
+            try:
+                is_settled = await self._elect()
+            except ZnodeError as error:
+                # Somebody has broken it. It is looked at again when it changes.
+                logger.error("%s", error)
+                is_settled = True
             if session != self._session or (is_settled and not self._is_looked_for_again):
                 break
         self._is_electing = False

@@ -73,7 +73,8 @@ async def read_brokers(
     zookeeper: ControllerZooKeeper, levels: dict[str, int], listener: str
 ) -> dict[int, RegisteredBroker]:
     """Those that are registered. Who does not support the cluster's features, or has not its listener, is as if not there."""
-    broker_ids = sorted(map(int, await zookeeper.children(paths.BROKER_IDS, watch=True)))
+    names = await zookeeper.children(paths.BROKER_IDS, watch=True)
+    broker_ids = sorted(int(name) for name in names if name.isdecimal())
     reads = await zookeeper.read_all([paths.broker(broker_id) for broker_id in broker_ids], watch=True)
     found = _decoded(broker_ids, reads, decode_registration)
     usable = {}
