@@ -72,7 +72,11 @@ def _over(flow: Any) -> Awaitable[Any]:
 
 def _api_versions(version: int) -> Any:
     types = message_module(API_VERSIONS, version, "response")
-    ranges = {API_VERSIONS: (0, 4), UPDATE_METADATA: (7, 8), **{key: (low, high) for key, (low, high, _) in SERVED.items()}}
+    ranges = {
+        API_VERSIONS: (0, 4),
+        UPDATE_METADATA: (7, 8),
+        **{key: (low, high) for key, (low, high, _) in SERVED.items()},
+    }
     keys = tuple(
         types.ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in sorted(ranges.items())
     )
