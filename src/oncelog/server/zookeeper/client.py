@@ -29,8 +29,8 @@ from oncelog.zookeeper.session import (
 
 logger = logging.getLogger("oncelog.zookeeper")
 
-READ_TIMEOUT_SHARE = 2 / 3
-"""Of the session's timeout: a server that is silent for so long is left, and there is time to find another one."""
+SILENCE_SHARE = 2 / 3
+"""Of the session's timeout: a server that answers nothing for so long is left, and there is time to find another one."""
 PING_SHARE = 1 / 6
 PAUSE_S = (0.1, 0.5)
 """Between two rounds through the servers; at random, so that not all clients come back at the same time."""
@@ -73,6 +73,7 @@ class RealZooKeeper:
         self._last_xid = 0
         self._sent: deque[tuple[int, Request | None]] = deque()
         """What has no answer yet, by its number; the client's own requests are None."""
+        self._answered_at = 0.0
         self._connection: Connection | None = None
         self._first_session = asyncio.Event()
         self._keeper = self._loop.create_task(self._stay_connected())
@@ -192,10 +193,12 @@ class RealZooKeeper:
         header, offset = records.header(data)
         if header.zxid > 0:
             self._last_zxid = header.zxid
+        if header.xid == WATCH_XID:
+            # It is no sign that the server still hears this client.
+            return partial(self._changed, *records.watched(data, offset))
+        self._answered_at = self._loop.time()
         if header.xid == PING_XID:
             return _nothing
-        if header.xid == WATCH_XID:
-            return partial(self._changed, *records.watched(data, offset))
         if not self._sent or self._sent[0][0] != header.xid:
             raise ValueError(f"an answer to request {header.xid}, which is not the next")
         request = self._sent[0][1]
@@ -231,7 +234,7 @@ class RealZooKeeper:
         is_new = welcome.session_id != self._session.id
         self._session = _Session(welcome.session_id, welcome.password)
         self.session_timeout_ms = welcome.timeout_ms
-        connection.welcomed_at = self._loop.time()
+        connection.welcomed_at = self._answered_at = self._loop.time()
         logger.info("session %#x with ZooKeeper, timeout %d ms", self._session.id, self.session_timeout_ms)
         # First what the requests build on: a watch from before has to be heard before any newer result is.
         for record in self._paths_of_chroot() if is_new else self._watches():
@@ -261,8 +264,8 @@ class RealZooKeeper:
         if connection is not self._connection or self._conversation.phase is Phase.CLOSED:
             return
         now, timeout_s = self._loop.time(), self.session_timeout_ms / 1000
-        if now - connection.heard_at > timeout_s * READ_TIMEOUT_SHARE:
-            connection.abort(f"the server was silent for {now - connection.heard_at:.1f} s")
+        if now - self._answered_at > timeout_s * SILENCE_SHARE:
+            connection.abort(f"the server answered nothing for {now - self._answered_at:.1f} s")
             return
         if now - connection.sent_at >= timeout_s * PING_SHARE:
             connection.send(records.ping_frame())

@@ -12,7 +12,7 @@ from oncelog.simulation.zookeeper.link import Link
 from oncelog.zookeeper.conversation import Conversation, Phase
 from oncelog.zookeeper.session import Change, Request, Result, SessionState, Watched
 
-READ_TIMEOUT_SHARE = 2 / 3
+SILENCE_SHARE = 2 / 3
 PING_SHARE = 1 / 6
 PAUSE_MS = (100.0, 500.0)
 
@@ -31,7 +31,7 @@ class SimulatedZooKeeper:
         self._conversation = Conversation(self._send)
         self._last_session_id = 0
         self._zxid = 0
-        self._heard_ms = 0.0
+        self._answered_ms = 0.0
         self._link: Link | None = None
         self._connect()
 
@@ -68,7 +68,7 @@ class SimulatedZooKeeper:
         if self._conversation.phase is Phase.CLOSED:
             self._ensemble.end(link, session_id)
             return
-        self._heard_ms = self._process.queue.now_ms
+        self._answered_ms = self._process.queue.now_ms
         if session_id == self._last_session_id:
             self._ensemble.set_watches(link, session_id, self._zxid, self._conversation.watches)
         self._last_session_id = session_id
@@ -83,18 +83,17 @@ class SimulatedZooKeeper:
             self._connect()
 
     def answered(self, result: Result, zxid: int) -> None:
-        self._heard_ms = self._process.queue.now_ms
+        self._answered_ms = self._process.queue.now_ms
         self._zxid = zxid
         if self._conversation.phase is not Phase.CLOSED:
             self._conversation.answered(result)
 
     def changed(self, change: Change, path: str) -> None:
-        self._heard_ms = self._process.queue.now_ms
         if self._conversation.phase is not Phase.CLOSED:
             self._conversation.changed(change, path)
 
     def pinged(self) -> None:
-        self._heard_ms = self._process.queue.now_ms
+        self._answered_ms = self._process.queue.now_ms
 
     def lost(self, link: Link) -> None:
         if link is not self._link:
@@ -127,7 +126,7 @@ class SimulatedZooKeeper:
         """Keep the session alive, and leave an ensemble that is silent."""
         if link is not self._link or self._conversation.phase is Phase.CLOSED:
             return
-        if self._process.queue.now_ms - self._heard_ms > self.session_timeout_ms * READ_TIMEOUT_SHARE:
+        if self._process.queue.now_ms - self._answered_ms > self.session_timeout_ms * SILENCE_SHARE:
             self.lost(link)
             return
         self._ensemble.ping(link, self._last_session_id)
