@@ -152,12 +152,12 @@ class Cluster:
         problem = self.before_write(write)
         if problem is not None:
             return problem
-        outcome = self._carry_out(write)
+        outcome = self.carry_out(write)
         if isinstance(outcome, int):
             self.writes.append(write)
         return outcome
 
-    def _carry_out(self, write: ControllerWrite) -> Outcome:
+    def carry_out(self, write: ControllerWrite) -> Outcome:
         match write:
             case CreatePartitionState(partition, state):
                 if partition in self.states:

@@ -10,26 +10,33 @@ from uuid import UUID
 from oncelog.broker.cluster import controller_term
 from oncelog.broker.cluster.controller_term import ControllerEvent, ControllerSettings, ControllerTerm
 from oncelog.broker.cluster.controller_watches import event_of
-from oncelog.controller.alter_partition import (
+from oncelog.controller import (
+    ApiError,
+    ControllerContext,
+    ElectionAnswers,
+    ElectionType,
     IsrResults,
+    ReplicaAssignment,
+    Steps,
+    Targets,
+    TopicPartition,
     WantedIsr,
     alter_partitions,
+    bring_online,
     broker_epoch_problem,
     complete_reassignments,
+    elect_leaders,
+    listed_reassignments,
+    next_block,
+    reassign,
+    shut_down,
 )
-from oncelog.controller.brokers import shut_down
-from oncelog.controller.context import ControllerContext
-from oncelog.controller.leader_elections import ElectionAnswers, ElectionType, elect_leaders
-from oncelog.controller.partitions import bring_online
-from oncelog.controller.producer_ids import next_block
-from oncelog.controller.reassignment import Targets, listed_reassignments, reassign
-from oncelog.controller.steps import Steps
-from oncelog.controller.values import ApiError, ReplicaAssignment, TopicPartition
 from oncelog.coordination import Flow, Parked, start
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import (
     Create,
     Data,
+    Delete,
     Done,
     Exists,
     GetData,
@@ -235,6 +242,10 @@ class Controller:
         is_own = read.stat.ephemeral_owner == self._needs.zookeeper.session_id
         if not is_own:
             self._resign(f"broker {self.controller_id} is the controller")
+        elif self._term is None:
+            # A claim of which nobody learned that it was granted: whoever is elected next raises the epoch.
+            await self._submit(Delete(paths.CONTROLLER, read.stat.version))
+            return False
         return True
 
     async def _recognise_claim(self, session: int, epoch: int) -> None:
@@ -282,9 +293,12 @@ class Controller:
         return ControllerZnode(self._needs.node_id, self._needs.clock.now_ms()).encode()
 
     async def _submit(self, request: Request) -> Result:
-        """Again, as long as the connection breaks under it."""
+        """Again, as long as the connection breaks under it, but not in another session."""
+        session = self._session
         while True:
             result = await self._needs.zookeeper.submit(request)
+            if session != self._session:
+                return ZooKeeperError.SESSION_EXPIRED
             if result is not ZooKeeperError.CONNECTION_LOSS:
                 return result
 

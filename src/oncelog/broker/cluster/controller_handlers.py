@@ -6,8 +6,13 @@ from datetime import timedelta
 from typing import Any
 
 from oncelog.broker.cluster.controller import Controller
-from oncelog.controller.alter_partition import IsrResult, WantedIsr
-from oncelog.controller.values import LeaderAndIsr, LeaderRecoveryState, TopicPartition
+from oncelog.controller import (
+    IsrResult,
+    LeaderAndIsr,
+    LeaderRecoveryState,
+    TopicPartition,
+    WantedIsr,
+)
 from oncelog.wire import ErrorCode, construct, message_module
 from oncelog.wire.zookeeper_mode import CONTROLLED_SHUTDOWN
 from oncelog.zookeeper.znodes import PRODUCER_IDS_IN_A_BLOCK

@@ -8,12 +8,20 @@ from typing import TypeVar
 from uuid import UUID
 
 from oncelog.broker.cluster.controller_zookeeper import ControllerZooKeeper
-from oncelog.controller.failover import Snapshot
-from oncelog.controller.features import feature_znode, is_compatible
-from oncelog.controller.messages import address
-from oncelog.controller.steps import DeleteNotification
-from oncelog.controller.values import LeaderAndIsr, RegisteredBroker, TopicAssignment, TopicPartition
-from oncelog.controller.znodes import decode_assignment, decode_registration, decode_state
+from oncelog.controller import (
+    DeleteNotification,
+    LeaderAndIsr,
+    RegisteredBroker,
+    Snapshot,
+    TopicAssignment,
+    TopicPartition,
+    address,
+    decode_assignment,
+    decode_registration,
+    decode_state,
+    feature_znode,
+    is_compatible,
+)
 from oncelog.environment import Random
 from oncelog.zookeeper.session import Create, Data, Done, Exists, SetData
 from oncelog.zookeeper.znodes import (

@@ -7,9 +7,13 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from oncelog.broker.cluster.channel import ChannelError
-from oncelog.controller.messages import Message, Messages, address
-from oncelog.controller.requests import BrokerRequest
-from oncelog.controller.values import RegisteredBroker
+from oncelog.controller import (
+    BrokerRequest,
+    Message,
+    Messages,
+    RegisteredBroker,
+    address,
+)
 from oncelog.coordination import sleep, start
 from oncelog.environment import Clock
 

@@ -16,23 +16,27 @@ from oncelog.broker.cluster import controller_queues
 from oncelog.broker.cluster.controller_loading import load, read_reassignments, read_states
 from oncelog.broker.cluster.controller_queues import BrokerQueues
 from oncelog.broker.cluster.controller_zookeeper import ControllerZooKeeper, ResignedError
-from oncelog.controller.brokers import answered_leader_and_isr
-from oncelog.controller.context import ControllerContext
-from oncelog.controller.deletion import complete_deletion, fail_deletion
-from oncelog.controller.failover import begin
-from oncelog.controller.leader_elections import rebalance
-from oncelog.controller.messages import leader_and_isr_errors, stop_replica_errors
-from oncelog.controller.requests import BrokerRequest, LeaderAndIsrRequest, StopReplicaRequest
-from oncelog.controller.steps import (
+from oncelog.controller import (
     Ask,
+    BrokerRequest,
+    ControllerContext,
+    LeaderAndIsrRequest,
     ReadPartitionStates,
     ReadReassignments,
     ReadUncleanElection,
+    Replica,
     SendRequests,
     Steps,
+    StopReplicaRequest,
     Write,
+    answered_leader_and_isr,
+    begin,
+    complete_deletion,
+    fail_deletion,
+    leader_and_isr_errors,
+    rebalance,
+    stop_replica_errors,
 )
-from oncelog.controller.values import Replica
 from oncelog.coordination import Flow, start
 from oncelog.environment import Random, Timer
 from oncelog.wire import ErrorCode

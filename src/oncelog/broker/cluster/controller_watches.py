@@ -13,14 +13,20 @@ from oncelog.broker.cluster.controller_loading import (
     read_topics,
 )
 from oncelog.broker.cluster.controller_term import ControllerEvent, ControllerTerm
-from oncelog.controller.alter_partition import change_isrs
-from oncelog.controller.brokers import ask_for_failed_directories, change_brokers, modify_broker
-from oncelog.controller.deletion import drop_deletions, queue_deletions
-from oncelog.controller.leader_elections import elect_from_znode
-from oncelog.controller.reassignment import reassign_from_znode
-from oncelog.controller.steps import DeleteNotification
-from oncelog.controller.topics import change_partitions_of, change_topics
-from oncelog.controller.znodes import decode_registration
+from oncelog.controller import (
+    DeleteNotification,
+    ask_for_failed_directories,
+    change_brokers,
+    change_isrs,
+    change_partitions_of,
+    change_topics,
+    decode_registration,
+    drop_deletions,
+    elect_from_znode,
+    modify_broker,
+    queue_deletions,
+    reassign_from_znode,
+)
 from oncelog.coordination import Flow
 from oncelog.environment import Random
 from oncelog.zookeeper.session import Change, Watched
