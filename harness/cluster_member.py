@@ -129,7 +129,7 @@ class ClusterMember:
             Journal(disk, "/data", _fail),
             Slices(self.clock),
             self.settings,
-            self.cluster_configs.of_topic,
+            self.cluster_configs,
             _hosts_nothing,
             self.topic_changes.auto_create,
             _hosts_nothing,

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from harness.cluster_member import ClusterMember
-from oncelog.broker.cluster.view import Leadership
+from oncelog.broker.view import Leadership
 from oncelog.coordination import start
 from oncelog.zookeeper.session import Change, Create, Delete, Exists, SetData, Watched, ZooKeeperError
 from oncelog.zookeeper.znodes import ConfigChange, encode_config, paths
