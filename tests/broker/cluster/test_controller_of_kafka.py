@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
@@ -13,8 +14,8 @@ from harness.processes import free_port
 from harness.waiting import until
 from oncelog.controller.values import ReplicaAssignment, TopicAssignment
 from oncelog.controller.znodes import decode_state, encode_topic
-from oncelog.zookeeper.session import Create, Data, GetData
-from oncelog.zookeeper.znodes import encode_reassignments, paths
+from oncelog.zookeeper.session import Create, Data, Delete, GetData
+from oncelog.zookeeper.znodes import decode_controller, encode_reassignments, paths
 from tests.broker.cluster.controller_process import ControllerProcess
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
@@ -157,3 +158,45 @@ def test_brokers_of_kafka_lead_follow_and_delete_what_our_controller_says(contro
     controller.ask(Create(paths.delete_topic("t")))
     until(lambda: not isinstance(controller.ask(GetData(paths.topic("t"))), Data))
     until(lambda: not any(directory.exists() for directory in directories))
+
+
+def elected(controller: ControllerProcess) -> int | None:
+    read = controller.ask(GetData(paths.CONTROLLER))
+    return decode_controller(read.data).broker_id if isinstance(read, Data) else None
+
+
+def elect_until(controller: ControllerProcess, wanted: Callable[[int], bool]) -> None:
+    """Remove `/controller` until one is elected that is wanted: all are quick, and any may be first."""
+
+    def depose() -> bool:
+        found = elected(controller)
+        if found is None or wanted(found):
+            return found is not None
+        controller.ask(Delete(paths.CONTROLLER))
+        return False
+
+    until(depose)
+
+
+def test_control_goes_from_ours_to_kafkas_and_back(controller, cluster):
+    """Each finds what the other has left, and leads on from there."""
+    create(controller, "t", (2, 0, 1))
+    until(lambda: leaders(cluster, "t") == {0: 2})
+    produce(cluster, "t", "a")
+    elect_until(controller, lambda found: found in (0, 1))
+    until(lambda: not controller.controller.is_active)
+    until(lambda: all(broker.known_controller() == elected(controller) for broker in cluster.brokers.values()))
+    cluster.brokers[2].kill()
+    until(lambda: leaders(cluster, "t") in ({0: 0}, {0: 1}))
+    written_by_kafka = state(controller, "t")
+    produce(cluster, "t", "b")
+    elect_until(controller, lambda found: found == CONTROLLER_ID)
+    until(lambda: controller.controller.is_active)
+    cluster.brokers[2].start()
+    create(controller, "u", (2, 1))
+    until(lambda: leaders(cluster, "u") == {0: 2})
+    controller.ask(Create(paths.REASSIGN_PARTITIONS, encode_reassignments({("t", 0): (2, 0, 1)})))
+    until(lambda: state(controller, "t").controller_epoch > written_by_kafka.controller_epoch)
+    assert state(controller, "t").leader_epoch > written_by_kafka.leader_epoch
+    expected = [f"{prefix}{number}" for prefix in "ab" for number in range(RECORDS)]
+    assert consume(cluster, "t", 2 * RECORDS) == expected
