@@ -87,8 +87,9 @@ def test_topics_are_made_grow_and_go_for_all(cluster):
 
 
 def test_settings_that_one_broker_changes_count_for_all(cluster):
-    admin, _ = administrators(cluster)
+    admin, other = administrators(cluster)
     done(admin.create_topics([NewTopic("t", 1, 2)]))
+    until(lambda: partitions(admin, "t") and partitions(other, "t"))
     for broker_id in cluster.brokers:
         value = str(1_000_000 + broker_id)
         alter(admin, "topic", "t", "retention.ms", value, broker=broker_id)
