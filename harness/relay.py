@@ -14,7 +14,7 @@ class LinkState(Enum):
     CUT = auto()
     """Whoever connects is cut off at once."""
     SILENT = auto()
-    """Connections stay, and nothing comes through."""
+    """Connections stay, and nothing comes through, not even their end."""
 
 
 class Relay:
@@ -78,4 +78,5 @@ class Relay:
             while data := await reader.read(CHUNK_BYTES):
                 if self._state is LinkState.WHOLE:
                     writer.write(data)
-        writer.close()
+        if self._state is not LinkState.SILENT:
+            writer.close()

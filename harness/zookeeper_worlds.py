@@ -75,6 +75,10 @@ class World(ABC):
         """Let time pass until it is so."""
 
     @abstractmethod
+    def rest(self, time_ms: float) -> None:
+        """Let this much time pass."""
+
+    @abstractmethod
     def cut(self, client: ZooKeeper, *, silently: bool = False) -> None:
         """Break its connection; there is none until it is mended."""
 
@@ -98,15 +102,14 @@ class SimulatedWorld(World):
         self.network = Network(self.queue, Random(f"{seed}/network"))
         self.ensemble = SimulatedEnsemble(self.network, Random(f"{seed}/ensemble"))
         self._random = Random(f"{seed}/clients")
-        self._nodes: dict[ZooKeeper, str] = {}
+        self.processes: dict[ZooKeeper, Process] = {}
         self._errors: list[BaseException] = []
         self.clock = ProcessClock(Process(self.queue, "test", self._errors.append))
 
     def new_client(self) -> ZooKeeper:
-        node = f"node-{len(self._nodes)}"
-        process = Process(self.queue, node, self._errors.append)
+        process = Process(self.queue, f"node-{len(self.processes)}", self._errors.append)
         client = SimulatedZooKeeper(self.ensemble, process, self._random, SESSION_TIMEOUT_MS)
-        self._nodes[client] = node
+        self.processes[client] = process
         return client
 
     def until(self, is_so: Callable[[], bool]) -> None:
@@ -116,8 +119,13 @@ class SimulatedWorld(World):
             if self._errors:
                 raise self._errors[0]
 
+    def rest(self, time_ms: float) -> None:
+        until_ms = self.queue.now_ms + time_ms
+        while self.queue.step(until_ms) is not None:
+            pass
+
     def cut(self, client: ZooKeeper, *, silently: bool = False) -> None:
-        self.ensemble.cut_off(self._nodes[client], FOR_EVER_MS, silently=silently)
+        self.ensemble.cut_off(self.processes[client].node, FOR_EVER_MS, silently=silently)
 
     def mend(self, client: ZooKeeper) -> None:
         self.ensemble.heal()
@@ -129,7 +137,7 @@ class SimulatedWorld(World):
         self.ensemble.heal()
 
     def end(self) -> None:
-        for client in self._nodes:
+        for client in self.processes:
             client.close()
 
 
@@ -174,6 +182,9 @@ class RealWorld(World):
             await asyncio.sleep(0.001)
             if self._errors:
                 raise self._errors[0]
+
+    def rest(self, time_ms: float) -> None:
+        self._loop.run_until_complete(asyncio.sleep(time_ms / 1000))
 
     def cut(self, client: ZooKeeper, *, silently: bool = False) -> None:
         relay = self._relays[client]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.zookeeper_worlds import World
+from harness.zookeeper_worlds import SESSION_TIMEOUT_MS, World
 from oncelog.zookeeper.session import (
     Change,
     Check,
@@ -282,6 +282,16 @@ def test_client_may_be_closed_where_it_hears_of_something(world):
     assert not later.is_released
 
 
+def test_client_may_be_closed_where_it_hears_that_a_request_is_lost(world):
+    client = world.connect()
+    first, second = client.submit(Exists("/")), client.submit(Exists("/"))
+    first.then(lambda _: client.close())
+    world.cut(client)
+    world.until(lambda: first.is_released)
+    assert first.value is ZooKeeperError.CONNECTION_LOSS
+    assert not second.is_released
+
+
 def test_broken_connection_ends_what_is_under_way_and_not_the_session(world):
     client = world.connect()
     session_id, heard = client.session_id, world.heard[client]
@@ -380,7 +390,21 @@ def test_session_that_expired_is_followed_by_another(world):
     assert world.ask(client, Exists("/mine")) is ZooKeeperError.NO_NODE
     world.ask(other, SetData("/a", b"1"))
     world.ask(client, Exists("/"))
-    assert heard.watched == [], "its watches are gone"
+    world.cut(client)
+    world.until(lambda: heard.states[-1] is DISCONNECTED)
+    world.ask(other, SetData("/a", b"2"))
+    world.mend(client)
+    world.ask(client, Exists("/"))
+    assert heard.watched == [], "its watches are gone, and no later connection brings them back"
+
+
+def test_idle_session_lives_on(world):
+    client = world.connect()
+    session_id = client.session_id
+    world.rest(2.5 * SESSION_TIMEOUT_MS)
+    assert isinstance(world.ask(client, Exists("/")), Done)
+    assert world.heard[client].states == [CONNECTED]
+    assert client.session_id == session_id
 
 
 def test_what_waited_for_a_connection_ends_with_the_session(world):

@@ -164,7 +164,11 @@ class Change(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A watch hears once, and is gone. Of a node that changes before its next reading only the first change is heard."""
+    """A watch hears once, and is gone. Of a node that changes before its next reading only the first change is heard.
+
+    What a client has missed without a connection it hears with the next one, as the difference that it makes: a node that was
+    deleted and made again has changed its DATA.
+    """
 
     path: str
     change: Change
@@ -173,7 +177,11 @@ class Watched:
 class SessionState(Enum):
     CONNECTED = auto()
     DISCONNECTED = auto()
-    """The session may live on: ephemeral nodes are there until it expires, and watches come back with the connection."""
+    """The session may live on: ephemeral nodes are there until it expires, and watches come back with the connection.
+
+    A server that answers nothing is left after two thirds of the session's timeout, at the latest after five sixths: then the
+    session has not expired yet. That it has is only known from a server, however long there is none.
+    """
     EXPIRED = auto()
     """Its ephemeral nodes and watches are gone. A new session begins by itself; CONNECTED tells of it."""
 

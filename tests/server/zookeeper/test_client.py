@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 
 from oncelog.coordination import Parked
 from oncelog.server.zookeeper import RealZooKeeper, ZooKeeperUnreachableError, parse_ensemble
-from oncelog.server.zookeeper.connection import Connection
+from oncelog.server.zookeeper.connection import ServerConnection
 from oncelog.zookeeper.session import (
     Check,
     Children,
@@ -163,18 +163,24 @@ def test_more_watches_than_one_request_takes_come_back(run, new_zookeeper):
         states, heard = [], []
         client.on_session, client.on_watched = states.append, heard.append
         await client.connected()
-        names = [f"/{number:04}-{'long' * 30}" for number in range(count)]
-        for name in names:
+        # More than a megabyte of paths, which is more than a server takes in one request.
+        names = [f"/{number:04}-{'long' * 150}" for number in range(count)]
+        there, missing = names[::2], names[1::2]
+        for name in there:
+            client.submit(Create(name))
+            client.submit(GetData(name, watch=True))
+        for name in missing:
             client.submit(Exists(name, watch=True))
         await of(client.submit(Exists("/")))
         await asyncio.to_thread(ensemble.kill)
         await until(lambda: SessionState.DISCONNECTED in states)
         await asyncio.to_thread(ensemble.start)
-        for name in names:
+        for name in missing:
             client.submit(Create(name))
         assert isinstance(children := await of(client.submit(GetChildren("/"))), Children)
         assert len(children.names) == count + 1
-        assert [watched.path for watched in heard] == names
+        assert states == [SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.CONNECTED]
+        assert [watched.path for watched in heard] == missing
         await end(client)
 
     run(go())
@@ -236,7 +242,7 @@ def test_connection_to_itself_is_none(run):
             itself.connect(itself.getsockname())
             itself.setblocking(False)
             ended, loop = [], asyncio.get_running_loop()
-            connection = Connection(
+            connection = ServerConnection(
                 loop, lambda callback: callback(), lambda *heard: ended.append(heard), lambda _, why: ended.append(why)
             )
             connection.send(b"hello")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.zookeeper_worlds import SESSION_TIMEOUT_MS, SimulatedWorld
-from oncelog.simulation.zookeeper import ENSEMBLE, SimulatedZooKeeper
+from oncelog.simulation.zookeeper import ENSEMBLE
 from oncelog.zookeeper.session import (
     Change,
     Children,
@@ -18,35 +18,16 @@ from oncelog.zookeeper.session import (
 CONNECTED, DISCONNECTED, EXPIRED = SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.EXPIRED
 
 
-def process_of(client: SimulatedZooKeeper):
-    return client._process
-
-
-def pass_time(world: SimulatedWorld, time_ms: float) -> None:
-    until_ms = world.queue.now_ms + time_ms
-    while world.queue.step(until_ms) is not None:
-        pass
-
-
-def test_idle_session_lives_on():
-    world = SimulatedWorld()
-    client = world.connect()
-    session_id = client.session_id
-    pass_time(world, 50 * SESSION_TIMEOUT_MS)
-    assert world.heard[client].states == [CONNECTED]
-    assert client.session_id == session_id
-
-
 def test_process_that_is_paused_for_longer_than_its_timeout_loses_its_session():
     world = SimulatedWorld()
     client, witness = world.connect(), world.connect()
     world.ask(client, Create("/mine", is_ephemeral=True))
     world.ask(witness, Exists("/mine", watch=True))
-    process_of(client).paused_until_ms = world.queue.now_ms + 3 * SESSION_TIMEOUT_MS
-    pass_time(world, 2 * SESSION_TIMEOUT_MS)
+    world.processes[client].paused_until_ms = world.queue.now_ms + 3 * SESSION_TIMEOUT_MS
+    world.rest(2 * SESSION_TIMEOUT_MS)
     assert world.heard[witness].watched == [Watched("/mine", Change.DELETED)]
     assert world.heard[client].states == [CONNECTED], "it cannot know yet"
-    pass_time(world, 3 * SESSION_TIMEOUT_MS)
+    world.rest(3 * SESSION_TIMEOUT_MS)
     assert world.heard[client].states == [CONNECTED, DISCONNECTED, EXPIRED, CONNECTED]
 
 
@@ -54,10 +35,10 @@ def test_process_that_is_killed_loses_its_session_after_its_timeout():
     world = SimulatedWorld()
     client, witness = world.connect(), world.connect()
     world.ask(client, Create("/mine", is_ephemeral=True))
-    process_of(client).is_alive = False
-    pass_time(world, SESSION_TIMEOUT_MS / 2)
+    world.processes[client].is_alive = False
+    world.rest(SESSION_TIMEOUT_MS / 2)
     assert world.ask(witness, Exists("/mine")) is not ZooKeeperError.NO_NODE
-    pass_time(world, SESSION_TIMEOUT_MS)
+    world.rest(SESSION_TIMEOUT_MS)
     assert world.ask(witness, Exists("/mine")) is ZooKeeperError.NO_NODE
 
 
@@ -65,10 +46,10 @@ def test_network_that_is_parted_is_found_out_by_both_ends():
     world = SimulatedWorld()
     client, other = world.connect(), world.connect()
     world.ask(client, Create("/mine", is_ephemeral=True))
-    world.network.part(process_of(client).node, ENSEMBLE, world.queue.now_ms + 3 * SESSION_TIMEOUT_MS)
+    world.network.part(world.processes[client].node, ENSEMBLE, world.queue.now_ms + 3 * SESSION_TIMEOUT_MS)
     waiting = client.submit(Exists("/mine"))
     assert world.wait(waiting) is ZooKeeperError.CONNECTION_LOSS
-    pass_time(world, SESSION_TIMEOUT_MS)
+    world.rest(SESSION_TIMEOUT_MS)
     assert world.ask(other, Exists("/mine")) is ZooKeeperError.NO_NODE
     world.until(lambda: world.heard[client].states == [CONNECTED, DISCONNECTED, EXPIRED, CONNECTED])
 
@@ -88,13 +69,13 @@ def test_no_session_expires_while_there_is_no_quorum_and_a_dead_one_does_after_i
     world = SimulatedWorld()
     client, dead = world.connect(), world.connect()
     session_id, dead_id = client.session_id, dead.session_id
-    process_of(dead).is_alive = False
+    world.processes[dead].is_alive = False
     world.ensemble.stop(world.queue.now_ms + 10 * SESSION_TIMEOUT_MS)
     waiting = client.submit(Exists("/"))
     assert world.wait(waiting) is ZooKeeperError.CONNECTION_LOSS
-    pass_time(world, 9 * SESSION_TIMEOUT_MS)
+    world.rest(9 * SESSION_TIMEOUT_MS)
     assert world.ensemble.session_ids == [session_id, dead_id]
-    pass_time(world, 3 * SESSION_TIMEOUT_MS)
+    world.rest(3 * SESSION_TIMEOUT_MS)
     assert world.ensemble.session_ids == [session_id]
     assert world.heard[client].states == [CONNECTED, DISCONNECTED, CONNECTED]
 
@@ -107,12 +88,43 @@ def test_requests_in_doubt_are_carried_out_in_some_runs_and_not_in_others():
         parked = [client.submit(Create(f"/{number}")) for number in range(4)]
         world.cut(client)
         world.until(lambda parked=parked: all(one.is_released for one in parked))
-        pass_time(world, 100)
+        world.rest(100)
         children = world.ask(other, GetChildren("/"))
         assert isinstance(children, Children)
         assert children.names == tuple(str(number) for number in range(len(children.names)))
         carried_out.add(len(children.names))
     assert carried_out == {0, 1, 2, 3, 4}
+
+
+def test_nothing_that_was_lost_is_carried_out_behind_the_first_answer_on_the_next_connection():
+    late = 0
+    for seed in range(10):
+        world = SimulatedWorld(seed)
+        client = world.connect()
+        world.network.part(world.processes[client].node, ENSEMBLE, world.queue.now_ms + 10 * SESSION_TIMEOUT_MS)
+        parked = [client.submit(Create(f"/{number}")) for number in range(4)]
+        world.network.heal()
+        world.cut(client)
+        world.until(lambda parked=parked: all(one.is_released for one in parked))
+        world.mend(client)
+        children = world.ask(client, GetChildren("/"))
+        assert isinstance(children, Children)
+        late += not children.names
+        world.rest(20 * SESSION_TIMEOUT_MS)
+        assert world.ask(client, GetChildren("/")) == children
+    assert late == 10, "what was lost was on its way by then"
+
+
+def test_nothing_is_carried_out_while_there_is_no_quorum():
+    for seed in range(10):
+        world = SimulatedWorld(seed)
+        client = world.connect()
+        parked = [client.submit(Create(f"/{number}")) for number in range(4)]
+        world.ensemble.stop(world.queue.now_ms + SESSION_TIMEOUT_MS)
+        world.until(lambda parked=parked: all(one.is_released for one in parked))
+        children = world.ask(client, GetChildren("/"))
+        assert isinstance(children, Children)
+        assert children.names == ()
 
 
 def test_same_seed_gives_the_same_trace_and_another_one_another():
@@ -125,7 +137,7 @@ def test_same_seed_gives_the_same_trace_and_another_one_another():
         world.ask(other, GetChildren("/", watch=True))
         world.mend(client)
         world.until(lambda: client.session_id != 0)
-        pass_time(world, 3 * SESSION_TIMEOUT_MS)
+        world.rest(3 * SESSION_TIMEOUT_MS)
         return world.queue.trace
 
     assert trace(1) == trace(1) != trace(2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 LENGTH = struct.Struct("!i")
@@ -14,7 +15,7 @@ FRAME_BYTES_MAX = 64 * 1024 * 1024
 Guard = Callable[[Callable[[], None]], None]
 
 
-class Connection(asyncio.Protocol):
+class ServerConnection(asyncio.Protocol):
     """`heard` gets each frame without its length, `ended` the reason when there will be no more; both are called in `guard`.
 
     Frames that are sent in one turn of the event loop leave together.
@@ -24,8 +25,8 @@ class Connection(asyncio.Protocol):
         self,
         loop: asyncio.AbstractEventLoop,
         guard: Guard,
-        heard: Callable[[Connection, bytes], None],
-        ended: Callable[[Connection, str], None],
+        heard: Callable[[ServerConnection, bytes], None],
+        ended: Callable[[ServerConnection, str], None],
     ) -> None:
         self._loop = loop
         self._guard = guard
@@ -38,7 +39,7 @@ class Connection(asyncio.Protocol):
         self.over: asyncio.Future[None] = loop.create_future()
         self.welcomed_at: float | None = None
         """When the server gave a session on it."""
-        self.heard_at = self.sent_at = loop.time()
+        self.sent_at = loop.time()
 
     def send(self, frame: bytes) -> None:
         if not self._outgoing:
@@ -62,9 +63,22 @@ class Connection(asyncio.Protocol):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        self.heard_at = self._loop.time()
-        self._received += data
-        self._guard(self._take_frames)
+        received = self._received
+        received += data
+        begin = 0
+        while not self._reason and len(received) - begin >= LENGTH.size:
+            (size_bytes,) = LENGTH.unpack_from(received, begin)
+            if not 0 <= size_bytes <= FRAME_BYTES_MAX:
+                self.abort(f"a frame of {size_bytes} bytes is none of ZooKeeper")
+                break
+            end = begin + LENGTH.size + size_bytes
+            if len(received) < end:
+                break
+            frame = bytes(received[begin + LENGTH.size : end])
+            begin = end
+            # Each by itself: an error at one must not leave those behind it lying.
+            self._guard(partial(self._heard, self, frame))
+        del received[:begin]
 
     def connection_lost(self, error: Exception | None) -> None:
         self._outgoing.clear()
@@ -72,23 +86,6 @@ class Connection(asyncio.Protocol):
         if not self.over.done():
             self.over.set_result(None)
         self._guard(lambda: self._ended(self, reason))
-
-    def _take_frames(self) -> None:
-        received, begin = self._received, 0
-        try:
-            while not self._reason and len(received) - begin >= LENGTH.size:
-                (size_bytes,) = LENGTH.unpack_from(received, begin)
-                if not 0 <= size_bytes <= FRAME_BYTES_MAX:
-                    self.abort(f"a frame of {size_bytes} bytes is none of ZooKeeper")
-                    return
-                end = begin + LENGTH.size + size_bytes
-                if len(received) < end:
-                    return
-                data = bytes(received[begin + LENGTH.size : end])
-                begin = end
-                self._heard(self, data)
-        finally:
-            del received[:begin]
 
     def _flush(self) -> None:
         if self._transport is None or not self._outgoing:

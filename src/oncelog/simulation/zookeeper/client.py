@@ -8,11 +8,11 @@ from random import Random
 from oncelog.coordination import Parked
 from oncelog.simulation.events import Process
 from oncelog.simulation.zookeeper.ensemble import SimulatedEnsemble
-from oncelog.simulation.zookeeper.link import Link
+from oncelog.simulation.zookeeper.link import EnsembleLink
 from oncelog.zookeeper.conversation import Conversation, Phase
 from oncelog.zookeeper.session import Change, Request, Result, SessionState, Watched
 
-READ_TIMEOUT_SHARE = 2 / 3
+SILENCE_SHARE = 2 / 3
 PING_SHARE = 1 / 6
 PAUSE_MS = (100.0, 500.0)
 
@@ -31,8 +31,8 @@ class SimulatedZooKeeper:
         self._conversation = Conversation(self._send)
         self._last_session_id = 0
         self._zxid = 0
-        self._heard_ms = 0.0
-        self._link: Link | None = None
+        self._answered_ms = 0.0
+        self._link: EnsembleLink | None = None
         self._connect()
 
     @property
@@ -64,18 +64,18 @@ class SimulatedZooKeeper:
         if link is not None and session_id:
             self._ensemble.end(link, session_id)
 
-    def welcomed(self, link: Link, session_id: int) -> None:
+    def welcomed(self, link: EnsembleLink, session_id: int) -> None:
         if self._conversation.phase is Phase.CLOSED:
             self._ensemble.end(link, session_id)
             return
-        self._heard_ms = self._process.queue.now_ms
+        self._answered_ms = self._process.queue.now_ms
         if session_id == self._last_session_id:
             self._ensemble.set_watches(link, session_id, self._zxid, self._conversation.watches)
         self._last_session_id = session_id
         self._watch_over(link)
         self._conversation.connected(session_id)
 
-    def expired(self, link: Link) -> None:
+    def expired(self, link: EnsembleLink) -> None:
         self._leave(link)
         if self._conversation.phase is not Phase.CLOSED:
             self._last_session_id = 0
@@ -83,20 +83,19 @@ class SimulatedZooKeeper:
             self._connect()
 
     def answered(self, result: Result, zxid: int) -> None:
-        self._heard_ms = self._process.queue.now_ms
+        self._answered_ms = self._process.queue.now_ms
         self._zxid = zxid
         if self._conversation.phase is not Phase.CLOSED:
             self._conversation.answered(result)
 
     def changed(self, change: Change, path: str) -> None:
-        self._heard_ms = self._process.queue.now_ms
         if self._conversation.phase is not Phase.CLOSED:
             self._conversation.changed(change, path)
 
     def pinged(self) -> None:
-        self._heard_ms = self._process.queue.now_ms
+        self._answered_ms = self._process.queue.now_ms
 
-    def lost(self, link: Link) -> None:
+    def lost(self, link: EnsembleLink) -> None:
         if link is not self._link:
             return
         self._leave(link)
@@ -105,7 +104,7 @@ class SimulatedZooKeeper:
         delay_ms = self._random.uniform(*PAUSE_MS)
         self._process.after(delay_ms, "looks for ZooKeeper", self._connect)
 
-    def _leave(self, link: Link) -> None:
+    def _leave(self, link: EnsembleLink) -> None:
         self._ensemble.forget(link)
         self._link = None
 
@@ -119,15 +118,15 @@ class SimulatedZooKeeper:
         link = self._link = self._ensemble.connect(self, self._process, self._last_session_id, self.session_timeout_ms)
         self._process.after(self.session_timeout_ms, "waited for ZooKeeper", lambda: self._give_up(link))
 
-    def _give_up(self, link: Link) -> None:
+    def _give_up(self, link: EnsembleLink) -> None:
         if self._conversation.phase is Phase.CONNECTING:
             self.lost(link)
 
-    def _watch_over(self, link: Link) -> None:
+    def _watch_over(self, link: EnsembleLink) -> None:
         """Keep the session alive, and leave an ensemble that is silent."""
         if link is not self._link or self._conversation.phase is Phase.CLOSED:
             return
-        if self._process.queue.now_ms - self._heard_ms > self.session_timeout_ms * READ_TIMEOUT_SHARE:
+        if self._process.queue.now_ms - self._answered_ms > self.session_timeout_ms * SILENCE_SHARE:
             self.lost(link)
             return
         self._ensemble.ping(link, self._last_session_id)
