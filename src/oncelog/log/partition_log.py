@@ -766,6 +766,8 @@ class PartitionLog:
         if self._cleaned_offset is not None:
             self._cleaned_offset = min(self._cleaned_offset, offset)
         offset = self._segments.truncate_to(offset)
+        # A batch goes as a whole, also one in whose middle the log began.
+        self._log_start = min(self._log_start, offset)
         self._end = offset
         self._closed_end = -1
         self._unsynced.truncate(offset)
