@@ -941,7 +941,7 @@ class PartitionLog:
         self._growth_bytes = 0
 
     def _begin_epoch(self) -> None:
-        """Note the leader's epoch with its first batch. It is made durable together with that batch."""
+        """Note that the leader's epoch begins where the log ends. It is made durable together with what comes next."""
         self._epochs.assign(self._leader_epoch, self._end)
         self._keep_epochs(self._end)
 
