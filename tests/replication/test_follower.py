@@ -174,6 +174,30 @@ def test_answer_to_what_is_not_asked_any_more_is_dropped() -> None:
     assert follower.fetch_answered(KEY, FetchedFromLeader(ErrorCode.none, 9, 0, batch(4)), on.log, NOW_MS) == ()
 
 
+def test_log_that_was_cut_off_for_another_leader_meanwhile_is_asked_for_from_where_it_ends() -> None:
+    follower, on = following()
+    answer = FetchedFromLeader(ErrorCode.none, 9, 0, batch(4))
+    on.truncate_to(2)
+    assert follower.fetch_answered(KEY, answer, on.log, NOW_MS) == ()
+    request = follower.build_fetch(lambda _: on.log, NOW_MS)
+    assert request is not None
+    assert request.partitions[KEY].fetch_offset == 2
+
+
+def test_step_that_ends_after_its_partition_has_failed_or_gone_changes_nothing() -> None:
+    follower, on = following()
+    follower.fail(KEY)
+    follower.fail(KEY)
+    follower.truncated(KEY, BeginAgain(7), on.log)
+    assert follower.appended(KEY, FetchedFromLeader(ErrorCode.none, 9, 0), ErrorCode.none, on.log, NOW_MS) == ()
+    assert follower.offsets_answered(KEY, 3, ErrorCode.none, 2, 0, on.log, NOW_MS) is None
+    assert follower.states[KEY].state is ReplicaState.FAILED
+    follower.remove([KEY])
+    follower.fail(KEY)
+    follower.truncated(KEY, BeginAgain(7), on.log)
+    assert not follower.states
+
+
 def test_corrupt_answer_is_fetched_again_and_one_that_does_not_fit_ends_it() -> None:
     """AbstractFetcherThread.processFetchRequest: CorruptRecordException is retried, everything else marks it as failed."""
     for error, state in (
