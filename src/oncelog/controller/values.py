@@ -128,7 +128,7 @@ class Replica(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class BrokerEndpoint:
     """Where a broker listens. `security_protocol` is Kafka's number: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
     listener: str
@@ -138,12 +138,12 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class RegisteredBroker:
     """A broker as it has registered itself. `epoch` is the czxid of its znode: a restart gives it a higher one."""
 
     broker_id: int
     epoch: int
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[BrokerEndpoint, ...]
     rack: str | None = None
     features: tuple[tuple[str, int, int], ...] = ()
     """Name, lowest and highest level, of each feature that it supports."""

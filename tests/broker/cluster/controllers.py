@@ -121,12 +121,17 @@ class ControllerNode:
         self.zookeeper: ZooKeeper = SimulatedZooKeeper(
             world.ensemble, self.process, Random(node_id), SESSION_TIMEOUT_MS
         )
+        self.opened: list[int] = []
+        """The brokers to which channels were opened."""
+        self.is_broker_registered_again = True
+        """Whether the broker of this process does what it has to do with each new session."""
         self.controller = Controller(self, settings)
         self.zookeeper.on_watched = self._watched
         self.zookeeper.on_session = self._session_changed
 
     def open_channel(self, broker_id: int, host: str, port: int) -> Channel:
         assert (host, port) == (f"host-{broker_id}", 9092)
+        self.opened.append(broker_id)
         return Channel(self, broker_id)
 
     def is_unclean_election_enabled(self) -> bool:
@@ -137,7 +142,7 @@ class ControllerNode:
 
     def _session_changed(self, state: SessionState) -> None:
         self.controller.session_changed(state)
-        if state is SessionState.CONNECTED:
+        if state is SessionState.CONNECTED and self.is_broker_registered_again:
             self.controller.begin()
 
 
