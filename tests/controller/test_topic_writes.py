@@ -6,22 +6,16 @@ from uuid import UUID
 
 from oncelog.controller.topic_writes import grown_topic, new_topic, order_to_delete
 from oncelog.controller.values import ReplicaAssignment, TopicAssignment
-from oncelog.zookeeper.session import Check, Create, Multi, SetData
-from oncelog.zookeeper.znodes import AssignedReplicas, TopicZnode, decode_config, decode_topic, paths
+from oncelog.zookeeper.session import Create
+from oncelog.zookeeper.znodes import AssignedReplicas, TopicZnode, decode_topic
 
 TOPIC_ID = UUID(int=7)
 
 
-def test_new_topic_has_settings_that_are_written_first_even_if_there_are_none():
-    """AdminZkClient.createTopicWithAssignment: setOrCreateEntityConfigs, then the partition assignment."""
-    writes = new_topic("t", TOPIC_ID, {0: (1, 2)}, {}, 3)
-    check, create = writes.config.writes
-    assert check == Check(paths.CONTROLLER, 3)
-    assert isinstance(create, Create)
-    assert (create.path, decode_config("topics", "t", create.data)) == ("/config/topics/t", {})
-    assert writes.other_config == Multi((check, SetData(create.path, create.data)))
-    assert writes.topic.path == "/brokers/topics/t"
-    assert decode_topic("t", writes.topic.data) == TopicZnode(TOPIC_ID, {0: AssignedReplicas((1, 2))})
+def test_new_topic_is_where_its_replicas_are():
+    write = new_topic("t", TOPIC_ID, {0: (1, 2)})
+    assert write.path == "/brokers/topics/t"
+    assert decode_topic("t", write.data) == TopicZnode(TOPIC_ID, {0: AssignedReplicas((1, 2))})
 
 
 def test_topic_that_grows_keeps_what_it_has_and_is_written_only_as_it_was_read():

@@ -194,8 +194,10 @@ class BrokerCore:
             self._journal.append_now(LogDirectoriesNamed(paths=paths))
         was_clean = directories.take_clean_shutdown()
         self.changes = Changes(self._journal)
-        self.settings.configure(SettingSource.DYNAMIC_DEFAULT_BROKER_CONFIG, state.broker_configs.get("", {}))
-        self.settings.configure(SettingSource.DYNAMIC_BROKER_CONFIG, state.broker_configs.get(str(self.node_id), {}))
+        if self.membership is None:
+            configs = state.broker_configs
+            self.settings.configure(SettingSource.DYNAMIC_DEFAULT_BROKER_CONFIG, configs.get("", {}))
+            self.settings.configure(SettingSource.DYNAMIC_BROKER_CONFIG, configs.get(str(self.node_id), {}))
         self.group_configs = GroupConfigs(self.settings, state.group_configs)
         self.leader_epoch = state.last_leader_epoch + 1
         self.features |= state.features
@@ -337,7 +339,7 @@ class BrokerCore:
             self._journal,
             self.slices,
             self.settings,
-            self.membership.configs.of_topic,
+            self.membership.configs,
             opening.open,
             self.membership.topic_changes.auto_create,
             self._before_leaving,

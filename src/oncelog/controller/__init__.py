@@ -92,7 +92,6 @@ from oncelog.controller.steps import (
     Write,
 )
 from oncelog.controller.topic_writes import (
-    NewTopic,
     grown_topic,
     new_topic,
     order_to_delete,
@@ -141,7 +140,6 @@ __all__ = [
     "LeaderRecoveryState",
     "Message",
     "Messages",
-    "NewTopic",
     "Outcome",
     "PartitionState",
     "Placement",

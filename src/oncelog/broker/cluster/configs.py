@@ -31,7 +31,7 @@ from oncelog.zookeeper.znodes import (
 if TYPE_CHECKING:
     from oncelog.broker.cluster.watchers import Watchers
     from oncelog.broker.config.configuration import Settings
-    from oncelog.broker.storage.topics import Topics
+    from oncelog.broker.storage.topics import Topic, Topics
     from oncelog.environment import Clock
     from oncelog.zookeeper.session import Watched, ZooKeeper
 
@@ -81,15 +81,17 @@ class ClusterConfigs:
         return self._fell_behind(Behind.ALL)
 
     def follow(self, topics: Topics) -> None:
-        """Tell these topics of changes from now on."""
+        """Have these topics follow from now on. They may have been made with settings that are others by now."""
         self._topics = topics
+        for topic in topics:
+            self._configure(topic, self._of_topics.get(topic.name, {}))
 
     def of_topic(self, name: str) -> Mapping[str, str]:
         """What the topic has of its own settings, as far as this broker knows them."""
         return self._of_topics.get(name, {})
 
     async def read_topics(self, names: Iterable[str]) -> None:
-        """Read the settings of topics that this broker hears of for the first time: nobody tells of those of a new one."""
+        """Apply what ZooKeeper has of these topics."""
         await self.read([ConfigChange(TOPICS, name) for name in names])
 
     async def read(self, entities: Iterable[ConfigChange]) -> None:
@@ -214,8 +216,12 @@ class ClusterConfigs:
         else:
             self._of_topics.pop(name, None)
         topic = None if self._topics is None else self._topics.named(name)
-        if self._topics is not None and topic is not None and topic.configs != configs:
-            logger.info("topic %s has its own settings %s", name, configs)
+        if topic is not None:
+            self._configure(topic, configs)
+
+    def _configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
+        if self._topics is not None and topic.configs != configs:
+            logger.info("topic %s has its own settings %s", topic.name, dict(configs))
             self._topics.configure(topic, configs)
 
     def _apply_to_broker(self, name: str, stored: Mapping[str, str]) -> None:
