@@ -10,8 +10,10 @@ from random import Random
 from harness.relay import Relay
 from harness.zookeeper import ZooKeeperEnsemble
 from oncelog.coordination import Parked
+from oncelog.environment import Clock
+from oncelog.server.clock import RealClock
 from oncelog.server.zookeeper import RealZooKeeper, parse_ensemble
-from oncelog.simulation.events import EventQueue, Process
+from oncelog.simulation.events import EventQueue, Process, ProcessClock
 from oncelog.simulation.network import Network
 from oncelog.simulation.zookeeper import SimulatedEnsemble, SimulatedZooKeeper
 from oncelog.zookeeper.session import Request, Result, SessionState, Watched, ZooKeeper
@@ -46,6 +48,8 @@ class Heard:
 
 class World(ABC):
     """One ensemble. `connect` gives a client that has a session, and `heard` what that one was told since."""
+
+    clock: Clock
 
     def __init__(self) -> None:
         self.heard: dict[ZooKeeper, Heard] = {}
@@ -96,6 +100,7 @@ class SimulatedWorld(World):
         self._random = Random(f"{seed}/clients")
         self._nodes: dict[ZooKeeper, str] = {}
         self._errors: list[BaseException] = []
+        self.clock = ProcessClock(Process(self.queue, "test", self._errors.append))
 
     def new_client(self) -> ZooKeeper:
         node = f"node-{len(self._nodes)}"
@@ -139,6 +144,7 @@ class RealWorld(World):
         self._relays: dict[ZooKeeper, Relay] = {}
         self._clients: list[RealZooKeeper] = []
         self._errors: list[BaseException] = []
+        self.clock = RealClock(self._loop, self._guard)
 
     def new_client(self) -> ZooKeeper:
         return self._loop.run_until_complete(self._new_client())

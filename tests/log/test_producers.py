@@ -166,11 +166,13 @@ def test_late_data_of_a_transaction_that_was_ended_is_refused(on: LogOnMemoryDis
 
 
 def test_marker_of_an_older_coordinator_is_fenced(on: LogOnMemoryDisk) -> None:
-    """There is one coordinator, whatever epoch a marker before says."""
+    """ProducerAppendInfo.checkCoordinatorEpoch: the epoch of a marker is not before that of the last one."""
     on.produce(b"a", producer=P, sequence=0, transactional=True)
-    on.mark(ControlType.COMMIT, P, coordinator_epoch=2**31 - 1)
+    on.mark(ControlType.COMMIT, P, coordinator_epoch=4)
     on.produce(b"b", producer=P, sequence=1, transactional=True)
-    assert error_of(on.mark(ControlType.COMMIT, P, coordinator_epoch=3)) == ErrorCode.none
+    assert error_of(on.mark(ControlType.COMMIT, P, coordinator_epoch=3)) == ErrorCode.transaction_coordinator_fenced
+    assert len(on.log.open_transactions()) == 1
+    assert error_of(on.mark(ControlType.COMMIT, P, coordinator_epoch=4)) == ErrorCode.none
     assert on.log.open_transactions() == ()
 
 

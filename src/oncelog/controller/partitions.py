@@ -91,7 +91,7 @@ def _may_become(context: ControllerContext, partition: TopicPartition, target: P
     state = context.partition_states.setdefault(partition, PartitionState.NON_EXISTENT)
     if state in PARTITION_TRANSITIONS[target]:
         return True
-    logger.error("%s is %s and cannot become %s", show(partition), state.value, target.value)
+    logger.debug("%s is %s and cannot become %s", show(partition), state.value, target.value)
     return False
 
 

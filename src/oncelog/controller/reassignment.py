@@ -85,8 +85,9 @@ def reassign_from_znode(
 
 
 def resume_reassignments(context: ControllerContext, partitions: Iterable[TopicPartition]) -> Steps[None]:
+    """Of a topic whose deletion has begun nothing is moved any more: a replica that is deleted already would come back."""
     for partition in sorted(partitions):
-        if partition in context.being_reassigned:
+        if partition in context.being_reassigned and partition[0] not in context.deletion_started:
             yield from _reassign(context, partition, context.assignment(partition))
 
 
@@ -102,8 +103,8 @@ def resume_towards(context: ControllerContext, broker_ids: Collection[int]) -> S
 
 def complete_if_in_sync(context: ControllerContext, partition: TopicPartition) -> Steps[None]:
     """After a change of the in-sync replicas: finish when the target replicas are all among them."""
-    if partition in context.being_reassigned and _is_complete(context, partition, context.assignment(partition)):
-        yield from _reassign(context, partition, context.assignment(partition))
+    if _is_complete(context, partition, context.assignment(partition)):
+        yield from resume_reassignments(context, [partition])
 
 
 def listed_reassignments(

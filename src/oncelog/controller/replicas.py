@@ -46,7 +46,7 @@ def _may_become(context: ControllerContext, replica: Replica, target: ReplicaSta
     if state in REPLICA_TRANSITIONS[target]:
         return True
     where = f"replica {replica.broker_id} of {show(replica.partition)}"
-    logger.error("%s is %s and cannot become %s", where, state.value, target.value)
+    logger.debug("%s is %s and cannot become %s", where, state.value, target.value)
     return False
 
 

@@ -51,8 +51,8 @@ from oncelog.wire import ErrorCode
 
 NO_TOPIC_ID = UUID(int=0)
 NO_LEADER_EPOCH = -1
-NOTHING_STAYS = SyncPoint(0, -1, 0)
-"""The end of what stays of a log that begins again."""
+NO_SEGMENT = -1
+"""In the place of a segment's base offset: nothing of any segment stays."""
 WITH_THE_NEXT_SYNC = -1
 """The end of the log at which a file joins that is durable with whatever sync begins next."""
 BATCH_COST_BYTES = 2048
@@ -741,19 +741,17 @@ class PartitionLog:
             self._update_last_stable_offset()
 
     def begin_truncation(self, offset: int) -> SyncPoint:
-        """Count nothing from `offset` on as durable any more, so that `truncate_to` may cut it off while the broker runs.
+        """Count nothing from `offset` on as durable any more, so that it may be cut off while the broker runs.
 
         Return the end of what stays. Before the log is cut off, what a write-ahead log has beyond that must have been taken back
         durably, a checkpoint written that says how far the log is durable now, and syncs of its own files held:
-        `truncate_logs` in `broker/storage/truncating.py` does it.
+        `broker/storage/truncating.py` does it.
         """
-        assert not self._cleaning_pauses, f"{self.name} is being copied: end that first"
-        assert offset >= self._segments[0].base_offset, (
-            f"{self.name} has nothing below offset {offset}: begin again there"
-        )
-        offset, base_offset, position = self._segments.end_of_what_stays(min(offset, self._end), self._end)
-        self._unsynced.limit(offset)
-        return SyncPoint(offset, base_offset, position)
+        end = SyncPoint(offset, NO_SEGMENT, 0)
+        if offset >= self._segments[0].base_offset:
+            end = SyncPoint(*self._segments.end_of_what_stays(min(offset, self._end), self._end))
+        self._unsynced.limit(end.log_end_offset)
+        return end
 
     def truncate_to(self, offset: int) -> None:
         """Cut off everything from `offset` on, and build the producers' state again from what is left.
@@ -784,19 +782,17 @@ class PartitionLog:
         self._producers.advance_high_watermark(self._high_watermark)
         self._update_last_stable_offset()
 
-    def begin_again_at(self, offset: int) -> SyncPoint:
-        """Be an empty log that begins at `offset` (Kafka's truncateFullyAndStartAt). `delete_old` removes the files.
+    def begin_again_at(self, offset: int) -> None:
+        """Be an empty log that begins at `offset` (Kafka's truncateFullyAndStartAt), after `begin_truncation` of all of it.
 
-        Return what stays, as `begin_truncation` does; what has to come before `delete_old` is the same. After a power cut
-        in between the log is the old one, part of it, or empty.
+        Before `delete_old` removes the files, a checkpoint says that it begins there. After a power cut in between, the log is
+        the old one, or part of it, or empty.
         """
-        assert not self._cleaning_pauses, f"{self.name} is being copied: end that first"
         self.drop_cleaning()
-        self._unsynced.limit(0)
         self._unsynced.forget_files()
-        self._old_segments += self._segments
         for segment in self._segments:
             segment.close()
+        self._old_segments += self._segments
         self._segments = Segments([self._new_segment(offset)])
         self._producers.load(())
         self._epochs = LeaderEpochs()
@@ -804,7 +800,6 @@ class PartitionLog:
         self._cleaned_offset = None
         self._closed_end = -1
         self._growth_bytes = 0
-        return NOTHING_STAYS
 
     def delete_old(self) -> None:
         """Remove what the log had before `begin_again_at`, durably."""

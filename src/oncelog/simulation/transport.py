@@ -47,7 +47,7 @@ Play: TypeAlias = Generator[Effect | Until, Any, Any]
 """What a simulated client does: conversations, one after the other."""
 
 
-class Link:
+class ClientLink:
     """A stream, and the connection that gives its bytes a meaning."""
 
     def __init__(self, end: StreamEnd, connection: BrokerConnection) -> None:
@@ -190,8 +190,8 @@ class SimulatedTransport:
         self._settings = settings
         self._random = random
         self._clock = ProcessClock(process)
-        self._links: dict[LinkName, Link] = {}
-        self._opening: dict[LinkName, list[Callable[[Link | ClientError], None]]] = {}
+        self._links: dict[LinkName, ClientLink] = {}
+        self._opening: dict[LinkName, list[Callable[[ClientLink | ClientError], None]]] = {}
         self._strands: dict[Strand, None] = {}
         self.was_woken = False
         self.sent: Counter[str] = Counter()
@@ -259,8 +259,8 @@ class SimulatedTransport:
                 self._drop(name, self._links[name], f"no answer to {ticket.request.api.name} in time")
 
     def _handshake(self, strand: Strand, effect: Handshake) -> None:
-        def opened(link: Link | ClientError) -> None:
-            if isinstance(link, Link):
+        def opened(link: ClientLink | ClientError) -> None:
+            if isinstance(link, ClientLink):
                 strand.answer(link.connection.handshake)
             else:
                 strand.fail(link)
@@ -273,8 +273,8 @@ class SimulatedTransport:
         ticket = Ticket(effect.address, effect.request, effect.lane)
         self.sent[effect.request.api.name] += 1
 
-        def opened(link: Link | ClientError) -> None:
-            if not isinstance(link, Link):
+        def opened(link: ClientLink | ClientError) -> None:
+            if not isinstance(link, ClientLink):
                 ticket.fail(link)
                 return
             self._send_over(link, ticket, timeout_ms)
@@ -284,7 +284,7 @@ class SimulatedTransport:
         self._with_link((ticket.address, ticket.lane), timeout_ms, opened)
         return ticket
 
-    def _send_over(self, link: Link, ticket: Ticket, timeout_ms: float) -> None:
+    def _send_over(self, link: ClientLink, ticket: Ticket, timeout_ms: float) -> None:
         ticket.deadline_ms = self.now_ms + timeout_ms
         try:
             chunks = link.connection.send(ticket)
@@ -296,7 +296,7 @@ class SimulatedTransport:
         if not ticket.request.expects_answer:
             ticket.answer(None)
 
-    def _with_link(self, name: LinkName, timeout_ms: float, use: Callable[[Link | ClientError], Any]) -> None:
+    def _with_link(self, name: LinkName, timeout_ms: float, use: Callable[[ClientLink | ClientError], Any]) -> None:
         """Use the connection, in the order of asking, when there is one, or hear why there is none."""
         link = self._links.get(name)
         if link is not None:
@@ -311,19 +311,19 @@ class SimulatedTransport:
         ends: list[StreamEnd] = []
         is_over = False
 
-        def finish(outcome: Link | str) -> None:
+        def finish(outcome: ClientLink | str) -> None:
             nonlocal is_over
             if is_over:
                 return
             is_over = True
             timer.cancel()
-            if isinstance(outcome, Link):
+            if isinstance(outcome, ClientLink):
                 self._links[name] = outcome
             elif ends:
                 ends[0].close()
             waiting = self._opening.pop(name)
             for use in waiting:
-                use(outcome if isinstance(outcome, Link) else ConnectionLost(f"{name[0]}: {outcome}", sent=False))
+                use(outcome if isinstance(outcome, ClientLink) else ConnectionLost(f"{name[0]}: {outcome}", sent=False))
 
         def connected(end: StreamEnd | None) -> None:
             if end is None:
@@ -337,8 +337,8 @@ class SimulatedTransport:
         timer = self.process.after(timeout_ms, "connect timeout", lambda: finish("no connection in time"))
         self._network.connect(self.process, name[0], connected)
 
-    def _handshake_with(self, name: LinkName, end: StreamEnd, finish: Callable[[Link | str], None]) -> None:
-        link = Link(end, BrokerConnection(name[0], self._settings.client_id))
+    def _handshake_with(self, name: LinkName, end: StreamEnd, finish: Callable[[ClientLink | str], None]) -> None:
+        link = ClientLink(end, BrokerConnection(name[0], self._settings.client_id))
 
         def received(data: bytes) -> None:
             for frame in link.frames.take(data):
@@ -368,7 +368,7 @@ class SimulatedTransport:
         }
         connection.handshake = replace(handshake, versions=versions)
 
-    def _drop(self, name: LinkName, link: Link, reason: str) -> None:
+    def _drop(self, name: LinkName, link: ClientLink, reason: str) -> None:
         if self._links.get(name) is link:
             del self._links[name]
         link.end.close()

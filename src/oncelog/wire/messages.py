@@ -20,7 +20,7 @@ from kio.serial import entity_reader
 from typing_extensions import Buffer
 
 from oncelog.wire.errors import WireError
-from oncelog.wire.lengths import ITEMS_MAX, check_lengths, compile_lengths
+from oncelog.wire.lengths import check_lengths, compile_lengths, items_max_of
 from oncelog.wire.writing import writer
 from oncelog.wire.zookeeper_mode import NAMES as ZOOKEEPER_MODE_NAMES
 
@@ -83,12 +83,13 @@ def decode(entity_type: Any, data: Buffer, offset: int = 0) -> tuple[Any, int]:
         raise WireError(f"not a {entity_type.__name__}: {error}") from error
 
 
-def decode_request(request_class: Any, frame: memoryview, offset: int = 0, items_max: int = ITEMS_MAX) -> Any:
+def decode_request(request_class: Any, frame: memoryview, offset: int = 0, items_max: int | None = None) -> Any:
     """Read the body of a request. Raises WireError, also for an array that is null where the protocol has no null.
 
-    TooManyItemsError says that its arrays have more than `items_max` items; then none of them was made.
+    TooManyItemsError says that its arrays have more than `items_max` items, or without it more than such a request may have;
+    then none of them was made.
     """
-    check_lengths(request_class, frame, offset, items_max)
+    check_lengths(request_class, frame, offset, items_max_of(request_class) if items_max is None else items_max)
     return decode(request_class, frame, offset)[0]
 
 

@@ -308,6 +308,19 @@ def test_answer_that_does_not_come_in_time_ends_the_connection():
     assert situation.channel.state is DISCONNECTED
 
 
+def test_end_of_the_time_of_a_request_that_was_answered_harms_nobody():
+    situation = Situation()
+    link = situation.ready()
+    situation.ask(1, timeout_ms=100)
+    link.deliver(shutdown_answer(2))
+    task = situation.ask_newest(2, 3)
+    situation.clock.advance(101)
+    assert not link.is_closed
+    link.deliver(versions_answer(3, 3, controlled_shutdown=(0, 3)))
+    link.deliver(shutdown_answer(4))
+    assert task.value.error_code is ErrorCode.none
+
+
 def test_question_for_versions_that_is_not_answered_in_time_ends_the_connection_and_nothing_was_sent():
     situation = Situation()
     first = situation.ask_newest(2, 3, timeout_ms=100)

@@ -18,7 +18,7 @@ from harness.transaction_in_memory import (
     visible,
 )
 from oncelog.log import Appended, Origin
-from oncelog.records import Record, build_batch, read_header
+from oncelog.records import ControlType, Record, build_batch, read_header
 
 NONE = ErrorCode.none
 STRANGER = 4711
@@ -201,3 +201,23 @@ def test_marker_for_a_partition_that_is_not_there_is_answered_so(broker: BrokerI
     for topic, partition in ((TOPIC, 2), (TOPIC, -1), (TOPIC, 2**31 - 1), ("nothing", 0), ("", 0)):
         error = mark(broker, STRANGER, 0, topic=topic, partition=partition)
         assert error is ErrorCode.unknown_topic_or_partition
+
+
+@PROTOCOLS
+def test_marker_that_was_written_by_hand_fences_no_coordinator_that_is_alone(
+    broker: BrokerInMemory, protocol: Protocol
+) -> None:
+    """A partition takes no marker of a coordinator epoch before the last one. Here nobody else could end the transaction."""
+    producer = ProducerInMemory(broker, protocol)
+    producer.write("first", 1)
+    producer.end(committed=True)
+    broker.settle()
+    log = broker.core.topics.partition(TOPIC, 0).log
+    epoch = log.producer_epoch(producer.producer_id)
+    now_ms = broker.clock.now_ms()
+    marked = log.append_marker(ControlType.ABORT, producer.producer_id, epoch, 2**31 - 1, 0, now_ms)
+    assert isinstance(marked, Appended)
+    producer.write("second", 2)
+    producer.end(committed=True)
+    broker.settle()
+    assert visible(broker, 0) == ["first", "second"]

@@ -7,15 +7,20 @@ Kafka's classes read many more.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness import kafka_messages
 from harness.kafka_messages import in_kafkas_json
 from oncelog.wire import (
     FRAME_LENGTH,
+    TooManyItemsError,
+    WireError,
     api_name,
     decode_answer,
     decode_request,
@@ -23,11 +28,14 @@ from oncelog.wire import (
     encode_answer,
     encode_request,
     message_class,
+    message_module,
     read_answer_header,
     read_request_header,
     skip_tagged_fields,
+    unsigned_varint,
 )
-from oncelog.wire.zookeeper_mode import VERSIONS
+from oncelog.wire.lengths import CONTROLLER_ITEMS_MAX
+from oncelog.wire.zookeeper_mode import UPDATE_METADATA, VERSIONS
 from tests.wire.random_messages import RandomMessages
 
 VECTORS = Path(__file__).parent / "vectors.txt"
@@ -82,12 +90,37 @@ def written(entity: Any) -> bytes:
     return b"".join(map(bytes, encode(entity)))
 
 
+def decoded(vector: Vector, data: bytes) -> Any:
+    """Raises WireError."""
+    if vector.name.endswith("Request"):
+        return decode_request(vector.message, memoryview(data))
+    return decode_answer(vector.message, memoryview(data), 0)
+
+
 @pytest.mark.parametrize("vector", vectors(), ids=lambda vector: f"{vector.name} v{vector.version}")
 def test_bytes_that_kafka_wrote_are_read_and_written_as_they_are(vector):
-    decode = decode_request if vector.name.endswith("Request") else lambda *message: decode_answer(*message, 0)
-    read = decode(vector.message, memoryview(vector.data))
+    read = decoded(vector, vector.data)
     assert in_kafkas_json(read) == vector.fields
     assert written(read) == vector.data
+
+
+@pytest.mark.parametrize("vector", vectors(), ids=lambda vector: f"{vector.name} v{vector.version}")
+def test_message_that_is_cut_off_is_refused_wherever_it_is(vector):
+    for stop in range(len(vector.data)):
+        with pytest.raises(WireError):
+            decoded(vector, vector.data[:stop])
+
+
+@given(vector=st.sampled_from(vectors()), data=st.data())
+def test_damaged_message_is_refused_or_read_and_takes_no_more_room_than_it_has(vector, data):
+    """The codec would make room for as many items as a length says: some bytes could end the process."""
+    damaged = bytearray(vector.data)
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(damaged) - 1))
+        edge = data.draw(st.sampled_from((b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0", b"\xff")))
+        damaged[at : at + len(edge)] = edge
+    with suppress(WireError):
+        decoded(vector, bytes(damaged))
 
 
 @pytest.mark.parametrize(
@@ -150,3 +183,31 @@ def test_kafkas_classes_find_the_fields_that_were_written_and_write_the_same_byt
     for place, one in enumerate(asked):
         assert found[place] == fields[place], one
         assert again[place] == data[place], one
+
+
+def test_controller_may_speak_of_more_partitions_than_a_client():
+    """A broker that starts is told of every partition of its cluster in one UpdateMetadata."""
+    types = message_module(UPDATE_METADATA, 8, "request")
+    state = types.UpdateMetadataPartitionState(
+        partition_index=0,
+        controller_epoch=1,
+        leader=1,
+        leader_epoch=1,
+        isr=(1, 2, 3),
+        zk_version=1,
+        replicas=(1, 2, 3),
+        offline_replicas=(),
+    )
+    topic = types.UpdateMetadataTopicState(topic_name="t", topic_id=None, partition_states=(state,) * 20_000)
+    request = types.UpdateMetadataRequest(controller_id=1, controller_epoch=1, topic_states=(topic,), live_brokers=())
+    assert decode_request(types.UpdateMetadataRequest, memoryview(written(request))) == request
+
+
+def test_controller_may_not_speak_of_more_than_there_is_room_for():
+    types = message_module(UPDATE_METADATA, 8, "request")
+    request = types.UpdateMetadataRequest(controller_id=1, controller_epoch=1, topic_states=(), live_brokers=())
+    data = written(request)
+    before, after = data[:-3], data[-2:]
+    many = before + unsigned_varint(CONTROLLER_ITEMS_MAX + 2) + bytes(3 * CONTROLLER_ITEMS_MAX) + after
+    with pytest.raises(TooManyItemsError):
+        decode_request(types.UpdateMetadataRequest, memoryview(many))

@@ -25,10 +25,6 @@ from oncelog.wire.offered_versions import (
     versions_question,
 )
 
-CONTROLLER_SOCKET_TIMEOUT_MS = 30_000
-"""`controller.socket.timeout.ms`: how long a controller waits for the answer of a broker, and a broker for a controller's."""
-REPLICA_SOCKET_TIMEOUT_MS = 30_000
-"""`replica.socket.timeout.ms`: how long a follower waits for its leader, beyond `replica.fetch.wait.max.ms`."""
 CORRELATION_MAX = 0x7FFFFFFF
 
 
@@ -92,6 +88,7 @@ TRANSITIONS: dict[tuple[ChannelState, ChannelState], str] = {
 class Asked:
     """One request. `outcome` comes once, also when nobody waits for it any more.
 
+    `correlation_id` and `read`, which makes the outcome of the frame that answers it, are there when it is sent.
     `versions` are what whoever asks can say: the only one is said whatever the other broker offers, unless `is_negotiated`.
     """
 
@@ -103,8 +100,8 @@ class Asked:
         self.versions = versions
         self.make_body = make_body
         self.is_negotiated = is_negotiated
-        self.correlation_id = -1
-        self.read: Callable[[memoryview], Any] = memoryview
+        self.correlation_id: int
+        self.read: Callable[[memoryview], Any]
         self.outcome: Parked[Any] = Parked()
 
     def end(self, outcome: Any) -> None:

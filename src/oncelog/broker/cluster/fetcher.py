@@ -119,6 +119,7 @@ class LeaderFetcher:
 
     async def _follow(self) -> None:
         while True:
+            await self._cut_what_has_no_epochs()
             asked = self._follower.build_fetch(self._log, self._broker.clock.now_ms())
             if asked is None:
                 await self._rest()
@@ -142,6 +143,17 @@ class LeaderFetcher:
             else:
                 logger.info("broker %d refused a fetch: %s", self._leader_id, answer.error_code.name)
                 await self._rest()
+
+    async def _cut_what_has_no_epochs(self) -> None:
+        """A log without any epoch, as an empty one is, has nothing to ask its leader about."""
+        if not self._follower.cut_without_epochs(self._log, self._broker.clock.now_ms()):
+            return
+        await self._logs.enter()
+        try:
+            cuts = self._follower.cut_without_epochs(self._log, self._broker.clock.now_ms())
+            await self._cut({key: cut for key, cut in cuts.items() if isinstance(cut, Truncate)})
+        finally:
+            self._logs.leave()
 
     def _not_answered(self, reason: str) -> None:
         logger.info("cannot follow broker %d: %s", self._leader_id, reason)
@@ -234,6 +246,8 @@ class LeaderFetcher:
             return
         for key, cut in cuts.items():
             log = self._log(key)
+            if cut.offset == log.log_end_offset:
+                continue
             say = logger.warning if cut.is_below_high_watermark else logger.info
             say(
                 "%s-%d is cut off at offset %d, its end was %d and its high watermark %d: its leader, broker %d, has not the rest",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from oncelog.broker.coordinators.loading import load_offsets
+from oncelog.broker.coordinators.loading import load_offsets, not_cleaned
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS
 from oncelog.groups import GroupCoordinator
 
@@ -32,7 +32,8 @@ class GroupPartitions:
     def load(self, partition: int) -> Iterator[None]:
         found = self._broker.topics.partition(CONSUMER_OFFSETS, partition)
         if found is not None and not found.is_offline:
-            self._groups[partition] = yield from load_offsets(found, self._coordinator)
+            with not_cleaned(found):
+                self._groups[partition] = yield from load_offsets(found, self._coordinator)
 
     def loaded(self, partition: int, epoch: int) -> None:
         self._broker.memberships.loaded(self._groups.pop(partition, frozenset()))

@@ -120,8 +120,9 @@ def end_after_start(broker: Needs) -> int:
                 continue
             if owner is None and not knows_every_id:
                 continue
+            coordinator_epoch = max(partition.leader_epoch, found.coordinator_epoch)
             broker.transactions.write_marker(
-                partition, found.producer_id, found.producer_epoch, partition.leader_epoch, 0, committed=False
+                partition, found.producer_id, found.producer_epoch, coordinator_epoch, 0, committed=False
             )
             ended += 1
     return ended

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from uuid import UUID
@@ -158,6 +159,17 @@ def find_partitions(directories: LogDirectories, state: JournalState, journal_pa
             "restore it from a copy"
         )
     directories.check_complete(partitions, state.log_directories)
+
+
+@contextmanager
+def not_cleaned(partition: Partition) -> Iterator[None]:
+    """While the segments of a log are read one by one, no others take their place."""
+    log = partition.log
+    log.pause_cleaning()
+    try:
+        yield
+    finally:
+        log.resume_cleaning()
 
 
 def load_transactions(partition: Partition, coordinator: TransactionCoordinator) -> Iterator[None]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from oncelog.broker.coordinators.elections import NOT_LED, Elections
-from oncelog.broker.coordinators.loading import load_transactions
+from oncelog.broker.coordinators.loading import load_transactions, not_cleaned
 from oncelog.broker.coordinators.markers import RETRY_MAX_MS, MarkerDelivery, MarkerOutcome, MarkerSender, outcome_of
 from oncelog.broker.coordinators.transaction_log import TransactionLog
 from oncelog.broker.storage.partition import Partition
@@ -269,7 +269,8 @@ class Transactions:
     def load(self, partition: int) -> Iterator[None]:
         found = self._broker.topics.partition(TRANSACTION_STATE, partition)
         if found is not None and not found.is_offline:
-            yield from load_transactions(found, self.coordinator)
+            with not_cleaned(found):
+                yield from load_transactions(found, self.coordinator)
 
     def loaded(self, partition: int, epoch: int) -> None:
         """Every decision of the coordinator before is carried out, its markers once more, under the new epoch."""

@@ -47,14 +47,17 @@ async def truncate_logs(needs: Needs, offsets: Mapping[PartitionLog, int]) -> No
 async def begin_logs_again(needs: Needs, offsets: Mapping[PartitionLog, int]) -> None:
     """Make each log an empty one that begins at its offset (Kafka's truncateFullyAndStartAt).
 
-    Readers see it so at once, and nobody may append before it is done. Raises DiskError.
+    Nobody may append to the logs meanwhile. Raises DiskError.
     """
     if not offsets:
         return
-    for log in offsets:
+    begins = {log: min(offset, log.segments[0].base_offset) for log, offset in offsets.items()}
+    await needs.durability.take_back({log: log.begin_truncation(begin) for log, begin in begins.items()})
+    # A checkpoint is several files: that nothing is durable has to be said before another beginning is.
+    await needs.checkpoints.write()
+    for log, offset in offsets.items():
         await needs.durability.hold(log)
-    ends = {log: log.begin_again_at(offset) for log, offset in offsets.items()}
-    await needs.durability.take_back(ends)
+        log.begin_again_at(offset)
     await needs.checkpoints.write()
     for log in offsets:
         log.delete_old()

@@ -1,0 +1,237 @@
+"""What a member of a cluster does for administrators, over a ZooKeeper of a test; the test is the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import UUID
+
+from harness.broker_in_memory import ClientConnection, CountingRandom, Reply, SteppedDisk, WorkersAtOnce
+from harness.wire import request_payload
+from harness.zookeeper_worlds import World
+from oncelog.broker.apis import CLUSTER_APIS
+from oncelog.broker.cluster.altering import ClusterAlterations
+from oncelog.broker.cluster.configs import ClusterConfigs
+from oncelog.broker.cluster.members import Endpoint, Member, Members
+from oncelog.broker.cluster.topic_changes import TopicChanges
+from oncelog.broker.cluster.view import LEADER_DURING_DELETE, Leadership
+from oncelog.broker.cluster.watchers import Watchers
+from oncelog.broker.config.configuration import Settings
+from oncelog.broker.dispatch import Dispatch
+from oncelog.broker.readiness import Readiness, StartProgress
+from oncelog.broker.slices import Slices
+from oncelog.broker.storage.journal import Journal
+from oncelog.broker.storage.shared_topics import SharedTopics
+from oncelog.coordination import Parked, start
+from oncelog.zookeeper.session import (
+    Check,
+    Create,
+    Data,
+    Delete,
+    GetChildren,
+    GetData,
+    Multi,
+    Request,
+    Result,
+    SessionState,
+    SetData,
+    Watched,
+    ZooKeeper,
+    ZooKeeperError,
+)
+from oncelog.zookeeper.znodes import ControllerZnode, decode_topic, paths
+
+LISTENER = "PLAINTEXT"
+Call = tuple[str, str, bytes]
+
+
+class Spied:
+    """Another's client of ZooKeeper: it notes what is asked, and may lose the answer to one request."""
+
+    def __init__(self, client: ZooKeeper) -> None:
+        self.client = client
+        self.asked: list[Request] = []
+        self.lose: Callable[[Request], bool] = lambda _: False
+
+    @property
+    def on_watched(self) -> Callable[[Watched], None]:
+        return self.client.on_watched
+
+    @on_watched.setter
+    def on_watched(self, hear: Callable[[Watched], None]) -> None:
+        self.client.on_watched = hear
+
+    @property
+    def on_session(self) -> Callable[[SessionState], None]:
+        return self.client.on_session
+
+    @on_session.setter
+    def on_session(self, hear: Callable[[SessionState], None]) -> None:
+        self.client.on_session = hear
+
+    @property
+    def session_id(self) -> int:
+        return self.client.session_id
+
+    def submit(self, request: Request) -> Parked[Result]:
+        self.asked.append(request)
+        answer = self.client.submit(request)
+        if not self.lose(request):
+            return answer
+        self.lose = lambda _: False
+        lost: Parked[Result] = Parked()
+        answer.then(lambda _: lost.release(ZooKeeperError.CONNECTION_LOSS))
+        return lost
+
+    def close(self) -> None:
+        self.client.close()
+
+    @property
+    def writes(self) -> list[Request]:
+        return [one for one in self.asked if isinstance(one, Create | SetData | Delete | Multi | Check)]
+
+
+class ClusterMember:
+    """Broker 0 of brokers 0, 1 and 2, with what administrators ask. It is the controller's broker unless a test says otherwise."""
+
+    def __init__(self, world: World, node_id: int = 0, brokers: int = 3, **settings: str) -> None:
+        self.world = world
+        self.node_id = node_id
+        self.is_active = True
+        self.clock = world.clock
+        self.client = world.new_client()
+        self.zookeeper = Spied(self.client)
+        watchers = Watchers(self.zookeeper)
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        self.settings = Settings({"zookeeper.connect": "here", "node.id": str(node_id)} | given)
+        self.random = CountingRandom()
+        self.members = Members(LISTENER)
+        self.live(*range(brokers))
+        self.cluster = self.members
+        self.cluster_id = "cluster"
+        self.leader_epoch = -1
+        self.cluster_configs = ClusterConfigs(self.zookeeper, watchers, self.clock, self.settings, node_id)
+        self.topic_changes = TopicChanges(self.zookeeper, self.clock, self.random, self.settings, self.members)
+        disk = SteppedDisk()
+        disk.make_directory("/data")
+        self.shared_topics = self.topics = SharedTopics(
+            Journal(disk, "/data", _fail),
+            Slices(self.clock),
+            self.settings,
+            self.cluster_configs.of_topic,
+            _hosts_nothing,
+            self.topic_changes.auto_create,
+            _hosts_nothing,
+            _hosts_nothing,
+            _hosts_nothing,
+            lambda _: False,
+        )
+        self.cluster_configs.follow(self.topics)
+        self.alterations = ClusterAlterations(self)
+        progress = StartProgress()
+        for reached in Readiness:
+            if reached > progress.reached:
+                progress.reach(reached)
+        self._dispatch = Dispatch(self, CLUSTER_APIS, self.clock, WorkersAtOnce(), progress, _fail, lambda: False)
+        self._connection = ClientConnection()
+
+    @property
+    def controller(self) -> ClusterMember:
+        return self
+
+    def live(self, *broker_ids: int, racks: Mapping[int, str] | None = None) -> None:
+        """These brokers are alive, as UpdateMetadata says it."""
+        self.members.are_now(
+            Member(one, (Endpoint(LISTENER, "here", 9092 + one),), (racks or {}).get(one)) for one in broker_ids
+        )
+
+    def prepare(self) -> None:
+        """Make what brokers make at their start, and be the controller in ZooKeeper; then follow the settings."""
+        for path in paths.MADE_AT_START:
+            for each in (*paths.parents(path), path):
+                self.ask_zookeeper(Create(each))
+        self.ask_zookeeper(Create(paths.CONTROLLER, ControllerZnode(0, 0).encode()))
+        self.wait(self.cluster_configs.start())
+        self.zookeeper.asked.clear()
+
+    def wait(self, parked: Parked[Any]) -> Any:
+        self.world.until(lambda: parked.is_released)
+        return parked.value
+
+    def ask_zookeeper(self, request: Request) -> Result:
+        """What the test asks itself: it is not noted."""
+        found: Result = self.wait(self.client.submit(request))
+        return found
+
+    def data(self, path: str) -> bytes | None:
+        found = self.ask_zookeeper(GetData(path))
+        return found.data if isinstance(found, Data) else None
+
+    def children(self, path: str) -> tuple[str, ...]:
+        names: tuple[str, ...] = getattr(self.ask_zookeeper(GetChildren(path)), "names", ())
+        return names
+
+    def send(self, api: str, version: int, **fields: Any) -> Reply:
+        reply = Reply(api, version)
+        payload = request_payload(api, version, fields, "tests")
+        answer = self._dispatch.receive(self._connection, memoryview(payload))
+        if isinstance(answer, Parked):
+            reply.waiting = answer
+            answer.then(reply.take)
+        else:
+            reply.take(answer)
+        return reply
+
+    def ask(self, api: str, version: int, **fields: Any) -> Any:
+        return self.answer(self.send(api, version, **fields))
+
+    def answer(self, reply: Reply) -> Any:
+        self.world.until(lambda: reply.came)
+        return reply.message
+
+    def tell(self, name: str) -> None:
+        """Be the controller that has found leaders for a topic of ZooKeeper's."""
+        data = self.data(paths.topic(name))
+        assert data is not None, f"there is no {name} in ZooKeeper"
+        node = decode_topic(name, data)
+        assert node.topic_id is not None
+        self.shared_topics.learn(
+            name,
+            node.topic_id,
+            {
+                index: Leadership(one.replicas[0], 0, one.replicas, one.replicas)
+                for index, one in node.partitions.items()
+            },
+        )
+
+    def tell_when_there(self, name: str, partition_count: int = 1) -> None:
+        """Wait until a topic is in ZooKeeper, with so many partitions, and then be its controller."""
+        while (data := self.data(paths.topic(name))) is None or len(
+            decode_topic(name, data).partitions
+        ) < partition_count:
+            pass
+        self.tell(name)
+
+    def tell_it_is_gone(self, name: str) -> None:
+        topic = self.topics.named(name)
+        assert topic is not None
+        gone = Leadership(LEADER_DURING_DELETE)
+        self.shared_topics.learn(name, topic.topic_id, dict.fromkeys(range(len(topic.partitions)), gone))
+
+    def make(self, name: str, placement: Mapping[int, tuple[int, ...]], configs: Mapping[str, str] | None = None) -> UUID:
+        """Make a topic, and be its controller."""
+        made = start(self.topic_changes.create(name, dict(placement), configs or {}))
+        topic_id: UUID = self.wait(made)
+        self.tell(name)
+        self.zookeeper.asked.clear()
+        return topic_id
+
+
+
+
+def _fail(error: BaseException) -> None:
+    raise error
+
+
+def _hosts_nothing(*_: Any) -> Any:
+    raise AssertionError("no replica is here")

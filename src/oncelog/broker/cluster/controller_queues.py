@@ -1,0 +1,104 @@
+"""What the controller has to tell each broker, in order: one request at a time, until the broker answers or is gone."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from oncelog.broker.cluster.channel import ChannelError
+from oncelog.controller.messages import Message, Messages, address
+from oncelog.controller.requests import BrokerRequest
+from oncelog.controller.values import Broker
+from oncelog.coordination import sleep, start
+from oncelog.environment import Clock
+
+PAUSE_MS = 100
+"""Kafka's RequestSendThread rests as long before it tries again."""
+
+OnAnswer = Callable[[BrokerRequest, Any], None]
+
+
+class Asking(Protocol):
+    """A channel to one broker."""
+
+    async def ask(self, api_key: int, version: int, body: Any, timeout_ms: float) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    clock: Clock
+
+    def open_channel(self, broker_id: int, host: str, port: int) -> Asking: ...
+
+
+class BrokerQueue:
+    """Of one broker in one epoch: what was queued for the one before it is lost with it, and need not be said again."""
+
+    def __init__(self, needs: Needs, broker: Broker, listener: str, timeout_ms: int, on_answer: OnAnswer) -> None:
+        self.epoch = broker.epoch
+        self._clock = needs.clock
+        reached = address(broker, listener)
+        assert reached is not None, "a broker without the listener is left out"
+        self._channel = needs.open_channel(broker.broker_id, *reached)
+        self._timeout_ms = timeout_ms
+        self._on_answer = on_answer
+        self._waiting: deque[tuple[BrokerRequest, Message]] = deque()
+        self._is_busy = False
+        self._is_closed = False
+
+    def add(self, request: BrokerRequest, message: Message) -> None:
+        self._waiting.append((request, message))
+        if not self._is_busy:
+            start(self._send())
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._waiting.clear()
+        self._channel.close()
+
+    async def _send(self) -> None:
+        self._is_busy = True
+        while self._waiting:
+            request, (api_key, version, body) = self._waiting[0]
+            answer = await self._channel.ask(api_key, version, body, self._timeout_ms)
+            if self._is_closed:
+                return
+            if isinstance(answer, ChannelError):
+                await sleep(self._clock, PAUSE_MS)
+                continue
+            self._waiting.popleft()
+            self._on_answer(request, answer)
+        self._is_busy = False
+
+
+class BrokerQueues:
+    def __init__(self, needs: Needs, controller_id: int, listener: str, timeout_ms: int, on_answer: OnAnswer) -> None:
+        self._needs = needs
+        self._listener = listener
+        self._timeout_ms = timeout_ms
+        self._on_answer = on_answer
+        self._messages = Messages(controller_id, listener)
+        self._queues: dict[int, BrokerQueue] = {}
+
+    def send(self, request: BrokerRequest, broker: Broker) -> None:
+        queue = self._queues.get(broker.broker_id)
+        if queue is None or queue.epoch != broker.epoch:
+            if queue is not None:
+                queue.close()
+            queue = BrokerQueue(self._needs, broker, self._listener, self._timeout_ms, self._on_answer)
+            self._queues[broker.broker_id] = queue
+        queue.add(request, self._messages.message(request))
+
+    def keep(self, registered: dict[int, Broker]) -> None:
+        """Brokers that are gone are asked no more."""
+        for broker_id in self._queues.keys() - registered.keys():
+            self._queues.pop(broker_id).close()
+
+    def close(self) -> None:
+        for queue in self._queues.values():
+            queue.close()
+        self._queues.clear()

@@ -1,0 +1,206 @@
+"""A log that is cut off while the broker runs is after a power cut what it was, or what it was cut to, and goes on from there."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from harness.memory_disk import MemoryDisk
+from harness.replica_on_memory_disk import ReplicaOnMemoryDisk
+from oncelog.log import Followed, LogConfig
+from oncelog.records import ControlType
+
+CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=200, file_delete_delay_ms=0)
+
+
+class PowerCut(Exception):
+    """The machine stands still from here on."""
+
+
+class CuttingDisk(MemoryDisk):
+    """Loses its power when it has been asked for so many changes."""
+
+    changes_left: int | None = None
+
+    def changed(self, path: str) -> None:
+        if self.changes_left is not None:
+            if self.changes_left == 0:
+                raise PowerCut
+            self.changes_left -= 1
+        super().changed(path)
+
+
+def replica(seed: int, *, decides: bool = False) -> tuple[ReplicaOnMemoryDisk, CuttingDisk]:
+    disk = CuttingDisk(seed)
+    return ReplicaOnMemoryDisk(CONFIG, disk=disk, decides=decides), disk
+
+
+def history(
+    epoch: int, base: ReplicaOnMemoryDisk | None = None, common: int = 0, count: int = 30
+) -> ReplicaOnMemoryDisk:
+    """A leader's log: so many records in common with another one's, and then its own."""
+    on = ReplicaOnMemoryDisk(CONFIG)
+    if base is not None:
+        while on.log.log_end_offset < common:
+            batch = base.read(on.log.log_end_offset, 1)
+            on.log.append_as_follower(batch)
+    on.log.lead(epoch)
+    for number in range(count):
+        if number % 3 == 2:
+            on.produce(b"t" * 40, producer=(epoch + 1, 0), sequence=number // 3, transactional=True)
+            on.mark(ControlType(number % 2), (epoch + 1, 0))
+        on.produce(b"%d of %d " % (number, epoch) * 10)
+    return on
+
+
+def follow_in_parts(
+    on: ReplicaOnMemoryDisk, leader: ReplicaOnMemoryDisk, random: Random, stop: int | None = None
+) -> None:
+    """Fetch, and now and then sync, by the write-ahead log or in place."""
+    while on.log.log_end_offset < (leader.log.log_end_offset if stop is None else stop):
+        assert isinstance(
+            on.log.append_as_follower(leader.read(on.log.log_end_offset, random.randrange(400))), Followed
+        )
+        if random.random() < 0.5:
+            on.sync()
+
+
+def is_prefix(on: ReplicaOnMemoryDisk, leader: ReplicaOnMemoryDisk) -> bool:
+    return leader.read_all().startswith(on.read_all())
+
+
+@pytest.mark.parametrize("decides", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_power_cut_at_any_step_of_a_truncation_leaves_the_old_log_or_the_cut_one(seed: int, *, decides: bool) -> None:
+    old = history(0)
+    new = history(1, old, common=12)
+    stop = stops = 0
+    while stops == stop:
+        random = Random(seed)
+        on, disk = replica(seed * 1000 + stop, decides=decides)
+        follow_in_parts(on, old, random)
+        on.log.advance_high_watermark(12)
+        if random.random() < 0.5:
+            on.write()
+        disk.changes_left = stop
+        try:
+            on.truncate_to(12)
+            follow_in_parts(on, new, random)
+            on.sync()
+        except PowerCut:
+            stops += 1
+        disk.changes_left = None
+        if random.random() < 0.7:
+            on.crash()
+        else:
+            on.kill()
+        assert is_prefix(on, old) or is_prefix(on, new), stop
+        assert on.log.log_end_offset >= 12, stop
+        # What it may have been left with is cut off again, and it goes on.
+        on.truncate_to(12)
+        follow_in_parts(on, new, random)
+        on.sync()
+        on.crash()
+        assert on.read_all() == new.read_all(), stop
+        assert on.log.epoch_end_offset(0) == (0, 12), stop
+        stop += 1
+    assert stops > 20
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_write_ahead_log_puts_back_nothing_of_what_was_cut_off(seed: int) -> None:
+    random = Random(seed)
+    old = history(0)
+    new = history(1, old, common=12)
+    on, _ = replica(seed)
+    follow_in_parts(on, old, random, 20)
+    on.sync()
+    follow_in_parts(on, old, random)
+    on.sync()
+    on.truncate_to(12)
+    follow_in_parts(on, new, random)
+    on.sync()
+    end = on.log.log_end_offset
+    on.crash()
+    assert on.log.log_end_offset == end
+    assert on.read_all() == new.read_all()
+
+
+def test_sync_that_began_before_a_truncation_says_nothing_of_what_came_after_it() -> None:
+    old = history(0)
+    new = history(1, old, common=12)
+    on, _ = replica(0)
+    on.follow(old)
+    point = on.log.sync_point()
+    on.truncate_to(12)
+    on.follow(new)
+    on.log.synced_up_to(point)
+    on.log.journaled_up_to(point)
+    assert on.log.recovery_point <= 12
+    assert not on.log.is_durable
+
+
+def test_file_of_the_write_ahead_log_that_comes_next_vouches_for_nothing_that_was_cut_off() -> None:
+    old = history(0)
+    on, _ = replica(0, decides=True)
+    on.follow(old)
+    on.sync()
+    on.produce_as_leader_of(1)
+    on.sync()
+    on.truncate_to(12)
+    assert on.durability.retire().is_released
+    on.crash()
+    assert on.log.log_end_offset == 12
+
+
+@pytest.mark.parametrize("begin", [500, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_power_cut_at_any_step_of_beginning_again_leaves_a_log_that_can_begin_again(seed: int, begin: int) -> None:
+    old = history(0)
+    leader = ReplicaOnMemoryDisk(CONFIG)
+    leader.begin_again_at(begin)
+    leader.log.lead(5)
+    for _ in range(10):
+        leader.produce(bytes(100))
+    stop = stops = 0
+    while stops == stop:
+        random = Random(seed)
+        on, disk = replica(seed * 1000 + stop)
+        on.begin_again_at(old.log.log_start_offset + 0)
+        follow_in_parts(on, old, random)
+        on.log.advance_high_watermark(old.log.log_end_offset)
+        on.log.advance_log_start(20)
+        on.write()
+        on.log.delete_left(20)
+        disk.changes_left = stop
+        try:
+            on.begin_again_at(begin)
+            follow_in_parts(on, leader, random)
+            on.sync()
+        except PowerCut:
+            stops += 1
+        disk.changes_left = None
+        on.crash()
+        assert leader.read_all().startswith(on.read_all()) or on.read_all() in old.read_all(), stop
+        on.begin_again_at(begin)
+        follow_in_parts(on, leader, random)
+        on.sync()
+        on.crash()
+        assert on.read_all() == leader.read_all(), stop
+        assert on.log.newest_epoch == 5
+        assert on.log.epoch_end_offset(0) == (0, begin)
+        stop += 1
+    assert stops > 20
+
+
+def test_offset_below_the_first_segment_begins_the_log_again_there() -> None:
+    on, _ = replica(0)
+    on.begin_again_at(100)
+    leader = ReplicaOnMemoryDisk(CONFIG)
+    leader.begin_again_at(100)
+    leader.log.lead(1)
+    leader.produce(b"x")
+    on.follow(leader)
+    on.truncate_to(40)
+    assert (on.log.log_start_offset, on.log.log_end_offset) == (40, 40)

@@ -1,0 +1,77 @@
+"""What a new controller does first."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.controller.brokers import change_brokers
+from oncelog.controller.deletion import queue_deletions
+from oncelog.controller.requests import LeaderAndIsrRequest, UpdateMetadataRequest
+from tests.controller.cluster import ControllerMovedError
+
+
+def test_brokers_hear_of_each_other_before_they_hear_whom_to_follow(cluster, create):
+    """onControllerFailover: "brokers need to receive the list of live brokers from UpdateMetadataRequest before"."""
+    create("t", (1, 2))
+    cluster.become_controller(2)
+    assert [type(one) for one in cluster.sent[:3]] == [UpdateMetadataRequest] * 3
+    assert not cluster.sent[0].partitions
+    assert isinstance(cluster.sent[3], LeaderAndIsrRequest)
+    assert {one.controller_epoch for one in cluster.sent} == {2}
+    cluster.check()
+
+
+def test_broker_that_died_with_the_controller_leads_nothing_any_more(cluster, create):
+    create("t", (1, 2), (2, 1))
+    cluster.kill(1)
+    cluster.become_controller(2)
+    assert {cluster.state("t", number).leader for number in (0, 1)} == {2}
+    cluster.check()
+
+
+def test_deletion_goes_on_under_the_next_controller(cluster, create):
+    create("t", (1, 4))
+    cluster.deletions.add("t")
+    cluster.run(queue_deletions(cluster.context, {"t"}))
+    cluster.become_controller(2)
+    assert cluster.topics
+    cluster.start(4)
+    cluster.run(change_brokers(cluster.context, dict(cluster.registered)))
+    assert not cluster.topics
+    assert not cluster.deletions
+
+
+def test_order_to_delete_that_outlived_its_topic_is_removed(cluster):
+    cluster.deletions.add("t")
+    cluster.become_controller(2)
+    assert not cluster.deletions
+
+
+def test_orders_to_delete_are_dropped_where_topics_may_not_be_deleted(cluster, create):
+    """TopicDeletionManager.init: "if delete topic is disabled clean the topic entries under /admin/delete_topics"."""
+    create("t", (1,))
+    cluster.deletions.add("t")
+    cluster.become_controller(2, may_delete_topics=False)
+    assert cluster.topics
+    assert not cluster.deletions
+
+
+def test_controller_that_was_superseded_writes_nothing_any_more(cluster, create):
+    create("t", (1, 2))
+    cluster.controller_epoch += 1
+    cluster.kill(1)
+    before, sent = dict(cluster.states), len(cluster.sent)
+    with pytest.raises(ControllerMovedError):
+        cluster.run(change_brokers(cluster.context, dict(cluster.registered)))
+    assert cluster.states == before
+    assert not [one for one in (*cluster.sent[sent:], *cluster.unsent) if isinstance(one, LeaderAndIsrRequest)]
+
+
+def test_reassignments_and_elections_that_were_asked_for_meanwhile_are_begun(cluster, create):
+    create("t", (1, 2), (1, 2))
+    cluster.reassignments = {("t", 0): (3, 1)}
+    cluster.preferred_elections = {("t", 1)}
+    cluster.become_controller(2)
+    assert ("t", 0) in cluster.context.being_reassigned
+    assert cluster.preferred_elections is None
+    cluster.check()
