@@ -14,7 +14,6 @@ from oncelog.broker.cluster.altering import ClusterAlterations
 from oncelog.broker.cluster.configs import ClusterConfigs
 from oncelog.broker.cluster.members import Endpoint, Member, Members
 from oncelog.broker.cluster.topic_changes import TopicChanges
-from oncelog.broker.cluster.view import LEADER_DURING_DELETE, Leadership
 from oncelog.broker.cluster.watchers import Watchers
 from oncelog.broker.config.configuration import Settings
 from oncelog.broker.dispatch import Dispatch
@@ -22,6 +21,7 @@ from oncelog.broker.readiness import Readiness, StartProgress
 from oncelog.broker.slices import Slices
 from oncelog.broker.storage.journal import Journal
 from oncelog.broker.storage.shared_topics import SharedTopics
+from oncelog.broker.view import LEADER_DURING_DELETE, Leadership
 from oncelog.coordination import Parked, start
 from oncelog.zookeeper.session import (
     Check,
@@ -218,15 +218,15 @@ class ClusterMember:
         gone = Leadership(LEADER_DURING_DELETE)
         self.shared_topics.learn(name, topic.topic_id, dict.fromkeys(range(len(topic.partitions)), gone))
 
-    def make(self, name: str, placement: Mapping[int, tuple[int, ...]], configs: Mapping[str, str] | None = None) -> UUID:
+    def make(
+        self, name: str, placement: Mapping[int, tuple[int, ...]], configs: Mapping[str, str] | None = None
+    ) -> UUID:
         """Make a topic, and be its controller."""
         made = start(self.topic_changes.create(name, dict(placement), configs or {}))
         topic_id: UUID = self.wait(made)
         self.tell(name)
         self.zookeeper.asked.clear()
         return topic_id
-
-
 
 
 def _fail(error: BaseException) -> None:

@@ -95,6 +95,9 @@ _BETWEEN_BROKERS = (
     ServedApi(4, "LeaderAndIsr", 5, 7, "leader_and_isr", Readiness.LOGS),
     ServedApi(5, "StopReplica", 3, 4, "stop_replica", Readiness.LOGS),
     ServedApi(6, "UpdateMetadata", 7, 8, "update_metadata", Readiness.LOGS),
+    ServedApi(7, "ControlledShutdown", 2, 3, "controlled_shutdown", Readiness.LOGS),
+    ServedApi(56, "AlterPartition", 2, 3, "alter_partition", Readiness.LOGS),
+    ServedApi(67, "AllocateProducerIds", 0, 0, "allocate_producer_ids", Readiness.LOGS),
 )
 """What brokers of one cluster say to each other, as Kafka's do up to 3.9."""
 

@@ -13,9 +13,9 @@ from itertools import islice
 from uuid import UUID
 
 from oncelog.broker.apis import APIS, CLUSTER_APIS
+from oncelog.broker.cluster.altering import ClusterAlterations
 from oncelog.broker.cluster.elected import Elected
 from oncelog.broker.cluster.membership import Membership
-from oncelog.broker.cluster.view import Alone, ClusterView, Node
 from oncelog.broker.config.configuration import Settings, SettingSource
 from oncelog.broker.config.group_configuration import GroupConfigs
 from oncelog.broker.config.listeners import PLAINTEXT, listening_endpoint
@@ -58,6 +58,7 @@ from oncelog.broker.storage.own_topics import OwnTopics
 from oncelog.broker.storage.partition import Partition, UnopenedLog
 from oncelog.broker.storage.shared_topics import SharedTopics
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic, Topics
+from oncelog.broker.view import Alone, ClusterView, Node
 from oncelog.coordination import Parked, start
 from oncelog.environment import Clock, Disk, DiskError, Network, Random, Workers
 from oncelog.groups import GroupCoordinator, MembershipLimits
@@ -297,11 +298,16 @@ class BrokerCore:
         self.producer_ids = self.membership.producer_ids
         self.known_brokers = self.membership.known_brokers
         self.view = self.membership.members
+        self.controller = self.membership.controller
+        self.topic_changes = self.membership.topic_changes
+        self.cluster_configs = self.membership.configs
+        self.alterations = ClusterAlterations(self)
 
     async def _find_cluster(self, environment: Environment) -> Membership | None:
         """Become acquainted with the cluster that the settings name; None for a broker that is alone."""
         if environment.zookeeper is None or environment.network is None:
             return None
+        self.zookeeper = environment.zookeeper
         endpoint = listening_endpoint(self.settings)
         listener = PLAINTEXT if endpoint is None else endpoint.name
         membership = Membership(self, environment.zookeeper, environment.network, environment.random, listener)
@@ -384,6 +390,8 @@ class BrokerCore:
         self.session_guard = SessionGuard(self.settings, coordinator)
         self._loads = Slices(self.clock)
         self.transactions: Transactions = Transactions(self, coordinator, self._loads)
+        if self.membership is not None:
+            self.verification = self.membership.verification(self.transactions)
         groups = GroupCoordinator(
             internal_partition_count(self, CONSUMER_OFFSETS),
             metadata_max_units=number("offset.metadata.max.bytes"),

@@ -18,23 +18,36 @@ def _path(directory: str) -> str:
 
 
 class EpochCheckpoint:
-    """The file as it should be now, not written before somebody syncs it: that is the one time when blocking is allowed."""
+    """The file as it should be now, not written before somebody syncs it: that is the one time when blocking is allowed.
 
-    __slots__ = ("_data", "_disk", "_is_closed", "_is_written", "_path")
+    A directory has one, for what is newest in it must be what is written last.
+    """
 
-    def __init__(self, disk: Disk, directory: str, epochs: LeaderEpochs) -> None:
+    __slots__ = ("_data", "_disk", "_is_closed", "_path", "_written")
+
+    def __init__(self, disk: Disk, directory: str, epochs: LeaderEpochs | None = None) -> None:
         self._disk = disk
         self._path = _path(directory)
+        self._written: bytes | None = None
+        self._is_closed = True
+        self._data = b""
+        if epochs is not None:
+            self.keep(epochs)
+
+    def keep(self, epochs: LeaderEpochs) -> None:
+        """These are to be written with the next sync."""
         self._data = epoch_starts_checkpoint(epochs.starts)
-        self._is_closed = self._is_written = False
+        self._written = None
+        self._is_closed = False
 
     def sync(self) -> None:
         """Write it, unless the log was closed: its directory may have gone, or be another log's by now."""
-        if self._is_closed or self._is_written:
+        data = self._data
+        if self._is_closed or data is self._written:
             return
         try:
-            self._disk.replace_file(self._path, self._data)
-            self._is_written = True
+            self._disk.replace_file(self._path, data)
+            self._written = data
         except DiskError:
             if not self._is_closed:
                 raise

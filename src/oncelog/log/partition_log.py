@@ -76,6 +76,7 @@ class PartitionLog:
         "_directory",
         "_disk",
         "_end",
+        "_epoch_checkpoint",
         "_epochs",
         "_growth_bytes",
         "_high_watermark",
@@ -127,6 +128,7 @@ class PartitionLog:
         self._producers = loaded.producers
         self._snapshots = loaded.snapshots
         self._epochs = loaded.epochs
+        self._epoch_checkpoint = EpochCheckpoint(disk, directory)
         self._log_start = loaded.log_start_offset
         self._end = loaded.log_end_offset
         self._high_watermark = self._last_stable_offset = self._log_start
@@ -845,6 +847,7 @@ class PartitionLog:
             segment.continue_in(directory)
         self._snapshots.continue_in(directory)
         self._unsynced.forget_files()
+        self._epoch_checkpoint = EpochCheckpoint(self._disk, directory)
         self._add_what_followed(synced)
 
     def is_durable_in_copy(self, synced: SyncPoint) -> None:
@@ -856,8 +859,7 @@ class PartitionLog:
     def _add_what_followed(self, synced: SyncPoint) -> None:
         """Have small files synced that may have changed since the copy was."""
         if self._end > synced.log_end_offset:
-            checkpoint = EpochCheckpoint(self._disk, self._directory, self._epochs)
-            self._unsynced.add(WITH_THE_NEXT_SYNC, checkpoint, checkpoint.close)
+            self._keep_epochs(WITH_THE_NEXT_SYNC)
             transaction_index = self._segments.active.transaction_index.file
             if transaction_index.exists:
                 self._unsynced.add(WITH_THE_NEXT_SYNC, transaction_index.create())
@@ -947,12 +949,12 @@ class PartitionLog:
         self._keep_epochs(self._end)
 
     def _keep_epochs(self, log_end_offset: int) -> None:
-        checkpoint = EpochCheckpoint(self._disk, self._directory, self._epochs)
-        self._unsynced.add(log_end_offset, checkpoint, checkpoint.close)
+        self._epoch_checkpoint.keep(self._epochs)
+        self._unsynced.add(log_end_offset, self._epoch_checkpoint, self._epoch_checkpoint.close)
 
     def _rewrite_epochs(self) -> None:
         """Durable on return; no checkpoint that was to be written brings back what is forgotten."""
-        self._unsynced.drop(lambda file, _: isinstance(file, EpochCheckpoint))
+        self._unsynced.drop(lambda file, _: file is self._epoch_checkpoint)
         write_epochs(self._disk, self._directory, self._epochs)
 
     def _new_segment(self, base_offset: int, now_ms: int | None = None) -> Segment:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncelog.broker.cluster.channel import Channel
-from oncelog.broker.cluster.view import Node
+from oncelog.broker.view import Node
 from oncelog.environment import Clock, Network, Random
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from oncelog.broker.cluster.view import LEADER_DURING_DELETE, Leadership, Node
 from oncelog.broker.operations import NO_LEADER
+from oncelog.broker.view import LEADER_DURING_DELETE, KnownPartition, Leadership, Node
 
 if TYPE_CHECKING:
-    from oncelog.broker.storage.partition import Partition
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Members:
     def broker(self, node_id: int) -> Node | None:
         return self._nodes.get(node_id)
 
-    def leadership(self, partition: Partition) -> Leadership:
+    def leadership(self, partition: KnownPartition) -> Leadership:
         """A leader that is not alive is none, as in Kafka's answers."""
         known = partition.leadership
         if known.leader in self._nodes or known.leader in (NO_LEADER, LEADER_DURING_DELETE):

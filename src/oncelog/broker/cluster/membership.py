@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.cluster import fetcher
-from oncelog.broker.cluster.asking import ask
+from oncelog.broker.cluster.asking import SessionEndedError, ask
+from oncelog.broker.cluster.channel import Channel, ChannelError
 from oncelog.broker.cluster.channels import Channels
 from oncelog.broker.cluster.configs import ClusterConfigs
+from oncelog.broker.cluster.controller import Controller
+from oncelog.broker.cluster.controller_term import ControllerSettings
 from oncelog.broker.cluster.fetcher import FetchSettings
 from oncelog.broker.cluster.fetchers import Fetchers
 from oncelog.broker.cluster.in_sync_changes import InSyncChanges
@@ -19,11 +23,12 @@ from oncelog.broker.cluster.registration import Registration
 from oncelog.broker.cluster.replica import Surroundings
 from oncelog.broker.cluster.replicas import Leads, Replicas
 from oncelog.broker.cluster.topic_changes import TopicChanges
+from oncelog.broker.cluster.verification import Verification
 from oncelog.broker.cluster.watchers import Watchers
 from oncelog.broker.readiness import Readiness
 from oncelog.coordination import sleep, start
-from oncelog.wire import ErrorCode
-from oncelog.zookeeper.session import Create, Data, GetData, ZooKeeper
+from oncelog.wire import ErrorCode, message_class
+from oncelog.zookeeper.session import Create, Data, GetData, SessionState, ZooKeeper
 from oncelog.zookeeper.znodes import (
     BrokerZnode,
     ListenerEndpoint,
@@ -34,11 +39,40 @@ from oncelog.zookeeper.znodes import (
 
 if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.readiness import StartProgress
     from oncelog.broker.storage.shared_topics import SharedTopics
-    from oncelog.environment import Network, Random
+    from oncelog.environment import Clock, Network, Random
 
 logger = logging.getLogger("oncelog.broker")
+
+
+CONTROLLED_SHUTDOWN, CONTROLLED_SHUTDOWN_VERSION = 7, 3
+HEARD_BY_CONTROLLER = (
+    paths.CONTROLLER,
+    "/brokers",
+    "/admin",
+    paths.ISR_CHANGES,
+    paths.LOG_DIR_EVENTS,
+)
+
+
+@dataclass(slots=True)
+class ControllerParts:
+    """What the controller needs of its broker."""
+
+    clock: Clock
+    random: Random
+    zookeeper: ZooKeeper
+    node_id: int
+    network: Network
+    settings: Settings
+
+    def open_channel(self, broker_id: int, host: str, port: int) -> Channel:
+        return Channel(self.network, self.clock, self.random, broker_id, host, port, str(self.node_id))
+
+    def is_unclean_election_enabled(self) -> bool:
+        return bool(self.settings.value("unclean.leader.election.enable"))
 
 
 class Needs(fetcher.Needs, Protocol):
@@ -53,7 +87,10 @@ class Membership:
 
     def __init__(self, broker: Needs, zookeeper: ZooKeeper, network: Network, random: Random, listener: str) -> None:
         self._broker = broker
+        self._has_expired = False
         self._zookeeper = zookeeper
+        self._network = network
+        self._random = random
         self._listener = listener
         number = broker.settings.number
         self.members = Members(listener)
@@ -63,6 +100,7 @@ class Membership:
         self.topic_changes = TopicChanges(zookeeper, broker.clock, random, broker.settings, self.members)
         self._to_controller = Channels(network, broker.clock, random, str(node_id))
         self._to_leaders = Channels(network, broker.clock, random, f"broker-{node_id}-fetcher-0")
+        self._to_coordinators = Channels(network, broker.clock, random, f"AddPartitionsManager-client-{node_id}")
         self._to_others = Channels(network, broker.clock, random, f"broker-{node_id}-txn-marker-sender")
         self._changes = InSyncChanges(
             broker.clock,
@@ -123,7 +161,32 @@ class Membership:
             broker.clock, broker.node_id, self._lag_time_max_ms, self.members, self._changes, min_in_sync
         )
         self.replicas = Replicas(broker.clock, broker.node_id, topics, self._fetchers, surroundings, leads)
+        controller_settings = ControllerSettings(
+            self._listener,
+            delete_topic_enable=bool(broker.settings.value("delete.topic.enable")),
+            auto_leader_rebalance_enable=bool(broker.settings.value("auto.leader.rebalance.enable")),
+            leader_imbalance_check_interval_seconds=number("leader.imbalance.check.interval.seconds"),
+            leader_imbalance_per_broker_percentage=number("leader.imbalance.per.broker.percentage"),
+            controller_socket_timeout_ms=number("controller.socket.timeout.ms"),
+        )
+        parts = ControllerParts(
+            broker.clock, self._random, self._zookeeper, broker.node_id, self._network, broker.settings
+        )
+        self.controller = Controller(parts, controller_settings)
+        for path in HEARD_BY_CONTROLLER:
+            self._watchers.listen(path, self.controller.watched)
+        self._watchers.listen_to_sessions(self.controller.session_changed)
+        self._watchers.listen_to_sessions(self._session_changed)
         self.known_brokers = KnownMembers(topics, self.members, self._to_others, number("controller.socket.timeout.ms"))
+
+    def verification(self, transactions: Transactions) -> Verification:
+        return Verification(
+            self.topics,
+            transactions,
+            self.members,
+            self._to_coordinators,
+            self._broker.settings.number("controller.socket.timeout.ms"),
+        )
 
     async def join(self, host: str, port: int, rack: str | None) -> None:
         """Be among the live brokers: from now on the controller says what to do. Raises SessionEndedError."""
@@ -131,7 +194,28 @@ class Membership:
         path = paths.broker(self._broker.node_id)
         self._registration = Registration(self._zookeeper, self._broker.clock, path, entry.encode())
         await self._registration.register()
+        self.controller.begin()
         self._shrinking = start(self._shrink())
+
+    def _session_changed(self, state: SessionState) -> None:
+        """Who has lost its session is dead for the others. What it led somebody else leads, or will: it begins anew."""
+        if state is SessionState.EXPIRED:
+            logger.warning(
+                "the session with ZooKeeper has expired: this broker leads and follows nothing until it is back"
+            )
+            self._has_expired = True
+            start(self.replicas.step_down())
+        elif state is SessionState.CONNECTED and self._has_expired:
+            self._has_expired = False
+            start(self._rejoin())
+
+    async def _rejoin(self) -> None:
+        try:
+            await self._registration.register()
+        except SessionEndedError:
+            # The next session comes here again.
+            return
+        self.controller.begin()
 
     async def _shrink(self) -> None:
         while True:
@@ -156,9 +240,39 @@ class Membership:
             self._broker.progress.reach(Readiness.METADATA)
             self._broker.progress.reach(Readiness.COORDINATORS)
 
+    async def hand_over(self) -> None:
+        """Before a stop: let others lead what this broker leads (controlled.shutdown.enable)."""
+        number = self._broker.settings.number
+        for attempt in range(number("controlled.shutdown.max.retries")):
+            if attempt:
+                await sleep(self._broker.clock, number("controlled.shutdown.retry.backoff.ms"))
+            remaining = await self._ask_for_shutdown()
+            if remaining == 0:
+                return
+            logger.info("%s partitions have no other leader yet", "all" if remaining is None else remaining)
+
+    async def _ask_for_shutdown(self) -> int | None:
+        """How many partitions nobody else can lead; None without an answer."""
+        node = self.members.broker(self.members.controller_id)
+        if node is None:
+            return None
+        request = message_class(CONTROLLED_SHUTDOWN, CONTROLLED_SHUTDOWN_VERSION, "request")(
+            broker_id=self._broker.node_id, broker_epoch=self.epoch
+        )
+        answer = await self._to_controller.to(node).ask(
+            CONTROLLED_SHUTDOWN,
+            CONTROLLED_SHUTDOWN_VERSION,
+            request,
+            self._broker.settings.number("controller.socket.timeout.ms"),
+        )
+        if isinstance(answer, ChannelError) or answer.error_code is not ErrorCode.none:
+            return None
+        return len(answer.remaining_partitions)
+
     def stop(self) -> None:
         self._shrinking.end()
+        self.controller.close()
         self.replicas.close()
-        for channels in (self._to_controller, self._to_leaders, self._to_others):
+        for channels in (self._to_controller, self._to_leaders, self._to_coordinators, self._to_others):
             channels.close()
         self._zookeeper.close()

@@ -177,6 +177,19 @@ class Replicas:
         finally:
             self._orders.leave()
 
+    async def step_down(self) -> None:
+        """Lead and follow nothing, and forget what was told: whatever the controller says next is news."""
+        await self._orders.enter()
+        try:
+            replicas = tuple(self._replicas.values())
+            self._replicas.clear()
+            for replica in replicas:
+                replica.stop()
+                self._leads.resigned(replica.partition, None)
+            await self._fetchers.stop_following([replica.partition for replica in replicas])
+        finally:
+            self._orders.leave()
+
     def _stop_problem(self, order: ToStop) -> ErrorCode:
         partition = self._partition(order)
         if partition is None:

@@ -9,7 +9,7 @@ from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.view import ClusterView
+    from oncelog.broker.view import ClusterView
 
 BROKERS, CONTROLLERS = 1, 2
 

@@ -16,9 +16,9 @@ from oncelog.broker.storage.topics import name_problem
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.view import ClusterView
     from oncelog.broker.config.configuration import Settings
     from oncelog.broker.storage.topics import Topics
+    from oncelog.broker.view import ClusterView
     from oncelog.environment import Clock
 
 

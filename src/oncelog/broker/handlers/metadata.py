@@ -22,7 +22,7 @@ from oncelog.environment import Clock
 from oncelog.wire import EncodedItems, ErrorCode, construct, encode
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.view import ClusterView
+    from oncelog.broker.view import ClusterView
 
 BY_ID_FROM_VERSION = 12
 INDEX_BYTES = slice(2, 6)

@@ -29,10 +29,11 @@ from oncelog.transactions.versions import produce_adds_partitions, produce_error
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.view import ClusterView
+    from oncelog.broker.cluster.verification import Verification
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.durability import Durability
     from oncelog.broker.storage.topics import Topics
+    from oncelog.broker.view import ClusterView
     from oncelog.environment import Clock, Workers
 
 ALL_IN_SYNC = -1
@@ -59,6 +60,7 @@ class Needs(Protocol):
     session_guard: SessionGuard
     topics: Topics
     transactions: Transactions
+    verification: Verification
     workers: Workers
 
 
@@ -211,6 +213,8 @@ async def _refused_by_coordinator(
     producer = TransactionalProducer(transactional_id, header.producer_id, header.producer_epoch)
     if produce_adds_partitions(request.version):
         errors = dict.fromkeys(partitions, await broker.transactions.add_partitions(*producer, partitions, tv2=True))
+    elif broker.view.has_others:
+        errors = await broker.verification.verify(producer, partitions)
     elif not broker.session_guard.admits(request, producer, partitions):
         return None
     else:

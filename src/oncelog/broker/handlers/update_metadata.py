@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.cluster.members import Endpoint, Member
-from oncelog.broker.cluster.view import Leadership
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
+from oncelog.broker.view import Leadership
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from enum import Enum, auto
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from oncelog.broker.cluster.view import UNKNOWN
+from oncelog.broker.view import UNKNOWN
 from oncelog.coordination import Parked
 from oncelog.environment import DiskError
 from oncelog.log import Appended, DataDirectory, LogDigest, LogPoints, Origin, PartitionLog, Refused
@@ -67,6 +67,22 @@ class Leading(Protocol):
         ...
 
 
+class MarkerGuard:
+    """Says whether a transaction of a producer has ended in a partition since the guard was made."""
+
+    __slots__ = ("_guards", "is_broken", "partition", "producer_id")
+
+    def __init__(self, guards: list[MarkerGuard], partition: tuple[str, int], producer_id: int) -> None:
+        self._guards = guards
+        self.partition = partition
+        self.producer_id = producer_id
+        self.is_broken = False
+        guards.append(self)
+
+    def end(self) -> None:
+        self._guards.remove(self)
+
+
 class Role(Enum):
     """What a broker is to a partition. One that is alone leads every partition."""
 
@@ -89,6 +105,7 @@ class Partition:
 
     __slots__ = (
         "_failed",
+        "_guards",
         "_watchers",
         "damage",
         "directory",
@@ -114,6 +131,7 @@ class Partition:
         self.leadership = UNKNOWN
         self.role = Role.NONE
         self.leading: Leading | None = None
+        self._guards: list[MarkerGuard] = []
         self._failed = failed
         self.unopened: UnopenedLog | None = None
         self.damage: str | None = None
@@ -163,6 +181,10 @@ class Partition:
             self._grown()
         return result
 
+    def guard(self, producer_id: int) -> MarkerGuard:
+        """It is broken by the next marker of the producer; `end` it."""
+        return MarkerGuard(self._guards, (self.topic, self.index), producer_id)
+
     def append_marker(
         self,
         control: ControlType,
@@ -182,6 +204,8 @@ class Partition:
             self._failed(self, error)
             return self.refused(ErrorCode.kafka_storage_error)
         if isinstance(result, Appended):
+            for guard in self._guards:
+                guard.is_broken |= guard.producer_id == producer_id
             self._grown()
         return result
 

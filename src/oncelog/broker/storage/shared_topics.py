@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from oncelog.broker.cluster.view import LEADER_DURING_DELETE, UNKNOWN, Leadership
 from oncelog.broker.config.configuration import Settings, topic_values
 from oncelog.broker.slices import Slices
 from oncelog.broker.storage.journal import Journal, ReplicasHosted, ReplicasLeft
 from oncelog.broker.storage.log_settings import log_config
 from oncelog.broker.storage.partition import Partition, Role, UnopenedLog
 from oncelog.broker.storage.topics import OpenLog, Topic, Topics
+from oncelog.broker.view import LEADER_DURING_DELETE, UNKNOWN, Leadership
 from oncelog.coordination import Parked, start
 from oncelog.environment import DiskError
 from oncelog.wire import ErrorCode

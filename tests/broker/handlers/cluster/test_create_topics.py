@@ -23,7 +23,9 @@ def topic(name: str, partitions: int = -1, factor: int = -1, **fields: Any) -> d
     return asked | fields
 
 
-def send(member: ClusterMember, *topics: dict[str, Any], timeout: timedelta = MINUTE, validate_only: bool = False) -> Any:
+def send(
+    member: ClusterMember, *topics: dict[str, Any], timeout: timedelta = MINUTE, validate_only: bool = False
+) -> Any:
     return member.send("create_topics", 7, topics=list(topics), timeout=timeout, validate_only=validate_only)
 
 
@@ -110,7 +112,9 @@ def test_defaults_are_those_of_the_broker(new_member):
             "partitions should be a consecutive 0-based integer sequence",
         ),
         (
-            topic("t", assignments=[{"partition_index": 0, "broker_ids": [0]}, {"partition_index": 1, "broker_ids": []}]),
+            topic(
+                "t", assignments=[{"partition_index": 0, "broker_ids": [0]}, {"partition_index": 1, "broker_ids": []}]
+            ),
             ErrorCode.invalid_replica_assignment,
             "All partitions should have the same number of replicas",
         ),
@@ -177,7 +181,7 @@ def test_request_waits_for_a_connection_to_zookeeper_and_no_longer_than_its_own_
 def test_topic_that_nobody_waits_for_any_more_is_not_begun(simulated_world: SimulatedWorld):
     """A client that was told REQUEST_TIMED_OUT may have asked again, for another topic of this name."""
     member = prepared(simulated_world)
-    simulated_world.ensemble.cut_off(simulated_world._nodes[member.client], 1500, silently=False)  # noqa: SLF001
+    simulated_world.ensemble.cut_off(simulated_world._nodes[member.client], 1500, silently=False)
     reply = send(member, topic("t", 1, 1), timeout=timedelta(seconds=1))
     assert member.answer(reply).topics[0].error_code is ErrorCode.request_timed_out
     assert member.children(paths.TOPICS) == ()

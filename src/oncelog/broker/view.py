@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from oncelog.broker.operations import NO_LEADER
-
-if TYPE_CHECKING:
-    from oncelog.broker.storage.partition import Partition
 
 LEADER_DURING_DELETE = -2
 """What UpdateMetadata names as the leader of a partition that is being deleted."""
@@ -39,6 +36,16 @@ class Leadership:
 UNKNOWN = Leadership()
 
 
+class KnownPartition(Protocol):
+    """What is asked of a partition here."""
+
+    leader_epoch: int
+    leadership: Leadership
+
+    @property
+    def is_offline(self) -> bool: ...
+
+
 class ClusterView(Protocol):
     """What is known at this moment."""
 
@@ -58,7 +65,7 @@ class ClusterView(Protocol):
         """None for one that is not alive."""
         ...
 
-    def leadership(self, partition: Partition) -> Leadership: ...
+    def leadership(self, partition: KnownPartition) -> Leadership: ...
 
 
 class Alone:
@@ -79,7 +86,7 @@ class Alone:
     def broker(self, node_id: int) -> Node | None:
         return self._node if node_id == self._node.node_id else None
 
-    def leadership(self, partition: Partition) -> Leadership:
+    def leadership(self, partition: KnownPartition) -> Leadership:
         own = (self._node.node_id,)
         if partition.is_offline:
             return Leadership(NO_LEADER, partition.leader_epoch, own, own, own)

@@ -1,0 +1,110 @@
+"""Asking the transaction coordinator whether a transaction contains a partition, before the first of its batches is appended.
+
+KIP-890: without that a batch that comes late would begin a transaction which nobody ends. The coordinator may be on another
+broker. Between its answer and the append the transaction may end here: then the batch is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from oncelog.broker.cluster.channel import ChannelError
+from oncelog.broker.coordinators.session_guard import TransactionalProducer
+from oncelog.broker.storage.topics import TRANSACTION_STATE
+from oncelog.wire import ErrorCode, message_class, message_module
+
+if TYPE_CHECKING:
+    from oncelog.broker.cluster.channels import Channels
+    from oncelog.broker.cluster.members import Members
+    from oncelog.broker.coordinators.transactions import Transactions
+    from oncelog.broker.storage.topics import Topics
+
+logger = logging.getLogger("oncelog.broker")
+
+ADD_PARTITIONS, LOWEST, HIGHEST = 24, 4, 5
+TopicPartition = tuple[str, int]
+Errors = dict[TopicPartition, ErrorCode]
+
+
+class Verification:
+    """`timeout_ms` is request.timeout.ms."""
+
+    def __init__(
+        self, topics: Topics, transactions: Transactions, members: Members, channels: Channels, timeout_ms: int
+    ) -> None:
+        self._topics = topics
+        self._transactions = transactions
+        self._members = members
+        self._channels = channels
+        self._timeout_ms = timeout_ms
+
+    async def verify(self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]) -> Errors:
+        """Whether each is part of the producer's open transaction. No wait may come between this and the appends.
+
+        Errors: those of the coordinator; not_coordinator, coordinator_not_available, network_exception where it was not asked;
+        invalid_txn_state where the transaction has ended meanwhile.
+        """
+        producer_id = producer.producer_id
+        errors: Errors = dict.fromkeys(partitions, ErrorCode.none)
+        unknown = [one for one in partitions if not self._is_open(one, producer_id)]
+        if not unknown:
+            return errors
+        guarded = [found for one in unknown if (found := self._topics.partition(*one)) is not None]
+        guards = [partition.guard(producer_id) for partition in guarded]
+        try:
+            errors |= await self._ask(producer, unknown)
+            passed = [guard for guard in guards if guard.is_broken]
+        finally:
+            for guard in guards:
+                guard.end()
+        for guard in passed:
+            errors[guard.partition] = ErrorCode.invalid_txn_state
+        return errors
+
+    def _is_open(self, partition: TopicPartition, producer_id: int) -> bool:
+        """What has begun here was verified then."""
+        found = self._topics.partition(*partition)
+        return found is not None and found.problem is None and found.log.open_transaction(producer_id) is not None
+
+    async def _ask(self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]) -> Errors:
+        home = self._transactions.coordinator.partition_for(producer.transactional_id)
+        state = self._topics.partition(TRANSACTION_STATE, home)
+        leader = -1 if state is None else self._members.leadership(state).leader
+        node = self._members.broker(leader)
+        if self._transactions.error(producer.transactional_id) is not ErrorCode.not_coordinator:
+            return self._transactions.verify(*producer, partitions)
+        if node is None:
+            return dict.fromkeys(partitions, ErrorCode.coordinator_not_available)
+        answer = await self._channels.to(node).ask_newest(
+            ADD_PARTITIONS, LOWEST, HIGHEST, lambda version: _request(version, producer, partitions), self._timeout_ms
+        )
+        if isinstance(answer, ChannelError):
+            logger.info("the coordinator of %s was not asked: %s", producer.transactional_id, answer.reason)
+            return dict.fromkeys(partitions, ErrorCode.network_exception)
+        if answer.error_code is not ErrorCode.none:
+            return dict.fromkeys(partitions, answer.error_code)
+        return {
+            (topic.name, one.partition_index): one.partition_error_code
+            for transaction in answer.results_by_transaction
+            for topic in transaction.topic_results
+            for one in topic.results_by_partition
+        }
+
+
+def _request(version: int, producer: TransactionalProducer, partitions: Sequence[TopicPartition]) -> Any:
+    types = message_module(ADD_PARTITIONS, version, "request")
+    indexes: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, index in partitions:
+        indexes[topic].append(index)
+    topics = tuple(types.AddPartitionsToTxnTopic(name=name, partitions=tuple(some)) for name, some in indexes.items())
+    transaction = types.AddPartitionsToTxnTransaction(
+        transactional_id=producer.transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        verify_only=True,
+        topics=topics,
+    )
+    return message_class(ADD_PARTITIONS, version, "request")(transactions=(transaction,))
