@@ -8,7 +8,7 @@ from kazoo.client import KazooClient
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("kinds", [("oncelog", "kafka"), ("kafka", "oncelog")], ids="+".join)
+@pytest.mark.parametrize("kinds", [("oncelog", "kafka"), ("kafka", "oncelog"), ("oncelog", "oncelog")], ids="+".join)
 def test_every_broker_knows_every_other_and_the_controller(new_cluster, kinds):
     cluster = new_cluster(*kinds)
     assert cluster.controller in cluster.brokers.values()
