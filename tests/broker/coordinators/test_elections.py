@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from harness.broker_in_memory import BrokerInMemory, Reply, SteppedDisk
-from harness.group_requests import commit_fields, heartbeat_fields, join_fields, sync_fields
+from harness.group_requests import SESSION_MS, commit_fields, heartbeat_fields, join_fields, sync_fields
 from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import (
     GROUP,
@@ -260,19 +260,59 @@ def test_end_of_a_transaction_meets_another_coordinator_at_every_wait(
     reply = producer.send_end(committed=True)
     for _ in range(steps):
         broker.disk.take_step()
+    was_answered = reply.came
     elected.resign(LOG)
     if not back:
         broker.settle()
     elected.elect(LOG)
     broker.settle()
-    assert reply.came
-    assert reply.message.error_code in (NONE, ELSEWHERE)
+    assert reply.message.error_code is (NONE if was_answered else ELSEWHERE)
     (found,) = broker.core.transactions.coordinator.transactions()
     if reply.message.error_code is NONE:
         assert visible(broker, 0) == ["a"]
     assert found.status.label in ("CompleteCommit", "Ongoing")
     assert visible(broker, 0) == (["a"] if found.status.label == "CompleteCommit" else [])
     audit_coordinators(broker.core)
+
+
+def test_producer_that_waits_for_its_epoch_when_the_coordinator_changes_asks_again() -> None:
+    elected = Elected()
+    write_some(elected)
+    asked = {"transactional_id": "teller", "transaction_timeout": MINUTE}
+    reply = elected.broker.send("init_producer_id", 4, **asked)
+    assert not reply.came
+    elected.resign(LOG)
+    elected.elect(LOG)
+    elected.broker.settle()
+    assert reply.message.error_code is ELSEWHERE
+    audit_coordinators(elected.broker.core)
+
+
+def test_request_that_is_held_back_is_told_at_once_to_look_elsewhere() -> None:
+    elected = Elected()
+    producer = ProducerInMemory(elected.broker, TV1)
+    producer.write("a", 1)
+    producer.send_end(committed=True)
+    asked = {"transactional_id": "teller", "transaction_timeout": MINUTE}
+    held = elected.broker.send("init_producer_id", 4, **asked)
+    assert not held.came
+    elected.resign(LOG)
+    assert held.message.error_code is ELSEWHERE
+
+
+def test_members_of_a_group_that_was_loaded_have_to_be_heard_from() -> None:
+    elected = Elected()
+    broker = elected.broker
+    joining = broker.send("join_group", 3, **join_fields(3, GROUP, ""))
+    broker.clock.advance(3000)
+    member = joining.message.member_id
+    broker.ask("sync_group", 3, **sync_fields(3, GROUP, member, 1, {member: b"all"}))
+    elected.resign(OFFSETS)
+    elected.elect(OFFSETS)
+    assert broker.ask("heartbeat", 3, **heartbeat_fields(3, GROUP, member, 1)).error_code is NONE
+    broker.clock.advance(SESSION_MS + 1)
+    (found,) = broker.ask("describe_groups", 5, groups=[GROUP], include_authorized_operations=False).groups
+    assert found.group_state == "Empty"
 
 
 def test_markers_carry_the_epoch_under_which_their_coordinator_leads() -> None:
