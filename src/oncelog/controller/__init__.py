@@ -92,7 +92,7 @@ from oncelog.controller.steps import (
     Write,
 )
 from oncelog.controller.topic_writes import (
-    NewTopic,
+    NewTopicWrites,
     grown_topic,
     new_topic,
     order_to_delete,
@@ -141,7 +141,7 @@ __all__ = [
     "LeaderRecoveryState",
     "Message",
     "Messages",
-    "NewTopic",
+    "NewTopicWrites",
     "Outcome",
     "PartitionState",
     "Placement",

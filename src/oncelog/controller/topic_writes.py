@@ -17,7 +17,7 @@ from oncelog.zookeeper.znodes import encode_config, paths
 
 
 @dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopicWrites:
     """In this order. `config` is tried first; where there is a znode of that name already, `other_config` is.
 
     `/controller` is checked with both: its version changes where a cluster leaves ZooKeeper, and then nobody writes any more.
@@ -31,11 +31,11 @@ class NewTopic:
 
 def new_topic(
     topic: str, topic_id: UUID, placement: Placement, config: Mapping[str, str], controller_version: int
-) -> NewTopic:
+) -> NewTopicWrites:
     path, data = paths.config("topics", topic), encode_config(config)
     check = Check(paths.CONTROLLER, controller_version)
     partitions = {number: ReplicaAssignment(replicas) for number, replicas in placement.items()}
-    return NewTopic(
+    return NewTopicWrites(
         Multi((check, Create(path, data))),
         Multi((check, SetData(path, data))),
         Create(paths.topic(topic), encode_topic(TopicAssignment(topic_id, partitions))),
