@@ -14,11 +14,10 @@ DIRECTORY = "/data/orders-0"
 class LogOnMemoryDisk:
     """Appends what it is told to, keeps the checkpoint of the recovery point, and opens the log again."""
 
-    def __init__(self, config: LogConfig | None = None, seed: int = 0, *, is_replica: bool = False) -> None:
+    def __init__(self, config: LogConfig | None = None, seed: int = 0) -> None:
         self.clock = ManualClock()
         self.disk = MemoryDisk(seed, self.clock.now_ms)
         self.config = config or LogConfig()
-        self.is_replica = is_replica
         self.checkpoint = self.log_start = 0
         self.gaps_below: int | None = 0
         self.aborted: LogDigest | None = None
@@ -40,7 +39,6 @@ class LogOnMemoryDisk:
             high_watermark=high_watermark,
             gaps_below=self.gaps_below,
             aborted=self.aborted,
-            is_replica=self.is_replica,
         )
         return self.log
 

@@ -47,11 +47,11 @@ class ReplicaOnMemoryDisk:
 
     def open(self) -> None:
         self.directories = LogDirectories(self.disk, [HOME], OWN_CHECKPOINT)
-        self.directories.find_partitions(set(), {})
+        self.directories.find_partitions(set(), set(), {})
         if self.directories.partition_path(TOPIC, INDEX) is None:
             self.directories.place(TOPIC, INDEX)
         own = read_own_checkpoint(self.disk, HOME)
-        replayed = replay(self.disk, HOME, lambda *_: DIRECTORY)
+        replayed = replay(self.disk, HOME, lambda topic_id, _: DIRECTORY if topic_id == TOPIC_ID else None)
         key = (TOPIC, INDEX)
         recovery_point = self.directories.recovery_points().get(key, 0)
         digest = None if own is None else own.aborted.get(KEY, LogDigest(recovery_point))
@@ -134,14 +134,6 @@ class ReplicaOnMemoryDisk:
         result = self.log.append(batch, check_batch(batch), verified=True)
         assert isinstance(result, Appended), result
         return result
-
-    def produce_as_leader_of(self, epoch: int) -> None:
-        """Lead for one record."""
-        self.log.lead(epoch)
-        self.sync()
-        self.produce(b"x")
-        self.sync()
-        self.log.follow()
 
     def mark(self, control: ControlType, producer: tuple[int, int], coordinator_epoch: int = 0) -> None:
         result = self.log.append_marker(control, *producer, coordinator_epoch, 1, self.clock.now_ms())

@@ -291,6 +291,19 @@ def test_high_watermark_goes_back_with_a_log_that_is_cut_off_below_it() -> None:
     assert (on.log.high_watermark, on.log.last_stable_offset, on.log.log_end_offset) == (2, 2, 2)
 
 
+def test_log_that_begins_inside_a_batch_begins_before_it_when_that_is_cut_off() -> None:
+    on = leader()
+    on.produce(b"a", b"b", b"c", b"d")
+    on.log.advance_high_watermark(4)
+    on.log.advance_log_start(2)
+    on.log.follow()
+    on.truncate_to(3)
+    assert (on.log.log_start_offset, on.log.high_watermark, on.log.log_end_offset) == (0, 0, 0)
+    # The checkpoint says where it began: there is nothing before that.
+    on.crash()
+    assert (on.log.log_start_offset, on.log.log_end_offset) == (2, 2)
+
+
 def test_retention_and_cleaning_leave_what_is_not_below_the_high_watermark() -> None:
     on = leader(LogConfig(segment_bytes=400, retention_ms=1000, file_delete_delay_ms=0))
     for _ in range(9):

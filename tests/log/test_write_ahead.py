@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.memory_disk import MemoryDisk
-from oncelog.log import Entry, Tail, WriteAheadLog, replay
+from oncelog.cli.log.directory_rows import write_ahead_rows
+from oncelog.log import Entry, Tail, WriteAheadLog, replay, taking_back
 from oncelog.log.write_ahead import BEGINNING_BYTES, files_in, read_entries
 
 DIRECTORY = "/data"
@@ -177,3 +178,45 @@ def test_segment_without_the_bytes_before_an_entry_stays_as_it_is():
     replayed = replay(disk, DIRECTORY, path_of)
     assert (replayed.count, replayed.is_whole, len(replayed.durable_ends)) == (0, False, 1)
     assert disk.read_file(SEGMENT) == b"abc"
+
+
+def later_segment(position: int, data: bytes) -> Entry:
+    return Entry(TOPIC, 0, 1000, Tail(500, position, data))
+
+
+def test_what_was_taken_back_is_not_put_back_and_not_vouched_for():
+    disk = disk_with(
+        entry(0, b"aaaa"),
+        entry(4, b"bbbb"),
+        later_segment(0, b"gone"),
+        entry(100, b"other", OTHER),
+        taking_back(TOPIC, 0, 2, 0, 6),
+        taking_back(OTHER, 0, 90, 0, 103),
+    )
+    disk_with(later_segment(0, b"new"), number=1, disk=disk)
+    segment(disk, b"....NEWDATA")
+    replayed = replay(disk, DIRECTORY, path_of)
+    assert disk.read_file(SEGMENT) == b"aaaabbWDATA"
+    assert replayed.durable_ends == {(TOPIC, 0): 1000, (OTHER, 0): 90}
+    assert replayed.is_whole
+
+
+def test_log_that_was_taken_back_whole_has_nothing_put_back():
+    disk = disk_with(entry(0, b"aaaa"), later_segment(0, b"gone"), taking_back(TOPIC, 0, 0, -1, 0))
+    segment(disk, b"NEWDATA")
+    replayed = replay(disk, DIRECTORY, path_of)
+    assert disk.read_file(SEGMENT) == b"NEWDATA"
+    assert replayed.durable_ends == {(TOPIC, 0): 0}
+
+
+def test_what_was_taken_back_twice_ends_where_it_was_less():
+    disk = disk_with(entry(0, b"aaaa"), taking_back(TOPIC, 0, 1, 0, 1), entry(1, b"b"), taking_back(TOPIC, 0, 1, 0, 3))
+    segment(disk, b"NEWDATA")
+    replay(disk, DIRECTORY, path_of)
+    assert disk.read_file(SEGMENT) == b"abWDATA"
+
+
+def test_dump_says_where_a_log_is_cut_off():
+    ((_, path),) = files_in(disk := disk_with(entry(0, b"aaaa"), taking_back(TOPIC, 0, 2, 0, 3)), DIRECTORY)
+    rows = [(row["kind"], row["log_end_offset"], row["position"]) for row in write_ahead_rows(disk, path)]
+    assert rows == [("entry", 4, 0), ("cut", 2, 3)]

@@ -771,6 +771,8 @@ class PartitionLog:
         if self._cleaned_offset is not None:
             self._cleaned_offset = min(self._cleaned_offset, offset)
         offset = self._segments.truncate_to(offset)
+        # A batch goes as a whole, also one in whose middle the log began.
+        self._log_start = min(self._log_start, offset)
         self._end = offset
         self._closed_end = -1
         self._unsynced.truncate(offset)
@@ -944,7 +946,7 @@ class PartitionLog:
         self._growth_bytes = 0
 
     def _begin_epoch(self) -> None:
-        """Note the leader's epoch with its first batch. It is made durable together with that batch."""
+        """Note that the leader's epoch begins where the log ends. It is made durable together with what comes next."""
         self._epochs.assign(self._leader_epoch, self._end)
         self._keep_epochs(self._end)
 

@@ -140,6 +140,10 @@ class Follower:
 
     def build_fetch(self, logs: Callable[[TopicPartition], ReplicaLog], now_ms: int) -> FetchAsked | None:
         """The next Fetch; None if no partition is ready."""
+        for key, state in list(self.states.items()):
+            # What was begun for another leader, or in another epoch, may have been done since.
+            if state.state is FETCHING and state.fetch_offset != logs(key).log_end_offset:
+                self._go_on(key, FETCHING, logs(key))
         wanted = {
             key: AskedPartition(
                 state.topic_id,
@@ -162,7 +166,7 @@ class Follower:
         if state is None or state.leader_epoch != asked.current_leader_epoch or state.state is not TRUNCATING:
             return None
         if error is not ErrorCode.none:
-            self._refused(key, state, error, now_ms)
+            self._refused(key, error, now_ms)
             return None
         return _truncate(truncation(log, told, state.fetch_offset), log)
 
@@ -173,16 +177,15 @@ class Follower:
         state, asked = self.states.get(key), self.session.partitions.get(key)
         if state is None or asked is None or not state.is_ready_to_fetch(now_ms):
             return ()
-        if (asked.fetch_offset, asked.current_leader_epoch) != (state.fetch_offset, state.leader_epoch):
+        if (asked.fetch_offset, asked.current_leader_epoch) != (log.log_end_offset, state.leader_epoch):
             return ()
         if answer.error is ErrorCode.offset_out_of_range:
             return (AskOffsets(state.leader_epoch),)
         if answer.error is not ErrorCode.none:
-            self._refused(key, state, answer.error, now_ms)
+            self._refused(key, answer.error, now_ms)
             return ()
         if answer.diverging is not None:
             return (_truncate(truncation(log, answer.diverging, state.fetch_offset), log),)
-        assert log.log_end_offset == state.fetch_offset, (key, state, log.log_end_offset)
         append = Append(answer.records)
         inside = _begins_inside(answer.records, log)
         return (append,) if inside is None else (BeginAgain(inside), append)
@@ -195,7 +198,7 @@ class Follower:
         The high watermark follows the leader's as far as the log goes, and the log start follows as far as that.
         """
         state = self.states.get(key)
-        if state is None:
+        if state is None or state.state is not FETCHING:
             return ()
         if error is not ErrorCode.none:
             if error in MAY_PASS:
@@ -205,8 +208,9 @@ class Follower:
             return ()
         end = log.log_end_offset
         lag = max(0, answer.high_watermark - end)
-        # Whoever got something comes last in the next request.
-        del self.states[key]
+        if answer.records:
+            # Whoever got something comes last in the next request.
+            del self.states[key]
         self.states[key] = replace(state.moved(FETCHING, end, log.newest_epoch), lag=lag)
         high_watermark = max(log.high_watermark, min(answer.high_watermark, end))
         log_start_offset = min(answer.log_start_offset, high_watermark)
@@ -220,8 +224,10 @@ class Follower:
     def truncated(self, key: TopicPartition, step: Truncate | BeginAgain, log: ReplicaLog) -> None:
         """The log was cut off, or has begun again, and is asked for from its end on."""
         is_complete = isinstance(step, BeginAgain) or step.is_complete or self._truncates_on_fetch
-        if key in self.states:
-            self._go_on(key, FETCHING if is_complete else TRUNCATING, log)
+        before = self.states.get(key)
+        if before is not None and before.state is not FAILED:
+            stays = before.state is TRUNCATING and not is_complete
+            self._go_on(key, TRUNCATING if stays else FETCHING, log)
 
     def _go_on(self, key: TopicPartition, state: ReplicaState, log: ReplicaLog) -> None:
         self.states[key] = self.states[key].moved(state, log.log_end_offset, log.newest_epoch)
@@ -242,10 +248,10 @@ class Follower:
         log begins behind the end of this one has deleted what is missing here: the log begins again there.
         """
         state = self.states.get(key)
-        if state is None or state.leader_epoch != leader_epoch:
+        if state is None or state.state is not FETCHING or state.leader_epoch != leader_epoch:
             return None
         if error is not ErrorCode.none:
-            self._refused(key, state, error, now_ms)
+            self._refused(key, error, now_ms)
             return None
         if leader_end_offset < log.log_end_offset:
             return _truncate(Truncation(leader_end_offset, is_complete=True), log)
@@ -263,10 +269,11 @@ class Follower:
 
     def fail(self, key: TopicPartition) -> None:
         """Ask no more before the next LeaderAndIsr: the log has failed, or is not what it was taken for."""
-        state = self.states[key]
-        self.states[key] = state.moved(FAILED, state.fetch_offset, state.last_fetched_epoch)
+        state = self.states.get(key)
+        if state is not None and state.state is not FAILED:
+            self.states[key] = state.moved(FAILED, state.fetch_offset, state.last_fetched_epoch)
 
-    def _refused(self, key: TopicPartition, state: FetchState, error: ErrorCode, now_ms: int) -> None:
+    def _refused(self, key: TopicPartition, error: ErrorCode, now_ms: int) -> None:
         """The leader has answered with an error.
 
         FENCED_LEADER_EPOCH: it leads in a newer epoch, and LeaderAndIsr will say so. Whatever else it is, it may pass:

@@ -27,7 +27,7 @@ API_VERSIONS = 18
 Handler = Callable[[Controller, int, Any], Any]
 SERVED: Mapping[int, tuple[int, int, Handler]] = {
     7: (2, 3, controlled_shutdown),
-    56: (0, 3, alter_partition),
+    56: (2, 3, alter_partition),
     67: (0, 0, allocate_producer_ids),
 }
 

@@ -260,12 +260,12 @@ def test_unclean_election_follows_the_setting_of_the_topic(cluster, node):
 
 
 def test_leader_is_answered_what_its_in_sync_replicas_are_now(cluster, node):
-    cluster.create("t", (1, 2))
+    asked = (cluster.create("t", (1, 2)), 0)
     cluster.settle()
-    wanted = {("t", 0): WantedIsr(0, (1,), LeaderRecoveryState.RECOVERED, 0)}
+    wanted = {asked: WantedIsr(0, (1,), LeaderRecoveryState.RECOVERED, 0)}
     epoch = cluster.brokers[1].epoch
     results = cluster.take(node.controller.alter_partitions(1, epoch, wanted, 3))
-    assert results[("t", 0)] == cluster.state("t")
+    assert results[asked] == cluster.state("t")
     assert cluster.take(node.controller.alter_partitions(1, epoch + 1, wanted, 3)) is ErrorCode.stale_broker_epoch
 
 
@@ -281,13 +281,13 @@ def test_broker_that_is_not_the_controller_says_so(cluster, node):
 
 
 def test_reassignment_that_is_asked_for_is_listed_until_it_is_over(cluster, node):
-    cluster.create("t", (1,))
+    topic_id = cluster.create("t", (1,))
     cluster.settle()
     assert cluster.take(node.controller.reassign({("t", 0): (2,)})) == {("t", 0): NO_ERROR}
     assert cluster.take(node.controller.list_reassignments(None)).keys() == {("t", 0)}
     state = cluster.state("t")
     wanted = WantedIsr(state.leader_epoch, (1, 2), LeaderRecoveryState.RECOVERED, state.partition_epoch)
-    cluster.take(node.controller.alter_partitions(1, cluster.brokers[1].epoch, {("t", 0): wanted}, 3))
+    cluster.take(node.controller.alter_partitions(1, cluster.brokers[1].epoch, {(topic_id, 0): wanted}, 3))
     cluster.settle()
     assert cluster.take(node.controller.list_reassignments(None)) == {}
     assert (cluster.state("t").leader, cluster.state("t").isr) == (2, (2,))

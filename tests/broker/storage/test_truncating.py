@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from random import Random
+from uuid import UUID
 
 import pytest
 
 from harness.memory_disk import MemoryDisk
 from harness.replica_on_memory_disk import ReplicaOnMemoryDisk
-from oncelog.log import Followed, LogConfig
-from oncelog.records import ControlType
+from oncelog.log import Followed, LogConfig, PartitionLog
+from oncelog.records import ControlType, Record, build_batch, check_batch
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=200, file_delete_delay_ms=0)
 
@@ -71,7 +72,7 @@ def is_prefix(on: ReplicaOnMemoryDisk, leader: ReplicaOnMemoryDisk) -> bool:
 
 
 @pytest.mark.parametrize("decides", [False, True])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_power_cut_at_any_step_of_a_truncation_leaves_the_old_log_or_the_cut_one(seed: int, *, decides: bool) -> None:
     old = history(0)
     new = history(1, old, common=12)
@@ -142,12 +143,18 @@ def test_sync_that_began_before_a_truncation_says_nothing_of_what_came_after_it(
 
 
 def test_file_of_the_write_ahead_log_that_comes_next_vouches_for_nothing_that_was_cut_off() -> None:
+    """A log of decisions is vouched for again when the file that did so goes, whoever made it go."""
     old = history(0)
-    on, _ = replica(0, decides=True)
+    on, disk = replica(0, decides=True)
     on.follow(old)
     on.sync()
-    on.produce_as_leader_of(1)
-    on.sync()
+    other = PartitionLog.open(
+        disk, on.clock, "/data/other-0", "other", 0, CONFIG, was_clean=False, recovery_point=0, topic_id=UUID(int=8)
+    )
+    batch = build_batch([Record(None, b"x")])
+    for _ in range(2):
+        other.append(batch, check_batch(batch))
+        assert on.durability.make_durable([other]).is_released
     on.truncate_to(12)
     assert on.durability.retire().is_released
     on.crash()
@@ -155,7 +162,7 @@ def test_file_of_the_write_ahead_log_that_comes_next_vouches_for_nothing_that_wa
 
 
 @pytest.mark.parametrize("begin", [500, 3])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_power_cut_at_any_step_of_beginning_again_leaves_a_log_that_can_begin_again(seed: int, begin: int) -> None:
     old = history(0)
     leader = ReplicaOnMemoryDisk(CONFIG)
@@ -167,7 +174,6 @@ def test_power_cut_at_any_step_of_beginning_again_leaves_a_log_that_can_begin_ag
     while stops == stop:
         random = Random(seed)
         on, disk = replica(seed * 1000 + stop)
-        on.begin_again_at(old.log.log_start_offset + 0)
         follow_in_parts(on, old, random)
         on.log.advance_high_watermark(old.log.log_end_offset)
         on.log.advance_log_start(20)

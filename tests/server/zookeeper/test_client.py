@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 
 from oncelog.coordination import Parked
 from oncelog.server.zookeeper import RealZooKeeper, ZooKeeperUnreachableError, parse_ensemble
-from oncelog.server.zookeeper.connection import Connection
+from oncelog.server.zookeeper.connection import ServerConnection
 from oncelog.zookeeper.session import (
     Check,
     Children,
@@ -242,7 +242,7 @@ def test_connection_to_itself_is_none(run):
             itself.connect(itself.getsockname())
             itself.setblocking(False)
             ended, loop = [], asyncio.get_running_loop()
-            connection = Connection(
+            connection = ServerConnection(
                 loop, lambda callback: callback(), lambda *heard: ended.append(heard), lambda _, why: ended.append(why)
             )
             connection.send(b"hello")

@@ -15,7 +15,7 @@ from oncelog.controller import (
     ControllerContext,
     ElectionAnswers,
     ElectionType,
-    IsrResults,
+    IsrResult,
     ReplicaAssignment,
     Steps,
     Targets,
@@ -63,6 +63,8 @@ from oncelog.zookeeper.znodes import (
 logger = logging.getLogger("oncelog.controller")
 
 T = TypeVar("T")
+AskedPartition = tuple[UUID, int]
+"""A partition as AlterPartition names it: by the id of its topic."""
 NO_CONTROLLER = -1
 INITIAL_CONTROLLER_EPOCH = 0
 
@@ -126,22 +128,27 @@ class Controller:
     # What is asked of the controller: a handler each
 
     async def alter_partitions(
-        self, broker_id: int, broker_epoch: int, wanted: Mapping[TopicPartition, WantedIsr], version: int
-    ) -> IsrResults | ErrorCode:
-        async def serve(term: ControllerTerm, answer: Parked[IsrResults | ErrorCode]) -> None:
+        self, broker_id: int, broker_epoch: int, wanted: Mapping[AskedPartition, WantedIsr], version: int
+    ) -> dict[AskedPartition, IsrResult] | ErrorCode:
+        """What an id stands for is looked up when it is served: a controller that is just loading will know it by then."""
+
+        async def serve(term: ControllerTerm, answer: Parked[dict[AskedPartition, IsrResult] | ErrorCode]) -> None:
             problem = broker_epoch_problem(term.context, broker_id, broker_epoch)
             if problem is not None:
                 answer.release(problem)
                 return
-            results = await term.run(alter_partitions(term.context, broker_id, wanted, version))
-            answer.release(results)
+            names = {asked: _named(term.context, asked) for asked in wanted}
+            known = {named: wanted[asked] for asked, named in names.items() if named is not None}
+            results = await term.run(alter_partitions(term.context, broker_id, known, version))
+            answer.release(
+                {
+                    asked: ErrorCode.unknown_topic_id if named is None else results[named]
+                    for asked, named in names.items()
+                }
+            )
             await term.run(complete_reassignments(term.context, results))
 
         return await self._ask("AlterPartition", serve, ErrorCode.not_controller)
-
-    def topic_named(self, topic_id: UUID) -> str | None:
-        """AlterPartition v2 and later have ids. Whoever is not the controller knows none."""
-        return None if self._term is None else self._term.context.topic_names.get(topic_id)
 
     async def shut_down_broker(self, broker_id: int, broker_epoch: int) -> tuple[ErrorCode, list[TopicPartition]]:
         """ControlledShutdown: what the broker leads still."""
@@ -323,6 +330,11 @@ class Controller:
 
         term.put(ControllerEvent(name, lambda: serve(term, answer), refuse))
         return await answer
+
+
+def _named(context: ControllerContext, asked: AskedPartition) -> TopicPartition | None:
+    name = context.topic_names.get(asked[0])
+    return None if name is None else (name, asked[1])
 
 
 async def _bring_online(term: ControllerTerm, topic: str | None) -> None:

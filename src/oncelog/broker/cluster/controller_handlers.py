@@ -1,16 +1,19 @@
-"""What brokers ask of the controller: AlterPartition, ControlledShutdown and AllocateProducerIds, from message to message."""
+"""What brokers ask of the controller: AlterPartition v2-3, ControlledShutdown v2-3 and AllocateProducerIds v0.
+
+AlterPartition before v2 is of brokers before Kafka 3.3; the codec has it no more.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from oncelog.broker.cluster.controller import Controller
+from oncelog.broker.cluster.controller import AskedPartition, Controller
 from oncelog.controller import (
     IsrResult,
     LeaderAndIsr,
     LeaderRecoveryState,
-    TopicPartition,
     WantedIsr,
 )
 from oncelog.wire import ErrorCode, construct, message_module
@@ -19,43 +22,44 @@ from oncelog.zookeeper.znodes import PRODUCER_IDS_IN_A_BLOCK
 
 ALTER_PARTITION = 56
 ALLOCATE_PRODUCER_IDS = 67
-TOPIC_IDS_SINCE = 2
-"""AlterPartition names topics by their ids from v2 on (KIP-841), and has the epochs of brokers from v3 on (KIP-903)."""
 NOT_THROTTLED = timedelta(0)
 
 
 async def alter_partition(controller: Controller, version: int, body: Any) -> Any:
-    wanted: dict[TopicPartition, WantedIsr] = {}
-    asked: list[tuple[Any, str | None]] = []
-    for topic in body.topics:
-        name = controller.topic_named(topic.topic_id) if version >= TOPIC_IDS_SINCE else topic.topic_name
-        asked.append((topic, name))
-        if name is not None:
-            wanted |= {(name, one.partition_index): _wanted(one) for one in topic.partitions}
+    wanted: dict[AskedPartition, WantedIsr] = {
+        (topic.topic_id, one.partition_index): _wanted(one) for topic in body.topics for one in topic.partitions
+    }
     results = await controller.alter_partitions(body.broker_id, body.broker_epoch, wanted, version)
     types = message_module(ALTER_PARTITION, version, "response")
-    if isinstance(results, ErrorCode):
-        return construct(types.AlterPartitionResponse, throttle_time=NOT_THROTTLED, error_code=results, topics=())
-    topics = []
-    for topic, name in asked:
-        partitions = tuple(
-            _partition(types, number, ErrorCode.unknown_topic_id if name is None else results[name, number])
-            for number in (one.partition_index for one in topic.partitions)
-        )
-        known = {"topic_id": topic.topic_id} if version >= TOPIC_IDS_SINCE else {"topic_name": topic.topic_name}
-        topics.append(types.TopicData(**known, partitions=partitions))
+    is_refused = isinstance(results, ErrorCode)
     return construct(
-        types.AlterPartitionResponse, throttle_time=NOT_THROTTLED, error_code=ErrorCode.none, topics=tuple(topics)
+        types.AlterPartitionResponse,
+        throttle_time=NOT_THROTTLED,
+        error_code=results if is_refused else ErrorCode.none,
+        topics=() if isinstance(results, ErrorCode) else _topics(types, body, results),
+    )
+
+
+def _topics(types: Any, body: Any, results: Mapping[AskedPartition, IsrResult]) -> tuple[Any, ...]:
+    return tuple(
+        types.TopicData(
+            topic_id=topic.topic_id,
+            partitions=tuple(
+                _partition(types, one.partition_index, results[topic.topic_id, one.partition_index])
+                for one in topic.partitions
+            ),
+        )
+        for topic in body.topics
     )
 
 
 def _wanted(asked: Any) -> WantedIsr:
-    """Before v1 a leader has always recovered. The epochs of v3 are of no use over ZooKeeper, as in Kafka."""
+    """v3 has the epochs of brokers, too (KIP-903), which are of no use over ZooKeeper, as in Kafka."""
     if hasattr(asked, "new_isr_with_epochs"):
         isr = tuple(one.broker_id for one in asked.new_isr_with_epochs)
     else:
         isr = tuple(asked.new_isr)
-    recovery = LeaderRecoveryState(getattr(asked, "leader_recovery_state", LeaderRecoveryState.RECOVERED))
+    recovery = LeaderRecoveryState(asked.leader_recovery_state)
     return WantedIsr(asked.leader_epoch, isr, recovery, asked.partition_epoch)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
 from oncelog.controller.alter_partition import IsrResult, WantedIsr
-from oncelog.controller.values import LeaderRecoveryState, TopicPartition
+from oncelog.controller.values import LeaderRecoveryState
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
@@ -25,14 +25,13 @@ class Needs(Protocol):
 
 
 async def handle(broker: Needs, request: Request) -> Any:
-    body, controller = request.body, broker.membership.controller
-    wanted: dict[TopicPartition, WantedIsr] = {}
-    names = {topic.topic_id: controller.topic_named(topic.topic_id) for topic in body.topics}
-    for topic in body.topics:
-        name = names[topic.topic_id]
-        if name is not None:
-            for one in topic.partitions:
-                wanted[name, one.partition_index] = _wanted(request.version, one)
+    body = request.body
+    wanted = {
+        (topic.topic_id, one.partition_index): _wanted(request.version, one)
+        for topic in body.topics
+        for one in topic.partitions
+    }
+    controller = broker.membership.controller
     results = await controller.alter_partitions(body.broker_id, body.broker_epoch, wanted, request.version)
     if isinstance(results, ErrorCode):
         return request.answer(error_code=results, topics=())
@@ -43,7 +42,7 @@ async def handle(broker: Needs, request: Request) -> Any:
             types.TopicData(
                 topic_id=topic.topic_id,
                 partitions=tuple(
-                    _result(types, one.partition_index, results.get((names[topic.topic_id] or "", one.partition_index)))
+                    _result(types, one.partition_index, results[topic.topic_id, one.partition_index])
                     for one in topic.partitions
                 ),
             )
@@ -60,11 +59,9 @@ def _wanted(version: int, asked: Any) -> WantedIsr:
     return WantedIsr(asked.leader_epoch, isr, LeaderRecoveryState(asked.leader_recovery_state), asked.partition_epoch)
 
 
-def _result(types: Any, index: int, result: IsrResult | None) -> Any:
-    """None for a topic whose id is not known."""
-    if result is None or isinstance(result, ErrorCode):
-        error = ErrorCode.unknown_topic_id if result is None else result
-        return construct(types.PartitionData, partition_index=index, error_code=error, **_NOTHING)
+def _result(types: Any, index: int, result: IsrResult) -> Any:
+    if isinstance(result, ErrorCode):
+        return construct(types.PartitionData, partition_index=index, error_code=result, **_NOTHING)
     return construct(
         types.PartitionData,
         partition_index=index,

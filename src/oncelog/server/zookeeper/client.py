@@ -15,8 +15,8 @@ from itertools import cycle
 from oncelog.coordination import Parked
 from oncelog.server.zookeeper import records
 from oncelog.server.zookeeper.addresses import Ensemble
-from oncelog.server.zookeeper.connection import Connection, Guard
-from oncelog.server.zookeeper.records import NODE_EXISTS, OK, PING_XID, WATCH_XID, Record, Welcome
+from oncelog.server.zookeeper.connection import Guard, ServerConnection
+from oncelog.server.zookeeper.records import NODE_EXISTS, OK, PING_XID, WATCH_XID, JuteRecord, Welcome
 from oncelog.zookeeper.conversation import Conversation, Phase
 from oncelog.zookeeper.session import (
     Change,
@@ -46,7 +46,7 @@ class ZooKeeperUnreachableError(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Session:
+class _Credentials:
     """What a server knows a session by; `id` is 0 while there is none."""
 
     id: int = 0
@@ -68,13 +68,13 @@ class RealZooKeeper:
         self._guard = guard
         self._loop = asyncio.get_running_loop()
         self._conversation = Conversation(self._send)
-        self._session = _Session()
+        self._session = _Credentials()
         self._last_zxid = 0
         self._last_xid = 0
         self._sent: deque[tuple[int, Request | None]] = deque()
         """What has no answer yet, by its number; the client's own requests are None."""
         self._answered_at = 0.0
-        self._connection: Connection | None = None
+        self._connection: ServerConnection | None = None
         self._first_session = asyncio.Event()
         self._keeper = self._loop.create_task(self._stay_connected())
         self._keeper.add_done_callback(self._keeper_ended)
@@ -151,7 +151,7 @@ class RealZooKeeper:
         """Return when a connection to this server is over: whether it was good for something."""
         session = self._session
         timeout_s = self._asked_timeout_ms / 1000 / len(self._ensemble.servers)
-        connection = self._connection = Connection(self._loop, self._guard, self._heard, self._lost)
+        connection = self._connection = ServerConnection(self._loop, self._guard, self._heard, self._lost)
         connection.send(records.connect_frame(self._last_zxid, self._asked_timeout_ms, session.id, session.password))
         deadline = self._loop.call_later(timeout_s, self._give_up, connection)
         try:
@@ -167,7 +167,7 @@ class RealZooKeeper:
         welcomed_at = connection.welcomed_at
         return has_expired or (welcomed_at is not None and self._loop.time() - welcomed_at > SHORT_LIFE_S)
 
-    def _give_up(self, connection: Connection) -> None:
+    def _give_up(self, connection: ServerConnection) -> None:
         if connection.welcomed_at is None:
             connection.abort("the server gave no session in time")
 
@@ -175,7 +175,7 @@ class RealZooKeeper:
         if not keeper.cancelled():
             self._guard(keeper.result)
 
-    def _heard(self, connection: Connection, data: bytes) -> None:
+    def _heard(self, connection: ServerConnection, data: bytes) -> None:
         if connection is not self._connection or self._conversation.phase is Phase.CLOSED:
             return
         try:
@@ -227,12 +227,12 @@ class RealZooKeeper:
         if change is not None:
             self._conversation.changed(change, self._short(path))
 
-    def _welcomed(self, connection: Connection, welcome: Welcome) -> None:
+    def _welcomed(self, connection: ServerConnection, welcome: Welcome) -> None:
         if welcome.timeout_ms <= 0:
             self._expired(connection)
             return
         is_new = welcome.session_id != self._session.id
-        self._session = _Session(welcome.session_id, welcome.password)
+        self._session = _Credentials(welcome.session_id, welcome.password)
         self.session_timeout_ms = welcome.timeout_ms
         connection.welcomed_at = self._answered_at = self._loop.time()
         logger.info("session %#x with ZooKeeper, timeout %d ms", self._session.id, self.session_timeout_ms)
@@ -243,13 +243,13 @@ class RealZooKeeper:
         self._watch_over(connection)
         self._conversation.connected(self._session.id)
 
-    def _expired(self, connection: Connection) -> None:
+    def _expired(self, connection: ServerConnection) -> None:
         logger.warning("session %#x with ZooKeeper has expired", self._session.id)
         connection.abort("the session has expired")
-        self._session = _Session()
+        self._session = _Credentials()
         self._conversation.expired()
 
-    def _lost(self, connection: Connection, reason: str) -> None:
+    def _lost(self, connection: ServerConnection, reason: str) -> None:
         if connection is not self._connection:
             return
         self._connection = None
@@ -259,7 +259,7 @@ class RealZooKeeper:
         if self._conversation.phase is Phase.CONNECTED:
             self._conversation.disconnected()
 
-    def _watch_over(self, connection: Connection) -> None:
+    def _watch_over(self, connection: ServerConnection) -> None:
         """Keep the session alive, and leave a server that is silent, also where there is always something to send."""
         if connection is not self._connection or self._conversation.phase is Phase.CLOSED:
             return
@@ -274,18 +274,18 @@ class RealZooKeeper:
     def _send(self, request: Request) -> None:
         self._send_record(records.record(request, self._full), request)
 
-    def _send_record(self, record: Record, request: Request | None) -> None:
+    def _send_record(self, record: JuteRecord, request: Request | None) -> None:
         assert self._connection is not None, "there is a connection as long as there is a session on it"
         self._last_xid = self._last_xid % XID_MAX + 1
         self._sent.append((self._last_xid, request))
         self._connection.send(records.frame(self._last_xid, record))
 
-    def _watches(self) -> Iterator[Record]:
+    def _watches(self) -> Iterator[JuteRecord]:
         watches = self._conversation.watches
         data, exists, children = (map(self._full, paths) for paths in (watches.data, watches.exists, watches.children))
         return records.set_watches(self._last_zxid, data, exists, children)
 
-    def _paths_of_chroot(self) -> Iterator[Record]:
+    def _paths_of_chroot(self) -> Iterator[JuteRecord]:
         names = self._ensemble.chroot.split("/")
         return (records.empty_node("/".join(names[:count])) for count in range(2, len(names) + 1))
 

@@ -15,7 +15,7 @@ FRAME_BYTES_MAX = 64 * 1024 * 1024
 Guard = Callable[[Callable[[], None]], None]
 
 
-class Connection(asyncio.Protocol):
+class ServerConnection(asyncio.Protocol):
     """`heard` gets each frame without its length, `ended` the reason when there will be no more; both are called in `guard`.
 
     Frames that are sent in one turn of the event loop leave together.
@@ -25,8 +25,8 @@ class Connection(asyncio.Protocol):
         self,
         loop: asyncio.AbstractEventLoop,
         guard: Guard,
-        heard: Callable[[Connection, bytes], None],
-        ended: Callable[[Connection, str], None],
+        heard: Callable[[ServerConnection, bytes], None],
+        ended: Callable[[ServerConnection, str], None],
     ) -> None:
         self._loop = loop
         self._guard = guard

@@ -63,7 +63,7 @@ _FRAME = struct.Struct("!iii")
 _LENGTH = struct.Struct("!i")
 
 
-class Record(Protocol):
+class JuteRecord(Protocol):
     """A request as kazoo has it: a type and bytes."""
 
     @property
@@ -106,7 +106,7 @@ class Welcome(NamedTuple):
     password: bytes
 
 
-def frame(xid: int, record: Record) -> bytes:
+def frame(xid: int, record: JuteRecord) -> bytes:
     body = record.serialize()
     return _FRAME.pack(8 + len(body), xid, record.type) + body
 
@@ -124,9 +124,9 @@ def close_frame() -> bytes:
     return frame(CLOSE_XID, jute.CloseInstance)
 
 
-def empty_node(path: str) -> Record:
+def empty_node(path: str) -> JuteRecord:
     """What makes one, by its full path."""
-    made: Record = jute.Create(path, None, OPEN_ACL_UNSAFE, 0)
+    made: JuteRecord = jute.Create(path, None, OPEN_ACL_UNSAFE, 0)
     return made
 
 
@@ -148,9 +148,9 @@ def set_watches(
         yield SetWatches(relative_zxid, *batch)
 
 
-def record(request: Request, full: Callable[[str], str]) -> Record:
+def record(request: Request, full: Callable[[str], str]) -> JuteRecord:
     """`full` puts the chroot before a path."""
-    made: Record
+    made: JuteRecord
     match request:
         case Multi(writes):
             made = jute.Transaction([_write(write, full, jute.Create) for write in writes])
@@ -165,8 +165,8 @@ def record(request: Request, full: Callable[[str], str]) -> Record:
     return made
 
 
-def _write(write: Write, full: Callable[[str], str], create: Any) -> Record:
-    made: Record
+def _write(write: Write, full: Callable[[str], str], create: Any) -> JuteRecord:
+    made: JuteRecord
     match write:
         case Create(path, data, is_ephemeral, is_sequential):
             flags = is_ephemeral * EPHEMERAL | is_sequential * SEQUENTIAL

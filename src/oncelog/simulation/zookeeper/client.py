@@ -8,7 +8,7 @@ from random import Random
 from oncelog.coordination import Parked
 from oncelog.simulation.events import Process
 from oncelog.simulation.zookeeper.ensemble import SimulatedEnsemble
-from oncelog.simulation.zookeeper.link import Link
+from oncelog.simulation.zookeeper.link import EnsembleLink
 from oncelog.zookeeper.conversation import Conversation, Phase
 from oncelog.zookeeper.session import Change, Request, Result, SessionState, Watched
 
@@ -32,7 +32,7 @@ class SimulatedZooKeeper:
         self._last_session_id = 0
         self._zxid = 0
         self._answered_ms = 0.0
-        self._link: Link | None = None
+        self._link: EnsembleLink | None = None
         self._connect()
 
     @property
@@ -64,7 +64,7 @@ class SimulatedZooKeeper:
         if link is not None and session_id:
             self._ensemble.end(link, session_id)
 
-    def welcomed(self, link: Link, session_id: int) -> None:
+    def welcomed(self, link: EnsembleLink, session_id: int) -> None:
         if self._conversation.phase is Phase.CLOSED:
             self._ensemble.end(link, session_id)
             return
@@ -75,7 +75,7 @@ class SimulatedZooKeeper:
         self._watch_over(link)
         self._conversation.connected(session_id)
 
-    def expired(self, link: Link) -> None:
+    def expired(self, link: EnsembleLink) -> None:
         self._leave(link)
         if self._conversation.phase is not Phase.CLOSED:
             self._last_session_id = 0
@@ -95,7 +95,7 @@ class SimulatedZooKeeper:
     def pinged(self) -> None:
         self._answered_ms = self._process.queue.now_ms
 
-    def lost(self, link: Link) -> None:
+    def lost(self, link: EnsembleLink) -> None:
         if link is not self._link:
             return
         self._leave(link)
@@ -104,7 +104,7 @@ class SimulatedZooKeeper:
         delay_ms = self._random.uniform(*PAUSE_MS)
         self._process.after(delay_ms, "looks for ZooKeeper", self._connect)
 
-    def _leave(self, link: Link) -> None:
+    def _leave(self, link: EnsembleLink) -> None:
         self._ensemble.forget(link)
         self._link = None
 
@@ -118,11 +118,11 @@ class SimulatedZooKeeper:
         link = self._link = self._ensemble.connect(self, self._process, self._last_session_id, self.session_timeout_ms)
         self._process.after(self.session_timeout_ms, "waited for ZooKeeper", lambda: self._give_up(link))
 
-    def _give_up(self, link: Link) -> None:
+    def _give_up(self, link: EnsembleLink) -> None:
         if self._conversation.phase is Phase.CONNECTING:
             self.lost(link)
 
-    def _watch_over(self, link: Link) -> None:
+    def _watch_over(self, link: EnsembleLink) -> None:
         """Keep the session alive, and leave an ensemble that is silent."""
         if link is not self._link or self._conversation.phase is Phase.CLOSED:
             return

@@ -9,7 +9,7 @@ from random import Random
 
 from oncelog.simulation.events import EventQueue, Process
 from oncelog.simulation.network import Network
-from oncelog.simulation.zookeeper.link import ENSEMBLE, Client, Link
+from oncelog.simulation.zookeeper.link import ENSEMBLE, EnsembleClient, EnsembleLink
 from oncelog.simulation.zookeeper.tree import Changes, Tree
 from oncelog.zookeeper.session import (
     Change,
@@ -27,11 +27,11 @@ FIRST_ZXID = 0x1_0000_0000
 
 
 @dataclass(slots=True, eq=False)
-class _Session:
+class _OpenSession:
     id: int
     timeout_ms: float
     heard_ms: float
-    link: Link | None = None
+    link: EnsembleLink | None = None
     data_watches: set[str] = field(default_factory=set)
     """Of nodes that are there, and of those whose making is waited for."""
     child_watches: set[str] = field(default_factory=set)
@@ -46,9 +46,9 @@ class SimulatedEnsemble:
         self.network = network
         self._queue: EventQueue = network.queue
         self._random = random
-        self._sessions: dict[int, _Session] = {}
+        self._sessions: dict[int, _OpenSession] = {}
         self._next_session_id = FIRST_SESSION_ID
-        self._links: dict[Link, None] = {}
+        self._links: dict[EnsembleLink, None] = {}
         self._stopped_until_ms = 0.0
         self._cut_off_until_ms: dict[str, float] = {}
 
@@ -83,33 +83,35 @@ class SimulatedEnsemble:
         self._stopped_until_ms = self._queue.now_ms
         self._start_again()
 
-    def connect(self, client: Client, process: Process, last_session_id: int, timeout_ms: float) -> Link:
+    def connect(
+        self, client: EnsembleClient, process: Process, last_session_id: int, timeout_ms: float
+    ) -> EnsembleLink:
         """A client that wants a session, or wants to go on with the one it has. The answer comes over the connection."""
-        link = Link(self.network, process, client)
+        link = EnsembleLink(self.network, process, client)
         self._links[link] = None
         link.ask(lambda: self._welcome(link, last_session_id, timeout_ms))
         return link
 
-    def forget(self, link: Link) -> None:
+    def forget(self, link: EnsembleLink) -> None:
         """The client gives it up."""
         link.break_off(self._random)
         self._links.pop(link, None)
 
-    def ask(self, link: Link, session_id: int, request: Request) -> None:
+    def ask(self, link: EnsembleLink, session_id: int, request: Request) -> None:
         link.ask(lambda: self._carry_out(link, session_id, request))
 
-    def ping(self, link: Link, session_id: int) -> None:
+    def ping(self, link: EnsembleLink, session_id: int) -> None:
         link.ask(lambda: self._answer_ping(link, session_id))
 
-    def set_watches(self, link: Link, session_id: int, zxid: int, watches: Watches) -> None:
+    def set_watches(self, link: EnsembleLink, session_id: int, zxid: int, watches: Watches) -> None:
         """A client that has a new connection wants its watches back, and what they have missed since that transaction."""
         data, exists, children = tuple(watches.data), tuple(watches.exists), tuple(watches.children)
         link.ask(lambda: self._set_watches(link, session_id, zxid, data, exists, children))
 
-    def end(self, link: Link, session_id: int) -> None:
+    def end(self, link: EnsembleLink, session_id: int) -> None:
         link.ask(lambda: self._end(link, session_id))
 
-    def _welcome(self, link: Link, last_session_id: int, timeout_ms: float) -> None:
+    def _welcome(self, link: EnsembleLink, last_session_id: int, timeout_ms: float) -> None:
         if link.is_broken:
             return
         now_ms = self._queue.now_ms
@@ -122,7 +124,7 @@ class SimulatedEnsemble:
             return
         if session is None:
             self.zxid += 1
-            session = _Session(self._next_session_id, timeout_ms, now_ms)
+            session = _OpenSession(self._next_session_id, timeout_ms, now_ms)
             self._next_session_id += 1
             self._sessions[session.id] = session
             self._expect(session)
@@ -134,7 +136,7 @@ class SimulatedEnsemble:
         session_id = session.id
         link.answer(lambda: link.client.welcomed(link, session_id))
 
-    def _carry_out(self, link: Link, session_id: int, request: Request) -> None:
+    def _carry_out(self, link: EnsembleLink, session_id: int, request: Request) -> None:
         session = self._heard(link, session_id)
         if session is None:
             return
@@ -149,7 +151,7 @@ class SimulatedEnsemble:
         zxid = self.zxid
         link.answer(lambda: link.client.answered(result, zxid))
 
-    def _set_watch(self, session: _Session, request: GetData | Exists | GetChildren, result: Result) -> None:
+    def _set_watch(self, session: _OpenSession, request: GetData | Exists | GetChildren, result: Result) -> None:
         is_watched = not isinstance(result, ZooKeeperError) or isinstance(request, Exists)
         if request.watch and is_watched:
             watches = session.child_watches if isinstance(request, GetChildren) else session.data_watches
@@ -164,14 +166,14 @@ class SimulatedEnsemble:
                         kind.discard(path)
                     self._tell(session, change, path)
 
-    def _tell(self, session: _Session, change: Change, path: str) -> None:
+    def _tell(self, session: _OpenSession, change: Change, path: str) -> None:
         link = session.link
         if link is not None:
             link.answer(lambda: link.client.changed(change, path))
 
     def _set_watches(
         self,
-        link: Link,
+        link: EnsembleLink,
         session_id: int,
         zxid: int,
         data: Iterable[str],
@@ -203,15 +205,15 @@ class SimulatedEnsemble:
             else:
                 session.child_watches.add(path)
 
-    def _answer_ping(self, link: Link, session_id: int) -> None:
+    def _answer_ping(self, link: EnsembleLink, session_id: int) -> None:
         if self._heard(link, session_id) is not None:
             link.answer(link.client.pinged)
 
-    def _end(self, link: Link, session_id: int) -> None:
+    def _end(self, link: EnsembleLink, session_id: int) -> None:
         if self._heard(link, session_id) is not None:
             self.expire(session_id)
 
-    def _heard(self, link: Link, session_id: int) -> _Session | None:
+    def _heard(self, link: EnsembleLink, session_id: int) -> _OpenSession | None:
         """The session, unless it is over, or goes on over another connection, or nobody decides anything."""
         session = self._sessions.get(session_id)
         if session is None or session.link is not link or self._queue.now_ms < self._stopped_until_ms:
@@ -219,7 +221,7 @@ class SimulatedEnsemble:
         session.heard_ms = self._queue.now_ms
         return session
 
-    def _expect(self, session: _Session) -> None:
+    def _expect(self, session: _OpenSession) -> None:
         """Look at a session when it would expire; it is heard of many times until then."""
 
         def look() -> None:
@@ -238,12 +240,12 @@ class SimulatedEnsemble:
         for session in self._sessions.values():
             session.heard_ms = self._queue.now_ms
 
-    def _hang_up(self, link: Link) -> None:
+    def _hang_up(self, link: EnsembleLink) -> None:
         """The ensemble closes it; the client hears of it after what was sent before."""
         self._links.pop(link, None)
         link.answer(lambda: link.client.lost(link))
 
-    def _break(self, links: list[Link], *, silently: bool) -> None:
+    def _break(self, links: list[EnsembleLink], *, silently: bool) -> None:
         for link in links:
             del self._links[link]
             link.break_off(self._random)
@@ -251,7 +253,7 @@ class SimulatedEnsemble:
                 link.process.after(self._random.uniform(0, 1), f"{ENSEMBLE} is lost", partial(link.client.lost, link))
 
 
-def _kinds(session: _Session, change: Change) -> tuple[set[str], ...]:
+def _kinds(session: _OpenSession, change: Change) -> tuple[set[str], ...]:
     match change:
         case Change.CREATED | Change.DATA:
             return (session.data_watches,)

@@ -33,7 +33,7 @@ Changes = list[tuple[Change, str]]
 
 
 @dataclass(slots=True)
-class Node:
+class Znode:
     data: bytes
     czxid: int
     mzxid: int
@@ -54,10 +54,10 @@ class Node:
 
 class Tree:
     def __init__(self) -> None:
-        self._nodes: dict[str, Node] = {"/": Node(b"", 0, 0, 0)}
+        self._nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0, 0)}
         self._ephemerals: dict[int, dict[str, None]] = {}
 
-    def node(self, path: str) -> Node | None:
+    def node(self, path: str) -> Znode | None:
         return self._nodes.get(path)
 
     def read(self, request: Read) -> Result:
@@ -77,7 +77,7 @@ class Tree:
         changes: Changes = []
         if not isinstance(request, Multi):
             return self._write(request, zxid, session_id, changes), changes
-        kept: dict[str, Node | None] = {}
+        kept: dict[str, Znode | None] = {}
         results: list[Created | Done | ZooKeeperError] = []
         for write in request.writes:
             self._keep(write, kept)
@@ -118,7 +118,7 @@ class Tree:
             return ZooKeeperError.NODE_EXISTS
         if parent.ephemeral_owner:
             return ZooKeeperError.NO_CHILDREN_FOR_EPHEMERALS
-        node = self._nodes[path] = Node(create.data or b"", zxid, zxid, zxid, owner)
+        node = self._nodes[path] = Znode(create.data or b"", zxid, zxid, zxid, owner)
         parent.children.add(name_of(path))
         parent.created_children += 1
         parent.pzxid = zxid
@@ -154,7 +154,7 @@ class Tree:
     def _not_empty(self, path: str) -> ZooKeeperError | None:
         return ZooKeeperError.NOT_EMPTY if self._nodes[path].children else None
 
-    def _keep(self, write: Write, kept: dict[str, Node | None]) -> None:
+    def _keep(self, write: Write, kept: dict[str, Znode | None]) -> None:
         """What there is before a write that may have to be taken back."""
         paths = (write.path, parent_of(write.path)) if isinstance(write, Create | Delete) else (write.path,)
         for path in paths:
@@ -162,7 +162,7 @@ class Tree:
                 node = self._nodes.get(path)
                 kept[path] = replace(node, children=set(node.children)) if node is not None else None
 
-    def _restore(self, kept: dict[str, Node | None]) -> None:
+    def _restore(self, kept: dict[str, Znode | None]) -> None:
         for path, before in kept.items():
             now = self._nodes.pop(path, None)
             if now is not None and now.ephemeral_owner:

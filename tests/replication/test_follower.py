@@ -1,0 +1,255 @@
+"""What a follower does about each answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.replica_on_memory_disk import ReplicaOnMemoryDisk
+from harness.replicas import KEY, TOPIC_ID, Replicas
+from oncelog.log import Followed
+from oncelog.records import Record, build_batch
+from oncelog.replication import (
+    AdvanceHighWatermark,
+    AdvanceLogStart,
+    Append,
+    AskOffsets,
+    BeginAgain,
+    EpochEnd,
+    FetchedFromLeader,
+    Follower,
+    ReplicaState,
+    Truncate,
+)
+from oncelog.replication.fetch_state import TRANSITIONS
+from oncelog.wire import ErrorCode
+
+NOW_MS, BACKOFF_MS = 50_000, 1000
+
+
+def following(count: int = 4, *, high_watermark: int = 0) -> tuple[Follower, ReplicaOnMemoryDisk]:
+    """A log with records of epoch 2, whose leader leads in epoch 3 and was asked."""
+    on = ReplicaOnMemoryDisk()
+    on.log.lead(2)
+    for _ in range(count):
+        on.produce(b"x")
+    on.log.advance_high_watermark(high_watermark)
+    on.log.follow()
+    follower = Follower(1000, BACKOFF_MS)
+    follower.add(KEY, TOPIC_ID, 3, on.log)
+    follower.build_fetch(lambda _: on.log, NOW_MS)
+    return follower, on
+
+
+def batch(offset: int, count: int = 1) -> bytes:
+    return build_batch([Record(None, b"y")] * count, base_offset=offset, leader_epoch=3)
+
+
+def test_log_with_epochs_fetches_from_its_end_and_one_without_begins_at_its_high_watermark() -> None:
+    """ReplicaManager.initialFetchOffset, with truncation on fetch (KIP-595)."""
+    follower, _ = following()
+    state = follower.states[KEY]
+    assert (state.state, state.fetch_offset, state.last_fetched_epoch) == (ReplicaState.FETCHING, 4, 2)
+    empty = ReplicaOnMemoryDisk()
+    other = Follower(1000, BACKOFF_MS)
+    other.add(KEY, TOPIC_ID, 3, empty.log)
+    assert other.states[KEY].state is ReplicaState.TRUNCATING
+    assert other.build_fetch(lambda _: empty.log, NOW_MS) is None
+    step = other.cut_without_epochs(lambda _: empty.log, NOW_MS)[KEY]
+    assert step == Truncate(0, is_complete=True, is_below_high_watermark=False)
+    other.truncated(KEY, step, empty.log)
+    assert other.states[KEY].state is ReplicaState.FETCHING
+
+
+def test_older_leader_is_asked_where_the_epoch_ends_until_both_know_it() -> None:
+    """KIP-279, by OffsetForLeaderEpoch: nothing is fetched before."""
+    on = ReplicaOnMemoryDisk()
+    for epoch, count in ((1, 10), (3, 5)):
+        on.log.lead(epoch)
+        for _ in range(count):
+            on.produce(b"x")
+    on.log.follow()
+    follower = Follower(1000, BACKOFF_MS, truncates_on_fetch=False)
+    follower.add(KEY, TOPIC_ID, 7, on.log)
+    answers = {3: EpochEnd(2, 20), 1: EpochEnd(1, 8)}
+    cut = []
+    while follower.states[KEY].state is ReplicaState.TRUNCATING:
+        assert follower.build_fetch(lambda _: on.log, NOW_MS) is None
+        (asked,) = follower.epochs_to_ask(lambda _: on.log, NOW_MS).values()
+        assert asked.current_leader_epoch == 7
+        told = answers[asked.leader_epoch]
+        step = follower.epoch_answered(KEY, asked, ErrorCode.none, told, on.log, NOW_MS)
+        assert isinstance(step, Truncate)
+        cut.append(step)
+        on.truncate_to(step.offset)
+        follower.truncated(KEY, step, on.log)
+    assert [(step.offset, step.is_complete) for step in cut] == [(10, False), (8, True)]
+    request = follower.build_fetch(lambda _: on.log, NOW_MS)
+    assert request is not None
+    # A leader that does not take Fetch v12 is not told the epoch.
+    assert (request.partitions[KEY].fetch_offset, request.partitions[KEY].last_fetched_epoch) == (8, -1)
+
+
+def test_older_leader_that_has_no_answer_yet_is_asked_later() -> None:
+    _, on = following()
+    follower = Follower(1000, BACKOFF_MS, truncates_on_fetch=False)
+    follower.add(KEY, TOPIC_ID, 3, on.log)
+    (asked,) = follower.epochs_to_ask(lambda _: on.log, NOW_MS).values()
+    nothing = EpochEnd(-1, -1)
+    assert follower.epoch_answered(KEY, asked, ErrorCode.unknown_leader_epoch, nothing, on.log, NOW_MS) is None
+    assert not follower.epochs_to_ask(lambda _: on.log, NOW_MS)
+    assert follower.epochs_to_ask(lambda _: on.log, NOW_MS + BACKOFF_MS)
+    assert follower.epoch_answered(KEY, asked, ErrorCode.fenced_leader_epoch, nothing, on.log, NOW_MS) is None
+    assert follower.states[KEY].state is ReplicaState.FAILED
+
+
+def test_answer_is_appended_and_the_high_watermark_follows_as_far_as_the_log_goes() -> None:
+    """A follower's high watermark is the smaller of its leader's and its own log end offset."""
+    follower, on = following()
+    answer = FetchedFromLeader(ErrorCode.none, 100, 2, batch(4, 3))
+    (step,) = follower.fetch_answered(KEY, answer, on.log, NOW_MS)
+    assert step == Append(answer.records)
+    assert isinstance(on.log.append_as_follower(answer.records), Followed)
+    assert follower.appended(KEY, answer, ErrorCode.none, on.log, NOW_MS) == (
+        AdvanceHighWatermark(7),
+        AdvanceLogStart(2),
+    )
+    state = follower.states[KEY]
+    assert (state.fetch_offset, state.last_fetched_epoch, state.lag) == (7, 3, 93)
+
+
+def test_high_watermark_does_not_follow_a_leader_that_does_not_know_it_yet() -> None:
+    follower, on = following(high_watermark=3)
+    answer = FetchedFromLeader(ErrorCode.none, 1, 0, b"")
+    follower.fetch_answered(KEY, answer, on.log, NOW_MS)
+    assert follower.appended(KEY, answer, ErrorCode.none, on.log, NOW_MS) == ()
+
+
+def test_diverging_epoch_cuts_the_log_off() -> None:
+    follower, on = following(high_watermark=3)
+    answer = FetchedFromLeader(ErrorCode.none, 9, 0, diverging=EpochEnd(2, 2))
+    (step,) = follower.fetch_answered(KEY, answer, on.log, NOW_MS)
+    assert step == Truncate(2, is_complete=True, is_below_high_watermark=True)
+    on.truncate_to(2)
+    follower.truncated(KEY, step, on.log)
+    assert follower.states[KEY].fetch_offset == 2
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.inconsistent_topic_id,
+        ErrorCode.kafka_storage_error,
+    ],
+)
+def test_errors_that_may_pass_are_asked_again_after_a_while(error: ErrorCode) -> None:
+    follower, on = following()
+    assert follower.fetch_answered(KEY, FetchedFromLeader(error), on.log, NOW_MS) == ()
+    # The session is told to forget it meanwhile.
+    request = follower.build_fetch(lambda _: on.log, NOW_MS + BACKOFF_MS - 1)
+    assert request is None or not request.partitions
+    request = follower.build_fetch(lambda _: on.log, NOW_MS + BACKOFF_MS)
+    assert request is not None
+    assert set(request.partitions) == {KEY}
+
+
+def test_fenced_follower_waits_for_the_next_leader_epoch() -> None:
+    """AbstractFetcherThread.onPartitionFenced: LeaderAndIsr of the newer epoch is on its way."""
+    follower, on = following()
+    follower.fetch_answered(KEY, FetchedFromLeader(ErrorCode.fenced_leader_epoch), on.log, NOW_MS)
+    assert follower.states[KEY].state is ReplicaState.FAILED
+    assert follower.build_fetch(lambda _: on.log, NOW_MS + 10 * BACKOFF_MS) is None
+    follower.add(KEY, TOPIC_ID, 4, on.log)
+    assert follower.states[KEY].state is ReplicaState.FETCHING
+
+
+def test_answer_to_what_is_not_asked_any_more_is_dropped() -> None:
+    follower, on = following()
+    follower.add(KEY, TOPIC_ID, 4, on.log)
+    assert follower.fetch_answered(KEY, FetchedFromLeader(ErrorCode.none, 9, 0, batch(4)), on.log, NOW_MS) == ()
+    follower.remove([KEY])
+    assert follower.fetch_answered(KEY, FetchedFromLeader(ErrorCode.none, 9, 0, batch(4)), on.log, NOW_MS) == ()
+
+
+def test_log_that_was_cut_off_for_another_leader_meanwhile_is_asked_for_from_where_it_ends() -> None:
+    follower, on = following()
+    answer = FetchedFromLeader(ErrorCode.none, 9, 0, batch(4))
+    on.truncate_to(2)
+    assert follower.fetch_answered(KEY, answer, on.log, NOW_MS) == ()
+    request = follower.build_fetch(lambda _: on.log, NOW_MS)
+    assert request is not None
+    assert request.partitions[KEY].fetch_offset == 2
+
+
+def test_step_that_ends_after_its_partition_has_failed_or_gone_changes_nothing() -> None:
+    follower, on = following()
+    follower.fail(KEY)
+    follower.fail(KEY)
+    follower.truncated(KEY, BeginAgain(7), on.log)
+    assert follower.appended(KEY, FetchedFromLeader(ErrorCode.none, 9, 0), ErrorCode.none, on.log, NOW_MS) == ()
+    assert follower.offsets_answered(KEY, 3, ErrorCode.none, 2, 0, on.log, NOW_MS) is None
+    assert follower.states[KEY].state is ReplicaState.FAILED
+    follower.remove([KEY])
+    follower.fail(KEY)
+    follower.truncated(KEY, BeginAgain(7), on.log)
+    assert not follower.states
+
+
+def test_corrupt_answer_is_fetched_again_and_one_that_does_not_fit_ends_it() -> None:
+    """AbstractFetcherThread.processFetchRequest: CorruptRecordException is retried, everything else marks it as failed."""
+    for error, state in (
+        (ErrorCode.corrupt_message, ReplicaState.FETCHING),
+        (ErrorCode.unknown_server_error, ReplicaState.FAILED),
+    ):
+        follower, on = following()
+        answer = FetchedFromLeader(ErrorCode.none, 9, 0, batch(4))
+        follower.fetch_answered(KEY, answer, on.log, NOW_MS)
+        assert follower.appended(KEY, answer, error, on.log, NOW_MS) == ()
+        assert follower.states[KEY].state is state
+        assert not follower.states[KEY].is_ready_to_fetch(NOW_MS)
+
+
+def test_out_of_range_goes_back_to_the_leaders_end_or_begins_at_its_start() -> None:
+    """AbstractFetcherThread.fetchOffsetAndTruncate: unclean election, or a follower that was away while records were deleted."""
+    follower, on = following()
+    out_of_range = FetchedFromLeader(ErrorCode.offset_out_of_range)
+    assert follower.fetch_answered(KEY, out_of_range, on.log, NOW_MS) == (AskOffsets(3),)
+
+    def found(end: int, start: int) -> object:
+        return follower.offsets_answered(KEY, 3, ErrorCode.none, end, start, on.log, NOW_MS)
+
+    assert found(2, 0) == Truncate(2, is_complete=True, is_below_high_watermark=False)
+    assert found(500, 300) == BeginAgain(300)
+    assert found(500, 3) is None
+    assert follower.states[KEY].fetch_offset == 4
+    assert follower.offsets_answered(KEY, 2, ErrorCode.none, 2, 0, on.log, NOW_MS) is None
+
+
+def test_empty_log_that_begins_inside_a_batch_begins_where_the_batch_does() -> None:
+    """Kafka's Partition.appendRecordsToFollowerOrFutureReplica: records were deleted up to the middle of a batch."""
+    on = Replicas()
+    leader = on.replica(1)
+    on.produce(1, b"a")
+    values = [b"b"] * 5
+    leader.produce(*values)
+    for broker in (2, 3):
+        on.fetch(broker)
+        on.fetch(broker)
+        on.fetch(broker)
+    leader.log.advance_log_start(3)
+    on.stop(3, power=True)
+    on.replica(3).open()
+    on.replica(3).begin_again_at(3)
+    on.replica(3).disk.kill()
+    on.settle()
+    third = on.replica(3)
+    assert third.log.log_end_offset == 6
+    assert third.log.log_start_offset == 3
+    assert leader.read_all() == third.read_all()
+
+
+def test_every_state_can_be_reached() -> None:
+    assert {after for _, after in TRANSITIONS} == set(ReplicaState)
