@@ -59,7 +59,12 @@ class KnownMembers:
     def committed(self, partition: Partition) -> Parked[ErrorCode]:
         if partition.leading is None:
             return NOT_LED
-        return partition.leading.committed(partition.log.log_end_offset)
+        return start(self._committed(partition.leading.committed(partition.log.log_end_offset)))
+
+    async def _committed(self, acknowledged: Parked[ErrorCode]) -> ErrorCode:
+        """What has been below the high watermark stays, however many replicas are in sync by now."""
+        error = await acknowledged
+        return ErrorCode.none if error is ErrorCode.not_enough_replicas_after_append else error
 
     def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Parked[MarkerErrors | None]:
         return start(self._send_markers(node_id, markers))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -88,6 +89,8 @@ class Membership:
     def __init__(self, broker: Needs, zookeeper: ZooKeeper, network: Network, random: Random, listener: str) -> None:
         self._broker = broker
         self._has_expired = False
+        self.on_told: Callable[[], None] = lambda: None
+        """Called when the controller has said something of brokers or leaders."""
         self._zookeeper = zookeeper
         self._network = network
         self._random = random
@@ -236,6 +239,7 @@ class Membership:
     def is_told(self) -> None:
         """The controller has said what there is: clients can be served."""
         self._fetchers.members_changed()
+        self.on_told()
         if self._broker.progress.reached < Readiness.METADATA:
             self._broker.progress.reach(Readiness.METADATA)
             self._broker.progress.reach(Readiness.COORDINATORS)
