@@ -395,6 +395,7 @@ class BrokerCore:
         if self.membership is not None:
             self.verification = self.membership.verification(self.transactions)
             self.membership.on_told = self.transactions.leaders_changed
+            self.shared_topics.on_learned = self._follow_partition_count
         groups = GroupCoordinator(
             internal_partition_count(self, CONSUMER_OFFSETS),
             metadata_max_units=number("offset.metadata.max.bytes"),
@@ -411,6 +412,8 @@ class BrokerCore:
         self.group_elections = Elections(self, CONSUMER_OFFSETS, GroupPartitions(self, groups), self._loads)
         group_log = GroupLog(self, groups, self.group_elections)
         self.offsets: CommittedOffsets = CommittedOffsets(self, groups, group_log)
+        if self.membership is not None:
+            self.shared_topics.on_gone = self.offsets.forget_partitions
         self.memberships: Memberships = Memberships(self, groups, group_log, random)
 
     def _take_identity(self, random: Random) -> None:

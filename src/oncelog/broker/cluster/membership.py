@@ -176,6 +176,7 @@ class Membership:
             broker.clock, self._random, self._zookeeper, broker.node_id, self._network, broker.settings
         )
         self.controller = Controller(parts, controller_settings)
+        self.configs.on_unclean_election = self.controller.unclean_election_enabled
         for path in HEARD_BY_CONTROLLER:
             self._watchers.listen(path, self.controller.watched)
         self._watchers.listen_to_sessions(self.controller.session_changed)
