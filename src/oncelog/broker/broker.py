@@ -211,7 +211,7 @@ class BrokerCore:
             _durable_ends(replayed, own),
             None if own is None else own.aborted,
             None if own is None else own.gaps_below,
-            directories.high_watermarks(),
+            {} if self.membership is None else directories.high_watermarks(),
         )
         if state.last_leader_epoch >= 0:
             say_what_is_missing(directories, own, replayed, was_clean=was_clean)
@@ -481,6 +481,12 @@ class BrokerCore:
         if not self._has_failed:
             self._has_failed = True
             self._report_failure(error)
+
+    def hand_over(self) -> Parked[None]:
+        """Before a stop: release when others lead what this broker leads, or when it is no use to wait for that any longer."""
+        if self.membership is None or self._has_failed or not self.settings.value("controlled.shutdown.enable"):
+            return Parked.ready(None)
+        return start(self.membership.hand_over())
 
     def stop(self) -> None:
         """Close every log and leave the directories so that the next start has nothing to repair. Blocks on the disk."""

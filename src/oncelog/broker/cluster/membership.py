@@ -275,4 +275,3 @@ class Membership:
         self.replicas.close()
         for channels in (self._to_controller, self._to_leaders, self._to_coordinators, self._to_others):
             channels.close()
-        self._zookeeper.close()
