@@ -266,8 +266,8 @@ class BrokerCore:
                 environment.disk.rename(path, path + KEPT)
         ended = 0
         self._is_trusted = not lost_power or self.membership is not None
+        self.transactions.complete_prepared()
         if self.membership is None:
-            self.transactions.complete_prepared()
             start(self._trust(boot_id, self.transactions.fence_all() if lost_power else None))
             ended = 0 if was_clean else hanging.end_after_start(self)
         recoveries = [partition.log.recovery for partition in self.topics.partitions()]
