@@ -138,6 +138,7 @@ class Membership:
 
     def open(self, topics: SharedTopics, leads: Leads) -> None:
         """The logs are open."""
+        self._leads = leads
         broker, number = self._broker, self._broker.settings.number
         self.topics = topics
         self.configs.follow(topics)
@@ -236,6 +237,7 @@ class Membership:
     def is_told(self) -> None:
         """The controller has said what there is: clients can be served."""
         self._fetchers.members_changed()
+        self._leads.leaders_changed()
         if self._broker.progress.reached < Readiness.METADATA:
             self._broker.progress.reach(Readiness.METADATA)
             self._broker.progress.reach(Readiness.COORDINATORS)
