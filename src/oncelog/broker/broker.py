@@ -394,7 +394,6 @@ class BrokerCore:
         self.transactions: Transactions = Transactions(self, coordinator, self._loads)
         if self.membership is not None:
             self.verification = self.membership.verification(self.transactions)
-            self.membership.on_told = self.transactions.leaders_changed
             self.shared_topics.on_learned = self._follow_partition_count
         groups = GroupCoordinator(
             internal_partition_count(self, CONSUMER_OFFSETS),
