@@ -72,7 +72,6 @@ from oncelog.log import (
     uuid_text,
 )
 from oncelog.transactions import TransactionCoordinator
-from oncelog.zookeeper.session import ZooKeeper
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster.altering import ClusterAlterations
@@ -81,6 +80,7 @@ if TYPE_CHECKING:
     from oncelog.broker.cluster.membership import Membership
     from oncelog.broker.cluster.topic_changes import TopicChanges
     from oncelog.broker.storage.shared_topics import SharedTopics
+    from oncelog.zookeeper.session import ZooKeeper
 
 logger = logging.getLogger("oncelog.broker")
 
