@@ -9,18 +9,64 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from harness.conformance.clients import ConfluentProducer
 from harness.waiting import until
 from tests.chaos.load import LoadProducer, Outcome, Place, Worker
 
 PAUSE_SECONDS = 0.01
 BATCH = 5
+CALL_SECONDS = 20
 JOIN_SECONDS = 90
 Record = tuple[str, int, str]
 """Topic, partition and value."""
+
+
+def settings_of(bootstrap: str) -> dict[str, Any]:
+    """They hold on to no broker for long that has stopped to answer."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "socket.timeout.ms": 6000,
+        "reconnect.backoff.max.ms": 200,
+        # librdkafka 2.16 sends TxnOffsetCommit for ever to a broker that it forgot while that was away.
+        "metadata.recovery.strategy": "none",
+        "log_level": 0,
+    }
+
+
+class TransactionalProducer:
+    """One of librdkafka behind the face of the load."""
+
+    def __init__(self, bootstrap: str, transactional_id: str) -> None:
+        own = {"transactional.id": transactional_id, "linger.ms": 5, "request.timeout.ms": 6000}
+        self._producer = Producer(settings_of(bootstrap) | own)
+        self.begin = self._producer.begin_transaction
+        self._groups: dict[str, Consumer] = {}
+
+    def init(self) -> None:
+        self._producer.init_transactions(CALL_SECONDS)
+
+    def send(self, topic: str, partition: int, key: str, value: str) -> None:
+        self._producer.produce(topic, value, key, partition)
+
+    def send_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
+        """The group needs no member: a consumer that never connects says all there is to say of it."""
+        if group not in self._groups:
+            self._groups[group] = Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": group, "log_level": 0})
+        metadata = self._groups[group].consumer_group_metadata()
+        place = TopicPartition(topic, partition, offset)
+        self._producer.send_offsets_to_transaction([place], metadata, CALL_SECONDS)
+
+    def commit(self) -> None:
+        self._producer.commit_transaction(CALL_SECONDS)
+
+    def abort(self) -> None:
+        self._producer.abort_transaction(CALL_SECONDS)
+
+    def close(self) -> None:
+        self._producer.purge()
 
 
 class IdempotentWriter:
@@ -49,17 +95,8 @@ class IdempotentWriter:
         producer.flush(JOIN_SECONDS)
 
     def _new_producer(self) -> Producer:
-        return Producer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "enable.idempotence": True,
-                "acks": "all",
-                "linger.ms": 5,
-                "reconnect.backoff.max.ms": 200,
-                "error_cb": self._hear_error,
-                "log_level": 0,
-            }
-        )
+        own = {"enable.idempotence": True, "acks": "all", "linger.ms": 5, "error_cb": self._hear_error}
+        return Producer(settings_of(self._bootstrap) | own)
 
     def _hear_error(self, error: KafkaError) -> None:
         if error.fatal():
@@ -120,17 +157,14 @@ def _record(message: Message) -> Record:
     return message.topic(), message.partition(), message.value().decode()
 
 
-def _of_reader(bootstrap: str, group: str) -> dict[str, str | int | bool]:
-    return {
-        "bootstrap.servers": bootstrap,
+def _of_reader(bootstrap: str, group: str) -> dict[str, Any]:
+    return settings_of(bootstrap) | {
         "group.id": group,
         "isolation.level": "read_committed",
         "auto.offset.reset": "earliest",
         "auto.commit.interval.ms": 500,
         "session.timeout.ms": 6000,
         "fetch.wait.max.ms": 50,
-        "reconnect.backoff.max.ms": 200,
-        "log_level": 0,
     }
 
 
@@ -150,7 +184,7 @@ class Load:
         self.reader = CommittedReader(bootstrap, group, topic)
 
     def _transactional(self, name: str) -> LoadProducer:
-        return ConfluentProducer(self._bootstrap, name, "none", "all")
+        return TransactionalProducer(self._bootstrap, name)
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -139,8 +139,11 @@ class Replicas:
         state = told.state
         try:
             if becomes is Becomes.LEADER:
+                leads_already = partition.role is Role.LEADER
                 replica.lead(state)
-                self._leads.elected(partition, state.leader_epoch)
+                if not leads_already:
+                    # As Kafka's Partition.makeLeader says it: who goes on leading has nothing to load.
+                    self._leads.elected(partition, state.leader_epoch)
             else:
                 replica.follow(state)
                 self._leads.resigned(partition, state.leader_epoch)
