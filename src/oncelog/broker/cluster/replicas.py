@@ -139,10 +139,10 @@ class Replicas:
         state = told.state
         try:
             if becomes is Becomes.LEADER:
-                led_before = partition.role is Role.LEADER
+                leads_already = partition.role is Role.LEADER
                 replica.lead(state)
-                if not led_before:
-                    # Who leads on under a newer epoch knows what is in the log, as Kafka's coordinators do.
+                if not leads_already:
+                    # As Kafka's Partition.makeLeader says it: who goes on leading has nothing to load.
                     self._leads.elected(partition, state.leader_epoch)
             else:
                 replica.follow(state)
