@@ -14,7 +14,7 @@ from uuid import UUID
 from oncelog import groups, transactions
 from oncelog.broker import BrokerCore
 from oncelog.broker.coordinators.loading import load_offsets, load_transactions
-from oncelog.broker.storage.partition import Partition
+from oncelog.broker.storage.partition import Partition, Role
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, Topic
 from oncelog.groups import GroupCoordinator
 from oncelog.records import NO_SEQUENCE, BatchHeader, ControlType, batches, decode_batch, next_sequence, read_control
@@ -265,7 +265,10 @@ def audit_committed_offsets(core: BrokerCore) -> None:
 
 
 def _served(topic: Topic | None) -> list[Partition]:
-    return [] if topic is None else [partition for partition in topic.partitions if not partition.is_offline]
+    """Those that this broker leads: alone every one."""
+    if topic is None:
+        return []
+    return [one for one in topic.partitions if one.role is Role.LEADER and not one.is_offline]
 
 
 def _batches(partition: Partition) -> Iterator[tuple[bytes, int, BatchHeader]]:
