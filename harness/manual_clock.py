@@ -38,6 +38,13 @@ class ManualClock:
         """Whoever had set them is gone."""
         self._timers.clear()
 
+    def take_step(self) -> None:
+        """Call one that is due now, if there is one."""
+        if self._timers and self._timers[0][0] <= self._now_ms:
+            _, _, timer = heapq.heappop(self._timers)
+            if timer.callback is not None:
+                timer.callback()
+
     def advance(self, duration_ms: float) -> None:
         """Move on, and call what falls due on the way, each at its own time."""
         end_ms = self._now_ms + duration_ms

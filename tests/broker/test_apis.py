@@ -10,14 +10,16 @@ from oncelog.broker import handlers
 from oncelog.broker.apis import APIS, CLUSTER_APIS, ServedApi
 
 
-@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+@pytest.mark.parametrize("api", [*APIS.values(), *CLUSTER_APIS.values()], ids=lambda api: f"{api.module}")
 def test_every_api_has_a_handler(api: ServedApi) -> None:
     assert callable(api.handle)
 
 
 def test_every_handler_serves_an_api() -> None:
     assert handlers.__file__ is not None
-    modules = {path.stem for path in Path(handlers.__file__).parent.glob("*.py")} - {"__init__"}
+    folder = Path(handlers.__file__).parent
+    found = [path.relative_to(folder).with_suffix("") for path in folder.rglob("*.py") if path.stem != "__init__"]
+    modules = {".".join(path.parts) for path in found}
     serving = {api.module for api in (*APIS.values(), *CLUSTER_APIS.values())}
     # The others are what several handlers share.
     assert serving <= modules

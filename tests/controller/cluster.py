@@ -34,14 +34,14 @@ from oncelog.controller.steps import (
     ReadPartitionStates,
     ReadReassignments,
     ReadUncleanElection,
-    Send,
+    SendRequests,
     SetPartitionState,
     SetReassignments,
     SetTopicAssignment,
     Steps,
     Write,
 )
-from oncelog.controller.values import Broker, LeaderAndIsr, Replica, TopicAssignment, TopicPartition
+from oncelog.controller.values import LeaderAndIsr, RegisteredBroker, Replica, TopicAssignment, TopicPartition
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import ZooKeeperError
 
@@ -56,7 +56,7 @@ class ControllerMovedError(Exception):
 class ToldBroker:
     """What a broker knows, by the rules of a Kafka broker: older leader epochs are ignored."""
 
-    broker: Broker
+    broker: RegisteredBroker
     hosted: dict[TopicPartition, LeaderAndIsrPartition]
     metadata: dict[TopicPartition, UpdateMetadataPartition]
     known_brokers: set[int]
@@ -65,7 +65,7 @@ class ToldBroker:
 
 class Cluster:
     def __init__(self) -> None:
-        self.registered: dict[int, Broker] = {}
+        self.registered: dict[int, RegisteredBroker] = {}
         self.told: dict[int, ToldBroker] = {}
         self.failed_replicas: set[tuple[int, TopicPartition]] = set()
         self.topics: dict[str, TopicAssignment] = {}
@@ -89,7 +89,7 @@ class Cluster:
     def start(self, *broker_ids: int, rack: str | None = None) -> None:
         for broker_id in broker_ids:
             self._czxid += 1
-            broker = Broker(broker_id, self._czxid, (), rack)
+            broker = RegisteredBroker(broker_id, self._czxid, (), rack)
             self.registered[broker_id] = broker
             self.told[broker_id] = ToldBroker(broker, {}, {}, set())
             self.failed_replicas = {one for one in self.failed_replicas if one[0] != broker_id}
@@ -144,7 +144,7 @@ class Cluster:
                 return {topic: topic in self.unclean for topic in topics}
             case ReadReassignments():
                 return self.reassignments
-            case Send(requests):
+            case SendRequests(requests):
                 self.unsent.extend(requests)
                 return None
 
@@ -152,12 +152,12 @@ class Cluster:
         problem = self.before_write(write)
         if problem is not None:
             return problem
-        outcome = self._carry_out(write)
+        outcome = self.carry_out(write)
         if isinstance(outcome, int):
             self.writes.append(write)
         return outcome
 
-    def _carry_out(self, write: ControllerWrite) -> Outcome:
+    def carry_out(self, write: ControllerWrite) -> Outcome:
         match write:
             case CreatePartitionState(partition, state):
                 if partition in self.states:
@@ -172,7 +172,7 @@ class Cluster:
                     return ZooKeeperError.BAD_VERSION
                 self._check_state(partition, before, state)
                 version = before.partition_epoch + 1
-                self.states[partition] = state.written(version, self.controller_epoch)
+                self.states[partition] = state.written(version)
                 return version
             case SetTopicAssignment(topic, topic_id, partitions):
                 if topic not in self.topics:
@@ -196,6 +196,7 @@ class Cluster:
         replicas = set(self.topics[partition[0]].partitions[partition[1]].replicas)
         replicas |= set(self.context.replicas(partition))
         assert state.isr, "the in-sync replicas are never empty"
+        assert state.controller_epoch == self.controller_epoch, "a controller writes its own epoch"
         assert len(set(state.isr)) == len(state.isr)
         assert state.leader == -1 or state.leader in state.isr, "a leader is in sync"
         if before is None:

@@ -85,6 +85,20 @@ def test_version_that_somebody_else_wrote_is_refused_and_learned(cluster, ask):
     assert ask(replace(wanted, partition_epoch=1)) == cluster.state("t")
 
 
+def test_change_that_was_written_before_the_connection_broke_is_answered_as_done(cluster, ask):
+    """Asked again behind that, ZooKeeper has another version, which is this one's own."""
+
+    def write_and_forget(write):
+        cluster.before_write = lambda _: None
+        assert isinstance(cluster.carry_out(write), int)
+        return ZooKeeperError.BAD_VERSION
+
+    cluster.before_write = write_and_forget
+    assert ask(WantedIsr(0, (1, 2), RECOVERED, 0)) == cluster.state("t")
+    assert cluster.state("t").isr == (1, 2)
+    cluster.check()
+
+
 def test_write_that_fails_is_told_as_unknown(cluster, ask):
     cluster.before_write = lambda _: ZooKeeperError.NO_NODE
     assert ask(WantedIsr(0, (1, 2), RECOVERED, 0)) is ErrorCode.unknown_server_error

@@ -8,7 +8,7 @@ from oncelog.controller.brokers import ask_for_failed_directories, change_broker
 from oncelog.controller.partitions import bring_online
 from oncelog.controller.requests import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from oncelog.controller.steps import SetPartitionState
-from oncelog.controller.values import Endpoint, LeaderRecoveryState
+from oncelog.controller.values import BrokerEndpoint, LeaderRecoveryState
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import ZooKeeperError
 
@@ -149,7 +149,7 @@ def test_replicas_of_a_failed_log_directory_give_up_their_leaders(cluster, creat
 
 def test_broker_that_listens_elsewhere_is_told_to_everybody(cluster):
     cluster.sent.clear()
-    moved = replace(cluster.registered[1], endpoints=(Endpoint("PLAINTEXT", "new", 9092, 0),))
+    moved = replace(cluster.registered[1], endpoints=(BrokerEndpoint("PLAINTEXT", "new", 9092, 0),))
     cluster.run(modify_broker(cluster.context, moved))
     assert [one.broker_id for one in cluster.requests(UpdateMetadataRequest)] == [1, 2, 3]
     assert moved in cluster.requests(UpdateMetadataRequest, 2)[0].live_brokers

@@ -26,6 +26,7 @@ OPTIONS = (
 """The heap is that of ZooKeeper's own script."""
 OPTIONS_VARIABLE = "SERVER_JVMFLAGS"
 LOGGING_FILE = "log4j2.properties"
+# QuorumPeerMain and ServerCnxnFactory warn of defaults that are meant, NIOServerCnxn of every client that goes without a word.
 LOGGING = """\
 status = error
 appender.errors.type = Console
@@ -35,7 +36,9 @@ appender.errors.layout.type = PatternLayout
 appender.errors.layout.pattern = %d %p %c{1}: %m%n%rEx{1}
 logger.main.name = org.apache.zookeeper.server.quorum.QuorumPeerMain
 logger.main.level = error
-logger.connections.name = org.apache.zookeeper.server.ServerCnxnFactory
+logger.listener.name = org.apache.zookeeper.server.ServerCnxnFactory
+logger.listener.level = error
+logger.connections.name = org.apache.zookeeper.server.NIOServerCnxn
 logger.connections.level = error
 rootLogger.level = warn
 rootLogger.appenderRef.errors.ref = errors

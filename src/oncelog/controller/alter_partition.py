@@ -60,16 +60,28 @@ def alter_partitions(
             logger.info("the in-sync replicas of %s could not be written: %s", show(partition), outcome.name)
         else:
             before = context.leaders[partition].isr
-            state = update.state.written(outcome, context.controller_epoch)
+            state = update.state.written(outcome)
             results[partition] = context.leaders[partition] = state
             logger.info("in sync with %s: %s, before: %s", show(partition), listed(state.isr), listed(before))
-    # Somebody else wrote these: what is known of them is of no use to whoever asks again.
-    unknown = [update.partition for update in updates if results[update.partition] is ErrorCode.invalid_update_version]
-    context.leaders |= yield from read_states(unknown)
+    yield from _read_again(context, updates, results)
     batch = RequestBatch(context)
     batch.add_update_metadata(context.brokers, wanted)
     yield from send_all(batch.take())
     return results
+
+
+def _read_again(context: ControllerContext, updates: list[SetPartitionState], results: IsrResults) -> Steps[None]:
+    """Of what has another version: what is known of it is of no use to whoever asks again.
+
+    It may also be what was asked for, written just before the connection to ZooKeeper broke, and written again behind that.
+    """
+    refused = [update for update in updates if results[update.partition] is ErrorCode.invalid_update_version]
+    read = yield from read_states(update.partition for update in refused)
+    context.leaders |= read
+    for update in refused:
+        state = read.get(update.partition)
+        if state is not None and state.same_state(update.state):
+            results[update.partition] = state
 
 
 def complete_reassignments(context: ControllerContext, results: IsrResults) -> Steps[None]:

@@ -16,8 +16,8 @@ from oncelog.controller.states import PartitionState, ReplicaState
 from oncelog.controller.steps import Steps, send_all
 from oncelog.controller.values import (
     UNKNOWN_BROKER_EPOCH,
-    Broker,
     LeaderAndIsr,
+    RegisteredBroker,
     Replica,
     TopicPartition,
     listed,
@@ -28,7 +28,7 @@ from oncelog.wire import ErrorCode
 logger = logging.getLogger("oncelog.controller")
 
 
-def change_brokers(context: ControllerContext, registered: Mapping[int, Broker]) -> Steps[None]:
+def change_brokers(context: ControllerContext, registered: Mapping[int, RegisteredBroker]) -> Steps[None]:
     """`/brokers/ids` has others than before. A broker with another epoch was away in between, even if nobody saw it."""
     new = registered.keys() - context.brokers.keys()
     dead = context.brokers.keys() - registered.keys()
@@ -50,7 +50,7 @@ def change_brokers(context: ControllerContext, registered: Mapping[int, Broker])
         yield from _failed(context, sorted(dead))
 
 
-def modify_broker(context: ControllerContext, broker: Broker) -> Steps[None]:
+def modify_broker(context: ControllerContext, broker: RegisteredBroker) -> Steps[None]:
     """The znode of a broker has changed, for it listens elsewhere, or supports other features."""
     before = context.brokers.get(broker.broker_id)
     if before is None or (before.endpoints, before.features) == (broker.endpoints, broker.features):

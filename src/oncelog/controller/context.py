@@ -14,8 +14,8 @@ from oncelog.controller.values import (
     EPOCH_DURING_DELETE,
     NO_EPOCH,
     NOT_ASSIGNED,
-    Broker,
     LeaderAndIsr,
+    RegisteredBroker,
     Replica,
     ReplicaAssignment,
     TopicPartition,
@@ -28,7 +28,7 @@ class ControllerContext:
     def __init__(self, controller_id: int, controller_epoch: int) -> None:
         self.controller_id = controller_id
         self.controller_epoch = controller_epoch
-        self.brokers: dict[int, Broker] = {}
+        self.brokers: dict[int, RegisteredBroker] = {}
         """Those that are registered, also while they shut down."""
         self.shutting_down: set[int] = set()
         self.offline_directories: dict[int, set[TopicPartition]] = {}

@@ -17,7 +17,7 @@ from oncelog.controller.replicas import change_replicas
 from oncelog.controller.states import PartitionState, ReplicaState
 from oncelog.controller.steps import Steps
 from oncelog.controller.topics import take_in
-from oncelog.controller.values import Broker, LeaderAndIsr, Replica, TopicAssignment, TopicPartition
+from oncelog.controller.values import LeaderAndIsr, RegisteredBroker, Replica, TopicAssignment, TopicPartition
 
 logger = logging.getLogger("oncelog.controller")
 
@@ -26,7 +26,7 @@ logger = logging.getLogger("oncelog.controller")
 class Snapshot:
     """What ZooKeeper has of the cluster. `fresh_ids` are for those topics that have none."""
 
-    brokers: Mapping[int, Broker]
+    brokers: Mapping[int, RegisteredBroker]
     topics: Mapping[str, TopicAssignment]
     leaders: Mapping[TopicPartition, LeaderAndIsr]
     deletions: Collection[str]

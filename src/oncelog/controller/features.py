@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oncelog.controller.values import Broker
+from oncelog.controller.values import RegisteredBroker
 from oncelog.zookeeper.znodes import FeatureStatus, FeatureZnode
 
 
@@ -14,7 +14,7 @@ def feature_znode(existing: FeatureZnode | None) -> FeatureZnode:
     return FeatureZnode(existing.features if existing is not None and is_used else {})
 
 
-def is_compatible(broker: Broker, levels: Mapping[str, int]) -> bool:
+def is_compatible(broker: RegisteredBroker, levels: Mapping[str, int]) -> bool:
     """Whether the broker supports every feature in the level that the cluster uses. One that does not is as if not there."""
     supported = {name: (low, high) for name, low, high in broker.features}
     return all(

@@ -6,9 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-from kio.schema.types import BrokerId, TopicName
-from kio.static.primitive import i8, i16, i32, i64
-
 from oncelog.controller.requests import (
     BrokerRequest,
     LeaderAndIsrPartition,
@@ -17,14 +14,14 @@ from oncelog.controller.requests import (
     UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
-from oncelog.controller.values import Broker, TopicPartition
-from oncelog.wire import ErrorCode
+from oncelog.controller.values import RegisteredBroker, TopicPartition
+from oncelog.wire import ErrorCode, message_module
 from oncelog.wire.zookeeper_mode import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
-from oncelog.wire.zookeeper_mode import leader_and_isr_v7 as leader_and_isr
-from oncelog.wire.zookeeper_mode import stop_replica_v4 as stop_replica
-from oncelog.wire.zookeeper_mode import update_metadata_v8 as update_metadata
 
-NOTHING_SAID = i8(0)
+leader_and_isr = message_module(LEADER_AND_ISR, 7, "request")
+update_metadata = message_module(UPDATE_METADATA, 8, "request")
+stop_replica = message_module(STOP_REPLICA, 4, "request")
+NOTHING_SAID = 0
 """A controller over ZooKeeper does not say whether LeaderAndIsr and UpdateMetadata have all partitions."""
 
 
@@ -38,7 +35,7 @@ class Messages:
     """Makes messages of requests. What goes to all brokers is made once: they differ in the epoch of the broker alone."""
 
     def __init__(self, controller_id: int, inter_broker_listener: str) -> None:
-        self._controller_id = BrokerId(controller_id)
+        self._controller_id = controller_id
         self._listener = inter_broker_listener
         self._shared: tuple[object, Any, Any] | None = None
 
@@ -51,15 +48,15 @@ class Messages:
             case StopReplicaRequest():
                 return Message(STOP_REPLICA, 4, self._stop_replica(request))
 
-    def _leader_and_isr(self, request: LeaderAndIsrRequest) -> leader_and_isr.LeaderAndIsrRequest:
+    def _leader_and_isr(self, request: LeaderAndIsrRequest) -> Any:
         return leader_and_isr.LeaderAndIsrRequest(
             controller_id=self._controller_id,
-            controller_epoch=i32(request.controller_epoch),
-            broker_epoch=i64(request.broker_epoch),
+            controller_epoch=request.controller_epoch,
+            broker_epoch=request.broker_epoch,
             type=NOTHING_SAID,
             topic_states=tuple(
                 leader_and_isr.LeaderAndIsrTopicState(
-                    topic_name=TopicName(topic),
+                    topic_name=topic,
                     topic_id=request.topic_ids.get(topic),
                     partition_states=tuple(map(_leader_and_isr_partition, partitions)),
                 )
@@ -68,15 +65,13 @@ class Messages:
             live_leaders=tuple(map(self._live_leader, request.live_leaders)),
         )
 
-    def _live_leader(self, broker: Broker) -> leader_and_isr.LeaderAndIsrLiveLeader:
+    def _live_leader(self, broker: RegisteredBroker) -> Any:
         reached = address(broker, self._listener)
         assert reached is not None, "a broker without the listener is left out"
         host, port = reached
-        return leader_and_isr.LeaderAndIsrLiveLeader(
-            broker_id=BrokerId(broker.broker_id), host_name=host, port=i32(port)
-        )
+        return leader_and_isr.LeaderAndIsrLiveLeader(broker_id=broker.broker_id, host_name=host, port=port)
 
-    def _update_metadata(self, request: UpdateMetadataRequest) -> update_metadata.UpdateMetadataRequest:
+    def _update_metadata(self, request: UpdateMetadataRequest) -> Any:
         # All of one batch have the very same tuple of brokers, and no two batches have.
         if self._shared is None or self._shared[0] is not request.live_brokers:
             live_brokers = tuple(map(_live_broker, request.live_brokers))
@@ -84,24 +79,24 @@ class Messages:
         _, topic_states, live_brokers = self._shared
         return update_metadata.UpdateMetadataRequest(
             controller_id=self._controller_id,
-            controller_epoch=i32(request.controller_epoch),
-            broker_epoch=i64(request.broker_epoch),
+            controller_epoch=request.controller_epoch,
+            broker_epoch=request.broker_epoch,
             topic_states=topic_states,
             live_brokers=live_brokers,
         )
 
-    def _stop_replica(self, request: StopReplicaRequest) -> stop_replica.StopReplicaRequest:
+    def _stop_replica(self, request: StopReplicaRequest) -> Any:
         return stop_replica.StopReplicaRequest(
             controller_id=self._controller_id,
-            controller_epoch=i32(request.controller_epoch),
-            broker_epoch=i64(request.broker_epoch),
+            controller_epoch=request.controller_epoch,
+            broker_epoch=request.broker_epoch,
             topic_states=tuple(
                 stop_replica.StopReplicaTopicState(
-                    topic_name=TopicName(topic),
+                    topic_name=topic,
                     partition_states=tuple(
                         stop_replica.StopReplicaPartitionState(
-                            partition_index=i32(one.partition[1]),
-                            leader_epoch=i32(one.leader_epoch),
+                            partition_index=one.partition[1],
+                            leader_epoch=one.leader_epoch,
                             delete_partition=one.delete,
                         )
                         for one in partitions
@@ -112,15 +107,13 @@ class Messages:
         )
 
 
-def address(broker: Broker, listener: str) -> tuple[str, int] | None:
+def address(broker: RegisteredBroker, listener: str) -> tuple[str, int] | None:
     """Where brokers reach it, if it has this listener."""
     found = next((one for one in broker.endpoints if one.listener == listener), None)
     return None if found is None else (found.host, found.port)
 
 
-def leader_and_isr_errors(
-    answer: leader_and_isr.LeaderAndIsrResponse, names: Mapping[UUID, str]
-) -> dict[TopicPartition, ErrorCode]:
+def leader_and_isr_errors(answer: Any, names: Mapping[UUID, str]) -> dict[TopicPartition, ErrorCode]:
     """What a broker says of each partition. `names` are those of the topics by their ids."""
     return {
         (names[topic.topic_id], one.partition_index): one.error_code
@@ -130,7 +123,7 @@ def leader_and_isr_errors(
     }
 
 
-def stop_replica_errors(answer: stop_replica.StopReplicaResponse) -> dict[TopicPartition, ErrorCode]:
+def stop_replica_errors(answer: Any) -> dict[TopicPartition, ErrorCode]:
     """What a broker says of each partition. An error of the whole request is one of each of them."""
     whole = answer.error_code
     return {
@@ -139,27 +132,27 @@ def stop_replica_errors(answer: stop_replica.StopReplicaResponse) -> dict[TopicP
     }
 
 
-def _leader_and_isr_partition(told: LeaderAndIsrPartition) -> leader_and_isr.LeaderAndIsrPartitionState:
+def _leader_and_isr_partition(told: LeaderAndIsrPartition) -> Any:
     state, assignment = told.state, told.assignment
     return leader_and_isr.LeaderAndIsrPartitionState(
-        partition_index=i32(told.partition[1]),
-        controller_epoch=i32(state.controller_epoch),
-        leader=BrokerId(state.leader),
-        leader_epoch=i32(state.leader_epoch),
-        isr=_ids(state.isr),
-        partition_epoch=i32(state.partition_epoch),
-        replicas=_ids(assignment.replicas),
-        adding_replicas=_ids(assignment.adding),
-        removing_replicas=_ids(assignment.removing),
+        partition_index=told.partition[1],
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        partition_epoch=state.partition_epoch,
+        replicas=assignment.replicas,
+        adding_replicas=assignment.adding,
+        removing_replicas=assignment.removing,
         is_new=told.is_new,
-        leader_recovery_state=i8(state.recovery_state),
+        leader_recovery_state=state.recovery_state,
     )
 
 
-def _topic_states(request: UpdateMetadataRequest) -> tuple[update_metadata.UpdateMetadataTopicState, ...]:
+def _topic_states(request: UpdateMetadataRequest) -> tuple[Any, ...]:
     return tuple(
         update_metadata.UpdateMetadataTopicState(
-            topic_name=TopicName(topic),
+            topic_name=topic,
             topic_id=request.topic_ids.get(topic),
             partition_states=tuple(map(_metadata_partition, partitions)),
         )
@@ -167,29 +160,29 @@ def _topic_states(request: UpdateMetadataRequest) -> tuple[update_metadata.Updat
     )
 
 
-def _metadata_partition(told: UpdateMetadataPartition) -> update_metadata.UpdateMetadataPartitionState:
+def _metadata_partition(told: UpdateMetadataPartition) -> Any:
     state = told.state
     return update_metadata.UpdateMetadataPartitionState(
-        partition_index=i32(told.partition[1]),
-        controller_epoch=i32(state.controller_epoch),
-        leader=BrokerId(state.leader),
-        leader_epoch=i32(state.leader_epoch),
-        isr=_ids(state.isr),
-        zk_version=i32(state.partition_epoch),
-        replicas=_ids(told.replicas),
-        offline_replicas=_ids(told.offline_replicas),
+        partition_index=told.partition[1],
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        zk_version=state.partition_epoch,
+        replicas=told.replicas,
+        offline_replicas=told.offline_replicas,
     )
 
 
-def _live_broker(broker: Broker) -> update_metadata.UpdateMetadataBroker:
+def _live_broker(broker: RegisteredBroker) -> Any:
     return update_metadata.UpdateMetadataBroker(
-        id=BrokerId(broker.broker_id),
+        id=broker.broker_id,
         endpoints=tuple(
             update_metadata.UpdateMetadataEndpoint(
-                port=i32(one.port),
+                port=one.port,
                 host=one.host,
                 listener=one.listener,
-                security_protocol=i16(one.security_protocol),
+                security_protocol=one.security_protocol,
             )
             for one in broker.endpoints
         ),
@@ -210,8 +203,3 @@ def _by_topic(partitions: Iterable[T]) -> Iterable[tuple[str, list[T]]]:
     for one in partitions:
         topics.setdefault(one.partition[0], []).append(one)
     return topics.items()
-
-
-def _ids(broker_ids: tuple[int, ...]) -> tuple[BrokerId, ...]:
-    # kio's types are ints to whoever reads them; nothing is made anew.
-    return broker_ids  # type: ignore[return-value]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from oncelog.controller.values import Broker, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from oncelog.controller.values import LeaderAndIsr, RegisteredBroker, ReplicaAssignment, TopicPartition
 
 
 class LeaderAndIsrPartition(NamedTuple):
@@ -39,7 +39,7 @@ class LeaderAndIsrRequest:
     controller_epoch: int
     partitions: tuple[LeaderAndIsrPartition, ...]
     topic_ids: dict[str, UUID]
-    live_leaders: tuple[Broker, ...]
+    live_leaders: tuple[RegisteredBroker, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class UpdateMetadataRequest:
     controller_epoch: int
     partitions: tuple[UpdateMetadataPartition, ...]
     topic_ids: dict[str, UUID]
-    live_brokers: tuple[Broker, ...]
+    live_brokers: tuple[RegisteredBroker, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,13 +116,13 @@ class ReadReassignments:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendRequests:
     """Queue these, each for its broker, behind what was queued before. Answer: none."""
 
     requests: tuple[BrokerRequest, ...]
 
 
-Ask = Write | ReadPartitionStates | ReadUncleanElection | ReadReassignments | Send
+Ask = Write | ReadPartitionStates | ReadUncleanElection | ReadReassignments | SendRequests
 Steps = Generator[Ask, Any, T]
 
 
@@ -158,4 +158,4 @@ def read_reassignments() -> Steps[dict[TopicPartition, tuple[int, ...]] | None]:
 
 def send_all(requests: tuple[BrokerRequest, ...]) -> Steps[None]:
     if requests:
-        yield Send(requests)
+        yield SendRequests(requests)

@@ -64,9 +64,13 @@ class LeaderAndIsr:
     def new_epoch(self) -> LeaderAndIsr:
         return self.new_leader_and_isr(self.leader, self.isr)
 
-    def written(self, partition_epoch: int, controller_epoch: int) -> LeaderAndIsr:
+    def by(self, controller_epoch: int) -> LeaderAndIsr:
+        """As this controller says it, whoever said it before."""
+        return replace(self, controller_epoch=controller_epoch)
+
+    def written(self, partition_epoch: int) -> LeaderAndIsr:
         """As it is in the znode after the write that got this version."""
-        return replace(self, partition_epoch=partition_epoch, controller_epoch=controller_epoch)
+        return replace(self, partition_epoch=partition_epoch)
 
     def same_state(self, other: LeaderAndIsr) -> bool:
         """Whether all is the same but the epochs of the partition and of the controller."""
@@ -128,7 +132,7 @@ class Replica(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class BrokerEndpoint:
     """Where a broker listens. `security_protocol` is Kafka's number: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
     listener: str
@@ -138,12 +142,12 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class RegisteredBroker:
     """A broker as it has registered itself. `epoch` is the czxid of its znode: a restart gives it a higher one."""
 
     broker_id: int
     epoch: int
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[BrokerEndpoint, ...]
     rack: str | None = None
     features: tuple[tuple[str, int, int], ...] = ()
     """Name, lowest and highest level, of each feature that it supports."""

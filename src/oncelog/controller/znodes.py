@@ -18,10 +18,10 @@ from oncelog.controller.steps import (
     SetTopicAssignment,
 )
 from oncelog.controller.values import (
-    Broker,
-    Endpoint,
+    BrokerEndpoint,
     LeaderAndIsr,
     LeaderRecoveryState,
+    RegisteredBroker,
     ReplicaAssignment,
     TopicAssignment,
     TopicPartition,
@@ -141,12 +141,12 @@ def decode_assignment(topic: str, read: Data) -> TopicAssignment:
     return TopicAssignment(znode.topic_id, partitions)
 
 
-def decode_registration(broker_id: int, read: Data) -> Broker:
+def decode_registration(broker_id: int, read: Data) -> RegisteredBroker:
     """Raises ZnodeError."""
     znode = decode_broker(broker_id, read.data)
     endpoints = tuple(
-        Endpoint(one.listener, one.host, one.port, SECURITY_PROTOCOLS.index(one.security_protocol))
+        BrokerEndpoint(one.listener, one.host, one.port, SECURITY_PROTOCOLS.index(one.security_protocol))
         for one in znode.endpoints
     )
     features = tuple((name, low, high) for name, (low, high) in sorted(znode.features.items()))
-    return Broker(broker_id, read.stat.czxid, endpoints, znode.rack, features)
+    return RegisteredBroker(broker_id, read.stat.czxid, endpoints, znode.rack, features)

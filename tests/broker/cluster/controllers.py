@@ -35,6 +35,8 @@ class ToldBroker:
         self.client = cluster.world.connect()
         self.told: list[Any] = []
         self.is_silent = False
+        self.controller_epoch = 0
+        """Of the newest controller that it has heard of: an older one is refused."""
         endpoint = ListenerEndpoint("PLAINTEXT", f"host-{broker_id}", 9092)
         data = BrokerZnode((endpoint,), 0).encode()
         created = cluster.world.ask(self.client, Create(paths.broker(broker_id), data, is_ephemeral=True))
@@ -42,9 +44,12 @@ class ToldBroker:
         self.failed: set[tuple[str, int]] = set()
 
     def answer(self, api_key: int, body: Any) -> Any:
-        self.told.append(body)
         if body.broker_epoch != self.epoch:
             return ChannelError(Failure.UNKNOWN, "that was another broker")
+        if body.controller_epoch < self.controller_epoch:
+            return ChannelError(Failure.UNKNOWN, "whoever asks is the controller no more, and hears no answer")
+        self.controller_epoch = body.controller_epoch
+        self.told.append(body)
         match api_key:
             case _ if api_key == UPDATE_METADATA:
                 return update_metadata.UpdateMetadataResponse(error_code=ErrorCode.none)
@@ -121,12 +126,17 @@ class ControllerNode:
         self.zookeeper: ZooKeeper = SimulatedZooKeeper(
             world.ensemble, self.process, Random(node_id), SESSION_TIMEOUT_MS
         )
+        self.opened: list[int] = []
+        """The brokers to which channels were opened."""
+        self.is_broker_registered_again = True
+        """Whether the broker of this process does what it has to do with each new session."""
         self.controller = Controller(self, settings)
         self.zookeeper.on_watched = self._watched
         self.zookeeper.on_session = self._session_changed
 
     def open_channel(self, broker_id: int, host: str, port: int) -> Channel:
         assert (host, port) == (f"host-{broker_id}", 9092)
+        self.opened.append(broker_id)
         return Channel(self, broker_id)
 
     def is_unclean_election_enabled(self) -> bool:
@@ -137,7 +147,7 @@ class ControllerNode:
 
     def _session_changed(self, state: SessionState) -> None:
         self.controller.session_changed(state)
-        if state is SessionState.CONNECTED:
+        if state is SessionState.CONNECTED and self.is_broker_registered_again:
             self.controller.begin()
 
 

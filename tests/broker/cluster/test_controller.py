@@ -11,10 +11,21 @@ from oncelog.controller.alter_partition import WantedIsr
 from oncelog.controller.leader_elections import ElectionType
 from oncelog.controller.reassignment import NO_ERROR
 from oncelog.controller.values import LeaderRecoveryState
+from oncelog.coordination import Parked
 from oncelog.wire import ErrorCode
 from oncelog.wire.zookeeper_mode.leader_and_isr_v7 import LeaderAndIsrRequest
 from oncelog.wire.zookeeper_mode.update_metadata_v8 import UpdateMetadataRequest
-from oncelog.zookeeper.session import Children, Create, Data, Delete, GetChildren, GetData, SetData, ZooKeeperError
+from oncelog.zookeeper.session import (
+    Children,
+    Create,
+    Data,
+    Delete,
+    GetChildren,
+    GetData,
+    Multi,
+    SetData,
+    ZooKeeperError,
+)
 from oncelog.zookeeper.znodes import (
     FeatureZnode,
     ProducerIdBlock,
@@ -31,6 +42,27 @@ from oncelog.zookeeper.znodes import (
     paths,
 )
 from tests.broker.cluster.controllers import SETTINGS, SimulatedCluster
+
+
+class LosesAnswerToClaim:
+    """A client whose connection breaks behind the first multi, which was carried out."""
+
+    def __init__(self, client) -> None:
+        self._client = client
+        self.is_lost = False
+
+    @property
+    def session_id(self) -> int:
+        return self._client.session_id
+
+    def submit(self, request):
+        result = self._client.submit(request)
+        if not isinstance(request, Multi) or self.is_lost:
+            return result
+        self.is_lost = True
+        lost = Parked()
+        result.then(lambda _: lost.release(ZooKeeperError.CONNECTION_LOSS))
+        return lost
 
 
 @pytest.fixture
@@ -228,12 +260,12 @@ def test_unclean_election_follows_the_setting_of_the_topic(cluster, node):
 
 
 def test_leader_is_answered_what_its_in_sync_replicas_are_now(cluster, node):
-    cluster.create("t", (1, 2))
+    asked = (cluster.create("t", (1, 2)), 0)
     cluster.settle()
-    wanted = {("t", 0): WantedIsr(0, (1,), LeaderRecoveryState.RECOVERED, 0)}
+    wanted = {asked: WantedIsr(0, (1,), LeaderRecoveryState.RECOVERED, 0)}
     epoch = cluster.brokers[1].epoch
     results = cluster.take(node.controller.alter_partitions(1, epoch, wanted, 3))
-    assert results[("t", 0)] == cluster.state("t")
+    assert results[asked] == cluster.state("t")
     assert cluster.take(node.controller.alter_partitions(1, epoch + 1, wanted, 3)) is ErrorCode.stale_broker_epoch
 
 
@@ -249,13 +281,13 @@ def test_broker_that_is_not_the_controller_says_so(cluster, node):
 
 
 def test_reassignment_that_is_asked_for_is_listed_until_it_is_over(cluster, node):
-    cluster.create("t", (1,))
+    topic_id = cluster.create("t", (1,))
     cluster.settle()
     assert cluster.take(node.controller.reassign({("t", 0): (2,)})) == {("t", 0): NO_ERROR}
     assert cluster.take(node.controller.list_reassignments(None)).keys() == {("t", 0)}
     state = cluster.state("t")
     wanted = WantedIsr(state.leader_epoch, (1, 2), LeaderRecoveryState.RECOVERED, state.partition_epoch)
-    cluster.take(node.controller.alter_partitions(1, cluster.brokers[1].epoch, {("t", 0): wanted}, 3))
+    cluster.take(node.controller.alter_partitions(1, cluster.brokers[1].epoch, {(topic_id, 0): wanted}, 3))
     cluster.settle()
     assert cluster.take(node.controller.list_reassignments(None)) == {}
     assert (cluster.state("t").leader, cluster.state("t").isr) == (2, (2,))
@@ -302,6 +334,42 @@ def test_controller_that_was_superseded_changes_nothing_and_tells_nobody(cluster
         cluster.take(stale.write_plain([SetData(paths.partition_state("t", 0), b"{}")]))
     assert fenced == [True]
     assert cluster.state("t") == before
+
+
+def test_controller_that_lost_its_session_does_nothing_more_in_the_next_one(cluster, node):
+    """Nobody else was elected, so that no fence would hold it up."""
+    cluster.create("t", *[(1, 2)] * 50)
+    cluster.settle()
+    node.is_broker_registered_again = False
+    cluster.world.ensemble.cut_off("controller-1", cluster.world.queue.now_ms + 10, silently=True)
+    cluster.kill_broker(1)
+    cluster.world.ensemble.expire(node.zookeeper.session_id)
+    before = [cluster.state("t", number) for number in range(50)]
+    cluster.settle(10_000)
+    assert not node.controller.is_active
+    assert [cluster.state("t", number) for number in range(50)] == before
+    assert any(state.leader == 1 for state in before)
+
+
+def test_claim_whose_answer_was_lost_is_recognised(cluster):
+    node = cluster.start_controller(1)
+    node.zookeeper = LosesAnswerToClaim(node.zookeeper)
+    cluster.until(lambda: node.controller.is_active)
+    cluster.settle()
+    assert node.zookeeper.is_lost
+    assert node.controller.is_active
+    assert decode_controller_epoch(read(cluster, paths.CONTROLLER_EPOCH)) == 1
+
+
+def test_broker_that_came_back_unseen_is_told_over_a_channel_of_its_own(cluster, node):
+    """It may listen elsewhere."""
+    cluster.world.ensemble.cut_off("controller-1", cluster.world.queue.now_ms + 500)
+    cluster.kill_broker(1)
+    cluster.start_broker(1)
+    cluster.settle(3000)
+    assert node.controller.is_active
+    assert node.opened.count(1) == 2
+    assert {one.broker_epoch for one in cluster.brokers[1].told} == {cluster.brokers[1].epoch}
 
 
 def test_znode_that_cannot_be_read_holds_up_no_other(cluster, node):

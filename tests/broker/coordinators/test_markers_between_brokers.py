@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
+from harness.broker_in_memory import Reply
 from harness.coordinators_in_memory import BrokersInMemory, SentMarkers
+from harness.group_requests import commit_fields, join_fields, sync_fields
 from harness.transaction_in_memory import MINUTE, TOPIC, TV1, TV2, ProducerInMemory, Protocol
 from oncelog.broker.coordinators.known_brokers import AWAY
 from oncelog.log import Appended, Origin
@@ -15,7 +18,7 @@ from oncelog.transactions import TransactionStatus
 from oncelog.wire import ErrorCode
 
 NONE = ErrorCode.none
-LOG = "__transaction_state"
+LOG, OFFSETS = "__transaction_state", "__consumer_offsets"
 PROTOCOLS = pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
 COMPLETE = (TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT)
 
@@ -247,6 +250,69 @@ def test_every_write_of_the_coordinator_is_answered_once_it_is_committed() -> No
             brokers.commit(key)
             brokers.settle()
             assert reply.came, api
+
+
+def test_coordinator_that_is_one_no_more_sends_nothing_more() -> None:
+    brokers = three()
+    transaction = Transaction(brokers)
+    transaction.write("a")
+    transaction.end()
+    brokers.carry(arrives=False)
+    brokers.lead(LOG, transaction.home, 2)
+    brokers.advance(1000)
+    assert {sent.sender for sent in brokers.sent} == {2}
+
+
+def test_commit_that_comes_after_the_coordinator_has_changed_is_not_this_ones() -> None:
+    brokers = three()
+    transaction = Transaction(brokers)
+    key = (LOG, transaction.home)
+    brokers.held_back.add(key)
+    asked = {"transactional_id": transaction.name, "transaction_timeout": MINUTE}
+    reply = transaction.coordinator.send("init_producer_id", 4, **asked)
+    brokers.settle()
+    assert not reply.came
+    elections = brokers.elections(transaction.coordinator, LOG)
+    elections.resigned(transaction.home, 100)
+    elections.elected(transaction.home, 101)
+    brokers.commit(key)
+    assert reply.message.error_code is ErrorCode.not_coordinator
+
+
+def test_what_groups_are_told_waits_until_it_is_committed() -> None:
+    brokers = BrokersInMemory(2)
+    broker = brokers.brokers[0]
+    home = (OFFSETS, broker.core.offsets.partition_for("readers"))
+    held = held_back(brokers, home, "offset_commit", 8, commit_fields("readers", TOPIC, {0: 7}, "", -1))
+    brokers.commit(home)
+    assert held.message.topics[0].partitions[0].error_code is NONE
+    joining = broker.send("join_group", 3, **join_fields(3, "members", ""))
+    brokers.advance(3000)
+    member = joining.message.member_id
+    home = (OFFSETS, broker.core.offsets.partition_for("members"))
+    fields = sync_fields(3, "members", member, 1, {member: b"all"})
+    held = held_back(brokers, home, "sync_group", 3, fields)
+    brokers.commit(home)
+    assert (held.message.error_code, bytes(held.message.assignment)) == (NONE, b"all")
+
+
+def test_what_groups_wait_for_is_another_coordinators_when_the_leader_changes() -> None:
+    brokers = BrokersInMemory(2)
+    broker = brokers.brokers[0]
+    home = (OFFSETS, broker.core.offsets.partition_for("readers"))
+    held = held_back(brokers, home, "offset_commit", 8, commit_fields("readers", TOPIC, {0: 7}, "", -1))
+    brokers.elections(broker, OFFSETS).resigned(home[1], 100)
+    brokers.elections(broker, OFFSETS).elected(home[1], 101)
+    brokers.commit(home)
+    assert held.message.topics[0].partitions[0].error_code is ErrorCode.not_coordinator
+
+
+def held_back(brokers: BrokersInMemory, home: tuple[str, int], api: str, version: int, fields: dict[str, Any]) -> Reply:
+    brokers.held_back.add(home)
+    reply = brokers.brokers[0].send(api, version, **fields)
+    brokers.settle()
+    assert not reply.came
+    return reply
 
 
 @pytest.mark.parametrize("seed", range(40))

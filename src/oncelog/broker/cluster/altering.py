@@ -19,7 +19,9 @@ from oncelog.broker.storage.altering import (
     no_settings,
     topic_configs,
 )
+from oncelog.broker.storage.topics import name_problem
 from oncelog.coordination import Parked, start
+from oncelog.coordination.one_at_a_time import OneAtATime
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import Done, Exists
 from oncelog.zookeeper.znodes import DEFAULT_ENTITY, ConfigChange, paths
@@ -52,39 +54,38 @@ class ClusterAlterations:
 
     def __init__(self, broker: Needs) -> None:
         self._broker = broker
-        self._last: Parked[Outcome] = Parked.ready(DONE)
+        self._changes = OneAtATime()
 
     def alter_one(self, *, validate_only: bool) -> AlterOne:
         return partial(self._alter_or_give_up, validate_only)
 
     def _alter_or_give_up(self, validate_only: bool, kind: int, name: str, alter: Alter) -> Parked[Outcome]:
         end_ms = self._broker.clock.monotonic_ms() + TIMEOUT_MS
-        self._last = start(self._in_turn(self._last, validate_only, kind, name, alter, end_ms))
-        return start(self._answered(self._last))
+        # It goes on by itself, whether or not somebody still waits for it.
+        altered = start(self._in_turn(validate_only, kind, name, alter, end_ms))
+        return start(self._answered(altered))
 
     async def _answered(self, altered: Parked[Outcome]) -> Outcome:
         return await within(self._broker.clock, TIMEOUT_MS, altered) or TIMED_OUT
 
-    async def _in_turn(
-        self, before: Parked[Outcome], validate_only: bool, kind: int, name: str, alter: Alter, end_ms: float
-    ) -> Outcome:
-        await before
+    async def _in_turn(self, validate_only: bool, kind: int, name: str, alter: Alter, end_ms: float) -> Outcome:
+        await self._changes.enter()
         try:
             return await self._alter(validate_only, kind, name, alter, end_ms)
         except AlterationRefusedError as refused:
             return refused.outcome
         except SessionEndedError:
             return SESSION_ENDED
+        finally:
+            self._changes.leave()
 
     async def _alter(self, validate_only: bool, kind: int, name: str, alter: Alter, end_ms: float) -> Outcome:
         broker = self._broker
         entity = self._entity(kind, name)
-        stored = await broker.cluster_configs.stored(entity)
         if entity.entity_type == TOPICS:
-            (there,) = await read_each(broker.zookeeper, [Exists(paths.topic(name))] if name else [])
-            configs = topic_configs(broker.settings, name, stored if isinstance(there, Done) else None, alter)
+            configs = topic_configs(broker.settings, name, await self._of_topic(name), alter)
         else:
-            configs = broker_configs(stored, alter)
+            configs = broker_configs(await broker.cluster_configs.stored(entity), alter, stores_unknown=True)
         if validate_only:
             return DONE
         if broker.clock.monotonic_ms() >= end_ms:
@@ -95,6 +96,17 @@ class ClusterAlterations:
             return problem
         await broker.cluster_configs.read([entity])
         return DONE
+
+    async def _of_topic(self, name: str) -> dict[str, str]:
+        """What a topic has of its own. Raises AlterationRefusedError where there is no such topic."""
+        if not name:
+            raise AlterationRefusedError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
+        if name_problem(name) is None:
+            stored = await self._broker.cluster_configs.stored(ConfigChange(TOPICS, name))
+            (there,) = await read_each(self._broker.zookeeper, [Exists(paths.topic(name))])
+            if isinstance(there, Done):
+                return stored
+        raise AlterationRefusedError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
 
     def _entity(self, kind: int, name: str) -> ConfigChange:
         if kind == ResourceType.TOPIC:

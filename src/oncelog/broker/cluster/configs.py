@@ -31,13 +31,14 @@ from oncelog.zookeeper.znodes import (
 if TYPE_CHECKING:
     from oncelog.broker.cluster.watchers import Watchers
     from oncelog.broker.config.configuration import Settings
-    from oncelog.broker.storage.topics import Topics
+    from oncelog.broker.storage.topics import Topic, Topics
     from oncelog.environment import Clock
     from oncelog.zookeeper.session import Watched, ZooKeeper
 
 logger = logging.getLogger("oncelog.broker")
 
 TOPICS, BROKERS = "topics", "brokers"
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
 CHANGE_KEPT_MS = 15 * 60_000
 """So long others have time to read of a change, as in Kafka."""
 AT_ONCE = 100
@@ -66,6 +67,8 @@ class ClusterConfigs:
             str(node_id): SettingSource.DYNAMIC_BROKER_CONFIG,
         }
         self._topics: Topics | None = None
+        self.on_unclean_election: Callable[[str | None], None] = lambda _: None
+        """Hears of a topic, or with None of every one, whose settings allow unclean elections from now on."""
         self._of_topics: dict[str, dict[str, str]] = {}
         self._remarks: set[str] = set()
         self._seen_ms: dict[str, float] = {}
@@ -81,15 +84,17 @@ class ClusterConfigs:
         return self._fell_behind(Behind.ALL)
 
     def follow(self, topics: Topics) -> None:
-        """Tell these topics of changes from now on."""
+        """Have these topics follow from now on. They may have been made with settings that are others by now."""
         self._topics = topics
+        for topic in topics:
+            self._configure(topic, self._of_topics.get(topic.name, {}))
 
     def of_topic(self, name: str) -> Mapping[str, str]:
         """What the topic has of its own settings, as far as this broker knows them."""
         return self._of_topics.get(name, {})
 
     async def read_topics(self, names: Iterable[str]) -> None:
-        """Read the settings of topics that this broker hears of for the first time: nobody tells of those of a new one."""
+        """Apply what ZooKeeper has of these topics."""
         await self.read([ConfigChange(TOPICS, name) for name in names])
 
     async def read(self, entities: Iterable[ConfigChange]) -> None:
@@ -214,19 +219,25 @@ class ClusterConfigs:
         else:
             self._of_topics.pop(name, None)
         topic = None if self._topics is None else self._topics.named(name)
-        if self._topics is not None and topic is not None and topic.configs != configs:
-            logger.info("topic %s has its own settings %s", name, configs)
+        if topic is not None:
+            self._configure(topic, configs)
+
+    def _configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
+        if self._topics is not None and topic.configs != configs:
+            logger.info("topic %s has its own settings %s", topic.name, dict(configs))
             self._topics.configure(topic, configs)
 
     def _apply_to_broker(self, name: str, stored: Mapping[str, str]) -> None:
         source = self._sources[name]
         known = self._usable(f"broker {name}", stored, BROKER_SETTINGS, lambda setting: setting.is_dynamic)
-        before = dict(self._settings.layer(source))
+        before, allowed_before = dict(self._settings.layer(source)), self._settings.value(UNCLEAN_ELECTION)
         self._settings.configure(source, known)
         if self._settings.layer(source) != before:
             logger.info("%s has settings of its own %s", f"broker {name}", known)
             if self._topics is not None:
                 self._topics.settings_changed()
+            if self._settings.value(UNCLEAN_ELECTION) and not allowed_before:
+                self.on_unclean_election(None)
 
     def _usable(
         self,

@@ -8,28 +8,35 @@ from typing import Protocol, TypeVar
 from uuid import UUID
 
 from oncelog.broker.cluster import controller_term
-from oncelog.broker.cluster.controller_term import ControllerSettings, ControllerTerm, Event
+from oncelog.broker.cluster.controller_term import ControllerEvent, ControllerSettings, ControllerTerm
 from oncelog.broker.cluster.controller_watches import event_of
-from oncelog.controller.alter_partition import (
-    IsrResults,
+from oncelog.controller import (
+    ApiError,
+    ControllerContext,
+    ElectionAnswers,
+    ElectionType,
+    IsrResult,
+    ReplicaAssignment,
+    Steps,
+    Targets,
+    TopicPartition,
     WantedIsr,
     alter_partitions,
+    bring_online,
     broker_epoch_problem,
     complete_reassignments,
+    elect_leaders,
+    listed_reassignments,
+    next_block,
+    reassign,
+    shut_down,
 )
-from oncelog.controller.brokers import shut_down
-from oncelog.controller.context import ControllerContext
-from oncelog.controller.leader_elections import ElectionAnswers, ElectionType, elect_leaders
-from oncelog.controller.partitions import bring_online
-from oncelog.controller.producer_ids import next_block
-from oncelog.controller.reassignment import Targets, listed_reassignments, reassign
-from oncelog.controller.steps import Steps
-from oncelog.controller.values import ApiError, ReplicaAssignment, TopicPartition
 from oncelog.coordination import Flow, Parked, start
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import (
     Create,
     Data,
+    Delete,
     Done,
     Exists,
     GetData,
@@ -45,6 +52,7 @@ from oncelog.zookeeper.session import (
 from oncelog.zookeeper.znodes import (
     ControllerZnode,
     ProducerIdBlock,
+    ZnodeError,
     decode_controller,
     decode_controller_epoch,
     decode_producer_id_block,
@@ -55,6 +63,8 @@ from oncelog.zookeeper.znodes import (
 logger = logging.getLogger("oncelog.controller")
 
 T = TypeVar("T")
+AskedPartition = tuple[UUID, int]
+"""A partition as AlterPartition names it: by the id of its topic."""
 NO_CONTROLLER = -1
 INITIAL_CONTROLLER_EPOCH = 0
 
@@ -118,22 +128,27 @@ class Controller:
     # What is asked of the controller: a handler each
 
     async def alter_partitions(
-        self, broker_id: int, broker_epoch: int, wanted: Mapping[TopicPartition, WantedIsr], version: int
-    ) -> IsrResults | ErrorCode:
-        async def serve(term: ControllerTerm, answer: Parked[IsrResults | ErrorCode]) -> None:
+        self, broker_id: int, broker_epoch: int, wanted: Mapping[AskedPartition, WantedIsr], version: int
+    ) -> dict[AskedPartition, IsrResult] | ErrorCode:
+        """What an id stands for is looked up when it is served: a controller that is just loading will know it by then."""
+
+        async def serve(term: ControllerTerm, answer: Parked[dict[AskedPartition, IsrResult] | ErrorCode]) -> None:
             problem = broker_epoch_problem(term.context, broker_id, broker_epoch)
             if problem is not None:
                 answer.release(problem)
                 return
-            results = await term.run(alter_partitions(term.context, broker_id, wanted, version))
-            answer.release(results)
+            names = {asked: _named(term.context, asked) for asked in wanted}
+            known = {named: wanted[asked] for asked, named in names.items() if named is not None}
+            results = await term.run(alter_partitions(term.context, broker_id, known, version))
+            answer.release(
+                {
+                    asked: ErrorCode.unknown_topic_id if named is None else results[named]
+                    for asked, named in names.items()
+                }
+            )
             await term.run(complete_reassignments(term.context, results))
 
         return await self._ask("AlterPartition", serve, ErrorCode.not_controller)
-
-    def topic_named(self, topic_id: UUID) -> str | None:
-        """AlterPartition v2 and later have ids. Whoever is not the controller knows none."""
-        return None if self._term is None else self._term.context.topic_names.get(topic_id)
 
     async def shut_down_broker(self, broker_id: int, broker_epoch: int) -> tuple[ErrorCode, list[TopicPartition]]:
         """ControlledShutdown: what the broker leads still."""
@@ -179,7 +194,7 @@ class Controller:
         """The setting of a topic, or the default, allows it from now on: there may be leaders to find."""
         term = self._term
         if term is not None:
-            term.put(Event("unclean election", lambda: _bring_online(term, topic)))
+            term.put(ControllerEvent("unclean election", lambda: _bring_online(term, topic)))
 
     # The election
 
@@ -188,7 +203,12 @@ class Controller:
         while True:
             self._is_looked_for_again = False
             session = self._session
-            is_settled = await self._elect()
+            try:
+                is_settled = await self._elect()
+            except ZnodeError as error:
+                # Somebody has broken it. It is looked at again when it changes.
+                logger.error("%s", error)
+                is_settled = True
             if session != self._session or (is_settled and not self._is_looked_for_again):
                 break
         self._is_electing = False
@@ -229,6 +249,10 @@ class Controller:
         is_own = read.stat.ephemeral_owner == self._needs.zookeeper.session_id
         if not is_own:
             self._resign(f"broker {self.controller_id} is the controller")
+        elif self._term is None:
+            # A claim of which nobody learned that it was granted: whoever is elected next raises the epoch.
+            await self._submit(Delete(paths.CONTROLLER, read.stat.version))
+            return False
         return True
 
     async def _recognise_claim(self, session: int, epoch: int) -> None:
@@ -276,9 +300,12 @@ class Controller:
         return ControllerZnode(self._needs.node_id, self._needs.clock.now_ms()).encode()
 
     async def _submit(self, request: Request) -> Result:
-        """Again, as long as the connection breaks under it."""
+        """Again, as long as the connection breaks under it, but not in another session."""
+        session = self._session
         while True:
             result = await self._needs.zookeeper.submit(request)
+            if session != self._session:
+                return ZooKeeperError.SESSION_EXPIRED
             if result is not ZooKeeperError.CONNECTION_LOSS:
                 return result
 
@@ -301,8 +328,13 @@ class Controller:
             if not answer.is_released:
                 answer.release(refused)
 
-        term.put(Event(name, lambda: serve(term, answer), refuse))
+        term.put(ControllerEvent(name, lambda: serve(term, answer), refuse))
         return await answer
+
+
+def _named(context: ControllerContext, asked: AskedPartition) -> TopicPartition | None:
+    name = context.topic_names.get(asked[0])
+    return None if name is None else (name, asked[1])
 
 
 async def _bring_online(term: ControllerTerm, topic: str | None) -> None:

@@ -8,12 +8,20 @@ from typing import TypeVar
 from uuid import UUID
 
 from oncelog.broker.cluster.controller_zookeeper import ControllerZooKeeper
-from oncelog.controller.failover import Snapshot
-from oncelog.controller.features import feature_znode, is_compatible
-from oncelog.controller.messages import address
-from oncelog.controller.steps import DeleteNotification
-from oncelog.controller.values import Broker, LeaderAndIsr, TopicAssignment, TopicPartition
-from oncelog.controller.znodes import decode_assignment, decode_registration, decode_state
+from oncelog.controller import (
+    DeleteNotification,
+    LeaderAndIsr,
+    RegisteredBroker,
+    Snapshot,
+    TopicAssignment,
+    TopicPartition,
+    address,
+    decode_assignment,
+    decode_registration,
+    decode_state,
+    feature_znode,
+    is_compatible,
+)
 from oncelog.environment import Random
 from oncelog.zookeeper.session import Create, Data, Done, Exists, SetData
 from oncelog.zookeeper.znodes import (
@@ -69,9 +77,12 @@ async def read_levels(zookeeper: ControllerZooKeeper) -> dict[str, int]:
     return {} if read is None else dict(feature_znode(decode_feature(read.data)).features)
 
 
-async def read_brokers(zookeeper: ControllerZooKeeper, levels: dict[str, int], listener: str) -> dict[int, Broker]:
+async def read_brokers(
+    zookeeper: ControllerZooKeeper, levels: dict[str, int], listener: str
+) -> dict[int, RegisteredBroker]:
     """Those that are registered. Who does not support the cluster's features, or has not its listener, is as if not there."""
-    broker_ids = sorted(map(int, await zookeeper.children(paths.BROKER_IDS, watch=True)))
+    names = await zookeeper.children(paths.BROKER_IDS, watch=True)
+    broker_ids = sorted(int(name) for name in names if name.isdecimal())
     reads = await zookeeper.read_all([paths.broker(broker_id) for broker_id in broker_ids], watch=True)
     found = _decoded(broker_ids, reads, decode_registration)
     usable = {}

@@ -7,9 +7,13 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from oncelog.broker.cluster.channel import ChannelError
-from oncelog.controller.messages import Message, Messages, address
-from oncelog.controller.requests import BrokerRequest
-from oncelog.controller.values import Broker
+from oncelog.controller import (
+    BrokerRequest,
+    Message,
+    Messages,
+    RegisteredBroker,
+    address,
+)
 from oncelog.coordination import sleep, start
 from oncelog.environment import Clock
 
@@ -38,7 +42,9 @@ class Needs(Protocol):
 class BrokerQueue:
     """Of one broker in one epoch: what was queued for the one before it is lost with it, and need not be said again."""
 
-    def __init__(self, needs: Needs, broker: Broker, listener: str, timeout_ms: int, on_answer: OnAnswer) -> None:
+    def __init__(
+        self, needs: Needs, broker: RegisteredBroker, listener: str, timeout_ms: int, on_answer: OnAnswer
+    ) -> None:
         self.epoch = broker.epoch
         self._clock = needs.clock
         reached = address(broker, listener)
@@ -84,7 +90,7 @@ class BrokerQueues:
         self._messages = Messages(controller_id, listener)
         self._queues: dict[int, BrokerQueue] = {}
 
-    def send(self, request: BrokerRequest, broker: Broker) -> None:
+    def send(self, request: BrokerRequest, broker: RegisteredBroker) -> None:
         queue = self._queues.get(broker.broker_id)
         if queue is None or queue.epoch != broker.epoch:
             if queue is not None:
@@ -93,7 +99,7 @@ class BrokerQueues:
             self._queues[broker.broker_id] = queue
         queue.add(request, self._messages.message(request))
 
-    def keep(self, registered: dict[int, Broker]) -> None:
+    def keep(self, registered: dict[int, RegisteredBroker]) -> None:
         """Brokers that are gone are asked no more."""
         for broker_id in self._queues.keys() - registered.keys():
             self._queues.pop(broker_id).close()

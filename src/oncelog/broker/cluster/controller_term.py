@@ -16,23 +16,27 @@ from oncelog.broker.cluster import controller_queues
 from oncelog.broker.cluster.controller_loading import load, read_reassignments, read_states
 from oncelog.broker.cluster.controller_queues import BrokerQueues
 from oncelog.broker.cluster.controller_zookeeper import ControllerZooKeeper, ResignedError
-from oncelog.controller.brokers import answered_leader_and_isr
-from oncelog.controller.context import ControllerContext
-from oncelog.controller.deletion import complete_deletion, fail_deletion
-from oncelog.controller.failover import begin
-from oncelog.controller.leader_elections import rebalance
-from oncelog.controller.messages import leader_and_isr_errors, stop_replica_errors
-from oncelog.controller.requests import BrokerRequest, LeaderAndIsrRequest, StopReplicaRequest
-from oncelog.controller.steps import (
+from oncelog.controller import (
     Ask,
+    BrokerRequest,
+    ControllerContext,
+    LeaderAndIsrRequest,
     ReadPartitionStates,
     ReadReassignments,
     ReadUncleanElection,
-    Send,
+    Replica,
+    SendRequests,
     Steps,
+    StopReplicaRequest,
     Write,
+    answered_leader_and_isr,
+    begin,
+    complete_deletion,
+    fail_deletion,
+    leader_and_isr_errors,
+    rebalance,
+    stop_replica_errors,
 )
-from oncelog.controller.values import Replica
 from oncelog.coordination import Flow, start
 from oncelog.environment import Random, Timer
 from oncelog.wire import ErrorCode
@@ -71,7 +75,7 @@ class Needs(controller_queues.Needs, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ControllerEvent:
     """`refuse` answers whoever waits, where it is not served any more. A flow tells by itself that it was cut off."""
 
     name: str
@@ -99,13 +103,13 @@ class ControllerTerm:
             settings.controller_socket_timeout_ms,
             self._answered,
         )
-        self._events: deque[Event] = deque()
+        self._events: deque[ControllerEvent] = deque()
         self._is_busy = False
         self._is_over = False
         self._timer: Timer | None = None
 
     def begin(self) -> None:
-        self.put(Event("controller failover", self._fail_over))
+        self.put(ControllerEvent("controller failover", self._fail_over))
 
     def end(self) -> None:
         """Do nothing more: what waits is refused, what is under way stops at its next step."""
@@ -118,7 +122,7 @@ class ControllerTerm:
         for event in events:
             event.refuse()
 
-    def put(self, event: Event) -> None:
+    def put(self, event: ControllerEvent) -> None:
         if self._is_over:
             event.refuse()
             return
@@ -164,7 +168,7 @@ class ControllerTerm:
                 return await self._unclean_elections(sorted(topics))
             case ReadReassignments():
                 return await read_reassignments(self.zookeeper)
-            case Send(requests):
+            case SendRequests(requests):
                 for request in requests:
                     broker = self.context.brokers.get(request.broker_id)
                     if broker is not None:
@@ -192,7 +196,7 @@ class ControllerTerm:
             self._rebalance_in(FIRST_REBALANCE_MS)
 
     def _rebalance_in(self, delay_ms: int) -> None:
-        event = Event("automatic rebalance of leaders", self._rebalance)
+        event = ControllerEvent("automatic rebalance of leaders", self._rebalance)
         self._timer = self._needs.clock.call_later(delay_ms, lambda: self.put(event))
 
     async def _rebalance(self) -> None:
@@ -206,9 +210,9 @@ class ControllerTerm:
             logger.error("broker %d refused %s: %s", request.broker_id, kind, answer.error_code.name)
         match request:
             case LeaderAndIsrRequest() if answer.error_code is ErrorCode.none:
-                self.put(Event("answer to LeaderAndIsr", lambda: self._heard_leader_and_isr(request, answer)))
+                self.put(ControllerEvent("answer to LeaderAndIsr", lambda: self._heard_leader_and_isr(request, answer)))
             case StopReplicaRequest():
-                self.put(Event("answer to StopReplica", lambda: self._heard_stop_replica(request, answer)))
+                self.put(ControllerEvent("answer to StopReplica", lambda: self._heard_stop_replica(request, answer)))
             case _:
                 pass
 

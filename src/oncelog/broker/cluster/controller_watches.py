@@ -12,15 +12,21 @@ from oncelog.broker.cluster.controller_loading import (
     read_reassignments,
     read_topics,
 )
-from oncelog.broker.cluster.controller_term import ControllerTerm, Event
-from oncelog.controller.alter_partition import change_isrs
-from oncelog.controller.brokers import ask_for_failed_directories, change_brokers, modify_broker
-from oncelog.controller.deletion import drop_deletions, queue_deletions
-from oncelog.controller.leader_elections import elect_from_znode
-from oncelog.controller.reassignment import reassign_from_znode
-from oncelog.controller.steps import DeleteNotification
-from oncelog.controller.topics import change_partitions_of, change_topics
-from oncelog.controller.znodes import decode_registration
+from oncelog.broker.cluster.controller_term import ControllerEvent, ControllerTerm
+from oncelog.controller import (
+    DeleteNotification,
+    ask_for_failed_directories,
+    change_brokers,
+    change_isrs,
+    change_partitions_of,
+    change_topics,
+    decode_registration,
+    drop_deletions,
+    elect_from_znode,
+    modify_broker,
+    queue_deletions,
+    reassign_from_znode,
+)
 from oncelog.coordination import Flow
 from oncelog.environment import Random
 from oncelog.zookeeper.session import Change, Watched
@@ -29,19 +35,19 @@ from oncelog.zookeeper.znodes import decode_isr_change, decode_log_dir_event, pa
 Serve = Callable[[ControllerTerm, Random], Flow[None]]
 
 
-def event_of(watched: Watched, term: ControllerTerm, random: Random) -> Event | None:
+def event_of(watched: Watched, term: ControllerTerm, random: Random) -> ControllerEvent | None:
     """The event that follows; None for what a controller does not look at."""
     served = _SERVED.get(watched.path)
     if served is not None:
         name, serve = served
-        return Event(name, lambda: serve(term, random))
+        return ControllerEvent(name, lambda: serve(term, random))
     parent, _, name = watched.path.rpartition("/")
     if watched.change is not Change.DATA:
         return None
     if parent == paths.BROKER_IDS:
-        return Event("broker modification", lambda: _modify_broker(term, int(name)))
+        return ControllerEvent("broker modification", lambda: _modify_broker(term, int(name)))
     if parent == paths.TOPICS:
-        return Event("partition modification", lambda: _modify_topic(term, name))
+        return ControllerEvent("partition modification", lambda: _modify_topic(term, name))
     return None
 
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from oncelog.controller.steps import ControllerWrite, DeleteTopic, Outcome
-from oncelog.controller.znodes import fenced, outcome, plain_writes, topic_deletion, was_fenced
+from oncelog.controller import (
+    ControllerWrite,
+    DeleteTopic,
+    Outcome,
+    fenced,
+    outcome,
+    plain_writes,
+    topic_deletion,
+    was_fenced,
+)
 from oncelog.zookeeper.session import (
     Children,
     Data,

@@ -14,14 +14,23 @@ from uuid import UUID
 from oncelog.broker.cluster.asking import SessionEndedError, ask, read_each, within
 from oncelog.broker.cluster.config_writes import write_configs
 from oncelog.broker.storage.auto_creation import replication_factor
-from oncelog.controller.placement import Placement, new_topic_problem, place
-from oncelog.controller.placement import grow as place_more
-from oncelog.controller.values import ApiError, ReplicaAssignment
+from oncelog.broker.storage.topics import name_problem
+from oncelog.controller import (
+    ApiError,
+    Placement,
+    TopicAssignment,
+    decode_assignment,
+    grown_topic,
+    new_topic,
+    new_topic_problem,
+    order_to_delete,
+    place,
+)
+from oncelog.controller import grow as place_more
 from oncelog.coordination import Parked, start
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import (
     Children,
-    Create,
     Data,
     Done,
     Exists,
@@ -30,7 +39,7 @@ from oncelog.zookeeper.session import (
     SetData,
     ZooKeeperError,
 )
-from oncelog.zookeeper.znodes import AssignedReplicas, ConfigChange, TopicZnode, ZnodeError, decode_topic, paths
+from oncelog.zookeeper.znodes import ConfigChange, ZnodeError, paths
 from oncelog.zookeeper.znodes.topics import id_text
 
 if TYPE_CHECKING:
@@ -144,9 +153,8 @@ class TopicChanges:
         if problem is not None:
             return problem
         topic_id = self._new_id()
-        node = TopicZnode(topic_id, {index: AssignedReplicas(replicas) for index, replicas in placement.items()})
         logger.info("topic %s is made in ZooKeeper, with %d partitions and id %s", name, len(placement), topic_id)
-        created = await ask(self._zookeeper, Create(paths.topic(name), node.encode()))
+        created = await ask(self._zookeeper, new_topic(name, topic_id, placement))
         # A request that was sent again after a lost connection finds what it has made itself.
         if created is ZooKeeperError.NODE_EXISTS and await self._id_of(name) != topic_id:
             return _exists(name)
@@ -166,17 +174,17 @@ class TopicChanges:
             return None
         return None if node is None else node[0].topic_id
 
-    async def _node(self, name: str) -> tuple[TopicZnode, int] | None:
+    async def _node(self, name: str) -> tuple[TopicAssignment, int] | None:
         """What ZooKeeper has of a topic, and the version of that. Raises ZnodeError."""
         found = await ask(self._zookeeper, GetData(paths.topic(name)))
-        return (decode_topic(name, found.data), found.stat.version) if isinstance(found, Data) else None
+        return (decode_assignment(name, found), found.stat.version) if isinstance(found, Data) else None
 
     async def delete(self, name: str) -> ApiError | None:
         """Mark a topic, and everything in it, for deletion; None also if it is so already."""
         if not isinstance(await ask(self._zookeeper, Exists(paths.topic(name))), Done):
             return ApiError(ErrorCode.unknown_topic_or_partition)
         logger.info("topic %s is marked for deletion in ZooKeeper", name)
-        await ask(self._zookeeper, Create(paths.delete_topic(name)))
+        await ask(self._zookeeper, order_to_delete(name))
         return None
 
     async def grow(
@@ -186,6 +194,9 @@ class TopicChanges:
 
         A reassignment that began meanwhile is not written over: then it is decided anew.
         """
+        missing = ApiError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
+        if name_problem(name) is not None:
+            return missing
         if isinstance(await ask(self._zookeeper, Exists(paths.delete_topic(name))), Done):
             return ApiError(ErrorCode.invalid_topic_exception, "The topic is queued for deletion.")
         while True:
@@ -194,26 +205,23 @@ class TopicChanges:
             except ZnodeError as error:
                 return ApiError(ErrorCode.unknown_server_error, str(error))
             if found is None:
-                return ApiError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
-            node, version = found
-            existing = {
-                index: ReplicaAssignment(one.replicas, one.adding, one.removing)
-                for index, one in node.partitions.items()
-            }
-            added = place_more(name, existing, self._racks(), partition_count, manual)
-            if isinstance(added, ApiError) or validate_only:
-                return added if isinstance(added, ApiError) else Grown(node.topic_id, partition_count)
-            every = dict(node.partitions) | {index: AssignedReplicas(one) for index, one in added.items()}
-            grown = TopicZnode(node.topic_id, every)
-            written = await ask(self._zookeeper, SetData(paths.topic(name), grown.encode(), version))
-            if isinstance(written, Done) or await self._has_grown(name, grown):
+                return missing
+            existing, version = found
+            added = place_more(name, existing.partitions, self._racks(), partition_count, manual)
+            if isinstance(added, ApiError):
+                return added
+            grown = Grown(existing.topic_id, partition_count)
+            if validate_only:
+                return grown
+            write = grown_topic(name, existing, version, added)
+            if isinstance(await ask(self._zookeeper, write), Done) or await self._is_written(write):
                 logger.info("topic %s has %d partitions in ZooKeeper now", name, partition_count)
-                return Grown(node.topic_id, partition_count)
+                return grown
 
-    async def _has_grown(self, name: str, grown: TopicZnode) -> bool:
+    async def _is_written(self, write: SetData) -> bool:
         """A request that was sent again after a lost connection finds what it has written itself."""
-        found = await self._node(name)
-        return found is not None and found[0] == grown
+        found = await ask(self._zookeeper, GetData(write.path))
+        return isinstance(found, Data) and found.data == write.data
 
 
 def _exists(name: str) -> ApiError:

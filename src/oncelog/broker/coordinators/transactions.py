@@ -400,10 +400,7 @@ class Transactions:
             if left and not await self._sender.deliver(MarkerDelivery(markers, epoch, is_coordinated), left):
                 return False
             self._flush_as_asked(one.log for one in self._partitions(markers) if not one.is_offline)
-            are_kept = await self._put_first(markers)
-            if not is_coordinated():
-                return False
-            if are_kept:
+            if await self._put_first(markers):
                 return True
             left = [(one.topic, one.index) for one in self._partitions(markers) if one.is_offline]
 

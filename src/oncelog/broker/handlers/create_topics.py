@@ -144,11 +144,11 @@ def partition_count(settings: Settings, asked: Any) -> int:
     return asked.num_partitions if asked.num_partitions != -1 else settings.number("num.partitions")
 
 
-def refused(request: Request, name: str, error: ErrorCode, message: str | None) -> Any:
+def refused(request: Request, name: str, error: ErrorCode, message: str | None, topic_id: UUID | None = None) -> Any:
     return construct(
         request.types.CreatableTopicResult,
         name=name,
-        topic_id=None,
+        topic_id=topic_id,
         error_code=error,
         error_message=message,
         num_partitions=-1,

@@ -267,10 +267,15 @@ def _decide_broker(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
     return Change(records, carry_out)
 
 
-def broker_configs(current: Mapping[str, str], alter: Alter) -> dict[str, str]:
-    """What a broker, or every one, shall have of its own. Raises AlterationRefusedError."""
+def broker_configs(current: Mapping[str, str], alter: Alter, *, stores_unknown: bool = False) -> dict[str, str]:
+    """What a broker, or every one, shall have of its own. Raises AlterationRefusedError.
+
+    With `stores_unknown` names are allowed that mean nothing here, as in Kafka, but for what looks like a secret.
+    """
     configs = alter(current, BROKER_SETTINGS)
     checked = _to_check(configs, current, BROKER_SETTINGS)
+    if stores_unknown:
+        checked = {name: text for name, text in checked.items() if name in BROKER_SETTINGS or _is_secret(name)}
     fixed = sorted(key for key in checked if key in BROKER_SETTINGS and not BROKER_SETTINGS[key].is_dynamic)
     if fixed:
         message = f"Cannot update these configs dynamically: [{', '.join(fixed)}]; set it where the broker is started"
@@ -280,6 +285,11 @@ def broker_configs(current: Mapping[str, str], alter: Alter) -> dict[str, str]:
     except SettingError as error:
         raise AlterationRefusedError(ErrorCode.invalid_request, str(error)) from error
     return configs
+
+
+def _is_secret(name: str) -> bool:
+    """Kafka would encrypt it first."""
+    return "password" in name or "sasl.jaas" in name
 
 
 def check_broker(node_id: int, name: str) -> None:

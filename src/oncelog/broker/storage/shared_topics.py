@@ -6,6 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 from uuid import UUID
 
 from oncelog.broker.config.configuration import Settings, topic_values
@@ -33,6 +34,18 @@ class ReplicaId:
     index: int
 
 
+class TopicConfigs(Protocol):
+    """What topics have of their own settings."""
+
+    def of_topic(self, name: str) -> Mapping[str, str]:
+        """As far as it is known."""
+        ...
+
+    async def read_topics(self, names: Iterable[str]) -> None:
+        """Know, and have the topics follow, what they have by now."""
+        ...
+
+
 class SharedTopics(Topics):
     """A replica is in the journal before its files are there, and until they are gone."""
 
@@ -41,7 +54,7 @@ class SharedTopics(Topics):
         journal: Journal,
         slices: Slices,
         settings: Settings,
-        configs_of: Callable[[str], Mapping[str, str]],
+        configs: TopicConfigs,
         open_log: OpenLog,
         make: Callable[[str, int, Mapping[str, str]], Parked[ErrorCode]],
         before_deletion: Callable[[Sequence[Partition]], Parked[None]],
@@ -49,13 +62,17 @@ class SharedTopics(Topics):
         delete_unopened: Callable[[Topic, int, UnopenedLog], None],
         survives: Callable[[DiskError], bool],
     ) -> None:
-        """`configs_of` has what a topic of this name has of its own settings; `make` makes one in ZooKeeper."""
+        """`make` makes a topic in ZooKeeper."""
         super().__init__(slices, NO_EPOCH, settings, open_log, delete_unopened, survives)
         self._journal = journal
-        self._configs_of = configs_of
+        self._configs = configs
         self._make = make
         self._before_deletion = before_deletion
         self._after_deletion = after_deletion
+        self.on_learned: Callable[[Topic], None] = lambda _: None
+        """Hears of each topic that the controller speaks of."""
+        self.on_gone: Callable[[str, int], None] = lambda name, partition_count: None
+        """Hears of a topic that was deleted."""
         self._leaving: dict[tuple[str, int], Parked[None]] = {}
         self._being_made: dict[str, Parked[ErrorCode]] = {}
         self._awaited: dict[str, Parked[None]] = {}
@@ -64,12 +81,21 @@ class SharedTopics(Topics):
         """Release when it is in ZooKeeper: its controller will tell of it."""
         if name in self._by_name:
             return Parked.ready(ErrorCode.none)
+        if super().collision(name) is not None:
+            return Parked.ready(ErrorCode.invalid_topic_exception)
         if name not in self._being_made:
             made = self._make(name, partition_count, configs)
             self._being_made[name] = made
             made.then(lambda _: self._is_made(name))
             return made
         return self._being_made[name]
+
+    def collision(self, name: str) -> str | None:
+        """Whoever makes a topic looks for one in ZooKeeper."""
+        return None
+
+    def _names(self) -> Iterable[str]:
+        return (*self._by_name, *self._being_made)
 
     def _is_made(self, name: str) -> None:
         del self._being_made[name]
@@ -93,6 +119,7 @@ class SharedTopics(Topics):
             topic.partitions[index].leadership = UNKNOWN if deleted else leadership
         if len(topic.partitions) > count:
             self.version += 1
+        self.on_learned(topic)
         self._forget_if_gone(topic)
         self._tell(name)
         return topic
@@ -102,7 +129,7 @@ class SharedTopics(Topics):
         if before is not None:
             # Deleted and made again: what is left of the old one is known by its id.
             logger.info("topic %s is another one now, with id %s", name, topic_id)
-        configs = dict(self._configs_of(name))
+        configs = dict(self._configs.of_topic(name))
         topic = Topic(name, topic_id, configs, topic_values(self._settings, configs), [])
         self._by_name[name] = topic
         self._by_id[topic_id] = topic
@@ -121,6 +148,7 @@ class SharedTopics(Topics):
         if self._by_name.get(topic.name) is topic:
             del self._by_name[topic.name]
         self.version += 1
+        self.on_gone(topic.name, len(topic.partitions))
         for partition in topic.partitions:
             partition.wake()
         self._tell(topic.name)
@@ -137,6 +165,8 @@ class SharedTopics(Topics):
         for one in replicas:
             while (going := self._leaving.get((one.topic, one.index))) is not None:
                 await going
+        # Of a topic that is new nobody tells that it has settings of its own.
+        await self._configs.read_topics({one.topic for one in replicas})
         by_topic: defaultdict[tuple[str, UUID], list[int]] = defaultdict(list)
         for one in replicas:
             by_topic[one.topic, one.topic_id].append(one.index)

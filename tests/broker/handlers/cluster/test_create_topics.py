@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from harness.cluster_member import ClusterMember
-from harness.zookeeper_worlds import SimulatedWorld, World
-from oncelog.zookeeper.session import Create, Delete
+from harness.administered_broker import AdministeredBroker
+from oncelog.zookeeper.session import Create, Delete, Multi, ZooKeeperError
 from oncelog.zookeeper.znodes import decode_config, decode_topic, paths
 
 NONE = ErrorCode.none
@@ -24,12 +22,12 @@ def topic(name: str, partitions: int = -1, factor: int = -1, **fields: Any) -> d
 
 
 def send(
-    member: ClusterMember, *topics: dict[str, Any], timeout: timedelta = MINUTE, validate_only: bool = False
+    member: AdministeredBroker, *topics: dict[str, Any], timeout: timedelta = MINUTE, validate_only: bool = False
 ) -> Any:
     return member.send("create_topics", 7, topics=list(topics), timeout=timeout, validate_only=validate_only)
 
 
-def refused(member: ClusterMember, asked: dict[str, Any]) -> tuple[ErrorCode, str]:
+def refused(member: AdministeredBroker, asked: dict[str, Any]) -> tuple[ErrorCode, str]:
     (result,) = member.answer(send(member, asked)).topics
     assert (result.num_partitions, result.replication_factor, result.configs) == (-1, -1, ())
     return result.error_code, result.error_message
@@ -54,7 +52,9 @@ def test_topic_is_answered_when_its_partitions_have_leaders(member):
 def test_topic_whose_partitions_have_no_leaders_in_time_is_made_and_timed_out(member):
     (result,) = member.answer(send(member, topic("t", 1, 1), timeout=timedelta(milliseconds=200))).topics
     assert (result.error_code, result.num_partitions) == (ErrorCode.request_timed_out, -1)
-    assert member.data(paths.topic("t")) is not None
+    data = member.data(paths.topic("t"))
+    assert data is not None
+    assert result.topic_id == decode_topic("t", data).topic_id
 
 
 def test_who_waits_for_nothing_is_told_what_is_refused_at_once(member):
@@ -66,7 +66,7 @@ def test_who_waits_for_nothing_is_told_what_is_refused_at_once(member):
 
 def test_broker_that_is_not_the_controller_makes_nothing(member):
     member.is_active = False
-    assert refused(member, topic("t", 1, 1)) == (ErrorCode.not_controller, None)
+    assert refused(member, topic("t", 1, 1)) == (ErrorCode.not_controller, "")
     assert member.zookeeper.asked == []
 
 
@@ -113,10 +113,21 @@ def test_defaults_are_those_of_the_broker(new_member):
         ),
         (
             topic(
-                "t", assignments=[{"partition_index": 0, "broker_ids": [0]}, {"partition_index": 1, "broker_ids": []}]
+                "t",
+                assignments=[{"partition_index": 0, "broker_ids": [0]}, {"partition_index": 1, "broker_ids": [0, 1]}],
             ),
             ErrorCode.invalid_replica_assignment,
             "All partitions should have the same number of replicas",
+        ),
+        (
+            topic("t", assignments=[{"partition_index": 0, "broker_ids": [0, 0]}]),
+            ErrorCode.invalid_replica_assignment,
+            "Duplicate replica assignment found: HashMap(0 -> ArrayBuffer(0, 0))",
+        ),
+        (
+            topic("t", assignments=[{"partition_index": 0, "broker_ids": []}]),
+            ErrorCode.invalid_replica_assignment,
+            "The manual partition assignment includes an empty replica list.",
         ),
         (
             topic("t", 1, 1, configs=[{"name": "no.such.setting", "value": "1"}]),
@@ -174,33 +185,48 @@ def test_more_partitions_than_one_request_may_make_are_refused(member):
 
 def test_request_waits_for_a_connection_to_zookeeper_and_no_longer_than_its_own_timeout(member, world):
     world.cut(member.client)
-    (result,) = member.answer(send(member, topic("t", 1, 1), timeout=timedelta(seconds=1))).topics
-    assert result.error_code is ErrorCode.request_timed_out
-
-
-def test_topic_that_nobody_waits_for_any_more_is_not_begun(simulated_world: SimulatedWorld):
-    """A client that was told REQUEST_TIMED_OUT may have asked again, for another topic of this name."""
-    member = prepared(simulated_world)
-    simulated_world.ensemble.cut_off(simulated_world._nodes[member.client], 1500, silently=False)
     reply = send(member, topic("t", 1, 1), timeout=timedelta(seconds=1))
     assert member.answer(reply).topics[0].error_code is ErrorCode.request_timed_out
+    world.mend(member.client)
+    # A client that was told so may have asked again by now, for another topic of this name: this one is not begun.
     assert member.children(paths.TOPICS) == ()
 
 
-def prepared(world: World) -> ClusterMember:
-    member = ClusterMember(world)
-    member.prepare()
-    return member
-
-
-def test_session_that_ends_meanwhile_is_that_of_a_controller_no_more(simulated_world: SimulatedWorld):
-    member = prepared(simulated_world)
-    simulated_world.cut(member.client)
+def test_topic_is_made_when_the_connection_is_back_in_time(member, world):
+    world.cut(member.client)
     reply = send(member, topic("t", 1, 1))
-    simulated_world.queue.at(simulated_world.queue.now_ms + 10_000, "mend", lambda: simulated_world.mend(member.client))
-    (result,) = member.answer(reply).topics
-    assert result.error_code in (ErrorCode.not_controller, ErrorCode.request_timed_out)
-    assert member.world.clock.monotonic_ms() < 60_000 or result.error_code is ErrorCode.request_timed_out
+    world.mend(member.client)
+    member.tell_when_there("t")
+    assert member.answer(reply).topics[0].error_code is NONE
 
 
-NewMember = Callable[..., ClusterMember]
+def test_broker_that_is_the_controller_no_more_by_then_makes_nothing(member, world):
+    world.cut(member.client)
+    reply = send(member, topic("t", 1, 1))
+    member.is_active = False
+    world.mend(member.client)
+    assert member.answer(reply).topics[0].error_code is ErrorCode.not_controller
+    assert member.children(paths.TOPICS) == ()
+
+
+def test_session_that_ends_while_a_topic_is_made_was_that_of_a_controller(member):
+    member.zookeeper.lose_answer(Multi, ZooKeeperError.SESSION_EXPIRED)
+    assert refused(member, topic("t", 1, 1)) == (ErrorCode.not_controller, None)
+
+
+@pytest.mark.parametrize("kind", [Multi, Create])
+def test_write_that_was_carried_out_before_the_connection_broke_is_no_error(member, kind):
+    member.zookeeper.lose_answer(kind)
+    reply = send(member, topic("t", 1, 1))
+    member.tell_when_there("t")
+    assert member.answer(reply).topics[0].error_code is NONE
+
+
+def test_topic_whose_making_was_cut_off_is_found_by_its_id(member):
+    """The node is there when its making is asked for again: without its id it would be taken for another's."""
+    member.ask_zookeeper(Create(paths.config("topics", "t")))
+    member.zookeeper.lose_answer(Create)
+    reply = send(member, topic("t", 1, 1))
+    member.tell_when_there("t")
+    assert member.answer(reply).topics[0].error_code is NONE
+    assert [one.path for one in member.zookeeper.asked if isinstance(one, Create)] == [paths.topic("t")] * 2

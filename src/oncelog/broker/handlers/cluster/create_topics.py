@@ -16,8 +16,7 @@ from oncelog.broker.handlers.create_topics import config_problem, configs_of, ma
 from oncelog.broker.request import Request
 from oncelog.broker.storage.auto_creation import PARTITIONS_MAX, replication_factor
 from oncelog.broker.storage.topics import name_problem
-from oncelog.controller.placement import Placement
-from oncelog.controller.values import ApiError
+from oncelog.controller import ApiError, Placement
 from oncelog.coordination import start
 from oncelog.wire import ErrorCode
 
@@ -48,7 +47,7 @@ Outcomes = dict[str, Made | ApiError]
 async def handle(broker: Needs, request: Request) -> Any:
     topics = request.body.topics
     deadline = Deadline(broker.clock, request)
-    problem = NOT_CONTROLLER
+    problem = ApiError(ErrorCode.not_controller, "")
     if broker.controller.is_active:
         if sum(max(partition_count(broker.settings, topic), 0) for topic in topics) <= PARTITIONS_MAX:
             return await _answer(broker, request, deadline)
@@ -70,9 +69,12 @@ async def _answer(broker: Needs, request: Request, deadline: Deadline) -> Any:
     results = []
     for topic in request.body.topics:
         outcome = outcomes.get(topic.name, TIMED_OUT)
-        if isinstance(outcome, Made) and not validate_only:
-            outcome = await _led(broker, topic.name, outcome, deadline)
-        results.append(_result(broker, request, topic, outcome))
+        if isinstance(outcome, ApiError):
+            results.append(refused(request, topic.name, *outcome))
+        elif validate_only or await _is_led(broker, topic.name, outcome, deadline):
+            results.append(_made(broker, request, topic, outcome))
+        else:
+            results.append(refused(request, topic.name, *TIMED_OUT, outcome.topic_id))
     return request.answer(topics=tuple(results))
 
 
@@ -103,6 +105,8 @@ async def _make(broker: Needs, asked: Any, deadline: Deadline, *, validate_only:
     if deadline.patience_ms <= 0:
         # Nobody waits for it any more, and it is not begun.
         return TIMED_OUT
+    if not broker.controller.is_active:
+        return NOT_CONTROLLER
     made_as = await broker.topic_changes.create(asked.name, placement, configs_of(asked))
     if isinstance(made_as, ApiError):
         return NOT_CONTROLLER if made_as.code is ErrorCode.stale_controller_epoch else made_as
@@ -124,15 +128,16 @@ def _placement(broker: Needs, asked: Any) -> Placement | ApiError:
             ErrorCode.invalid_request,
             "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at the same time.",
         )
+    if not all(entry.broker_ids for entry in asked.assignments):
+        # Kafka makes a topic that nobody can ever write to.
+        message = "The manual partition assignment includes an empty replica list."
+        return ApiError(ErrorCode.invalid_replica_assignment, message)
     return {entry.partition_index: tuple(entry.broker_ids) for entry in asked.assignments}
 
 
-async def _led(broker: Needs, name: str, outcome: Made, deadline: Deadline) -> Made | ApiError:
-    is_so = await until(broker, name, lambda: is_led(broker, outcome.topic_id, outcome.partition_count), deadline)
-    return outcome if is_so else TIMED_OUT
+async def _is_led(broker: Needs, name: str, outcome: Made, deadline: Deadline) -> bool:
+    return await until(broker, name, lambda: is_led(broker, outcome.topic_id, outcome.partition_count), deadline)
 
 
-def _result(broker: Needs, request: Request, asked: Any, outcome: Made | ApiError) -> Any:
-    if isinstance(outcome, ApiError):
-        return refused(request, asked.name, *outcome)
+def _made(broker: Needs, request: Request, asked: Any, outcome: Made) -> Any:
     return made(request, broker.settings, asked, outcome.topic_id, outcome.partition_count, outcome.factor)

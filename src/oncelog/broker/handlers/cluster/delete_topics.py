@@ -14,7 +14,7 @@ from oncelog.broker.handlers.cluster.waiting import NOT_CONTROLLER, TIMED_OUT, D
 from oncelog.broker.handlers.delete_topics import asked_topics, find, result
 from oncelog.broker.request import Request
 from oncelog.broker.storage.topics import Topic
-from oncelog.controller.values import ApiError
+from oncelog.controller import ApiError
 from oncelog.coordination import start
 from oncelog.wire import ErrorCode
 
@@ -37,17 +37,13 @@ async def handle(broker: Needs, request: Request) -> Any:
         return request.answer(
             responses=tuple(result(request, name, topic_id, ErrorCode.not_controller) for name, topic_id in times)
         )
-    under_way = [
-        start(_delete(broker, request, name, topic_id, deadline, is_repeated=count > 1))
-        for (name, topic_id), count in times.items()
-    ]
-    return request.answer(responses=tuple([await one for one in under_way]))
+    # As in Kafka with ZooKeeper, a topic that is named twice is deleted, and answered twice.
+    under_way = {asked: start(_delete(broker, request, *asked, deadline)) for asked in times}
+    return request.answer(responses=tuple([await under_way[asked] for asked in times.elements()]))
 
 
-async def _delete(
-    broker: Needs, request: Request, name: str | None, topic_id: Any, deadline: Deadline, *, is_repeated: bool
-) -> Any:
-    found = find(broker, request, name, topic_id, is_repeated=is_repeated)
+async def _delete(broker: Needs, request: Request, name: str | None, topic_id: Any, deadline: Deadline) -> Any:
+    found = find(broker, request, name, topic_id, is_repeated=False)
     if not isinstance(found, Topic):
         return found
     named, found_id = found.name, found.topic_id

@@ -16,6 +16,7 @@ from oncelog.broker.handlers.describe_configs import (
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.altering import ResourceType
+from oncelog.broker.storage.topics import name_problem
 from oncelog.coordination import start
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.znodes import ConfigChange
@@ -37,11 +38,11 @@ class Needs(TopicNeeds, BrokerNeeds, Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     resources = request.body.resources
-    names = [one.resource_name for one in resources if one.resource_type == ResourceType.TOPIC]
-    known = [name for name in names if broker.topics.named(name) is not None]
-    reading = start(broker.cluster_configs.stored_each([ConfigChange(TOPICS, name) for name in known]))
+    asked = {one.resource_name for one in resources if one.resource_type == ResourceType.TOPIC}
+    names = [name for name in asked if name_problem(name) is None]
+    reading = start(broker.cluster_configs.stored_each([ConfigChange(TOPICS, name) for name in names]))
     read = await within(broker.clock, TIMEOUT_MS, reading)
-    stored = None if read is None else dict(zip(known, read, strict=True))
+    stored = None if read is None else dict(zip(names, read, strict=True))
 
     def describe(resource: Any) -> Any:
         if resource.resource_type != ResourceType.TOPIC:

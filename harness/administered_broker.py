@@ -42,7 +42,6 @@ from oncelog.zookeeper.session import (
 from oncelog.zookeeper.znodes import ControllerZnode, decode_topic, paths
 
 LISTENER = "PLAINTEXT"
-Call = tuple[str, str, bytes]
 
 
 class Spied:
@@ -51,7 +50,8 @@ class Spied:
     def __init__(self, client: ZooKeeper) -> None:
         self.client = client
         self.asked: list[Request] = []
-        self.lose: Callable[[Request], bool] = lambda _: False
+        self._failing: tuple[type[Request], ZooKeeperError] | None = None
+        self._overtaking: tuple[type[Request], Request] | None = None
 
     @property
     def on_watched(self) -> Callable[[Watched], None]:
@@ -75,13 +75,24 @@ class Spied:
 
     def submit(self, request: Request) -> Parked[Result]:
         self.asked.append(request)
+        if self._overtaking is not None and isinstance(request, self._overtaking[0]):
+            overtaking, self._overtaking = self._overtaking[1], None
+            self.client.submit(overtaking)
         answer = self.client.submit(request)
-        if not self.lose(request):
+        if self._failing is None or not isinstance(request, self._failing[0]):
             return answer
-        self.lose = lambda _: False
+        error, self._failing = self._failing[1], None
         lost: Parked[Result] = Parked()
-        answer.then(lambda _: lost.release(ZooKeeperError.CONNECTION_LOSS))
+        answer.then(lambda _: lost.release(error))
         return lost
+
+    def overtake(self, kind: type[Request], request: Request) -> None:
+        """Have somebody else's request carried out right before the next of this kind."""
+        self._overtaking = kind, request
+
+    def lose_answer(self, kind: type[Request], error: ZooKeeperError = ZooKeeperError.CONNECTION_LOSS) -> None:
+        """Have the next request of this kind carried out, and give this error in place of its answer."""
+        self._failing = kind, error
 
     def close(self) -> None:
         self.client.close()
@@ -91,7 +102,7 @@ class Spied:
         return [one for one in self.asked if isinstance(one, Create | SetData | Delete | Multi | Check)]
 
 
-class ClusterMember:
+class AdministeredBroker:
     """Broker 0 of brokers 0, 1 and 2, with what administrators ask. It is the controller's broker unless a test says otherwise."""
 
     def __init__(self, world: World, node_id: int = 0, brokers: int = 3, **settings: str) -> None:
@@ -107,7 +118,7 @@ class ClusterMember:
         self.random = CountingRandom()
         self.members = Members(LISTENER)
         self.live(*range(brokers))
-        self.cluster = self.members
+        self.view = self.members
         self.cluster_id = "cluster"
         self.leader_epoch = -1
         self.cluster_configs = ClusterConfigs(self.zookeeper, watchers, self.clock, self.settings, node_id)
@@ -118,7 +129,7 @@ class ClusterMember:
             Journal(disk, "/data", _fail),
             Slices(self.clock),
             self.settings,
-            self.cluster_configs.of_topic,
+            self.cluster_configs,
             _hosts_nothing,
             self.topic_changes.auto_create,
             _hosts_nothing,
@@ -136,7 +147,7 @@ class ClusterMember:
         self._connection = ClientConnection()
 
     @property
-    def controller(self) -> ClusterMember:
+    def controller(self) -> AdministeredBroker:
         return self
 
     def live(self, *broker_ids: int, racks: Mapping[int, str] | None = None) -> None:
