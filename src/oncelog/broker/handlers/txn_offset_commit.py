@@ -19,9 +19,11 @@ from oncelog.transactions.versions import offset_commit_adds_partitions, transac
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
+    from oncelog.broker.cluster.verification import Verification
     from oncelog.broker.coordinators.offsets import CommittedOffsets
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.topics import Topics
+    from oncelog.broker.view import ClusterView
     from oncelog.environment import Clock
 
 Key = tuple[str, int]
@@ -35,11 +37,17 @@ class Needs(Protocol):
     session_guard: SessionGuard
     topics: Topics
     transactions: Transactions
+    verification: Verification
+    view: ClusterView
 
 
 async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
-    error = broker.transactions.error(body.transactional_id)
+    if broker.view.has_others:
+        # The transaction's coordinator may be another broker, which is asked below.
+        error = broker.offsets.error(body.group_id)
+    else:
+        error = broker.transactions.error(body.transactional_id)
     if error is ErrorCode.none and broker.topics.named(CONSUMER_OFFSETS) is None:
         error = ErrorCode.not_coordinator
     if error is not ErrorCode.none:
@@ -50,6 +58,8 @@ async def handle(broker: Needs, request: Request) -> Any:
     producer = TransactionalProducer(body.transactional_id, body.producer_id, body.producer_epoch)
     if offset_commit_adds_partitions(request.version):
         error = await broker.transactions.add_partitions(*producer, [home], tv2=True)
+    elif broker.view.has_others:
+        error = (await broker.verification.verify(producer, [home]))[home]
     elif not broker.session_guard.admits(request, producer, [FixedPlace.OFFSET_COMMIT]):
         return None
     else:

@@ -35,6 +35,8 @@ from oncelog.simulation.zookeeper import SimulatedEnsemble
 READY_MS = 3 * MINUTE_MS
 """Without faults, everything is led and in sync by then."""
 CALM_MS = (1_000.0, 10_000.0)
+PROTOCOL = "classic"
+"""A cluster over ZooKeeper has no other one."""
 WRITERS = ("writer", "plain")
 
 
@@ -153,11 +155,10 @@ class ClusterSimulation:
             plays["writer-zombie"] = self._writer("id-0")
         for number in range(draw.randrange(1, 3)):
             plays[f"plain-{number}"] = lambda node: workload.write_plain(node, shared)
-        protocol = draw.choice(("classic", "classic", "consumer"))
         for number in range(draw.randrange(1, 4)):
-            plays[f"copier-{number}"] = lambda node: workload.copy(node, shared, protocol)
+            plays[f"copier-{number}"] = lambda node: workload.copy(node, shared, PROTOCOL)
         if draw.random() < 0.5:
-            plays["follower"] = lambda node: workload.follow(node, shared, protocol)
+            plays["follower"] = lambda node: workload.follow(node, shared, PROTOCOL)
         for level in draw.choice((list(IsolationLevel), [IsolationLevel.READ_COMMITTED])):
             plays[f"reader-{level.name}"] = partial(workload.read, shared=shared, isolation_level=level)
         return [self._client(name, play) for name, play in plays.items()]
