@@ -32,8 +32,9 @@ from oncelog.simulation.transport import Play
 from oncelog.simulation.workload import PARTITIONS
 from oncelog.simulation.zookeeper import SimulatedEnsemble
 
-READY_MS = 3 * MINUTE_MS
-"""Without faults, everything is led and in sync by then."""
+READY_MS = MINUTE_MS
+LIVENESS_MS = 4 * MINUTE_MS
+"""The operating system gives up a silent connection after two of them, and a transaction lasts one."""
 CALM_MS = (1_000.0, 10_000.0)
 PROTOCOL = "classic"
 """A cluster over ZooKeeper has no other one."""
@@ -98,8 +99,8 @@ class ClusterSimulation:
 
     def _settle(self) -> None:
         """Without faults, everything comes to its end in time."""
-        until_settled = self.driver.until_settled
-        until_settled("partitions are not led and in sync", self.agreement.unled, READY_MS)
+        until_settled = partial(self.driver.until_settled, within_ms=LIVENESS_MS)
+        until_settled("partitions are not led and in sync", self.agreement.unled)
         self.driver.advance(self.queue.now_ms + self._draw.uniform(*CALM_MS))
         self.shared.stop_writing()
         until_settled("the writers do not end", lambda: self._busy_client(WRITERS))
