@@ -503,9 +503,10 @@ class BrokerCore:
             self.offsets.coordinator.partition_count = len(topic.partitions)
         else:
             return
-        # There is nothing in it yet that others would have to wait for.
-        for _ in self._lead(topic.name):
-            pass
+        if self.membership is None:
+            # There is nothing in it yet that others would have to wait for.
+            for _ in self._lead(topic.name):
+                pass
 
     def _lead(self, name: str) -> Iterator[None]:
         """Become the leader of every partition of a coordinator's topic, in short steps: a broker that is alone is that."""
