@@ -36,7 +36,7 @@ from oncelog.wire import (
 from oncelog.wire.zookeeper_mode import leader_and_isr_v7 as leader_and_isr
 from oncelog.wire.zookeeper_mode import stop_replica_v4 as stop_replica
 from oncelog.wire.zookeeper_mode import update_metadata_v8 as update_metadata
-from oncelog.zookeeper.session import Create, Data, GetData, Request, Result
+from oncelog.zookeeper.session import Create, Request, Result
 from oncelog.zookeeper.znodes import (
     AssignedReplicas,
     ControllerZnode,
