@@ -146,11 +146,9 @@ class ClusterInMemory:
 
     def epoch(self, broker_id: int) -> int:
         """-1 while it is not registered."""
-        node = self.nodes[broker_id]
-        if node.core is None or getattr(node.core, "membership", None) is None:
-            return -1
-        registration = getattr(node.core.membership, "_registration", None)
-        return -1 if registration is None else registration.epoch
+        core = self.nodes[broker_id].core
+        membership = None if core is None else getattr(core, "membership", None)
+        return -1 if membership is None or not hasattr(membership, "_liveness") else membership.epoch
 
     def partition(self, broker_id: int, index: int = 0, topic: str = TOPIC) -> Partition:
         found = self.core(broker_id).topics.partition(topic, index)
