@@ -130,8 +130,7 @@ class Replicas:
 
     def _partition(self, told: Told | ToStop) -> Partition | None:
         """What is here of a partition, of whichever topic of that name."""
-        partition = self._topics.partition(told.topic, told.index)
-        return None if partition is None or partition.role is Role.NONE else partition
+        return self._topics.replica(told.topic, told.index)
 
     def _is_here(self, told: Told) -> bool:
         partition = self._partition(told)
