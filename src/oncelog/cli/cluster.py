@@ -5,16 +5,13 @@ from __future__ import annotations
 import typer
 
 from oncelog.cli.brokers import connect
+from oncelog.cli.cluster_start import start
 from oncelog.cli.options import BootstrapServer, Config, Json
 from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
 
 app = typer.Typer()
-
-
-@app.callback()
-def group() -> None:
-    """Keeps `describe` a command of its own, although it is the only one."""
+app.command()(start)
 
 
 @app.command()
