@@ -112,7 +112,7 @@ class Foreground:
         self._times_told += 1
         self._events.put(Told())
         if self._times_told > 1:
-            self._cluster.kill()
+            self._cluster.give_up()
 
     def _next(self) -> Event | Told:
         """What happens next. Meanwhile the last line is printed as soon as it is true."""

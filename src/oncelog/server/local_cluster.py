@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -154,9 +155,17 @@ class LocalCluster:
         if failures:
             raise failures[0]
 
+    def give_up(self) -> None:
+        """Let a `stop` that is under way wait for no broker any more. A signal handler may call it."""
+        for broker in self.brokers.values():
+            broker.process.give_up()
+
     def kill(self) -> None:
-        for member in self.members:
-            member.kill()
+        """An end that the brokers are not asked about. ZooKeeper stops cleanly, with its Java."""
+        for broker in self.brokers.values():
+            broker.process.kill()
+        with suppress(MemberError):
+            self.zookeeper.stop()
 
     @staticmethod
     def _known_to(broker: LocalBroker) -> set[int]:

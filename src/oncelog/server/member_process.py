@@ -98,8 +98,9 @@ class MemberProcess:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            # Ctrl-C is meant for who started it, and that decides which member stops first.
-            start_new_session=True,
+            # Ctrl-C is meant for who started it, and that decides which member stops first. The session stays the same: when
+            # its parent dies, a process that is paused is then woken up by the kernel, with SIGHUP.
+            process_group=0,
         )
         self._watcher = threading.Thread(target=self._watch, args=(self._process,), name=self.name, daemon=True)
         self._watcher.start()
@@ -131,6 +132,11 @@ class MemberProcess:
             self._process.kill()
             self._process.wait()
             self._wait_for_the_watcher()
+
+    def give_up(self) -> None:
+        """kill -9, and wait for nothing. A signal handler may call it, also while somebody waits."""
+        if self._process is not None:
+            self._process.kill()
 
     def pause(self) -> None:
         """It does nothing and closes nothing until `resume`."""
