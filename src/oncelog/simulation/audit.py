@@ -222,7 +222,13 @@ def audit_decisions(core: BrokerCore, logs: Mapping[tuple[str, int], AuditedLog]
                     continue
                 for key in decided.partitions:
                     other = core.topics.partition(*key)
-                    if other is None or other.role is Role.NONE or other.is_offline or key[0] in made_anew or not _is_whole(core, other):
+                    if (
+                        other is None
+                        or other.role is Role.NONE
+                        or other.is_offline
+                        or key[0] in made_anew
+                        or not _is_whole(core, other)
+                    ):
                         continue
                     marker = decided.producer_id, decided.producer_epoch, decided.status is PREPARE_COMMIT
                     missing = f"{decided.transactional_id}: {other} lacks the marker {marker}"

@@ -54,11 +54,13 @@ class ToStop:
 
 
 class Leads(Protocol):
-    """Who has to know which partitions this broker leads."""
+    """Who has to know which partitions this broker leads, and when others are led by somebody else."""
 
     def elected(self, partition: Partition, leader_epoch: int) -> None: ...
 
     def resigned(self, partition: Partition, leader_epoch: int | None) -> None: ...
+
+    def leaders_changed(self) -> None: ...
 
 
 class Replicas:
@@ -128,8 +130,7 @@ class Replicas:
 
     def _partition(self, told: Told | ToStop) -> Partition | None:
         """What is here of a partition, of whichever topic of that name."""
-        partition = self._topics.partition(told.topic, told.index)
-        return None if partition is None or partition.role is Role.NONE else partition
+        return self._topics.replica(told.topic, told.index)
 
     def _is_here(self, told: Told) -> bool:
         partition = self._partition(told)
@@ -143,10 +144,10 @@ class Replicas:
         state = told.state
         try:
             if becomes is Becomes.LEADER:
-                led_before = partition.role is Role.LEADER
+                leads_already = partition.role is Role.LEADER
                 replica.lead(state)
-                if not led_before:
-                    # Who leads on under a newer epoch knows what is in the log, as Kafka's coordinators do.
+                if not leads_already:
+                    # As Kafka's Partition.makeLeader says it: who goes on leading has nothing to load.
                     self._leads.elected(partition, state.leader_epoch)
             else:
                 replica.follow(state)
