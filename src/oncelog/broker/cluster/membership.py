@@ -178,7 +178,9 @@ class Membership:
         for path in HEARD_BY_CONTROLLER:
             self._watchers.listen(path, self.controller.watched)
         self._watchers.listen_to_sessions(self.controller.session_changed)
-        self.known_brokers = KnownMembers(topics, self.members, self._to_others, number("controller.socket.timeout.ms"))
+        self.known_brokers = KnownMembers(
+            topics, self.members, self._to_others, self._zookeeper, number("controller.socket.timeout.ms")
+        )
 
     def verification(self, transactions: Transactions) -> Verification:
         return Verification(
