@@ -463,6 +463,7 @@ def fetched(answer: Any) -> Any:
 def fetch_answer(
     topic_id: UUID = TOPIC_ID,
     *,
+    indexes: Sequence[int] = (0,),
     error: ErrorCode = ErrorCode.none,
     high_watermark: int = 0,
     log_start_offset: int = 0,
@@ -470,24 +471,27 @@ def fetch_answer(
     diverging: tuple[int, int] | None = None,
     session_id: int = 0,
 ) -> Any:
-    """What a leader answers about the one partition that is fetched; `diverging` is an epoch and where it ends."""
+    """What a leader answers about each of these partitions; `diverging` is an epoch and where it ends."""
     types = message_module(FETCH, 17, "response")
     fields: dict[str, Any] = {}
     if diverging is not None:
         fields["diverging_epoch"] = types.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
-    one = construct(
-        types.PartitionData,
-        partition_index=0,
-        error_code=error,
-        high_watermark=high_watermark,
-        last_stable_offset=high_watermark,
-        log_start_offset=log_start_offset,
-        aborted_transactions=None,
-        preferred_read_replica=-1,
-        records=records,
-        **fields,
+    partitions = tuple(
+        construct(
+            types.PartitionData,
+            partition_index=index,
+            error_code=error,
+            high_watermark=high_watermark,
+            last_stable_offset=high_watermark,
+            log_start_offset=log_start_offset,
+            aborted_transactions=None,
+            preferred_read_replica=-1,
+            records=records,
+            **fields,
+        )
+        for index in indexes
     )
-    topic = types.FetchableTopicResponse(topic_id=topic_id, partitions=(one,))
+    topic = types.FetchableTopicResponse(topic_id=topic_id, partitions=partitions)
     return construct(
         types.FetchResponse,
         throttle_time=NO_TIME,

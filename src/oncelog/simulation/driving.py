@@ -18,9 +18,7 @@ EVENTS_AT_ONE_TIME_MAX = 20_000
 class Driver:
     """Takes the events of a run. What fails in one of them ends the run."""
 
-    def __init__(
-        self, queue: EventQueue, happened: Callable[[Event], None], ended_in_step: Callable[[], None]
-    ) -> None:
+    def __init__(self, queue: EventQueue, happened: Callable[[Event], None], ended_in_step: Callable[[], None]) -> None:
         """`happened` is called after each event; `ended_in_step` where a disk has ended its process in the middle of one."""
         self._queue = queue
         self._happened = happened

@@ -121,13 +121,17 @@ class Simulation:
         self.driver.advance(self.queue.now_ms + self._draw.uniform(*CALM_MS))
         self.shared.stop_writing()
         writers = [client for client in self.clients if client.name.startswith(("writer", "plain", "admin"))]
-        self.driver.until_settled("the writers do not end", lambda: next((c.name for c in writers if not c.is_done), None))
+        self.driver.until_settled(
+            "the writers do not end", lambda: next((c.name for c in writers if not c.is_done), None)
+        )
         self.driver.until_settled("transactions do not end", self.invariants.unsettled)
         view = self._view([one for one in self._partitions() if one.topic == workload.INPUT])
         ends = {one.partition: records[-1].offset + 1 for one, records in view.items() if records}
         self.driver.until_settled("what is written is not copied", lambda: self._uncopied(ends))
         self.shared.is_over = True
-        self.driver.until_settled("the clients do not end", lambda: next((c.name for c in self.clients if not c.is_done), None))
+        self.driver.until_settled(
+            "the clients do not end", lambda: next((c.name for c in self.clients if not c.is_done), None)
+        )
         self.driver.until_settled("transactions do not end", self.invariants.unsettled)
         self.invariants.audit()
         self.invariants.audit_settled()

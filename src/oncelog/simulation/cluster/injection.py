@@ -29,8 +29,7 @@ LOOKED_AGAIN_AFTER_MS = 500.0
 HANDED_OVER_WITHIN_MS = 5_000.0
 FETCH = 1
 ANSWERS = tuple(
-    api.key
-    for api in (requests.PRODUCE, requests.END_TXN, requests.INIT_PRODUCER_ID, requests.TXN_OFFSET_COMMIT)
+    api.key for api in (requests.PRODUCE, requests.END_TXN, requests.INIT_PRODUCER_ID, requests.TXN_OFFSET_COMMIT)
 )
 
 

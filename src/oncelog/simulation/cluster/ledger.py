@@ -66,12 +66,16 @@ class Ledger:
         if high == known.high_watermark and stable == known.last_stable_offset:
             return
         what = f"{partition}, led by {node.name} under epoch {partition.leader_epoch}"
-        _must(known.high_watermark <= high, f"{what}: the high watermark goes back from {known.high_watermark} to {high}")
+        _must(
+            known.high_watermark <= high, f"{what}: the high watermark goes back from {known.high_watermark} to {high}"
+        )
         _must(
             known.last_stable_offset <= stable,
             f"{what}: the last stable offset goes back from {known.last_stable_offset} to {stable}",
         )
-        _must(stable <= high <= log.log_end_offset, f"{what}: {stable}, {high} and {log.log_end_offset} are out of order")
+        _must(
+            stable <= high <= log.log_end_offset, f"{what}: {stable}, {high} and {log.log_end_offset} are out of order"
+        )
         self._take(what, partition, known.high_watermark, high)
         known.high_watermark, known.last_stable_offset = high, stable
 
@@ -83,7 +87,10 @@ class Ledger:
         if epoch > committed.newest_epoch:
             committed.newest_epoch = epoch
             what = f"{partition}: {node.name}, elected under epoch {epoch},"
-            _must(log.log_end_offset >= committed.end, f"{what} ends at {log.log_end_offset}, and {committed.end} was reached")
+            _must(
+                log.log_end_offset >= committed.end,
+                f"{what} ends at {log.log_end_offset}, and {committed.end} was reached",
+            )
             self._take(what, partition, 0, committed.end)
         known = self._led[node.process, partition, epoch] = _Led(log.high_watermark, log.last_stable_offset)
         self._take(f"{partition} on {node.name}", partition, 0, log.high_watermark)
@@ -109,9 +116,14 @@ class Ledger:
                 committed = self._committed.get((partition.topic, partition.index), _Committed())
                 found = list(logged(partition.log, 0, partition.log.log_end_offset))
                 what = f"{partition} on {node.name}"
-                _must(len(found) == len(committed.batches), f"{what} has {len(found)} batches, and not {len(committed.batches)}")
+                _must(
+                    len(found) == len(committed.batches),
+                    f"{what} has {len(found)} batches, and not {len(committed.batches)}",
+                )
                 for one, other in zip(found, committed.batches, strict=True):
-                    _must(one == other, f"{what} has another batch at offset {one.base_offset} than was committed there")
+                    _must(
+                        one == other, f"{what} has another batch at offset {one.base_offset} than was committed there"
+                    )
 
 
 def logged(log: PartitionLog, offset: int, stop: int) -> Iterator[LoggedBatch]:

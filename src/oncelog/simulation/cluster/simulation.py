@@ -174,9 +174,7 @@ class ClusterSimulation:
             connect_timeout_ms=random.choice((500, 3_000)),
             call_timeout_ms=random.choice((5_000, 10_000, 30_000)),
         )
-        return ClientNode(
-            name, self.queue, self.network, settings, random, play, self.driver.failed, self.history.died
-        )
+        return ClientNode(name, self.queue, self.network, settings, random, play, self.driver.failed, self.history.died)
 
     def _happened(self, event: Event) -> None:
         if event.process is not None:
