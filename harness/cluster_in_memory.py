@@ -79,6 +79,8 @@ class ClusterInMemory:
         self.network = Network(self.queue, Random(f"{seed}/network"))
         self.ensemble = SimulatedEnsemble(self.network, Random(f"{seed}/ensemble"))
         self.errors: list[BaseException] = []
+        self.cuts_power = True
+        """Whether a disk that ends its broker, between two of its operations, loses what was not synced."""
         self.settings = SETTINGS | {name.replace("_", "."): value for name, value in settings.items()}
         self.nodes = {one: self._node(one, seed) for one in broker_ids}
         self.process = Process(self.queue, "test", self.errors.append)
@@ -112,7 +114,7 @@ class ClusterInMemory:
             event = self.queue.step(end_ms)
         except ProcessEndedError:
             (ended,) = (one for one in self.nodes.values() if one.is_up and one.disk.operations_left is None)
-            ended.die(power=True)
+            ended.die(power=self.cuts_power)
             return True
         if self.errors:
             raise self.errors[0]
@@ -528,9 +530,17 @@ def alter_answer(body: Any, error: ErrorCode = ErrorCode.none, *, topmost: Error
     )
 
 
-def records(*values: bytes, leader_epoch: int | None = None, base_offset: int = 0) -> bytes:
-    """One batch; with a leader epoch, as it is in a leader's log."""
-    batch = build_batch([Record(None, value, timestamp_ms=1_700_000_000_000) for value in values])
+def records(
+    *values: bytes, leader_epoch: int | None = None, base_offset: int = 0, producer: tuple[int, int] | None = None
+) -> bytes:
+    """One batch; with a leader epoch, as it is in a leader's log; with a producer id and epoch, the first of a transaction."""
+    some = [Record(None, value, timestamp_ms=1_700_000_000_000) for value in values]
+    if producer is None:
+        batch = build_batch(some)
+    else:
+        batch = build_batch(
+            some, producer_id=producer[0], producer_epoch=producer[1], base_sequence=0, transactional=True
+        )
     return (
         batch if leader_epoch is None else b"".join(bytes(part) for part in stamped(batch, base_offset, leader_epoch))
     )

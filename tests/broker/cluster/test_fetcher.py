@@ -334,18 +334,6 @@ def test_a_broken_disk_ends_the_following_of_what_is_on_it_and_of_nothing_else()
     assert errors == {one.broken.index: ErrorCode.kafka_storage_error, one.whole.index: NONE}
 
 
-def test_a_log_whose_cut_failed_is_let_go() -> None:
-    """Whoever cuts a log off lets nobody sync it meanwhile: the write-ahead log would wait for it for ever."""
-    one = OnTwoDisks()
-    one.break_disk()
-    one.answers.append(fetch_answer(diverging=(0, 1), indexes=(0, 1)))
-    one.leader.hang_up()
-    one.until(lambda: one.broken.is_offline)
-    durability = one.cluster.core(BROKER).durability
-    one.cluster.take(durability.hold(one.broken.log))
-    durability.let_go(one.broken.log)
-
-
 def test_metadata_that_says_nothing_new_keeps_following(followed: Followed) -> None:
     followed.follow()
     followed.until(lambda: len(followed.asked()) == 1)
