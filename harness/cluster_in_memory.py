@@ -25,6 +25,7 @@ from oncelog.simulation.network import Listener, Network, StreamEnd
 from oncelog.simulation.zookeeper import SimulatedEnsemble, SimulatedZooKeeper
 from oncelog.wire import (
     ErrorCode,
+    RequestHeader,
     construct,
     decode_request,
     encode_answer,
@@ -66,6 +67,7 @@ SETTINGS = {
     "replica.socket.timeout.ms": "2000",
 }
 API_VERSIONS, FETCH, LIST_OFFSETS, PRODUCE = 18, 1, 2, 0
+ADD_PARTITIONS, WRITE_TXN_MARKERS = 24, 27
 ALTER_PARTITION, ALLOCATE_PRODUCER_IDS, CONTROLLED_SHUTDOWN = 56, 67, 7
 NO_TIME = timedelta(0)
 TOPIC, TOPIC_ID = "orders", UUID(int=0x5EED)
@@ -211,6 +213,7 @@ class PlayedBroker:
         self.answers: dict[int, Callable[[Any], Any]] = {}
         self.process = Process(cluster.queue, self.host, cluster.errors.append)
         self._ends: list[StreamEnd] = []
+        self._last: tuple[StreamEnd, RequestHeader]
         self.listen()
 
     def listen(self, port: int = 9092) -> None:
@@ -250,13 +253,19 @@ class PlayedBroker:
             self.heard.append(body)
             make = self.answers.get(header.api_key)
             answer = None if make is None else make(body)
+        self._last = end, header
         if answer is not None:
-            chunks = encode_answer(header.api_key, header.version, header.correlation_id, answer)
-            end.send(b"".join(bytes(chunk) for chunk in chunks))
+            self.answer_last(answer)
+
+    def answer_last(self, answer: Any) -> None:
+        """Answer, late, what was asked last."""
+        end, header = self._last
+        chunks = encode_answer(header.api_key, header.version, header.correlation_id, answer)
+        end.send(b"".join(bytes(chunk) for chunk in chunks))
 
     def _api_versions(self, version: int) -> Any:
         types = message_module(API_VERSIONS, version, "response")
-        offered = {API_VERSIONS: (0, 4), FETCH: (4, 17), LIST_OFFSETS: (1, 9), 24: (0, 5), 27: (0, 1)}
+        offered = {API_VERSIONS: (0, 4), FETCH: (4, 17), LIST_OFFSETS: (1, 9), ADD_PARTITIONS: (0, 5), WRITE_TXN_MARKERS: (0, 1)}
         offered |= {ALTER_PARTITION: (2, 3), ALLOCATE_PRODUCER_IDS: (0, 0), CONTROLLED_SHUTDOWN: (0, 3)}
         keys = tuple(
             types.ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in offered.items()
