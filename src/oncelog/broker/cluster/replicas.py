@@ -13,6 +13,7 @@ from oncelog.broker.cluster.replica import Replica, Surroundings
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.partition import Partition, Role
 from oncelog.broker.storage.shared_topics import ReplicaId, SharedTopics
+from oncelog.coordination import start
 from oncelog.coordination.one_at_a_time import OneAtATime
 from oncelog.environment import DiskError
 from oncelog.replication import Becomes, LeaderAndIsr, decide
@@ -90,7 +91,12 @@ class Replicas:
 
         Errors: stale_controller_epoch for a leader epoch that is not new, inconsistent_topic_id, kafka_storage_error,
         unknown_topic_or_partition for a partition that has no replica here.
+
+        What was begun is carried out, also where whoever asked is gone.
         """
+        return await start(self._become_all(told))
+
+    async def _become_all(self, told: Sequence[Told]) -> list[ErrorCode]:
         await self._orders.enter()
         try:
             decided = [self._decide(one) for one in told]
@@ -138,10 +144,10 @@ class Replicas:
         state = told.state
         try:
             if becomes is Becomes.LEADER:
-                led_before = partition.role is Role.LEADER
+                leads_already = partition.role is Role.LEADER
                 replica.lead(state)
-                if not led_before:
-                    # Who leads on under a newer epoch knows what is in the log, as Kafka's coordinators do.
+                if not leads_already:
+                    # As Kafka's Partition.makeLeader says it: who goes on leading has nothing to load.
                     self._leads.elected(partition, state.leader_epoch)
             else:
                 replica.follow(state)
@@ -156,8 +162,12 @@ class Replicas:
     async def stop(self, orders: Sequence[ToStop]) -> list[ErrorCode]:
         """Lead and follow no more, and delete what is to be deleted; what became of each, in the same order.
 
-        Errors: fenced_leader_epoch for one that is older than what is known, kafka_storage_error.
+        Errors: fenced_leader_epoch for one that is older than what is known, kafka_storage_error. What was begun is carried
+        out, also where whoever asked is gone.
         """
+        return await start(self._stop_all(orders))
+
+    async def _stop_all(self, orders: Sequence[ToStop]) -> list[ErrorCode]:
         await self._orders.enter()
         try:
             errors = [self._stop_problem(one) for one in orders]

@@ -113,6 +113,8 @@ class Ledger:
         for node in nodes:
             assert node.core is not None, "it is up"
             for partition in node.core.topics.partitions():
+                if partition.role is Role.NONE:
+                    continue
                 committed = self._committed.get((partition.topic, partition.index), _Committed())
                 found = list(logged(partition.log, 0, partition.log.log_end_offset))
                 what = f"{partition} on {node.name}"

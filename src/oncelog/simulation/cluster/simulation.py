@@ -32,9 +32,12 @@ from oncelog.simulation.transport import Play
 from oncelog.simulation.workload import PARTITIONS
 from oncelog.simulation.zookeeper import SimulatedEnsemble
 
-READY_MS = 3 * MINUTE_MS
-"""Without faults, everything is led and in sync by then."""
+READY_MS = MINUTE_MS
+LIVENESS_MS = 4 * MINUTE_MS
+"""The operating system gives up a silent connection after two of them, and a transaction lasts one."""
 CALM_MS = (1_000.0, 10_000.0)
+PROTOCOL = "classic"
+"""A cluster over ZooKeeper has no other one."""
 WRITERS = ("writer", "plain")
 
 
@@ -96,8 +99,8 @@ class ClusterSimulation:
 
     def _settle(self) -> None:
         """Without faults, everything comes to its end in time."""
-        until_settled = self.driver.until_settled
-        until_settled("partitions are not led and in sync", self.agreement.unled, READY_MS)
+        until_settled = partial(self.driver.until_settled, within_ms=LIVENESS_MS)
+        until_settled("partitions are not led and in sync", self.agreement.unled)
         self.driver.advance(self.queue.now_ms + self._draw.uniform(*CALM_MS))
         self.shared.stop_writing()
         until_settled("the writers do not end", lambda: self._busy_client(WRITERS))
@@ -153,11 +156,10 @@ class ClusterSimulation:
             plays["writer-zombie"] = self._writer("id-0")
         for number in range(draw.randrange(1, 3)):
             plays[f"plain-{number}"] = lambda node: workload.write_plain(node, shared)
-        protocol = draw.choice(("classic", "classic", "consumer"))
         for number in range(draw.randrange(1, 4)):
-            plays[f"copier-{number}"] = lambda node: workload.copy(node, shared, protocol)
+            plays[f"copier-{number}"] = lambda node: workload.copy(node, shared, PROTOCOL)
         if draw.random() < 0.5:
-            plays["follower"] = lambda node: workload.follow(node, shared, protocol)
+            plays["follower"] = lambda node: workload.follow(node, shared, PROTOCOL)
         for level in draw.choice((list(IsolationLevel), [IsolationLevel.READ_COMMITTED])):
             plays[f"reader-{level.name}"] = partial(workload.read, shared=shared, isolation_level=level)
         return [self._client(name, play) for name, play in plays.items()]
