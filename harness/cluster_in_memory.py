@@ -265,7 +265,13 @@ class PlayedBroker:
 
     def _api_versions(self, version: int) -> Any:
         types = message_module(API_VERSIONS, version, "response")
-        offered = {API_VERSIONS: (0, 4), FETCH: (4, 17), LIST_OFFSETS: (1, 9), ADD_PARTITIONS: (0, 5), WRITE_TXN_MARKERS: (0, 1)}
+        offered = {
+            API_VERSIONS: (0, 4),
+            FETCH: (4, 17),
+            LIST_OFFSETS: (1, 9),
+            ADD_PARTITIONS: (0, 5),
+            WRITE_TXN_MARKERS: (0, 1),
+        }
         offered |= {ALTER_PARTITION: (2, 3), ALLOCATE_PRODUCER_IDS: (0, 0), CONTROLLED_SHUTDOWN: (0, 3)}
         keys = tuple(
             types.ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in offered.items()

@@ -46,9 +46,7 @@ class Told:
         return errors_of(self.controller.order(BROKER, led(BROKER, epoch, BOTH, indexes=(0, 1), topic_id=topic_id)))
 
     def delete(self) -> list[ErrorCode]:
-        return errors_of(
-            self.controller.stop(BROKER, stopped(EPOCH_DURING_DELETE, delete=True, indexes=(0, 1)))
-        )
+        return errors_of(self.controller.stop(BROKER, stopped(EPOCH_DURING_DELETE, delete=True, indexes=(0, 1))))
 
     def write(self) -> None:
         for index in (0, 1):
@@ -197,7 +195,9 @@ def test_a_replica_that_is_left_on_its_way_out_is_waited_for(told: Told) -> None
     told.write()
     told.cluster.nodes[BROKER].disk.slow_until_ms = told.cluster.queue.now_ms + 3_000
     leaving = told.controller.sends_stop(BROKER, stopped(EPOCH_DURING_DELETE, delete=True, indexes=(0, 1)))
-    told.cluster.until(lambda: told.topics.partition(TOPIC, 0) is None or told.cluster.partition(0).role is Role.LEAVING)
+    told.cluster.until(
+        lambda: told.topics.partition(TOPIC, 0) is None or told.cluster.partition(0).role is Role.LEAVING
+    )
     assert told.order(topic_id=SECOND_ID) == [NONE, NONE]
     assert leaving.is_released
     assert told.cluster.partition(BROKER).log.log_end_offset == 0
