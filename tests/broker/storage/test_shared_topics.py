@@ -141,7 +141,7 @@ def test_the_version_counts_what_changes_which_partitions_there_are(told: Told) 
     assert told.topics.version > grown
 
 
-@pytest.mark.parametrize("operations", range(0, 24))
+@pytest.mark.parametrize("operations", range(24))
 def test_a_crash_while_replicas_are_hosted_leaves_them_or_nothing(operations: int) -> None:
     told = Told()
     told.cluster.nodes[BROKER].disk.operations_left = operations
