@@ -174,7 +174,7 @@ def test_all_brokers_may_die_at_once() -> None:
     for node in three.cluster.nodes.values():
         node.die(power=False)
     three.cluster.start_served(*ALL)
-    three.until_led()
+    three.until_in_sync(*ALL)
     assert three.write(b"after") is NONE
     three.until_same()
     assert three.cluster.partition(0).log.high_watermark == 2
