@@ -72,9 +72,7 @@ class Replica:
         partition = self.partition
         self.state.follow(told)
         partition.leader_epoch = told.leader_epoch
-        partition.role = Role.FOLLOWER
-        partition.leading = None
-        partition.log.follow()
+        partition.resign()
         logger.info("%s: this broker follows broker %d under epoch %d", partition, told.leader, told.leader_epoch)
         self._release()
         partition.wake()
@@ -82,9 +80,7 @@ class Replica:
     def stop(self) -> None:
         """Lead no more, and follow nobody."""
         self.state.resign()
-        self.partition.role = Role.FOLLOWER
-        self.partition.leading = None
-        self.partition.log.follow()
+        self.partition.resign()
         self._release()
         self.partition.wake()
 
