@@ -39,7 +39,7 @@ def dump_ours(cluster: Cluster) -> None:
 
 @pytest.mark.drawn(12)
 @pytest.mark.parametrize("role", Role, ids=lambda role: role.name.lower())
-@pytest.mark.parametrize("mixture", MIXTURES.values(), ids=[name.replace(" ", "-") for name in MIXTURES])
+@pytest.mark.parametrize("mixture", MIXTURES.values(), ids=[name.replace(",", "").replace(" ", "-") for name in MIXTURES])
 def test_killed_broker_loses_nothing_and_comes_back(led_cluster, mixture, role: Role) -> None:
     kinds, controller = mixture
     cluster = led_cluster(*kinds, controller=controller)
@@ -49,7 +49,7 @@ def test_killed_broker_loses_nothing_and_comes_back(led_cluster, mixture, role: 
 
 
 @pytest.mark.drawn(4)
-@pytest.mark.parametrize("mixture", MIXTURES.values(), ids=[name.replace(" ", "-") for name in MIXTURES])
+@pytest.mark.parametrize("mixture", MIXTURES.values(), ids=[name.replace(",", "").replace(" ", "-") for name in MIXTURES])
 def test_suspended_broker_of_ours_takes_nothing_back(led_cluster, mixture) -> None:
     kinds, controller = mixture
     trial = Trial(led_cluster(*kinds, controller=controller))
@@ -57,7 +57,7 @@ def test_suspended_broker_of_ours_takes_nothing_back(led_cluster, mixture) -> No
 
 
 @pytest.mark.drawn(4)
-@pytest.mark.parametrize("mixture", MIXTURES.values(), ids=[name.replace(" ", "-") for name in MIXTURES])
+@pytest.mark.parametrize("mixture", MIXTURES.values(), ids=[name.replace(",", "").replace(" ", "-") for name in MIXTURES])
 def test_partitions_go_from_theirs_to_ours_and_back_under_a_load(
     led_cluster, tool_process: ToolProcess, mixture, tmp_path: Path
 ) -> None:
