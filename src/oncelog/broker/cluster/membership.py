@@ -102,6 +102,7 @@ class Membership:
         self._to_leaders = Channels(network, broker.clock, random, f"broker-{node_id}-fetcher-0")
         self._to_coordinators = Channels(network, broker.clock, random, f"AddPartitionsManager-client-{node_id}")
         self._to_others = Channels(network, broker.clock, random, f"broker-{node_id}-txn-marker-sender")
+        self._channels = self._to_controller, self._to_leaders, self._to_coordinators, self._to_others
         self._changes = InSyncChanges(
             broker.clock,
             node_id,
@@ -228,6 +229,8 @@ class Membership:
 
     def is_told(self) -> None:
         """The controller has said what there is: clients can be served."""
+        for channels in self._channels:
+            channels.keep(self.members)
         self._fetchers.members_changed()
         self._leads.leaders_changed()
         if self._broker.progress.reached < Readiness.METADATA:
@@ -268,5 +271,5 @@ class Membership:
         self._shrinking.end()
         self.controller.close()
         self.replicas.close()
-        for channels in (self._to_controller, self._to_leaders, self._to_coordinators, self._to_others):
+        for channels in self._channels:
             channels.close()
