@@ -236,6 +236,7 @@ class Membership:
     def is_told(self) -> None:
         """The controller has said what there is: clients can be served."""
         self._fetchers.members_changed()
+        self.replicas.members_changed()
         if self._broker.progress.reached < Readiness.METADATA:
             self._broker.progress.reach(Readiness.METADATA)
             self._broker.progress.reach(Readiness.COORDINATORS)

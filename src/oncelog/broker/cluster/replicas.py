@@ -78,6 +78,7 @@ class Replicas:
         self._leads = leads
         self._orders = OneAtATime()
         self._replicas: dict[Partition, Replica] = {}
+        self._alive: set[int] = set()
 
     def led(self) -> Iterator[Replica]:
         """Those that this broker leads."""
@@ -201,6 +202,14 @@ class Replicas:
         if order.leader_epoch in (NO_EPOCH, EPOCH_DURING_DELETE) or order.leader_epoch >= known:
             return ErrorCode.none
         return ErrorCode.fenced_leader_epoch
+
+    def members_changed(self) -> None:
+        """Of who is not alive nobody waits for the log start offset."""
+        alive = {node.node_id for node in self._surroundings.members.brokers()}
+        if alive != self._alive:
+            self._alive = alive
+            for replica in self.led():
+                replica.partition.wake()
 
     def shrink(self) -> None:
         """Look for replicas that have not caught up for too long."""

@@ -1,8 +1,8 @@
 """Fetch v4-18: record batches as they are in the log.
 
 v4 the isolation level, the last stable offset and the aborted transactions; v7 sessions (KIP-227); v9 leader epochs; v10
-topics that store zstd; v12 the epoch of the last record that was read; v13 topics by id; v15 on have who replicates in a
-field of its own (KIP-903).
+topics that store zstd; v11 consumers that read from a follower (KIP-392); v12 the epoch of the last record that was read; v13
+topics by id; v15 on have who replicates in a field of its own (KIP-903).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker import fetching
+from oncelog.broker.config.cluster_settings import RACK_AWARE_SELECTOR
 from oncelog.broker.fetch_sessions import (
     FINAL_EPOCH,
     FIRST_EPOCH,
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
 
 SESSIONS_FROM_VERSION = 7
 ZSTD_FROM_VERSION = 10
+FOLLOWERS_FROM_VERSION = 11
 TOPIC_ID_FROM_VERSION = 13
 REPLICA_STATE_FROM_VERSION = 15
+NO_REPLICA = -1
 
 
 class Needs(fetching.Needs, Protocol):
@@ -61,13 +64,19 @@ async def handle(broker: Needs, request: Request) -> Any:
         return request.answer(error_code=session, session_id=NO_SESSION, responses=())
     is_incremental = session is not None and request.body.session_epoch > FIRST_EPOCH
     partitions = asked if session is None else session.partitions
+    follower = _follower(request)
+    is_consumer = follower is None and request.version >= FOLLOWERS_FROM_VERSION
+    sends_to_followers = broker.settings.value("replica.selector.class") == RACK_AWARE_SELECTOR
     limits = FetchLimits(
         isolation_level=body.isolation_level,
         wait_ms=body.max_wait.total_seconds() * 1000,
         size_bytes_min=body.min_bytes,
         size_bytes_max=min(body.max_bytes, broker.settings.number("fetch.max.bytes")),
         reads_zstd=request.version >= ZSTD_FROM_VERSION,
-        follower=_follower(request),
+        follower=follower,
+        # As in Kafka, whatever rack it says: a follower serves all who have learned to ask one.
+        only_from_leader=not is_consumer,
+        rack=(body.rack_id or None) if is_consumer and sends_to_followers else None,
     )
     reads = await Fetching(broker, tuple(partitions.values()), limits, turn).reads()
     return await _answer(request, turn, session, reads, is_incremental=is_incremental)
@@ -131,6 +140,7 @@ def _is_news(session: FetchSession, read: PartitionRead) -> bool:
         has_data
         or read.error is not ErrorCode.none
         or read.diverging is not None
+        or read.preferred_replica is not None
         or asked.told_high_watermark != read.high_watermark
         or asked.told_log_start_offset != read.log_start_offset
     )
@@ -162,6 +172,7 @@ def _partition(request: Request, read: PartitionRead) -> Any:
         last_stable_offset=read.last_stable_offset,
         log_start_offset=read.log_start_offset,
         aborted_transactions=aborted,
+        preferred_read_replica=NO_REPLICA if read.preferred_replica is None else read.preferred_replica,
         records=read.data,
         **values,
     )
