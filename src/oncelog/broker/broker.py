@@ -482,6 +482,12 @@ class BrokerCore:
             self._has_failed = True
             self._report_failure(error)
 
+    def hand_over(self) -> Parked[None]:
+        """Before a stop: release when other brokers lead what this one leads, or when they do not come to that."""
+        if self.membership is None or not self.settings.value("controlled.shutdown.enable"):
+            return Parked.ready(None)
+        return start(self.membership.hand_over())
+
     def stop(self) -> None:
         """Close every log and leave the directories so that the next start has nothing to repair. Blocks on the disk."""
         self._housekeeping.stop()
@@ -539,6 +545,8 @@ class BrokerCore:
             self.transactions.elections.resigned(partition.index)
         elif partition.topic == CONSUMER_OFFSETS:
             self.group_elections.resigned(partition.index)
+        if self.membership is not None:
+            self.membership.went_offline(partition)
 
     def _follow_partition_count(self, topic: Topic) -> None:
         """Where a group or a transactional id belongs depends on how many partitions its topic has, whoever made that."""

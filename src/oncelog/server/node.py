@@ -186,12 +186,20 @@ class Broker:
             raise
 
     async def stop(self) -> None:
-        """Close the listener and the connections, then the log, which blocks on the disk."""
+        """Hand on what it leads, close the listener and the connections, then the log, which blocks on the disk."""
+        await self._handed_over()
         self._hang_up()
         self._core.stop()
         self._has_stopped = True
         self._discard()
         logger.info("node %d has stopped cleanly", self._core.node_id)
+
+    async def _handed_over(self) -> None:
+        """Others lead what this broker leads, where there are others. A broker that fails meanwhile waits for nobody."""
+        assert self._failure is not None, "the broker is started"
+        handed_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._core.hand_over().then(handed_over.set_result)
+        await asyncio.wait((handed_over, self._failure), return_when=asyncio.FIRST_COMPLETED)
 
     def _hang_up(self) -> None:
         self._idle.stop()

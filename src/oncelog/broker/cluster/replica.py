@@ -100,6 +100,13 @@ class Replica:
         self._release()
         self.partition.wake()
 
+    def go_offline(self) -> None:
+        """The log can be neither read nor written any more. Nobody knows what of it the others have."""
+        waiting, self._waiting = self._waiting, []
+        self.stop()
+        for _, _, one in waiting:
+            one.release(ErrorCode.kafka_storage_error)
+
     # --- what a leader is asked
 
     def grown(self) -> None:

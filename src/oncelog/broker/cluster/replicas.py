@@ -13,6 +13,7 @@ from oncelog.broker.cluster.replica import Replica, Surroundings
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.partition import Partition, Role
 from oncelog.broker.storage.shared_topics import ReplicaId, SharedTopics
+from oncelog.coordination import start
 from oncelog.coordination.one_at_a_time import OneAtATime
 from oncelog.environment import DiskError
 from oncelog.replication import Becomes, LeaderAndIsr, decide
@@ -177,6 +178,13 @@ class Replicas:
             return errors
         finally:
             self._orders.leave()
+
+    def went_offline(self, partition: Partition) -> None:
+        """Its log directory has failed, or its log is damaged: this broker leads it no more, and follows nobody."""
+        replica = self._replicas.pop(partition, None)
+        if replica is not None:
+            replica.go_offline()
+        start(self._fetchers.stop_following([partition]))
 
     async def step_down(self) -> None:
         """Lead and follow nothing, and forget what was told: whatever the controller says next is news."""
