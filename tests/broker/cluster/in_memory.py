@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from harness.cluster_in_memory import ClusterInMemory
+from oncelog.broker.cluster.replica import Replica
 from oncelog.records import Record, build_batch
 from oncelog.wire import ErrorCode
 
@@ -42,14 +43,11 @@ def leader_of(cluster: ClusterInMemory, index: int = 0, name: str = TOPIC, seen_
 
 
 def isr_of(cluster: ClusterInMemory, index: int = 0, name: str = TOPIC) -> set[int]:
-    """As its leader has it."""
-    (leading,) = [
-        one.leading
-        for number in cluster.brokers
-        if (one := cluster.partition(number, name, index)).leading is not None
-    ]
-    isr: set[int] = set(leading.state.state.isr)
-    return isr
+    """As its leader has it, the newest if an old one has not heard of its end; empty without a leader."""
+    found = [cluster.partition(number, name, index) for number in cluster.brokers]
+    led = [one for one in found if isinstance(one.leading, Replica)]
+    newest = max(led, key=lambda one: one.leader_epoch, default=None)
+    return set() if newest is None else set(newest.leading.state.state.isr)
 
 
 def produce(cluster: ClusterInMemory, broker_id: int, *values: bytes, index: int = 0, acks: int = -1) -> Any:

@@ -107,25 +107,6 @@ def test_partition_moves_to_other_brokers_with_all_it_has(cluster, tools, topic,
     assert read(cluster, topic, 100) == [b"%d" % number for number in range(100)]
 
 
-def test_move_that_cannot_end_is_listed_and_called_off(cluster, tools, topic, tmp_path):
-    """KIP-455: "we will also support cancelling of in-progress reassignments"."""
-    here = cluster.controller.broker_id
-    gone, away = (one for one in cluster.brokers if one != here)
-    admin = make(cluster, topic, [here, gone])
-    file = plan(tmp_path / "plan.json", (topic, 0, [here, away]))
-    # It is alive for the controller for a while, and answers nobody.
-    cluster.brokers[away].suspend()
-    begun = tools("kafka-reassign-partitions", "--reassignment-json-file", file, "--execute")
-    listed = tools("kafka-reassign-partitions", "--list")
-    cancel = ("--cancel", "--preserve-throttles")
-    cancelled = tools("kafka-reassign-partitions", "--reassignment-json-file", file, *cancel)
-    cluster.brokers[away].resume()
-    assert begun.status == 0, begun.text
-    assert f"{topic}-0: replicas: {here},{away},{gone}. adding: {away}. removing: {gone}." in listed.text
-    assert f"Successfully cancelled partition reassignment for: {topic}-0" in cancelled.text
-    wait_for(admin, topic, replicas=[here, gone], isr=sorted([here, gone]))
-
-
 def test_preferred_replica_leads_again_when_its_broker_is_back(cluster, tools, topic):
     admin = make(cluster, topic, [2, 1])
     cluster.brokers[2].stop()
