@@ -47,7 +47,7 @@ class ReplicaOnMemoryDisk:
 
     def open(self) -> None:
         self.directories = LogDirectories(self.disk, [HOME], OWN_CHECKPOINT)
-        self.directories.find_partitions(set(), {})
+        self.directories.find_partitions(set(), set(), {})
         if self.directories.partition_path(TOPIC, INDEX) is None:
             self.directories.place(TOPIC, INDEX)
         own = read_own_checkpoint(self.disk, HOME)

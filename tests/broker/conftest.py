@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from harness.cluster_member import ClusterMember
+from harness.administered_broker import AdministeredBroker
 from harness.zookeeper_worlds import RealWorld, SimulatedWorld, World
 
 BOTH = ["model", pytest.param("real", marks=pytest.mark.jvm)]
@@ -28,9 +28,9 @@ def simulated_world() -> Iterator[SimulatedWorld]:
 
 
 @pytest.fixture
-def new_member(world: World) -> Callable[..., ClusterMember]:
-    def make(node_id: int = 0, brokers: int = 3, **settings: str) -> ClusterMember:
-        member = ClusterMember(world, node_id, brokers, **settings)
+def new_member(world: World) -> Callable[..., AdministeredBroker]:
+    def make(node_id: int = 0, brokers: int = 3, **settings: str) -> AdministeredBroker:
+        member = AdministeredBroker(world, node_id, brokers, **settings)
         member.prepare()
         return member
 
@@ -38,5 +38,5 @@ def new_member(world: World) -> Callable[..., ClusterMember]:
 
 
 @pytest.fixture
-def member(new_member: Callable[..., ClusterMember]) -> ClusterMember:
+def member(new_member: Callable[..., AdministeredBroker]) -> AdministeredBroker:
     return new_member()

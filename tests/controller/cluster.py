@@ -172,7 +172,7 @@ class Cluster:
                     return ZooKeeperError.BAD_VERSION
                 self._check_state(partition, before, state)
                 version = before.partition_epoch + 1
-                self.states[partition] = state.written(version, self.controller_epoch)
+                self.states[partition] = state.written(version)
                 return version
             case SetTopicAssignment(topic, topic_id, partitions):
                 if topic not in self.topics:
@@ -196,6 +196,7 @@ class Cluster:
         replicas = set(self.topics[partition[0]].partitions[partition[1]].replicas)
         replicas |= set(self.context.replicas(partition))
         assert state.isr, "the in-sync replicas are never empty"
+        assert state.controller_epoch == self.controller_epoch, "a controller writes its own epoch"
         assert len(set(state.isr)) == len(state.isr)
         assert state.leader == -1 or state.leader in state.isr, "a leader is in sync"
         if before is None:

@@ -75,3 +75,12 @@ def test_reassignments_and_elections_that_were_asked_for_meanwhile_are_begun(clu
     assert ("t", 0) in cluster.context.being_reassigned
     assert cluster.preferred_elections is None
     cluster.check()
+
+
+def test_controller_writes_its_own_epoch_into_what_another_has_left(cluster, create):
+    """TopicPartitionStateZNode: `controller_epoch` is that of the controller which wrote it."""
+    create("t", (1, 2), (2, 1))
+    cluster.become_controller(2)
+    cluster.kill(1)
+    cluster.run(change_brokers(cluster.context, dict(cluster.registered)))
+    assert {cluster.state("t", number).controller_epoch for number in (0, 1)} == {2}

@@ -211,7 +211,7 @@ class BrokerCore:
             _durable_ends(replayed, own),
             None if own is None else own.aborted,
             None if own is None else own.gaps_below,
-            directories.high_watermarks(),
+            {} if self.membership is None else directories.high_watermarks(),
         )
         if state.last_leader_epoch >= 0:
             say_what_is_missing(directories, own, replayed, was_clean=was_clean)
@@ -266,8 +266,8 @@ class BrokerCore:
                 environment.disk.rename(path, path + KEPT)
         ended = 0
         self._is_trusted = not lost_power or self.membership is not None
+        self.transactions.complete_prepared()
         if self.membership is None:
-            self.transactions.complete_prepared()
             start(self._trust(boot_id, self.transactions.fence_all() if lost_power else None))
             ended = 0 if was_clean else hanging.end_after_start(self)
         recoveries = [partition.log.recovery for partition in self.topics.partitions()]
@@ -394,6 +394,8 @@ class BrokerCore:
         self.transactions: Transactions = Transactions(self, coordinator, self._loads)
         if self.membership is not None:
             self.verification = self.membership.verification(self.transactions)
+            self.membership.on_told = self.transactions.leaders_changed
+            self.shared_topics.on_learned = self._follow_partition_count
         groups = GroupCoordinator(
             internal_partition_count(self, CONSUMER_OFFSETS),
             metadata_max_units=number("offset.metadata.max.bytes"),
@@ -410,6 +412,8 @@ class BrokerCore:
         self.group_elections = Elections(self, CONSUMER_OFFSETS, GroupPartitions(self, groups), self._loads)
         group_log = GroupLog(self, groups, self.group_elections)
         self.offsets: CommittedOffsets = CommittedOffsets(self, groups, group_log)
+        if self.membership is not None:
+            self.shared_topics.on_gone = self.offsets.forget_partitions
         self.memberships: Memberships = Memberships(self, groups, group_log, random)
 
     def _take_identity(self, random: Random) -> None:
@@ -483,8 +487,8 @@ class BrokerCore:
             self._report_failure(error)
 
     def hand_over(self) -> Parked[None]:
-        """Before a stop: release when other brokers lead what this one leads, or when they do not come to that."""
-        if self.membership is None or not self.settings.value("controlled.shutdown.enable"):
+        """Before a stop: release when others lead what this broker leads, or when it is no use to wait for that any longer."""
+        if self.membership is None or self._has_failed or not self.settings.value("controlled.shutdown.enable"):
             return Parked.ready(None)
         return start(self.membership.hand_over())
 

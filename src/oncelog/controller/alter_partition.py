@@ -60,7 +60,7 @@ def alter_partitions(
             logger.info("the in-sync replicas of %s could not be written: %s", show(partition), outcome.name)
         else:
             before = context.leaders[partition].isr
-            state = update.state.written(outcome, context.controller_epoch)
+            state = update.state.written(outcome)
             results[partition] = context.leaders[partition] = state
             logger.info("in sync with %s: %s, before: %s", show(partition), listed(state.isr), listed(before))
     yield from _read_again(context, updates, results)

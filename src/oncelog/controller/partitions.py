@@ -140,7 +140,9 @@ def _elect(
     while remaining:
         elections = yield from _decide(context, known, remaining, strategy, results)
         updates = [
-            SetPartitionState(partition, election.elected) for partition, election in elections if election.elected
+            SetPartitionState(partition, election.elected.by(context.controller_epoch))
+            for partition, election in elections
+            if election.elected
         ]
         outcomes = yield from write_all(updates)
         remaining = []
@@ -150,7 +152,7 @@ def _elect(
             elif isinstance(outcome, ZooKeeperError):
                 results[partition] = outcome
             else:
-                state = update.state.written(outcome, context.controller_epoch)
+                state = update.state.written(outcome)
                 results[partition] = state
                 _elected(context, batch, partition, state, election.recipients, strategy)
         known = yield from read_states(remaining)

@@ -238,14 +238,14 @@ def _raise_leader_epoch(
     """Begin a leader epoch with nothing else changed, so that the leader learns of the assignment."""
     led = context.leaders.get(partition)
     while led is not None and led.controller_epoch <= context.controller_epoch:
-        update = SetPartitionState(partition, led.new_epoch())
+        update = SetPartitionState(partition, led.new_epoch().by(context.controller_epoch))
         (outcome,) = yield from write_all([update])
         if outcome is ZooKeeperError.BAD_VERSION:
             led = (yield from read_states([partition])).get(partition)
             continue
         if isinstance(outcome, ZooKeeperError):
             break
-        state = context.leaders[partition] = update.state.written(outcome, context.controller_epoch)
+        state = context.leaders[partition] = update.state.written(outcome)
         batch = RequestBatch(context)
         # A replica that is added may be made in any log directory; one that was there may be in an offline one.
         batch.add_leader_and_isr(assignment.origin, partition, state, assignment, is_new=False)

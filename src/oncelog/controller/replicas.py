@@ -102,14 +102,14 @@ def _remove_from_isr(
     known = {partition: context.leaders[partition] for partition in partitions}
     while known:
         updates = [
-            SetPartitionState(partition, without_replica(led, broker_id))
+            SetPartitionState(partition, without_replica(led, broker_id).by(context.controller_epoch))
             for partition, led in known.items()
             if broker_id in led.isr
         ]
         outcomes = yield from write_all(updates)
         for partition, led in known.items():
             if broker_id not in led.isr:
-                left[partition] = led.written(led.partition_epoch, context.controller_epoch)
+                left[partition] = led.by(context.controller_epoch)
         again = []
         for update, outcome in zip(updates, outcomes, strict=True):
             if outcome is ZooKeeperError.BAD_VERSION:
@@ -118,7 +118,7 @@ def _remove_from_isr(
                 where = f"replica {broker_id} of {show(update.partition)}"
                 logger.error("%s cannot become OfflineReplica: %s", where, outcome.name)
             else:
-                state = left[update.partition] = update.state.written(outcome, context.controller_epoch)
+                state = left[update.partition] = update.state.written(outcome)
                 message = "%s has lost the replica on %d, leader %d in epoch %d, in sync: %s"
                 epoch, isr = state.leader_epoch, listed(state.isr)
                 logger.info(message, show(update.partition), broker_id, state.leader, epoch, isr)

@@ -64,9 +64,13 @@ class LeaderAndIsr:
     def new_epoch(self) -> LeaderAndIsr:
         return self.new_leader_and_isr(self.leader, self.isr)
 
-    def written(self, partition_epoch: int, controller_epoch: int) -> LeaderAndIsr:
+    def by(self, controller_epoch: int) -> LeaderAndIsr:
+        """As this controller says it, whoever said it before."""
+        return replace(self, controller_epoch=controller_epoch)
+
+    def written(self, partition_epoch: int) -> LeaderAndIsr:
         """As it is in the znode after the write that got this version."""
-        return replace(self, partition_epoch=partition_epoch, controller_epoch=controller_epoch)
+        return replace(self, partition_epoch=partition_epoch)
 
     def same_state(self, other: LeaderAndIsr) -> bool:
         """Whether all is the same but the epochs of the partition and of the controller."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import combinations, count
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from oncelog.broker import BrokerCore as BrokerCore
 from oncelog.broker import (
@@ -35,6 +35,9 @@ from oncelog.server.idle import IdleConnections
 from oncelog.server.memory import MemoryBudget
 from oncelog.server.workers import WorkerThreads
 from oncelog.zookeeper.session import ZooKeeper
+
+if TYPE_CHECKING:
+    from oncelog.server.zookeeper import RealZooKeeper
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -71,6 +74,7 @@ class Broker:
         self._host, self._port = _listen_address(listen, self._parsed)
         self._connections: set[Connection] = set()
         self._failure: asyncio.Future[BaseException] | None = None
+        self._zookeeper: RealZooKeeper | None = None
         self._has_stopped = False
 
     async def __aenter__(self) -> Self:
@@ -159,7 +163,7 @@ class Broker:
         session_ms = self._parsed.number("zookeeper.session.timeout.ms")
         connection_ms = self._parsed.value("zookeeper.connection.timeout.ms") or session_ms
         ensemble = parse_ensemble(self._parsed.text("zookeeper.connect"))
-        zookeeper = RealZooKeeper(ensemble, session_ms, int(connection_ms), self._guard)
+        zookeeper = self._zookeeper = RealZooKeeper(ensemble, session_ms, int(connection_ms), self._guard)
         try:
             await zookeeper.connected()
         except BaseException:
@@ -186,20 +190,31 @@ class Broker:
             raise
 
     async def stop(self) -> None:
-        """Hand on what it leads, close the listener and the connections, then the log, which blocks on the disk."""
+        """Close the listener and the connections, then the log, which blocks on the disk.
+
+        In a cluster others lead first what this broker leads, as far as there are any.
+        """
         await self._handed_over()
         self._hang_up()
         self._core.stop()
         self._has_stopped = True
+        await self._leave_cluster()
         self._discard()
         logger.info("node %d has stopped cleanly", self._core.node_id)
 
     async def _handed_over(self) -> None:
-        """Others lead what this broker leads, where there are others. A broker that fails meanwhile waits for nobody."""
-        assert self._failure is not None, "the broker is started"
-        handed_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._core.hand_over().then(handed_over.set_result)
-        await asyncio.wait((handed_over, self._failure), return_when=asyncio.FIRST_COMPLETED)
+        """Clients and brokers are served meanwhile. A broker that fails now has nothing to hand on any more."""
+        assert self._failure is not None, "the broker was started"
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._core.hand_over().then(over.set_result)
+        await asyncio.wait((over, self._failure), return_when=asyncio.FIRST_COMPLETED)
+
+    async def _leave_cluster(self) -> None:
+        """With its session go the broker's entry and, if it is the controller, that."""
+        if self._zookeeper is not None:
+            self._zookeeper.close()
+            await self._zookeeper.wait_closed()
+            self._zookeeper = None
 
     def _hang_up(self) -> None:
         self._idle.stop()

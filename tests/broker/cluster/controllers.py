@@ -35,6 +35,8 @@ class ToldBroker:
         self.client = cluster.world.connect()
         self.told: list[Any] = []
         self.is_silent = False
+        self.controller_epoch = 0
+        """Of the newest controller that it has heard of: an older one is refused."""
         endpoint = ListenerEndpoint("PLAINTEXT", f"host-{broker_id}", 9092)
         data = BrokerZnode((endpoint,), 0).encode()
         created = cluster.world.ask(self.client, Create(paths.broker(broker_id), data, is_ephemeral=True))
@@ -42,9 +44,12 @@ class ToldBroker:
         self.failed: set[tuple[str, int]] = set()
 
     def answer(self, api_key: int, body: Any) -> Any:
-        self.told.append(body)
         if body.broker_epoch != self.epoch:
             return ChannelError(Failure.UNKNOWN, "that was another broker")
+        if body.controller_epoch < self.controller_epoch:
+            return ChannelError(Failure.UNKNOWN, "whoever asks is the controller no more, and hears no answer")
+        self.controller_epoch = body.controller_epoch
+        self.told.append(body)
         match api_key:
             case _ if api_key == UPDATE_METADATA:
                 return update_metadata.UpdateMetadataResponse(error_code=ErrorCode.none)

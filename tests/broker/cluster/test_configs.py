@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from harness.cluster_member import ClusterMember
+from harness.administered_broker import AdministeredBroker
 from oncelog.broker.view import Leadership
 from oncelog.coordination import start
 from oncelog.zookeeper.session import Change, Create, Delete, Exists, SetData, Watched, ZooKeeperError
@@ -130,7 +130,7 @@ def test_settings_of_a_topic_that_is_heard_of_are_read_first(member):
 
 def test_change_during_a_lost_connection_is_heard_of_afterwards(member, world):
     learn(member, "t")
-    other = ClusterMember(world, 1)
+    other = AdministeredBroker(world, 1)
     world.cut(member.client)
     store(other, "topics", "t", retention_ms="7200000")
     tell(other, "topics", "t")
@@ -141,7 +141,7 @@ def test_change_during_a_lost_connection_is_heard_of_afterwards(member, world):
 def test_new_session_reads_all_again(member, world):
     """No watch is left of the session before, and the changes that told of it may be purged by then."""
     learn(member, "t")
-    other = ClusterMember(world, 1)
+    other = AdministeredBroker(world, 1)
     store(other, "topics", "t", retention_ms="7200000")
     store(other, "brokers", "0", log_retention_ms="5000")
     assert retention_ms(member, "t") != 7_200_000
@@ -168,7 +168,7 @@ def lose_session(world, member):
 
 def test_changes_that_are_old_are_purged(simulated_world):
     """ZkNodeChangeNotificationListener: a change is kept for 15 minutes, and purged when the next one comes."""
-    member = ClusterMember(simulated_world)
+    member = AdministeredBroker(simulated_world)
     member.prepare()
     for name in ("a", "b"):
         tell(member, "topics", name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from oncelog.broker.cluster.asking import ask
-from oncelog.controller.values import ApiError
+from oncelog.controller import ApiError
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import (
     Check,

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("oncelog.broker")
 
 TOPICS, BROKERS = "topics", "brokers"
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
 CHANGE_KEPT_MS = 15 * 60_000
 """So long others have time to read of a change, as in Kafka."""
 AT_ONCE = 100
@@ -66,6 +67,8 @@ class ClusterConfigs:
             str(node_id): SettingSource.DYNAMIC_BROKER_CONFIG,
         }
         self._topics: Topics | None = None
+        self.on_unclean_election: Callable[[str | None], None] = lambda _: None
+        """Hears of a topic, or with None of every one, whose settings allow unclean elections from now on."""
         self._of_topics: dict[str, dict[str, str]] = {}
         self._remarks: set[str] = set()
         self._seen_ms: dict[str, float] = {}
@@ -227,12 +230,14 @@ class ClusterConfigs:
     def _apply_to_broker(self, name: str, stored: Mapping[str, str]) -> None:
         source = self._sources[name]
         known = self._usable(f"broker {name}", stored, BROKER_SETTINGS, lambda setting: setting.is_dynamic)
-        before = dict(self._settings.layer(source))
+        before, allowed_before = dict(self._settings.layer(source)), self._settings.value(UNCLEAN_ELECTION)
         self._settings.configure(source, known)
         if self._settings.layer(source) != before:
             logger.info("%s has settings of its own %s", f"broker {name}", known)
             if self._topics is not None:
                 self._topics.settings_changed()
+            if self._settings.value(UNCLEAN_ELECTION) and not allowed_before:
+                self.on_unclean_election(None)
 
     def _usable(
         self,

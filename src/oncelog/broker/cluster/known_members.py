@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.cluster.channel import ChannelError
 from oncelog.broker.coordinators.known_brokers import (
@@ -16,9 +15,10 @@ from oncelog.broker.coordinators.known_brokers import (
     MarkerErrors,
     MarkersOfProducer,
 )
+from oncelog.broker.coordinators.marker_messages import marker_errors, markers_request
 from oncelog.broker.storage.partition import Partition, Role
 from oncelog.coordination import Parked, start
-from oncelog.wire import ErrorCode, message_class, message_module
+from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster.channels import Channels
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("oncelog.broker")
 
-WRITE_TXN_MARKERS, WRITE_TXN_MARKERS_VERSION = 27, 1
-"""The one of Kafka 3.9."""
+WRITE_TXN_MARKERS, LOWEST, HIGHEST = 27, 1, 2
 NOT_LED = Parked.ready(ErrorCode.not_leader_or_follower)
 
 
@@ -59,7 +58,12 @@ class KnownMembers:
     def committed(self, partition: Partition) -> Parked[ErrorCode]:
         if partition.leading is None:
             return NOT_LED
-        return partition.leading.committed(partition.log.log_end_offset)
+        return start(self._committed(partition.leading.committed(partition.log.log_end_offset)))
+
+    async def _committed(self, acknowledged: Parked[ErrorCode]) -> ErrorCode:
+        """What has been below the high watermark stays, however many replicas are in sync by now."""
+        error = await acknowledged
+        return ErrorCode.none if error is ErrorCode.not_enough_replicas_after_append else error
 
     def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Parked[MarkerErrors | None]:
         return start(self._send_markers(node_id, markers))
@@ -68,41 +72,10 @@ class KnownMembers:
         node = self._members.broker(node_id)
         if node is None:
             return None
-        answer = await self._channels.to(node).ask(
-            WRITE_TXN_MARKERS, WRITE_TXN_MARKERS_VERSION, _request(markers), self._timeout_ms
+        answer = await self._channels.to(node).ask_newest(
+            WRITE_TXN_MARKERS, LOWEST, HIGHEST, lambda version: markers_request(version, markers), self._timeout_ms
         )
         if isinstance(answer, ChannelError):
             logger.info("markers of %d producers got no answer: %s", len(markers), answer.reason)
             return None
-        return {
-            (marker.producer_id, topic.name, one.partition_index): one.error_code
-            for marker in answer.markers
-            for topic in marker.topics
-            for one in topic.partitions
-        }
-
-
-def _request(markers: Sequence[MarkersOfProducer]) -> Any:
-    types = message_module(WRITE_TXN_MARKERS, WRITE_TXN_MARKERS_VERSION, "request")
-    return message_class(WRITE_TXN_MARKERS, WRITE_TXN_MARKERS_VERSION, "request")(
-        markers=tuple(
-            types.WritableTxnMarker(
-                producer_id=one.producer_id,
-                producer_epoch=one.producer_epoch,
-                transaction_result=one.committed,
-                topics=tuple(
-                    types.WritableTxnMarkerTopic(name=name, partition_indexes=tuple(indexes))
-                    for name, indexes in _by_topic(one).items()
-                ),
-                coordinator_epoch=one.coordinator_epoch,
-            )
-            for one in markers
-        )
-    )
-
-
-def _by_topic(marker: MarkersOfProducer) -> dict[str, list[int]]:
-    indexes: defaultdict[str, list[int]] = defaultdict(list)
-    for topic, index in marker.partitions:
-        indexes[topic].append(index)
-    return indexes
+        return marker_errors(answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from oncelog.broker.readiness import StartProgress
     from oncelog.broker.storage.partition import Partition
     from oncelog.broker.storage.shared_topics import SharedTopics
-    from oncelog.environment import Clock, Network, Random
+    from oncelog.environment import Clock, Network, Random, Timer
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -89,7 +90,10 @@ class Membership:
 
     def __init__(self, broker: Needs, zookeeper: ZooKeeper, network: Network, random: Random, listener: str) -> None:
         self._broker = broker
-        self._has_expired = False
+        self._is_out = False
+        self._silence: Timer | None = None
+        self.on_told: Callable[[], None] = lambda: None
+        """Called when the controller has said something of brokers or leaders."""
         self._zookeeper = zookeeper
         self._network = network
         self._random = random
@@ -176,6 +180,7 @@ class Membership:
             broker.clock, self._random, self._zookeeper, broker.node_id, self._network, broker.settings
         )
         self.controller = Controller(parts, controller_settings)
+        self.configs.on_unclean_election = self.controller.unclean_election_enabled
         for path in HEARD_BY_CONTROLLER:
             self._watchers.listen(path, self.controller.watched)
         self._watchers.listen_to_sessions(self.controller.session_changed)
@@ -206,22 +211,38 @@ class Membership:
         self._shrinking = start(self._shrink())
 
     def _session_changed(self, state: SessionState) -> None:
-        """Who has lost its session is dead for the others. What it led somebody else leads, or will: it begins anew."""
-        if state is SessionState.EXPIRED:
-            logger.warning(
-                "the session with ZooKeeper has expired: this broker leads and follows nothing until it is back"
-            )
-            self._has_expired = True
-            start(self.replicas.step_down())
-        elif state is SessionState.CONNECTED and self._has_expired:
-            self._has_expired = False
-            start(self._rejoin())
+        """Who has lost its session is dead for the others: what it led somebody else leads, or will.
+
+        So is, as far as this broker can know, who has not heard from ZooKeeper for as long as a session lasts.
+        """
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+        match state:
+            case SessionState.EXPIRED:
+                self._leave("its session with ZooKeeper has expired")
+            case SessionState.DISCONNECTED:
+                timeout_ms = self._broker.settings.number("zookeeper.session.timeout.ms")
+                self._silence = self._broker.clock.call_later(timeout_ms, self._cut_off)
+            case SessionState.CONNECTED if self._is_out:
+                self._is_out = False
+                start(self._rejoin())
+
+    def _cut_off(self) -> None:
+        self._silence = None
+        self._leave("it has not heard from ZooKeeper for as long as a session lasts")
+
+    def _leave(self, reason: str) -> None:
+        logger.warning("this broker leads and follows nothing until it is registered again: %s", reason)
+        self._is_out = True
+        start(self.replicas.step_down())
 
     async def _rejoin(self) -> None:
         try:
-            await self._registration.register()
+            await self._registration.renew()
         except SessionEndedError:
             # The next session comes here again.
+            self._is_out = True
             return
         self.controller.begin()
 
@@ -245,6 +266,7 @@ class Membership:
         """The controller has said what there is: clients can be served."""
         self._fetchers.members_changed()
         self.replicas.members_changed()
+        self.on_told()
         if self._broker.progress.reached < Readiness.METADATA:
             self._broker.progress.reach(Readiness.METADATA)
             self._broker.progress.reach(Readiness.COORDINATORS)
@@ -284,4 +306,3 @@ class Membership:
         self.replicas.close()
         for channels in (self._to_controller, self._to_leaders, self._to_coordinators, self._to_others):
             channels.close()
-        self._zookeeper.close()

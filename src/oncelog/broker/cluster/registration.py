@@ -39,6 +39,13 @@ class Registration:
             await sleep(self._clock, PAUSE_MS)
         logger.info("broker is registered as %s with epoch %d", self._path, self.epoch)
 
+    async def renew(self) -> None:
+        """Have another epoch, so that the controller tells everything anew. Raises SessionEndedError."""
+        found = await ask(self._zookeeper, GetData(self._path))
+        if isinstance(found, Data) and found.stat.ephemeral_owner == self._zookeeper.session_id:
+            await ask(self._zookeeper, Delete(self._path, found.stat.version))
+        await self.register()
+
     async def _create(self) -> bool:
         self._own_sessions.add(self._zookeeper.session_id)
         create = Create(self._path, b"", is_ephemeral=True)

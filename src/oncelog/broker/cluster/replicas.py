@@ -139,8 +139,11 @@ class Replicas:
         state = told.state
         try:
             if becomes is Becomes.LEADER:
+                led_before = partition.role is Role.LEADER
                 replica.lead(state)
-                self._leads.elected(partition, state.leader_epoch)
+                if not led_before:
+                    # Who leads on under a newer epoch knows what is in the log, as Kafka's coordinators do.
+                    self._leads.elected(partition, state.leader_epoch)
             else:
                 replica.follow(state)
                 self._leads.resigned(partition, state.leader_epoch)

@@ -15,11 +15,18 @@ from oncelog.broker.cluster.asking import SessionEndedError, ask, read_each, wit
 from oncelog.broker.cluster.config_writes import write_configs
 from oncelog.broker.storage.auto_creation import replication_factor
 from oncelog.broker.storage.topics import name_problem
-from oncelog.controller.placement import Placement, new_topic_problem, place
-from oncelog.controller.placement import grow as place_more
-from oncelog.controller.topic_writes import grown_topic, new_topic, order_to_delete
-from oncelog.controller.values import ApiError, TopicAssignment
-from oncelog.controller.znodes import decode_assignment
+from oncelog.controller import (
+    ApiError,
+    Placement,
+    TopicAssignment,
+    decode_assignment,
+    grown_topic,
+    new_topic,
+    new_topic_problem,
+    order_to_delete,
+    place,
+)
+from oncelog.controller import grow as place_more
 from oncelog.coordination import Parked, start
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import (

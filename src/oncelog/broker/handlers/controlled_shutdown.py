@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from oncelog.broker.cluster import controller_handlers
 from oncelog.broker.request import Request
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.membership import Membership
+    from oncelog.broker.cluster.controller import Controller
 
 
 class Needs(Protocol):
     """What this API needs of the broker."""
 
-    membership: Membership
+    controller: Controller
 
 
-async def handle(broker: Needs, request: Request) -> Any:
-    body, types = request.body, request.types
-    error, remaining = await broker.membership.controller.shut_down_broker(body.broker_id, body.broker_epoch)
-    return request.answer(
-        error_code=error,
-        remaining_partitions=tuple(
-            types.RemainingPartition(topic_name=topic, partition_index=index) for topic, index in remaining
-        ),
-    )
+def handle(broker: Needs, request: Request) -> Any:
+    return controller_handlers.controlled_shutdown(broker.controller, request.version, request.body)

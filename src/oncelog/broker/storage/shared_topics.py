@@ -69,6 +69,10 @@ class SharedTopics(Topics):
         self._make = make
         self._before_deletion = before_deletion
         self._after_deletion = after_deletion
+        self.on_learned: Callable[[Topic], None] = lambda _: None
+        """Hears of each topic that the controller speaks of."""
+        self.on_gone: Callable[[str, int], None] = lambda name, partition_count: None
+        """Hears of a topic that was deleted."""
         self._leaving: dict[tuple[str, int], Parked[None]] = {}
         self._being_made: dict[str, Parked[ErrorCode]] = {}
         self._awaited: dict[str, Parked[None]] = {}
@@ -115,6 +119,7 @@ class SharedTopics(Topics):
             topic.partitions[index].leadership = UNKNOWN if deleted else leadership
         if len(topic.partitions) > count:
             self.version += 1
+        self.on_learned(topic)
         self._forget_if_gone(topic)
         self._tell(name)
         return topic
@@ -143,6 +148,7 @@ class SharedTopics(Topics):
         if self._by_name.get(topic.name) is topic:
             del self._by_name[topic.name]
         self.version += 1
+        self.on_gone(topic.name, len(topic.partitions))
         for partition in topic.partitions:
             partition.wake()
         self._tell(topic.name)

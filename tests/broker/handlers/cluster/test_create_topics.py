@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from harness.cluster_member import ClusterMember
+from harness.administered_broker import AdministeredBroker
 from oncelog.zookeeper.session import Create, Delete, Multi, ZooKeeperError
 from oncelog.zookeeper.znodes import decode_config, decode_topic, paths
 
@@ -22,12 +22,12 @@ def topic(name: str, partitions: int = -1, factor: int = -1, **fields: Any) -> d
 
 
 def send(
-    member: ClusterMember, *topics: dict[str, Any], timeout: timedelta = MINUTE, validate_only: bool = False
+    member: AdministeredBroker, *topics: dict[str, Any], timeout: timedelta = MINUTE, validate_only: bool = False
 ) -> Any:
     return member.send("create_topics", 7, topics=list(topics), timeout=timeout, validate_only=validate_only)
 
 
-def refused(member: ClusterMember, asked: dict[str, Any]) -> tuple[ErrorCode, str]:
+def refused(member: AdministeredBroker, asked: dict[str, Any]) -> tuple[ErrorCode, str]:
     (result,) = member.answer(send(member, asked)).topics
     assert (result.num_partitions, result.replication_factor, result.configs) == (-1, -1, ())
     return result.error_code, result.error_message

@@ -15,7 +15,7 @@ from oncelog.broker.handlers.cluster.waiting import NOT_CONTROLLER, TIMED_OUT, D
 from oncelog.broker.handlers.create_partitions import Budget, keeps, result, room_problem, too_many
 from oncelog.broker.request import Request
 from oncelog.broker.storage.altering import DONE, Outcome
-from oncelog.controller.values import ApiError
+from oncelog.controller import ApiError
 from oncelog.coordination import start
 from oncelog.wire import ErrorCode
 

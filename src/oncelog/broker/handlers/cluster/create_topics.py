@@ -16,8 +16,7 @@ from oncelog.broker.handlers.create_topics import config_problem, configs_of, ma
 from oncelog.broker.request import Request
 from oncelog.broker.storage.auto_creation import PARTITIONS_MAX, replication_factor
 from oncelog.broker.storage.topics import name_problem
-from oncelog.controller.placement import Placement
-from oncelog.controller.values import ApiError
+from oncelog.controller import ApiError, Placement
 from oncelog.coordination import start
 from oncelog.wire import ErrorCode
 

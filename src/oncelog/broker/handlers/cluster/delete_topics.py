@@ -14,7 +14,7 @@ from oncelog.broker.handlers.cluster.waiting import NOT_CONTROLLER, TIMED_OUT, D
 from oncelog.broker.handlers.delete_topics import asked_topics, find, result
 from oncelog.broker.request import Request
 from oncelog.broker.storage.topics import Topic
-from oncelog.controller.values import ApiError
+from oncelog.controller import ApiError
 from oncelog.coordination import start
 from oncelog.wire import ErrorCode
 

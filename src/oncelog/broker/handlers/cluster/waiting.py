@@ -10,7 +10,7 @@ from oncelog.broker.cluster.asking import within
 from oncelog.broker.handlers.timeouts import milliseconds
 from oncelog.broker.operations import NO_LEADER
 from oncelog.broker.request import Request
-from oncelog.controller.values import ApiError
+from oncelog.controller import ApiError
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:

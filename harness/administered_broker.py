@@ -102,7 +102,7 @@ class Spied:
         return [one for one in self.asked if isinstance(one, Create | SetData | Delete | Multi | Check)]
 
 
-class ClusterMember:
+class AdministeredBroker:
     """Broker 0 of brokers 0, 1 and 2, with what administrators ask. It is the controller's broker unless a test says otherwise."""
 
     def __init__(self, world: World, node_id: int = 0, brokers: int = 3, **settings: str) -> None:
@@ -147,7 +147,7 @@ class ClusterMember:
         self._connection = ClientConnection()
 
     @property
-    def controller(self) -> ClusterMember:
+    def controller(self) -> AdministeredBroker:
         return self
 
     def live(self, *broker_ids: int, racks: Mapping[int, str] | None = None) -> None:

@@ -1,0 +1,101 @@
+"""Administrators of a cluster whose brokers are of oncelog and of Apache Kafka 3.9.1: whichever is asked, it is one cluster."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from harness.waiting import until
+from oncelog.zookeeper.znodes import decode_controller
+
+pytestmark = pytest.mark.jvm
+
+
+@pytest.fixture(params=[0, 1], ids=["oncelog-is-the-controller", "kafka-is-the-controller"])
+def cluster(request, new_cluster):
+    made = new_cluster("oncelog", "kafka")
+    zookeeper = KazooClient(made.zookeeper_connect)
+    zookeeper.start(30)
+    # Whoever is not meant to be the controller is made to resign, as administrators of Kafka do it.
+    while {one.known_controller() for one in made.brokers.values()} != {request.param}:
+        if controller_of(zookeeper) not in (None, request.param):
+            zookeeper.delete("/controller")
+        time.sleep(0.5)
+    zookeeper.stop()
+    return made
+
+
+def controller_of(zookeeper):
+    try:
+        return decode_controller(zookeeper.get("/controller")[0]).broker_id
+    except NoNodeError:
+        return None
+
+
+def administrators(cluster):
+    return [
+        AdminClient({"bootstrap.servers": one.bootstrap_servers, "log_level": 0}) for one in cluster.brokers.values()
+    ]
+
+
+def done(futures):
+    return [future.result(30) for future in futures.values()]
+
+
+def partitions(admin, topic):
+    found = admin.list_topics(timeout=10).topics.get(topic)
+    return None if found is None else found.partitions
+
+
+def setting(admin, kind, name, key, **at):
+    (described,) = done(admin.describe_configs([ConfigResource(kind, name)], **at))
+    return described[key].value if key in described else None
+
+
+def alter(admin, kind, name, key, value, **at):
+    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+    done(admin.incremental_alter_configs([ConfigResource(kind, name, incremental_configs=[entry])], **at))
+
+
+def test_topics_are_made_grow_and_go_for_all(cluster):
+    first, second = administrators(cluster)
+    done(second.create_topics([NewTopic("t", 2, 2, config={"retention.ms": "7200000"})]))
+    for admin in (first, second):
+        until(lambda admin=admin: partitions(admin, "t") is not None and len(partitions(admin, "t")) == 2)
+        assert {tuple(sorted(one.replicas)) for one in partitions(admin, "t").values()} == {(0, 1)}
+        assert setting(admin, "topic", "t", "retention.ms") == "7200000"
+    with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
+        done(first.create_topics([NewTopic("t", 1, 1)]))
+    done(second.create_partitions([NewPartitions("t", 3)]))
+    for admin in (first, second):
+        until(lambda admin=admin: len(partitions(admin, "t")) == 3)
+    done(first.delete_topics(["t"]))
+    for admin in (first, second):
+        until(lambda admin=admin: partitions(admin, "t") is None)
+
+
+def test_settings_that_one_broker_changes_count_for_all(cluster):
+    admin, other = administrators(cluster)
+    done(admin.create_topics([NewTopic("t", 1, 2)]))
+    until(lambda: partitions(admin, "t") and partitions(other, "t"))
+    for broker_id in cluster.brokers:
+        value = str(1_000_000 + broker_id)
+        alter(admin, "topic", "t", "retention.ms", value, broker=broker_id)
+        said = [setting(admin, "topic", "t", "retention.ms", broker=one) for one in cluster.brokers]
+        assert said == [value] * 2
+        alter(admin, "broker", str(broker_id), "log.retention.ms", value)
+    for broker_id in cluster.brokers:
+        value = str(1_000_000 + broker_id)
+        until(lambda: setting(admin, "broker", str(broker_id), "log.retention.ms") == value)  # noqa: B023
