@@ -168,9 +168,7 @@ class Fetching:
         partition = self._find(asked)
         if isinstance(partition, ErrorCode):
             return PartitionRead(asked, partition)
-        problem = epoch_problem(
-            partition, asked.current_leader_epoch, only_from_leader=self._limits.only_from_leader
-        )
+        problem = epoch_problem(partition, asked.current_leader_epoch, only_from_leader=self._limits.only_from_leader)
         if problem is not None:
             return PartitionRead(asked, problem)
         if self._limits.rack is not None and partition.leading is not None:

@@ -20,14 +20,10 @@ def make_topic(cluster: ClusterInMemory, *replicas: tuple[int, ...], name: str =
         "name": name,
         "num_partitions": -1,
         "replication_factor": -1,
-        "assignments": [
-            {"partition_index": index, "broker_ids": brokers} for index, brokers in enumerate(replicas)
-        ],
+        "assignments": [{"partition_index": index, "broker_ids": brokers} for index, brokers in enumerate(replicas)],
         "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
     }
-    answer = cluster.ask(
-        cluster.controller, "create_topics", 5, topics=[topic], timeout=MINUTE, validate_only=False
-    )
+    answer = cluster.ask(cluster.controller, "create_topics", 5, topics=[topic], timeout=MINUTE, validate_only=False)
     assert answer.topics[0].error_code is ErrorCode.none, answer
     for index, brokers in enumerate(replicas):
         cluster.until(lambda index=index, brokers=brokers: is_led(cluster, name, index, brokers))
@@ -53,9 +49,7 @@ def isr_of(cluster: ClusterInMemory, index: int = 0, name: str = TOPIC) -> set[i
 def produce(cluster: ClusterInMemory, broker_id: int, *values: bytes, index: int = 0, acks: int = -1) -> Any:
     batch = build_batch([Record(None, value, timestamp_ms=cluster.clock.now_ms()) for value in values])
     data = [{"name": TOPIC, "partition_data": [{"index": index, "records": batch}]}]
-    return cluster.send(
-        broker_id, "produce", 9, transactional_id=None, acks=acks, timeout=MINUTE, topic_data=data
-    )
+    return cluster.send(broker_id, "produce", 9, transactional_id=None, acks=acks, timeout=MINUTE, topic_data=data)
 
 
 def produced(cluster: ClusterInMemory, broker_id: int, *values: bytes, index: int = 0, acks: int = -1) -> ErrorCode:

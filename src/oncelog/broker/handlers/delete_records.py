@@ -49,7 +49,7 @@ async def handle(broker: Needs, request: Request) -> Any:
         deadline = Deadline(broker.clock, milliseconds(request.body.timeout))
         # A log never begins beyond its end: what is before the new beginning is durable first.
         found = (broker.topics.partition(*key) for key in moved)
-        await broker.durability.make_durable([one.log for one in found if one is not None and not one.is_offline])
+        await broker.durability.make_durable([one.log for one in found if one is not None and one.problem is None])
         await broker.checkpoints.write()
         results |= _gone_offline(broker, results)
         for key in moved:

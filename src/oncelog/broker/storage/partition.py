@@ -228,6 +228,11 @@ class Partition:
         return self.role is not Role.NONE and (self.damage is not None or self.directory.is_offline)
 
     @property
+    def is_readable(self) -> bool:
+        """Whether there is a replica here, of a leader or a follower, whose log can be used."""
+        return self.role in (Role.LEADER, Role.FOLLOWER) and not self.is_offline
+
+    @property
     def problem(self) -> ErrorCode | None:
         """Why this broker has no answer that takes the partition's log; None if it leads it and can read it."""
         if self.is_offline:
