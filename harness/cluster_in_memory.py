@@ -1,4 +1,4 @@
-"""Several whole brokers as one cluster, over a simulated ZooKeeper, on disks in memory and one clock that runs only for the test."""
+"""Whole brokers as one cluster over a simulated ZooKeeper, on disks in memory and one clock that runs only for the test."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class LinksOf:
 
 
 class ClusterInMemory:
-    """Brokers 0, 1, … and each other's racks, if they have some. What a disk's directory `failing` has, fails."""
+    """Brokers 0, 1, … `racks` has where each of them is; `disks` their disks, whose directories a test may let fail."""
 
     def __init__(
         self,

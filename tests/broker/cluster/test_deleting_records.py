@@ -1,5 +1,6 @@
-"""DeleteRecords in a cluster (KIP-107): "the request is completed when the low watermark … of the partition" has reached the offset,
-which is the smallest log start offset of all replicas that are alive.
+"""DeleteRecords in a cluster (KIP-107): it waits for the low watermark of the partition.
+
+That is the smallest log start offset of all replicas that are alive.
 """
 
 from __future__ import annotations

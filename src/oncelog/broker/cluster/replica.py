@@ -8,10 +8,10 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.cluster.in_sync_changes import InSyncChange, InSyncState
+from oncelog.broker.storage.leader_epochs import UNTOLD
 from oncelog.broker.storage.partition import Follower, Partition, Role
 from oncelog.coordination import Parked, sleep, start
 from oncelog.log import Refused
-from oncelog.broker.storage.leader_epochs import UNTOLD
 from oncelog.replication import (
     ACKS_ALL,
     AfterAnswer,

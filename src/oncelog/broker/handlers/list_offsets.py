@@ -1,8 +1,9 @@
 """ListOffsets v1-11: the offset of a timestamp, or one of the ends of a partition.
 
 v2 the isolation level: for read_committed the latest offset is the last stable offset; v4 leader epochs; v5 an error of its own
-for a new leader that does not know the latest offset yet (KIP-207); v7 the record with the largest timestamp (-3); v8 the earliest local offset (-4), which without remote storage is the earliest; v9 the latest tiered
-offset (-5) and v11 the earliest pending upload (-6), of which there are none here.
+for a new leader that does not know the latest offset yet (KIP-207); v7 the record with the largest timestamp (-3); v8 the
+earliest local offset (-4), which without remote storage is the earliest; v9 the latest tiered offset (-5) and v11 the earliest
+pending upload (-6), of which there are none here.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def elect(cluster, *partitions, election_type=PREFERRED, version=2, broker_id=No
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_preferred_replica_leads_when_the_answer_comes(cluster, displaced, version):
-    preferred, second = displaced
+    preferred, _ = displaced
     assert elect(cluster, (TOPIC, (0,)), version=version) == (NONE, {(TOPIC, 0): (NONE, None)})
     assert leader_of(cluster, seen_by=cluster.controller) == preferred
     cluster.until(lambda: cluster.partition(preferred, TOPIC).leading is not None)

@@ -63,7 +63,7 @@ def assigned(cluster, index=0):
 
 
 def test_move_is_answered_at_once_and_over_when_the_new_replica_is_in_sync(cluster, roles):
-    leader, gone, away = roles
+    leader, _, away = roles
     whole, errors = reassign(cluster, (TOPIC, 0, (leader, away)))
     assert (whole, errors) == ((NONE, None), {(TOPIC, 0): (NONE, None)})
     cluster.until(lambda: assigned(cluster) == (leader, away))

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments v0 in a cluster: the controller's broker moves partitions to other brokers, or ends such moves (KIP-455).
+"""AlterPartitionReassignments v0 in a cluster: the controller's broker moves partitions, or calls that off (KIP-455).
 
 It is answered when the moves are in ZooKeeper. v1, which may keep the number of replicas as it is (KIP-860), Kafka has not with
 ZooKeeper.
