@@ -46,10 +46,14 @@ def isr_of(cluster: ClusterInMemory, index: int = 0, name: str = TOPIC) -> set[i
     return set() if newest is None else set(newest.leading.state.state.isr)
 
 
-def produce(cluster: ClusterInMemory, broker_id: int, *values: bytes, index: int = 0, acks: int = -1) -> Any:
+def produce(
+    cluster: ClusterInMemory, broker_id: int, *values: bytes, index: int = 0, acks: int = -1, version: int = 9
+) -> Any:
     batch = build_batch([Record(None, value, timestamp_ms=cluster.clock.now_ms()) for value in values])
     data = [{"name": TOPIC, "partition_data": [{"index": index, "records": batch}]}]
-    return cluster.send(broker_id, "produce", 9, transactional_id=None, acks=acks, timeout=MINUTE, topic_data=data)
+    return cluster.send(
+        broker_id, "produce", version, transactional_id=None, acks=acks, timeout=MINUTE, topic_data=data
+    )
 
 
 def produced(cluster: ClusterInMemory, broker_id: int, *values: bytes, index: int = 0, acks: int = -1) -> ErrorCode:

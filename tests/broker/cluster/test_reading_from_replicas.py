@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from kio.schema.errors import ErrorCode
 
@@ -192,3 +194,40 @@ def test_fetch_session_tells_of_the_preferred_replica_again_and_again():
     again = cluster.answer(fetch(cluster, 0, rack_id="b", session_id=first.session_id, session_epoch=1))
     for answer in (first, again):
         assert answer.responses[0].partitions[0].preferred_read_replica in (1, 2)
+
+
+# Who leads instead (KIP-951)
+
+
+@pytest.mark.parametrize(("version", "is_told"), [(12, False), (15, False), (16, True), (17, True)])
+def test_consumer_with_an_old_leader_epoch_is_told_who_leads(cluster, version, is_told):
+    """KIP-951: Fetch v16 has the leader of a partition that is led elsewhere, or under a newer epoch, and where that is."""
+    cluster.partition(0, "t").leader_epoch = 3
+    topic_id = cluster.brokers[0].topics.named("t").topic_id
+    named = {"topic": "t"} if version < 13 else {"topic_id": topic_id}
+    asked = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1, "current_leader_epoch": 2}
+    answer = cluster.ask(
+        0,
+        "fetch",
+        version,
+        max_wait=timedelta(0),
+        min_bytes=1,
+        isolation_level=0,
+        topics=[{**named, "partitions": [asked]}],
+        forgotten_topics_data=[],
+    )
+    read = answer.responses[0].partitions[0]
+    assert read.error_code is ErrorCode.fenced_leader_epoch
+    assert read.current_leader.leader_id == (0 if is_told else -1)
+    nodes = [(one.node_id, one.host, one.port) for one in getattr(answer, "node_endpoints", ())]
+    assert nodes == ([(0, "memory", 9092)] if is_told else [])
+
+
+@pytest.mark.parametrize(("version", "is_told"), [(9, False), (10, True), (11, True)])
+def test_producer_at_the_wrong_broker_is_told_who_leads(cluster, version, is_told):
+    answer = cluster.answer(produce(cluster, 1, b"a", version=version))
+    refused = answer.responses[0].partition_responses[0]
+    assert refused.error_code is NOT_LED
+    leader = getattr(refused, "current_leader", None)
+    assert (leader is not None and (leader.leader_id, leader.leader_epoch) == (0, 0)) is is_told
+    assert [one.node_id for one in getattr(answer, "node_endpoints", ())] == ([0] if is_told else [])

@@ -2,7 +2,7 @@
 
 v4 the isolation level, the last stable offset and the aborted transactions; v7 sessions (KIP-227); v9 leader epochs; v10
 topics that store zstd; v11 consumers that read from a follower (KIP-392); v12 the epoch of the last record that was read; v13
-topics by id; v15 on have who replicates in a field of its own (KIP-903).
+topics by id; v15 on have who replicates in a field of its own (KIP-903); v16 who leads in place of this broker (KIP-951).
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from oncelog.broker.fetch_sessions import (
     asked_partition,
 )
 from oncelog.broker.fetching import READ_COMMITTED, Fetching, FetchLimits, PartitionRead
+from oncelog.broker.handlers import moved_leaders
+from oncelog.broker.handlers.moved_leaders import MovedLeaders
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.partition import Follower
@@ -38,10 +40,12 @@ ZSTD_FROM_VERSION = 10
 FOLLOWERS_FROM_VERSION = 11
 TOPIC_ID_FROM_VERSION = 13
 REPLICA_STATE_FROM_VERSION = 15
+LEADER_FROM_VERSION = 16
 NO_REPLICA = -1
+MOVED = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
 
-class Needs(fetching.Needs, Protocol):
+class Needs(fetching.Needs, moved_leaders.Needs, Protocol):
     """What this API needs of the broker."""
 
     fetch_sessions: FetchSessions
@@ -79,7 +83,7 @@ async def handle(broker: Needs, request: Request) -> Any:
         rack=(body.rack_id or None) if is_consumer and sends_to_followers else None,
     )
     reads = await Fetching(broker, tuple(partitions.values()), limits, turn).reads()
-    return await _answer(request, turn, session, reads, is_incremental=is_incremental)
+    return await _answer(broker, request, turn, session, reads, is_incremental=is_incremental)
 
 
 def _follower(request: Request) -> Follower | None:
@@ -113,12 +117,20 @@ def _session(
 
 
 async def _answer(
-    request: Request, turn: Turn, session: FetchSession | None, reads: list[PartitionRead], *, is_incremental: bool
+    broker: Needs,
+    request: Request,
+    turn: Turn,
+    session: FetchSession | None,
+    reads: list[PartitionRead],
+    *,
+    is_incremental: bool,
 ) -> Any:
+    errors = MOVED if request.version >= LEADER_FROM_VERSION else ()
+    leaders = MovedLeaders(broker, request.types, errors)
     topics: OrderedDict[TopicKey, list[Any]] = OrderedDict()
     for read in reads:
         if session is None or _is_news(session, read) or not is_incremental:
-            topics.setdefault(read.asked.topic, []).append(_partition(request, read))
+            topics.setdefault(read.asked.topic, []).append(_partition(request, read, leaders))
         if turn.is_over:
             await turn.rest()
     types = request.types
@@ -129,6 +141,7 @@ async def _answer(
             construct(types.FetchableTopicResponse, topic=topic, topic_id=topic, partitions=tuple(partitions))
             for topic, partitions in topics.items()
         ),
+        **leaders.endpoints(),
     )
 
 
@@ -152,9 +165,9 @@ def _is_news(session: FetchSession, read: PartitionRead) -> bool:
     return is_news
 
 
-def _partition(request: Request, read: PartitionRead) -> Any:
+def _partition(request: Request, read: PartitionRead, leaders: MovedLeaders) -> Any:
     types = request.types
-    values: dict[str, Any] = {}
+    values = leaders.current(read.asked.topic, read.asked.index, read.error)
     if read.diverging is not None:
         epoch, end_offset = read.diverging
         values["diverging_epoch"] = types.EpochEndOffset(epoch=epoch, end_offset=end_offset)
