@@ -44,6 +44,18 @@ def test_another_replica_leads_what_was_led_from_the_directory(cluster):
     assert fetched(cluster, 0, index=1).error_code is ErrorCode.kafka_storage_error
 
 
+def test_controller_takes_its_own_replicas_offline_too():
+    cluster = ClusterInMemory(directories=(HOME, OTHER))
+    here = cluster.controller
+    second, third = (one for one in cluster.brokers if one != here)
+    make_topic(cluster, (here, second, third), (here, second, third))
+    fail(cluster, here)
+    assert produced(cluster, here, b"lost", index=1) is ErrorCode.kafka_storage_error
+    cluster.until(lambda: leader_of(cluster, 1, seen_by=here) == second)
+    assert (leader_of(cluster, 0, seen_by=here), cluster.controller) == (here, here)
+    assert produced(cluster, second, b"after", index=1) is NONE
+
+
 def test_broker_goes_on_with_its_other_directories(cluster):
     fail(cluster, 0)
     assert produced(cluster, 0, b"lost", index=1) is ErrorCode.kafka_storage_error

@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from harness.cluster_in_memory import ClusterInMemory
 from oncelog.coordination import start
+from oncelog.records import Record, build_batch
 from tests.broker.cluster.in_memory import fetch, fetched, isr_of, listed, make_topic, produce, produced
 
 NONE = ErrorCode.none
@@ -231,3 +232,38 @@ def test_producer_at_the_wrong_broker_is_told_who_leads(cluster, version, is_tol
     leader = getattr(refused, "current_leader", None)
     assert (leader is not None and (leader.leader_id, leader.leader_epoch) == (0, 0)) is is_told
     assert [one.node_id for one in getattr(answer, "node_endpoints", ())] == ([0] if is_told else [])
+
+
+def test_follower_tells_consumers_of_committed_records_which_transactions_were_aborted(cluster):
+    here = -1
+    while here < 0:
+        here = cluster.ask(0, "find_coordinator", 4, coordinator_keys=("x",), key_type=1).coordinators[0].node_id
+        cluster.rest(200)
+    begun = cluster.ask(
+        here,
+        "init_producer_id",
+        4,
+        transactional_id="x",
+        transaction_timeout=timedelta(minutes=1),
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+    producer = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
+    added = {f"v3_and_below_{name}": value for name, value in producer.items()}
+    topics = [{"name": "t", "partitions": (0,)}]
+    cluster.ask(
+        here, "add_partitions_to_txn", 3, v3_and_below_transactional_id="x", v3_and_below_topics=topics, **added
+    )
+    batch = build_batch([Record(None, b"undone")], base_sequence=0, transactional=True, **producer)
+    data = [{"name": "t", "partition_data": [{"index": 0, "records": batch}]}]
+    written = cluster.ask(0, "produce", 9, transactional_id="x", acks=-1, timeout=timedelta(minutes=1), topic_data=data)
+    assert written.responses[0].partition_responses[0].error_code is NONE
+    cluster.rest(1000)
+    still_open = fetched(cluster, 1, isolation_level=1)
+    assert (still_open.high_watermark, still_open.last_stable_offset, still_open.records) == (1, 0, b"")
+    ended = cluster.ask(here, "end_txn", 3, transactional_id="x", committed=False, **producer)
+    assert ended.error_code is NONE
+    cluster.rest(1000)
+    read = fetched(cluster, 1, isolation_level=1)
+    assert (read.high_watermark, read.last_stable_offset) == (2, 2)
+    assert [(one.producer_id, one.first_offset) for one in read.aborted_transactions] == [(begun.producer_id, 0)]

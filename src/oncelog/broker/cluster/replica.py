@@ -129,7 +129,7 @@ class Replica:
 
     def fetched(self, follower: Follower, fetch_offset: int, log_start_offset: int) -> None:
         log = self.partition.log
-        low_watermark = self.low_watermark
+        before = self.state.followers.get(follower.node_id)
         self.state.fetched(
             follower.node_id,
             fetch_offset,
@@ -139,7 +139,8 @@ class Replica:
             broker_epoch=follower.epoch,
         )
         self._advance()
-        if self.low_watermark > low_watermark:
+        if before is not None and before.log_start_offset != log_start_offset:
+            # The low watermark may have moved.
             self.partition.wake()
         asked = self.state.expansion(follower.node_id, log.high_watermark, self._surroundings.members)
         if asked is not None:

@@ -47,16 +47,10 @@ async def handle(broker: Needs, request: Request) -> Any:
     moved = [key for key, (_, error) in results.items() if error is ErrorCode.none]
     if moved:
         deadline = Deadline(broker.clock, milliseconds(request.body.timeout))
-        # A log never begins beyond its end: what is before the new beginning is durable first.
-        found = (broker.topics.partition(*key) for key in moved)
-        await broker.durability.make_durable([one.log for one in found if one is not None and one.problem is None])
-        await broker.checkpoints.write()
-        results |= _gone_offline(broker, results)
-        for key in moved:
-            offset, error = results[key]
-            if error is ErrorCode.none:
-                results[key] = await _reached(broker, key, offset, deadline)
-        deadline.end()
+        try:
+            results |= await _deleted(broker, {key: results[key][0] for key in moved}, deadline)
+        finally:
+            deadline.end()
     topics: dict[str, list[Any]] = {}
     for name, result in await turn.each(results.items(), partial(_result, request)):
         topics.setdefault(name, []).append(result)
@@ -79,6 +73,15 @@ def _advance(broker: Needs, asked: tuple[tuple[str, int], int]) -> tuple[int, Er
     wanted = partition.log.high_watermark if offset == HIGH_WATERMARK else offset
     partition.log.advance_log_start(wanted)
     return wanted, ErrorCode.none
+
+
+async def _deleted(broker: Needs, offsets: dict[tuple[str, int], int], deadline: Deadline) -> Results:
+    """Wait until the partitions begin at these offsets here, for good, and then everywhere."""
+    # A log never begins beyond its end: what is before the new beginning is durable first.
+    found = (broker.topics.partition(*key) for key in offsets)
+    await broker.durability.make_durable([one.log for one in found if one is not None and one.problem is None])
+    await broker.checkpoints.write()
+    return {key: await _reached(broker, key, offset, deadline) for key, offset in offsets.items()}
 
 
 async def _reached(broker: Needs, key: tuple[str, int], offset: int, deadline: Deadline) -> tuple[int, ErrorCode]:
@@ -105,8 +108,10 @@ async def _moves(partition: Partition, deadline: Deadline) -> None:
             moved.release(None)
 
     partition.watch(wake)
-    await deadline.until(moved)
-    partition.unwatch(wake)
+    try:
+        await deadline.until(moved)
+    finally:
+        partition.unwatch(wake)
 
 
 def _problem(broker: Needs, name: str, partition: Partition | None, offset: int) -> ErrorCode:
@@ -122,11 +127,6 @@ def _problem(broker: Needs, name: str, partition: Partition | None, offset: int)
     if offset != HIGH_WATERMARK and not 0 <= offset <= partition.log.high_watermark:
         return ErrorCode.offset_out_of_range
     return ErrorCode.none
-
-
-def _gone_offline(broker: Needs, results: Results) -> Results:
-    """Those whose log directory has failed meanwhile: nobody knows where they begin at the next start."""
-    return {key: (NO_OFFSET, ErrorCode.kafka_storage_error) for key in results if broker.topics.is_offline(*key)}
 
 
 def _result(request: Request, result: tuple[tuple[str, int], tuple[int, ErrorCode]]) -> tuple[str, Any]:
