@@ -4,6 +4,7 @@ python -m bench
 """
 
 from bench.arrow import ArrowProgram
+from bench.cluster import ClusterProgram
 from bench.compaction import CompactionProgram
 from bench.groups import ManyGroupsProgram, RebalanceProgram
 from bench.guarantees import FormatProgram, GuaranteesProgram
@@ -21,6 +22,7 @@ main(
         MemoryProgram,
         ProduceConsumeProgram,
         TransactionsProgram,
+        ClusterProgram,
         CompactionProgram,
         GuaranteesProgram,
         FormatProgram,

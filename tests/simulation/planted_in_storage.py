@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 from oncelog.broker import apis
 from oncelog.broker.broker import BrokerCore
+from oncelog.broker.coordinators.loading import JournalState
 from oncelog.broker.fetching import Fetching
 from oncelog.broker.handlers import fetch, produce
 from oncelog.broker.storage.durability import Durability, _Generation
@@ -150,15 +151,13 @@ def _old_fetches_read_everything() -> Patch:
 @BUGS.add("the write-ahead log is not replayed", Hides.CRASHES, 60)
 def _write_ahead_is_not_replayed() -> Patch:
     replayed = BrokerCore._replay_write_ahead
-    return patch.object(BrokerCore, "_replay_write_ahead", lambda self, topics: replayed(self, ()))
+    return patch.object(BrokerCore, "_replay_write_ahead", lambda self, _: replayed(self, JournalState()))
 
 
 @BUGS.add("the write-ahead log of the life before stays", Hides.CRASHES, 200)
 def _old_write_ahead_stays() -> Patch:
     replayed = BrokerCore._replay_write_ahead
-    return patch.object(
-        BrokerCore, "_replay_write_ahead", lambda self, topics: replace(replayed(self, topics), files=[])
-    )
+    return patch.object(BrokerCore, "_replay_write_ahead", lambda self, state: replace(replayed(self, state), files=[]))
 
 
 @BUGS.add("a file of the write-ahead log goes before its logs are synced", Hides.CONSTANTS, 20)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from uuid import UUID
 
 from oncelog.broker.apis import APIS, CLUSTER_APIS
@@ -19,7 +18,7 @@ from oncelog.broker.cluster.membership import Membership
 from oncelog.broker.config.configuration import Settings, SettingSource
 from oncelog.broker.config.group_configuration import GroupConfigs
 from oncelog.broker.config.listeners import PLAINTEXT, listening_endpoint
-from oncelog.broker.config.setting import SettingError, text_of
+from oncelog.broker.config.setting import text_of
 from oncelog.broker.coordinators import hanging
 from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.group_log import GroupLog
@@ -34,6 +33,7 @@ from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.broker.dispatch import Dispatch
 from oncelog.broker.fetch_sessions import FetchSessions
 from oncelog.broker.housekeeping import Housekeeping
+from oncelog.broker.identity import check_kind, take_identity
 from oncelog.broker.readiness import Readiness, StartProgress
 from oncelog.broker.request import Peer
 from oncelog.broker.slices import Slices, Turn
@@ -41,6 +41,7 @@ from oncelog.broker.storage.auto_creation import internal_partition_count
 from oncelog.broker.storage.changes import Changes
 from oncelog.broker.storage.checkpoints import Checkpoints
 from oncelog.broker.storage.cleaner import LogCleaner
+from oncelog.broker.storage.closing import close_logs, mark_clean_shutdown
 from oncelog.broker.storage.disk_failures import DiskFailures
 from oncelog.broker.storage.disk_space import DiskSpace
 from oncelog.broker.storage.durability import Durability
@@ -65,9 +66,7 @@ from oncelog.groups import GroupCoordinator, MembershipLimits
 from oncelog.log import (
     NO_LEADER_EPOCH,
     DamagedLogError,
-    DataDirectory,
     LogDirectories,
-    NodeIdentity,
     OwnCheckpoint,
     PartitionLog,
     Replayed,
@@ -83,8 +82,6 @@ logger = logging.getLogger("oncelog.broker")
 
 KEPT = ".kept"
 MINUTE_MS = 60_000
-CLOSED_AT_ONCE = 64
-"""So many logs are made durable side by side."""
 TRANSACTION_FEATURE, TRANSACTION_VERSION = "transaction.version", 2
 
 
@@ -184,12 +181,18 @@ class BrokerCore:
     async def _load(self, environment: Environment) -> None:
         directories = self.log_directories
         self.membership = await self._find_cluster(environment)
-        self._take_identity(environment.random)
+
+        def new_id() -> str:
+            return uuid_text(environment.random.uuid())
+
+        cluster_id = None if self.membership is None else await self.membership.cluster_id(new_id())
+        self.cluster_id, self.node_id = take_identity(directories, self.settings, new_id, cluster_id)
         self._journal = Journal(environment.disk, directories.home, self.fail)
         own = read_own_checkpoint(environment.disk, directories.home)
         state = read_journal(self._journal, 0 if own is None else own.journal_bytes)
+        check_kind(state, directories.home, is_in_cluster=self.membership is not None)
         find_partitions(directories, state, self._journal.path)
-        paths = directories.claim(self.cluster_id, self.node_id, lambda: uuid_text(environment.random.uuid()))
+        paths = directories.claim(self.cluster_id, self.node_id, new_id)
         if paths != state.log_directories:
             self._journal.append_now(LogDirectoriesNamed(paths=paths))
         was_clean = directories.take_clean_shutdown()
@@ -313,7 +316,6 @@ class BrokerCore:
         endpoint = listening_endpoint(self.settings)
         listener = PLAINTEXT if endpoint is None else endpoint.name
         membership = Membership(self, environment.zookeeper, environment.network, environment.random, listener)
-        self.cluster_id = await membership.cluster_id(uuid_text(environment.random.uuid()))
         await membership.configs.start()
         return membership
 
@@ -394,7 +396,6 @@ class BrokerCore:
         self.transactions: Transactions = Transactions(self, coordinator, self._loads)
         if self.membership is not None:
             self.verification = self.membership.verification(self.transactions)
-            self.membership.on_told = self.transactions.leaders_changed
             self.shared_topics.on_learned = self._follow_partition_count
         groups = GroupCoordinator(
             internal_partition_count(self, CONSUMER_OFFSETS),
@@ -415,34 +416,6 @@ class BrokerCore:
         if self.membership is not None:
             self.shared_topics.on_gone = self.offsets.forget_partitions
         self.memberships: Memberships = Memberships(self, groups, group_log, random)
-
-    def _take_identity(self, random: Random) -> None:
-        """Be the node whose directories these are. Raises SettingError if the settings name another."""
-        found = self.log_directories.identity()
-        if self.membership is not None:
-            self._take_identity_in_cluster(found)
-            return
-        if found is None and self.log_directories.were_in_use():
-            raise DiskError(
-                f"{self.log_directories.home}/meta.properties is missing, and the directory was in use: restore it from a copy"
-            )
-        self.cluster_id = uuid_text(random.uuid()) if found is None else found.cluster_id
-        self.node_id = self.settings.number("node.id") if found is None else found.node_id
-        asked = self.settings.given.get("node.id", self.node_id)
-        if asked != self.node_id:
-            raise SettingError(
-                f"node.id={asked} is not allowed: {self.log_directories.home} is that of node {self.node_id}"
-            )
-        self.settings.name_node(self.node_id)
-
-    def _take_identity_in_cluster(self, found: NodeIdentity | None) -> None:
-        """The settings name the broker, and ZooKeeper the cluster. Raises SettingError if the directories are of another one."""
-        self.node_id = self.settings.number("node.id")
-        if found is not None and (found.cluster_id, found.node_id) != (self.cluster_id, self.node_id):
-            raise SettingError(
-                f"{self.log_directories.home} is that of broker {found.node_id} of cluster {found.cluster_id}, and this is broker "
-                f"{self.node_id} of cluster {self.cluster_id}: correct broker.id, zookeeper.connect or log.dirs"
-            )
 
     async def _trust(self, boot_id: str, fenced: Parked[None] | None) -> None:
         """Write down that nothing since this boot is lost; after a power cut, once every producer is fenced."""
@@ -505,43 +478,13 @@ class BrokerCore:
         # A checkpoint that another thread writes would replace the same files as the last one.
         self._disk.settle()
         if not self._has_failed:
-            self._close_logs()
+            close_logs(self._disk, self.log_directories, self.topics, self.survives)
             self.checkpoints.write_now()
             self.durability.close()
             self._journal.close()
             if self._is_trusted:
-                self._mark_clean_shutdown()
+                mark_clean_shutdown(self.log_directories)
         self.log_directories.release()
-
-    def _close_logs(self) -> None:
-        for directory in self.log_directories:
-            try:
-                if not directory.is_offline:
-                    self._close_logs_in(directory)
-            except DiskError as error:
-                if not self.survives(error):
-                    raise
-        for partition in self.topics.every_partition():
-            if partition.unopened is None and partition.directory.is_offline:
-                partition.log.abandon()
-
-    def _close_logs_in(self, directory: DataDirectory) -> None:
-        here = (partition for partition in self.topics.every_partition() if partition.directory is directory)
-        logs = (partition.log for partition in here if partition.unopened is None)
-        while some := list(islice(logs, CLOSED_AT_ONCE)):
-            self._disk.sync_all([file for log in some for file in log.seal()])
-            for log in some:
-                log.close()
-
-    def _mark_clean_shutdown(self) -> None:
-        """A directory that is offline is not closed: without its mark the stop was not a clean one."""
-        for directory in self.log_directories.online:
-            try:
-                directory.mark_clean_shutdown()
-            except DiskError as error:
-                if self.log_directories.is_home(directory):
-                    raise
-                logger.error("log directory %s is not marked as stopped cleanly: %s", directory.path, error)
 
     def _went_offline(self, partition: Partition) -> None:
         """Who coordinated what the partition has, does so no more: nothing can be recorded of it until it is back."""

@@ -110,6 +110,35 @@ def test_answer_does_not_wait_for_other_brokers_and_complete_does() -> None:
     assert transaction.status() in COMPLETE
 
 
+@pytest.mark.parametrize("index", [0, 1], ids=["here", "on another broker"])
+def test_transaction_is_not_complete_before_every_replica_has_its_markers(index: int) -> None:
+    """Kafka's brokers append markers with acks=-1: a Complete record that outlives one would leave its partition open."""
+    brokers = three()
+    transaction = Transaction(brokers)
+    transaction.write("a")
+    brokers.held_back.add((TOPIC, index))
+    transaction.end()
+    brokers.carry()
+    assert transaction.status() is TransactionStatus.PREPARE_COMMIT
+    brokers.commit((TOPIC, index))
+    brokers.run()
+    assert transaction.status() in COMPLETE
+
+
+def test_marker_that_is_lost_with_its_leader_is_written_by_the_next_one() -> None:
+    brokers = three()
+    transaction = Transaction(brokers)
+    transaction.write("a")
+    brokers.held_back.add((TOPIC, 0))
+    transaction.end()
+    brokers.held_back.clear()
+    brokers.lead(TOPIC, 0, 2)
+    assert transaction.markers(0) == []
+    brokers.run()
+    assert [control for control, _ in transaction.markers(0)] == [ControlType.COMMIT]
+    assert transaction.status() in COMPLETE
+
+
 @pytest.mark.parametrize("arrives", [True, False])
 def test_markers_whose_answer_does_not_come_are_sent_again(arrives: bool) -> None:
     brokers = three()

@@ -35,6 +35,10 @@ class Elected:
         if elections is not None:
             elections.resigned(partition.index, leader_epoch)
 
+    def leaders_changed(self) -> None:
+        """What waited for partitions without a leader has its turn."""
+        self._broker.transactions.leaders_changed()
+
     def _elections(self, topic: str) -> Elections | None:
         if topic == TRANSACTION_STATE:
             return self._broker.transactions.elections

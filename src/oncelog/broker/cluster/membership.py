@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -92,8 +91,6 @@ class Membership:
         self._broker = broker
         self._is_out = False
         self._silence: Timer | None = None
-        self.on_told: Callable[[], None] = lambda: None
-        """Called when the controller has said something of brokers or leaders."""
         self._zookeeper = zookeeper
         self._network = network
         self._random = random
@@ -145,6 +142,7 @@ class Membership:
 
     def open(self, topics: SharedTopics, leads: Leads) -> None:
         """The logs are open."""
+        self._leads = leads
         broker, number = self._broker, self._broker.settings.number
         self.topics = topics
         self.configs.follow(topics)
@@ -266,7 +264,7 @@ class Membership:
         """The controller has said what there is: clients can be served."""
         self._fetchers.members_changed()
         self.replicas.members_changed()
-        self.on_told()
+        self._leads.leaders_changed()
         if self._broker.progress.reached < Readiness.METADATA:
             self._broker.progress.reach(Readiness.METADATA)
             self._broker.progress.reach(Readiness.COORDINATORS)

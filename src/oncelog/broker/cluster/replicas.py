@@ -54,11 +54,13 @@ class ToStop:
 
 
 class Leads(Protocol):
-    """Who has to know which partitions this broker leads."""
+    """Who has to know which partitions this broker leads, and when others are led by somebody else."""
 
     def elected(self, partition: Partition, leader_epoch: int) -> None: ...
 
     def resigned(self, partition: Partition, leader_epoch: int | None) -> None: ...
+
+    def leaders_changed(self) -> None: ...
 
 
 class Replicas:

@@ -94,9 +94,11 @@ class _Queued(NamedTuple):
 
 
 class MarkerSender:
-    """`write_here` writes a marker to a partition that this broker leads."""
+    """`write_here` writes a marker to a partition that this broker leads, and says when it cannot be lost."""
 
-    def __init__(self, broker: Needs, write_here: Callable[[MarkerDelivery, TopicPartition], ErrorCode]) -> None:
+    def __init__(
+        self, broker: Needs, write_here: Callable[[MarkerDelivery, TopicPartition], Parked[ErrorCode]]
+    ) -> None:
         self._broker = broker
         self._write_here = write_here
         self._queues: dict[int, list[_Queued]] = {}
@@ -156,7 +158,7 @@ class MarkerSender:
 
     def _marked(self, delivery: MarkerDelivery, partition: TopicPartition, leader: int) -> Parked[ErrorCode]:
         if leader == self._broker.node_id:
-            return Parked.ready(self._write_here(delivery, partition))
+            return self._write_here(delivery, partition)
         answer: Parked[ErrorCode] = Parked()
         queued = _Queued(delivery, partition, answer)
         if leader in self._queues:

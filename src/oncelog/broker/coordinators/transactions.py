@@ -395,7 +395,7 @@ class Transactions:
         def is_coordinated() -> bool:
             return self.epoch(markers.transactional_id) == epoch
 
-        left = self._mark_here(markers, epoch)
+        left = await self._mark_here(markers, epoch)
         while True:
             if left and not await self._sender.deliver(MarkerDelivery(markers, epoch, is_coordinated), left):
                 return False
@@ -404,16 +404,21 @@ class Transactions:
                 return True
             left = [(one.topic, one.index) for one in self._partitions(markers) if one.is_offline]
 
-    def _mark_here(self, markers: MarkersToSend, epoch: int) -> Collection[TopicPartition]:
-        """Append the markers to the partitions that are here; return those that have not got theirs."""
+    async def _mark_here(self, markers: MarkersToSend, epoch: int) -> Collection[TopicPartition]:
+        """Append the markers to the partitions that are here; return those that have not got theirs, on every replica."""
         partitions = self._partitions(markers)
         left: list[TopicPartition] = []
-        for partition in partitions:
-            error = self._mark(partition, markers, epoch)
-            if error is not ErrorCode.none and outcome_of(error) is not MarkerOutcome.DONE:
-                left.append((partition.topic, partition.index))
         if len(partitions) < len(markers.partitions):
             left += sorted(markers.partitions.difference((one.topic, one.index) for one in partitions))
+        marked: list[tuple[TopicPartition, Parked[ErrorCode]]] = []
+        for partition in partitions:
+            error = self._mark(partition, markers, epoch)
+            key = partition.topic, partition.index
+            if error is ErrorCode.none:
+                marked.append((key, self._broker.known_brokers.committed(partition)))
+            elif outcome_of(error) is not MarkerOutcome.DONE:
+                left.append(key)
+        left += [key for key, committed in marked if await committed is not ErrorCode.none]
         return left
 
     def _mark(self, partition: Partition, markers: MarkersToSend, epoch: int) -> ErrorCode:
@@ -433,11 +438,15 @@ class Transactions:
             committed=markers.committed,
         )
 
-    def _deliver_here(self, delivery: MarkerDelivery, key: TopicPartition) -> ErrorCode:
+    def _deliver_here(self, delivery: MarkerDelivery, key: TopicPartition) -> Parked[ErrorCode]:
+        """Released when every replica has the marker: a Complete record must not outlive it."""
         partition = self._broker.known_brokers.partition(*key)
         if partition is None:
-            return ErrorCode.not_leader_or_follower
-        return self._mark(partition, delivery.markers, delivery.coordinator_epoch)
+            return Parked.ready(ErrorCode.not_leader_or_follower)
+        error = self._mark(partition, delivery.markers, delivery.coordinator_epoch)
+        if error is not ErrorCode.none:
+            return Parked.ready(error)
+        return self._broker.known_brokers.committed(partition)
 
     def _fence_if_asked(self, transactional_id: str) -> None:
         if transactional_id in self._to_fence:

@@ -101,19 +101,20 @@ async def handle(broker: Needs, request: Request) -> Any:
     problem = _transactional_problem(request, transactional.values()) if transactional else None
     if problem is not None:
         return await _answer(broker, request, turn, _every(request, problem))
+    replicating: dict[Key, Parked[ErrorCode]] = {}
     for part in _parts(checked):
         if transactional:
             outside = await _refused_by_coordinator(broker, request, part)
             if outside is None:
                 return None
             results |= outside
-        to_flush = _append_all(broker, request, part, results)
+        to_flush = _append_all(broker, request, part, results, replicating)
         if to_flush and not await broker.durability.make_durable(to_flush):
             results |= _gone_offline(broker, part)
         if turn.is_over:
             await turn.rest()
-    if body.acks == ALL_IN_SYNC and broker.view.has_others:
-        results |= await _replicated(broker, checked, results, body.timeout.total_seconds() * 1000)
+    if replicating:
+        results |= await _replicated(broker, checked, replicating, body.timeout.total_seconds() * 1000)
     return await _answer(broker, request, turn, results)
 
 
@@ -232,9 +233,16 @@ async def _refused_by_coordinator(
 
 
 def _append_all(
-    broker: Needs, request: Request, checked: Mapping[Key, Checked], results: Results
+    broker: Needs,
+    request: Request,
+    checked: Mapping[Key, Checked],
+    results: Results,
+    replicating: dict[Key, Parked[ErrorCode]],
 ) -> list[PartitionLog]:
-    """Append the batches, say what became of each, and return the logs that `flush.messages` wants on disk now."""
+    """Append the batches, say what became of each, and return the logs that `flush.messages` wants on disk now.
+
+    What other brokers have to have is noted in the same breath: later this broker may lead the partition no more, or again.
+    """
     to_flush: list[PartitionLog] = []
     first_must_be_zero = produce_adds_partitions(request.version)
     for key, batch in checked.items():
@@ -264,28 +272,21 @@ def _append_all(
             verified=is_transactional,
             first_sequence_must_be_zero=first_must_be_zero and is_transactional,
         )
+        if isinstance(result, Appended) and request.body.acks == ALL_IN_SYNC and partition.leading is not None:
+            replicating[key] = partition.leading.committed(result.last_offset + 1)
         if isinstance(result, Appended) and partition.log.needs_flush(broker.clock.now_ms()):
             to_flush.append(partition.log)
     return to_flush
 
 
 async def _replicated(
-    broker: Needs, checked: Mapping[Key, Checked], results: Mapping[Key, Appended | Refused], timeout_ms: float
+    broker: Needs, checked: Mapping[Key, Checked], replicating: Mapping[Key, Parked[ErrorCode]], timeout_ms: float
 ) -> Results:
     """Wait until every replica that is in sync has the batches; return those of which that is not certain, and why."""
-    waiting: dict[Key, Parked[ErrorCode]] = {}
-    for key, batch in checked.items():
-        result = results[key]
-        topic = broker.topics.with_id(batch.topic_id)
-        partition = topic.partition(batch.partition) if topic is not None else None
-        if isinstance(result, Appended) and partition is not None and partition.leading is not None:
-            waiting[key] = partition.leading.committed(result.last_offset + 1)
-    if not waiting:
-        return {}
     deadline = Deadline(broker.clock, timeout_ms)
     uncertain: Results = {}
     try:
-        for key, committed in waiting.items():
+        for key, committed in replicating.items():
             error = committed.value if await deadline.until(committed) else ErrorCode.request_timed_out
             if error is not ErrorCode.none:
                 batch = checked[key]

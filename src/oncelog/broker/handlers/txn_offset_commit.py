@@ -19,9 +19,11 @@ from oncelog.transactions.versions import offset_commit_adds_partitions, transac
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
+    from oncelog.broker.cluster.verification import Verification
     from oncelog.broker.coordinators.offsets import CommittedOffsets
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.topics import Topics
+    from oncelog.broker.view import ClusterView
     from oncelog.environment import Clock
 
 Key = tuple[str, int]
@@ -35,25 +37,17 @@ class Needs(Protocol):
     session_guard: SessionGuard
     topics: Topics
     transactions: Transactions
+    verification: Verification
+    view: ClusterView
 
 
 async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
-    error = broker.transactions.error(body.transactional_id)
-    if error is ErrorCode.none and broker.topics.named(CONSUMER_OFFSETS) is None:
-        error = ErrorCode.not_coordinator
-    if error is not ErrorCode.none:
-        return await _answer(
-            broker, request, _every(request, transactional_offset_commit_error(error, request.version))
-        )
     home = (CONSUMER_OFFSETS, broker.offsets.partition_for(body.group_id))
     producer = TransactionalProducer(body.transactional_id, body.producer_id, body.producer_epoch)
-    if offset_commit_adds_partitions(request.version):
-        error = await broker.transactions.add_partitions(*producer, [home], tv2=True)
-    elif not broker.session_guard.admits(request, producer, [FixedPlace.OFFSET_COMMIT]):
+    error = await _problem(broker, request, producer, home)
+    if error is None:
         return None
-    else:
-        error = broker.transactions.verify(*producer, [home])[home]
     if error is not ErrorCode.none:
         return await _answer(
             broker, request, _every(request, transactional_offset_commit_error(error, request.version))
@@ -73,6 +67,27 @@ async def handle(broker: Needs, request: Request) -> Any:
     for offset, answer in zip(wanted, answers, strict=True):
         errors[offset.topic, offset.partition] = transactional_offset_commit_error(answer, request.version)
     return await _answer(broker, request, errors)
+
+
+async def _problem(broker: Needs, request: Request, producer: TransactionalProducer, home: Key) -> ErrorCode | None:
+    """Why the group's partition is in no open transaction of the producer; None if the request comes late.
+
+    No wait may come between this and the append.
+    """
+    if broker.view.has_others:
+        # The group is coordinated here; the transaction may be so on another broker.
+        error = broker.offsets.error(request.body.group_id)
+        return error if error is not ErrorCode.none else (await broker.verification.verify(producer, [home]))[home]
+    error = broker.transactions.error(producer.transactional_id)
+    if error is not ErrorCode.none:
+        return error
+    if broker.topics.named(CONSUMER_OFFSETS) is None:
+        return ErrorCode.not_coordinator
+    if offset_commit_adds_partitions(request.version):
+        return await broker.transactions.add_partitions(*producer, [home], tv2=True)
+    if not broker.session_guard.admits(request, producer, [FixedPlace.OFFSET_COMMIT]):
+        return None
+    return broker.transactions.verify(*producer, [home])[home]
 
 
 def _member(body: Any) -> CommitContext:

@@ -5,7 +5,6 @@ v2 says which transaction version the marker's epoch belongs to (KIP-1228). KIP-
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,6 +13,7 @@ from oncelog.broker.coordinators.hanging import AskedMarker, Coordinators, coord
 from oncelog.broker.coordinators.known_brokers import GONE
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
+from oncelog.coordination import Parked
 from oncelog.transactions import TopicPartition
 from oncelog.wire import ErrorCode
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from oncelog.environment import Clock
 
 Errors = dict[TopicPartition, ErrorCode]
+Replicating = dict[TopicPartition, Parked[ErrorCode]]
 
 
 class Needs(hanging.Needs, Protocol):
@@ -35,8 +36,8 @@ class Needs(hanging.Needs, Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     coordinators, turn = coordinators_of(broker), Turn(broker.clock)
-    errors = [_end_all(broker, coordinators, marker) for marker in request.body.markers]
-    written = {key for found in errors for key, error in found.items() if error is ErrorCode.none}
+    written: Replicating = {}
+    errors = [_end_all(broker, coordinators, marker, written) for marker in request.body.markers]
     lost = await _kept(broker, written)
     answered = zip(request.body.markers, errors, strict=True)
     return request.answer(
@@ -44,21 +45,20 @@ async def handle(broker: Needs, request: Request) -> Any:
     )
 
 
-async def _kept(broker: Needs, written: Collection[TopicPartition]) -> Errors:
+async def _kept(broker: Needs, written: Replicating) -> Errors:
     """Wait until the markers cannot be lost; the partitions of which that is not known."""
     find = broker.topics.partition
     await broker.durability.make_durable([one.log for key in sorted(written) if (one := find(*key)) is not None])
     lost: Errors = {}
-    for key in sorted(written):
-        partition = broker.topics.partition(*key)
-        if partition is not None:
-            error = await broker.known_brokers.committed(partition)
-            if error is not ErrorCode.none:
-                lost[key] = error
+    for key, committed in sorted(written.items()):
+        error = await committed
+        if error is not ErrorCode.none:
+            lost[key] = error
     return lost
 
 
-def _end_all(broker: Needs, coordinators: Coordinators, marker: Any) -> Errors:
+def _end_all(broker: Needs, coordinators: Coordinators, marker: Any, written: Replicating) -> Errors:
+    """Write a marker to each of its partitions, and note what other brokers have to have before it counts."""
     asked = AskedMarker(
         marker.producer_id,
         marker.producer_epoch,
@@ -75,7 +75,10 @@ def _end_all(broker: Needs, coordinators: Coordinators, marker: Any) -> Errors:
             return ErrorCode.not_leader_or_follower
         if partition.is_offline:
             return ErrorCode.kafka_storage_error
-        return end_as_asked(broker, coordinators, partition, asked)
+        error = end_as_asked(broker, coordinators, partition, asked)
+        if error is ErrorCode.none:
+            written[topic, index] = broker.known_brokers.committed(partition)
+        return error
 
     return {(topic.name, index): end(topic.name, index) for topic in marker.topics for index in topic.partition_indexes}
 

@@ -1,0 +1,230 @@
+"""A load on a cluster, by clients that survive what befalls its brokers, and what they were told of each record.
+
+Idempotent producers, transactional ones, and a consumer group that reads what is committed, all of librdkafka.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from harness.conformance.clients import ConfluentProducer
+from harness.waiting import until
+from tests.chaos.load import LoadProducer, Outcome, Place, Worker
+
+PAUSE_SECONDS = 0.01
+BATCH = 5
+JOIN_SECONDS = 90
+Record = tuple[str, int, str]
+"""Topic, partition and value."""
+
+
+class IdempotentWriter:
+    """Sends numbered records with acks=all to every place in turn; each is acknowledged, or nobody knows of it."""
+
+    def __init__(self, name: str, bootstrap: str, places: list[Place]) -> None:
+        self.name = name
+        self.acknowledged: set[Record] = set()
+        self.unknown: set[Record] = set()
+        self.fatal: list[KafkaError] = []
+        self._bootstrap = bootstrap
+        self._places = places
+
+    def write_until(self, stop: threading.Event) -> None:
+        producer, number = self._new_producer(), 0
+        while not stop.wait(PAUSE_SECONDS):
+            for _ in range(BATCH):
+                number += 1
+                place = self._places[number % len(self._places)]
+                record = (*place, f"{self.name}:{number}")
+                self.unknown.add(record)
+                producer.produce(*_topic_and_value(record), partition=place[1], on_delivery=self._hearer(record))
+            producer.poll(0)
+            if self.fatal:
+                break
+        producer.flush(JOIN_SECONDS)
+
+    def _new_producer(self) -> Producer:
+        return Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 5,
+                "reconnect.backoff.max.ms": 200,
+                "error_cb": self._hear_error,
+                "log_level": 0,
+            }
+        )
+
+    def _hear_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self.fatal.append(error)
+
+    def _hearer(self, record: Record) -> Callable[[KafkaError | None, Message], None]:
+        def hear(error: KafkaError | None, _: Message) -> None:
+            if error is None:
+                self.unknown.discard(record)
+                self.acknowledged.add(record)
+
+        return hear
+
+
+def _topic_and_value(record: Record) -> tuple[str, bytes]:
+    return record[0], record[2].encode()
+
+
+class CommittedReader:
+    """A member of a group that reads what is committed: more than once where it begins again, and never what is aborted."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+        self.records: Counter[Record] = Counter()
+        self._consumer = Consumer(_of_reader(bootstrap, group))
+        self._topic = topic
+
+    def read_until(self, stop: threading.Event) -> None:
+        self._consumer.subscribe([self._topic])
+        while not stop.is_set():
+            for message in self._consumer.consume(500, 0.2):
+                if message.error() is None:
+                    self.records[_record(message)] += 1
+        self._consumer.close()
+
+
+def read_all(bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed") -> Counter[Record]:
+    """Every record from the first to the last stable one, and how often it is there."""
+    consumer = Consumer(_of_reader(bootstrap, "all") | {"enable.partition.eof": True, "isolation.level": isolation})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    found: Counter[Record] = Counter()
+    unfinished = set(range(partitions))
+
+    def is_read() -> bool:
+        for message in consumer.consume(1000, 0.2):
+            error = message.error()
+            if error is None:
+                found[_record(message)] += 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unfinished.discard(message.partition())
+        return not unfinished
+
+    until(is_read, 60)
+    consumer.close()
+    return found
+
+
+def _record(message: Message) -> Record:
+    return message.topic(), message.partition(), message.value().decode()
+
+
+def _of_reader(bootstrap: str, group: str) -> dict[str, str | int | bool]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest",
+        "auto.commit.interval.ms": 500,
+        "session.timeout.ms": 6000,
+        "fetch.wait.max.ms": 50,
+        "reconnect.backoff.max.ms": 200,
+        "log_level": 0,
+    }
+
+
+class Load:
+    """On one topic: two idempotent producers, transactional ones of these ids, and a reader in a group."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, transactional_ids: list[str], group: str, seed: int
+    ) -> None:
+        self._bootstrap, self._topic, self._partitions = bootstrap, topic, partitions
+        places = [(topic, partition) for partition in range(partitions)]
+        self.writers = [IdempotentWriter(f"writer-{number}", bootstrap, places) for number in range(2)]
+        self.workers = [
+            Worker(name, self._transactional, places, (topic, 0), seed * 100 + number, keeps_its_producer=True)
+            for number, name in enumerate(transactional_ids)
+        ]
+        self.reader = CommittedReader(bootstrap, group, topic)
+
+    def _transactional(self, name: str) -> LoadProducer:
+        return ConfluentProducer(self._bootstrap, name, "none", "all")
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Until the block ends; then every producer ends what it was doing."""
+        stop = threading.Event()
+        tasks: list[Callable[[threading.Event], None]] = [writer.write_until for writer in self.writers]
+        tasks += [self._transactions_of(worker) for worker in self.workers]
+        tasks.append(self.reader.read_until)
+        threads = [threading.Thread(target=task, args=(stop,), daemon=True) for task in tasks]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join(JOIN_SECONDS)
+        assert not any(thread.is_alive() for thread in threads), "a client never came back"
+
+    @staticmethod
+    def _transactions_of(worker: Worker) -> Callable[[threading.Event], None]:
+        def write_until(stop: threading.Event) -> None:
+            while not stop.is_set():
+                _settle(worker)
+                worker.write_until(stop)
+            _settle(worker)
+
+        return write_until
+
+    def progress(self) -> tuple[int, ...]:
+        """What each client has got done so far."""
+        return (
+            *(len(writer.acknowledged) for writer in self.writers),
+            *(worker.committed() for worker in self.workers),
+            self.reader.records.total(),
+        )
+
+    def goes_on(self, timeout_seconds: float = 60) -> None:
+        """Wait until every client has got something done."""
+        before = self.progress()
+        try:
+            until(lambda: all(now > then for now, then in zip(self.progress(), before, strict=True)), timeout_seconds)
+        except AssertionError:
+            raise AssertionError(f"the load does not go on: {before}, then {self.progress()}") from None
+
+    def problems(self) -> list[str]:
+        """What is wrong with what is there in the end."""
+        found = read_all(self._bootstrap, self._topic, self._partitions)
+        problems = [f"{record} is there {count} times" for record, count in found.items() if count > 1]
+        for writer in self.writers:
+            problems += [f"{writer.name} failed: {error}" for error in writer.fatal]
+            missing = writer.acknowledged - found.keys()
+            problems += [f"{record} was acknowledged and is not there" for record in missing]
+        allowed = {record for writer in self.writers for record in writer.acknowledged | writer.unknown}
+        for worker in self.workers:
+            for number, wanted in worker.wanted.items():
+                there, outcome = wanted & found.keys(), worker.outcomes[number]
+                right = {Outcome.COMMITTED: (wanted,), Outcome.ABSENT: (set(),), Outcome.UNKNOWN: (wanted, set())}
+                if there not in right[outcome]:
+                    problems.append(f"{worker.name} {number}, {outcome.value}: {len(there)} of {len(wanted)} there")
+                allowed |= there
+        problems += [f"nobody wrote {record}" for record in found.keys() - allowed]
+        problems += [f"{record} was read, and is not committed" for record in self.reader.records.keys() - found.keys()]
+        return problems
+
+
+def _settle(worker: Worker) -> None:
+    """Be the only producer of the id, with nothing left open, whatever it takes."""
+
+    def is_settled() -> bool:
+        try:
+            worker.settle()
+        except KafkaException as error:
+            return bool(error.args[0].code() == KafkaError._STATE)
+        return True
+
+    until(is_settled, JOIN_SECONDS)
