@@ -260,8 +260,12 @@ class LeaderFetcher:
         try:
             await truncate_logs(self._broker, {self._log(key): cut.offset for key, cut in cuts.items()})
         except DiskError as error:
-            for key in cuts:
-                self._failed(key, error)
+            if len(cuts) == 1:
+                self._failed(*cuts, error)
+                return
+            # One disk has failed, or one log is damaged: the others are cut off each for itself.
+            for key, cut in cuts.items():
+                await self._cut({key: cut})
             return
         for key, cut in cuts.items():
             if key in self._partitions:
