@@ -57,11 +57,11 @@ async def handle(broker: Needs, request: Request) -> Any:
 
 
 def _partition(broker: Needs, request: Request, topic: str, asked: Any) -> Any:
+    if (asked.timestamp < 0 and request.version < MIN_VERSION_OF.get(asked.timestamp, 0)) or asked.timestamp < -6:
+        return _result(request, asked, ErrorCode.unsupported_version)
     partition = broker.topics.partition(topic, asked.partition_index)
     if partition is None:
         return _result(request, asked, ErrorCode.unknown_topic_or_partition)
-    if (asked.timestamp < 0 and request.version < MIN_VERSION_OF.get(asked.timestamp, 0)) or asked.timestamp < -6:
-        return _result(request, asked, ErrorCode.unsupported_version)
     problem = epoch_problem(
         partition,
         getattr(asked, "current_leader_epoch", -1),
