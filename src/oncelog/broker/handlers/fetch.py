@@ -68,10 +68,15 @@ async def handle(broker: Needs, request: Request) -> Any:
         return request.answer(error_code=session, session_id=NO_SESSION, responses=())
     is_incremental = session is not None and request.body.session_epoch > FIRST_EPOCH
     partitions = asked if session is None else session.partitions
-    follower = _follower(request)
+    reads = await Fetching(broker, tuple(partitions.values()), _limits(broker, request), turn).reads()
+    return await _answer(broker, request, turn, session, reads, is_incremental=is_incremental)
+
+
+def _limits(broker: Needs, request: Request) -> FetchLimits:
+    body, follower = request.body, _follower(request)
     is_consumer = follower is None and request.version >= FOLLOWERS_FROM_VERSION
     sends_to_followers = broker.settings.value("replica.selector.class") == RACK_AWARE_SELECTOR
-    limits = FetchLimits(
+    return FetchLimits(
         isolation_level=body.isolation_level,
         wait_ms=body.max_wait.total_seconds() * 1000,
         size_bytes_min=body.min_bytes,
@@ -82,8 +87,6 @@ async def handle(broker: Needs, request: Request) -> Any:
         only_from_leader=not is_consumer,
         rack=(body.rack_id or None) if is_consumer and sends_to_followers else None,
     )
-    reads = await Fetching(broker, tuple(partitions.values()), limits, turn).reads()
-    return await _answer(broker, request, turn, session, reads, is_incremental=is_incremental)
 
 
 def _follower(request: Request) -> Follower | None:
