@@ -42,6 +42,7 @@ def test_json_has_what_the_tables_have(here):
         "leader": 1,
         "replicas": [1],
         "in_sync": [1],
+        "offline": [],
         "log_start": 0,
         "last_stable_offset": 0,
         "high_watermark": 0,

@@ -9,15 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from oncelog.broker.apis import APIS, CLUSTER_APIS
-from oncelog.broker.cluster.altering import ClusterAlterations
-from oncelog.broker.cluster.elected import Elected
-from oncelog.broker.cluster.membership import Membership
 from oncelog.broker.config.configuration import Settings, SettingSource
 from oncelog.broker.config.group_configuration import GroupConfigs
-from oncelog.broker.config.listeners import PLAINTEXT, listening_endpoint
 from oncelog.broker.config.setting import text_of
 from oncelog.broker.coordinators import hanging
 from oncelog.broker.coordinators.elections import Elections
@@ -57,7 +54,6 @@ from oncelog.broker.storage.moving import LogMoves
 from oncelog.broker.storage.opening import LeftByLastStop, LogOpening, say_what_is_missing
 from oncelog.broker.storage.own_topics import OwnTopics
 from oncelog.broker.storage.partition import Partition, UnopenedLog
-from oncelog.broker.storage.shared_topics import SharedTopics
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic, Topics
 from oncelog.broker.view import Alone, ClusterView, Node
 from oncelog.coordination import Parked, start
@@ -76,7 +72,15 @@ from oncelog.log import (
     uuid_text,
 )
 from oncelog.transactions import TransactionCoordinator
-from oncelog.zookeeper.session import ZooKeeper
+
+if TYPE_CHECKING:
+    from oncelog.broker.cluster.altering import ClusterAlterations
+    from oncelog.broker.cluster.configs import ClusterConfigs
+    from oncelog.broker.cluster.controller import Controller
+    from oncelog.broker.cluster.membership import Membership
+    from oncelog.broker.cluster.topic_changes import TopicChanges
+    from oncelog.broker.storage.shared_topics import SharedTopics
+    from oncelog.zookeeper.session import ZooKeeper
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -119,12 +123,18 @@ class BrokerCore:
     cluster_id: str
     known_brokers: KnownBrokers
     membership: Membership | None
-    """What a broker has that is in a cluster."""
+    """What a member of a cluster has, and a broker that is alone has not."""
     node_id: int
     producer_ids: ProducerIdSource
-    shared_topics: SharedTopics
     topics: Topics
     view: ClusterView
+
+    alterations: ClusterAlterations
+    cluster_configs: ClusterConfigs
+    controller: Controller
+    shared_topics: SharedTopics
+    topic_changes: TopicChanges
+    zookeeper: ZooKeeper
 
     def __init__(
         self,
@@ -180,13 +190,22 @@ class BrokerCore:
 
     async def _load(self, environment: Environment) -> None:
         directories = self.log_directories
-        self.membership = await self._find_cluster(environment)
+        self.membership = None
+        if environment.zookeeper is not None and environment.network is not None:
+            # A broker that is alone starts without all of it.
+            from oncelog.broker.cluster import beginning
+
+            self.membership = beginning.new_membership(
+                self, environment.zookeeper, environment.network, environment.random
+            )
 
         def new_id() -> str:
             return uuid_text(environment.random.uuid())
 
         cluster_id = None if self.membership is None else await self.membership.cluster_id(new_id())
         self.cluster_id, self.node_id = take_identity(directories, self.settings, new_id, cluster_id)
+        if self.membership is not None:
+            await self.membership.configs.start()
         self._journal = Journal(environment.disk, directories.home, self.fail)
         own = read_own_checkpoint(environment.disk, directories.home)
         state = read_journal(self._journal, 0 if own is None else own.journal_bytes)
@@ -298,26 +317,10 @@ class BrokerCore:
         if self.membership is None:
             self.producer_ids = ProducerIds(self._journal, state.reserved_producer_ids)
             self.known_brokers = OneBroker(self)
-            return
-        self.membership.open(self.shared_topics, Elected(self))
-        self.producer_ids = self.membership.producer_ids
-        self.known_brokers = self.membership.known_brokers
-        self.view = self.membership.members
-        self.controller = self.membership.controller
-        self.topic_changes = self.membership.topic_changes
-        self.cluster_configs = self.membership.configs
-        self.alterations = ClusterAlterations(self)
+        else:
+            from oncelog.broker.cluster import beginning
 
-    async def _find_cluster(self, environment: Environment) -> Membership | None:
-        """Become acquainted with the cluster that the settings name; None for a broker that is alone."""
-        if environment.zookeeper is None or environment.network is None:
-            return None
-        self.zookeeper = environment.zookeeper
-        endpoint = listening_endpoint(self.settings)
-        listener = PLAINTEXT if endpoint is None else endpoint.name
-        membership = Membership(self, environment.zookeeper, environment.network, environment.random, listener)
-        await membership.configs.start()
-        return membership
+            beginning.know_the_others(self, self.membership, self.shared_topics)
 
     def _make_topics(self, random: Random, opening: LogOpening, state: JournalState) -> list[Iterator[None]]:
         """Know the topics that there are; return what opens the logs of each, one in each step."""
@@ -337,20 +340,19 @@ class BrokerCore:
             )
             self.topics = self.own_topics
             return [self.own_topics.replay_created(record) for record in state.topics.values()]
-        shared = SharedTopics(
+        from oncelog.broker.cluster import beginning
+
+        self.topics = self.shared_topics = beginning.new_topics(
+            self,
+            self.membership,
             self._journal,
-            self.slices,
-            self.settings,
-            self.membership.configs,
             opening.open,
-            self.membership.topic_changes.auto_create,
             self._before_leaving,
             self._after_leaving,
             self._delete_unopened,
             self.survives,
         )
-        self.topics = self.shared_topics = shared
-        return [shared.replay_hosted(one.topic, topic_id, one.partitions) for topic_id, one in state.hosted.items()]
+        return beginning.opening(self.shared_topics, state.hosted)
 
     def _replay_write_ahead(self, state: JournalState) -> Replayed:
         """Give the logs back what they had lost to a power cut, before they are opened."""
@@ -503,9 +505,10 @@ class BrokerCore:
             self.offsets.coordinator.partition_count = len(topic.partitions)
         else:
             return
-        # There is nothing in it yet that others would have to wait for.
-        for _ in self._lead(topic.name):
-            pass
+        if self.membership is None:
+            # There is nothing in it yet that others would have to wait for.
+            for _ in self._lead(topic.name):
+                pass
 
     def _lead(self, name: str) -> Iterator[None]:
         """Become the leader of every partition of a coordinator's topic, in short steps: a broker that is alone is that."""

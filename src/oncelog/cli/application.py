@@ -45,7 +45,9 @@ COMMANDS = {
     "configs": CommandEntry(
         "oncelog.cli.configs", "Show and change the settings of topics and brokers.", is_group=True
     ),
-    "cluster": CommandEntry("oncelog.cli.cluster", "Show the brokers and the features of a cluster.", is_group=True),
+    "cluster": CommandEntry(
+        "oncelog.cli.cluster", "Start a cluster on this machine; show the brokers of one.", is_group=True
+    ),
     "broker-api-versions": CommandEntry("oncelog.cli.broker_api_versions", "Show which APIs each broker serves."),
     "produce": CommandEntry("oncelog.cli.produce", "Write lines to a topic."),
     "consume": CommandEntry("oncelog.cli.consume", "Print the records of a topic."),

@@ -67,6 +67,12 @@ def partitions_of(topic: TopicDescription) -> list[TopicPartition]:
     return [TopicPartition(topic.name, item.partition) for item in sorted(topic.partitions, key=lambda p: p.partition)]
 
 
+def led_partitions_of(topic: TopicDescription) -> list[TopicPartition]:
+    """Those that have a leader: nobody knows the offsets of another."""
+    led = {item.partition for item in topic.partitions if item.leader >= 0}
+    return [item for item in partitions_of(topic) if item.partition in led]
+
+
 def offsets_at(
     client: Client,
     partitions: Sequence[TopicPartition],

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oncelog.cli.brokers import connect, existing_topics, offsets_at, partitions_of
+from oncelog.cli.brokers import connect, existing_topics, led_partitions_of, offsets_at, partitions_of
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.options import BootstrapServer, CommandConfig, Config, Json, named_values, settings_and_file
 from oncelog.cli.reach import reach
@@ -96,14 +96,14 @@ def list_topics(
 
 
 def _summary(client: Client, topic: TopicDescription) -> dict[str, object]:
-    partitions = partitions_of(topic)
+    partitions = led_partitions_of(topic)
     starts = offsets_at(client, partitions, OffsetSpec.EARLIEST)
     ends = offsets_at(client, partitions, OffsetSpec.LATEST)
     return {
         "topic": topic.name,
-        "partitions": len(partitions),
+        "partitions": len(topic.partitions),
         "replication_factor": max((len(item.replicas) for item in topic.partitions), default=0),
-        "offsets": sum(ends.values()) - sum(starts.values()),
+        "offsets": sum(ends.values()) - sum(starts.values()) if len(ends) == len(topic.partitions) else None,
         "internal": topic.is_internal,
     }
 
@@ -115,13 +115,19 @@ def describe(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Show each partition's leader, replicas and offsets, and the settings that are not defaults."""
+    """Show each partition's leader, replicas and offsets, and the settings that are not defaults.
+
+    Replicas are offline where their broker is down; a partition without a leader has no offsets.
+    """
     with connect(reach(bootstrap_server, config)) as client:
         described = [_details(client, topic) for topic in existing_topics(client, names)]
     if as_json:
         print_json(described)
         return
-    columns = ("partition", "leader", "replicas", "in_sync", "log_start", "last_stable_offset", "high_watermark")
+    columns = (
+        *("partition", "leader", "replicas", "in_sync", "offline"),
+        *("log_start", "last_stable_offset", "high_watermark"),
+    )
     for topic in described:
         settings = " ".join(f"{name}={value}" for name, value in topic["config"].items()) if topic["config"] else ""
         print_table(
@@ -130,11 +136,13 @@ def describe(
 
 
 def _details(client: Client, topic: TopicDescription) -> dict[str, Any]:
-    partitions = partitions_of(topic)
+    """Offsets, and a leader, are None for a partition that has no leader."""
+    partitions = led_partitions_of(topic)
     starts = offsets_at(client, partitions, OffsetSpec.EARLIEST)
     stable = offsets_at(client, partitions, OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED)
     ends = offsets_at(client, partitions, OffsetSpec.LATEST)
     by_number = {item.partition: item for item in topic.partitions}
+    has_leader = frozenset(partitions)
     settings = client.describe_configs(topics=[topic.name])[topic.name]
     return {
         "topic": topic.name,
@@ -144,14 +152,15 @@ def _details(client: Client, topic: TopicDescription) -> dict[str, Any]:
         "partitions": [
             {
                 "partition": item.partition,
-                "leader": by_number[item.partition].leader,
+                "leader": by_number[item.partition].leader if item in has_leader else None,
                 "replicas": list(by_number[item.partition].replicas),
                 "in_sync": list(by_number[item.partition].in_sync_replicas),
-                "log_start": starts[item],
-                "last_stable_offset": stable[item],
-                "high_watermark": ends[item],
+                "offline": list(by_number[item.partition].offline_replicas),
+                "log_start": starts.get(item),
+                "last_stable_offset": stable.get(item),
+                "high_watermark": ends.get(item),
             }
-            for item in partitions
+            for item in partitions_of(topic)
         ],
     }
 

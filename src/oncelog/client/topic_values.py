@@ -20,6 +20,7 @@ class PartitionDescription:
     leader_epoch: int
     replicas: tuple[int, ...]
     in_sync_replicas: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
     error: ErrorCode = ErrorCode.none
 
 

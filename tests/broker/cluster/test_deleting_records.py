@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
-from harness.cluster_in_memory import ClusterInMemory
+from harness.cluster_of_cores import ClusterOfCores
 from tests.broker.cluster.in_memory import TOPIC, make_topic, produced
 
 NONE = ErrorCode.none
@@ -18,7 +18,7 @@ NONE = ErrorCode.none
 
 @pytest.fixture
 def cluster():
-    cluster = ClusterInMemory(replica_lag_time_max_ms="300000")
+    cluster = ClusterOfCores(replica_lag_time_max_ms="300000")
     make_topic(cluster, (0, 1, 2))
     for value in (b"a", b"b", b"c"):
         assert produced(cluster, 0, value) is NONE
@@ -66,7 +66,7 @@ def test_replica_that_does_not_fetch_holds_the_answer_back_until_the_time_is_ove
 
 
 def test_nobody_waits_for_a_replica_whose_broker_dies():
-    cluster = ClusterInMemory(replica_lag_time_max_ms="300000")
+    cluster = ClusterOfCores(replica_lag_time_max_ms="300000")
     here = cluster.controller
     other, dying = (one for one in cluster.brokers if one != here)
     make_topic(cluster, (here, other, dying))

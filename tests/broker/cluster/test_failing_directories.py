@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from harness.cluster_in_memory import ClusterInMemory
+from harness.cluster_of_cores import ClusterOfCores
 from oncelog.log import DamagedLogError
 from oncelog.zookeeper.session import Children, GetChildren
 from oncelog.zookeeper.znodes import paths
@@ -18,7 +18,7 @@ HOME, OTHER = "/home", "/other"
 @pytest.fixture
 def cluster():
     """Partition 0 of each replica is at home, partition 1 in the other directory; broker 0 leads both."""
-    cluster = ClusterInMemory(directories=(HOME, OTHER), replica_lag_time_max_ms="5000")
+    cluster = ClusterOfCores(directories=(HOME, OTHER), replica_lag_time_max_ms="5000")
     make_topic(cluster, (0, 1, 2), (0, 1, 2))
     for index, path in ((0, HOME), (1, OTHER)):
         assert cluster.partition(0, TOPIC, index).directory.path == path
@@ -45,7 +45,7 @@ def test_another_replica_leads_what_was_led_from_the_directory(cluster):
 
 
 def test_controller_takes_its_own_replicas_offline_too():
-    cluster = ClusterInMemory(directories=(HOME, OTHER))
+    cluster = ClusterOfCores(directories=(HOME, OTHER))
     here = cluster.controller
     second, third = (one for one in cluster.brokers if one != here)
     make_topic(cluster, (here, second, third), (here, second, third))
@@ -130,7 +130,7 @@ def test_high_watermarks_are_written_again_and_again(cluster):
 
 
 def test_follower_that_cannot_cut_one_log_off_cuts_the_others_off_all_the_same():
-    cluster = ClusterInMemory(directories=(HOME, OTHER), replica_lag_time_max_ms="300000")
+    cluster = ClusterOfCores(directories=(HOME, OTHER), replica_lag_time_max_ms="300000")
     here, other, _ = sorted(cluster.brokers, key=lambda one: one == cluster.controller)
     make_topic(cluster, *[(here, other)] * 3)
     every = (0, 1, 2)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
-from harness.cluster_in_memory import ClusterInMemory
+from harness.cluster_of_cores import ClusterOfCores
 from oncelog.coordination import start
 from oncelog.records import Record, build_batch
 from tests.broker.cluster.in_memory import fetch, fetched, isr_of, listed, make_topic, produce, produced
@@ -25,7 +25,7 @@ def outcome(answered):
 
 @pytest.fixture
 def cluster():
-    cluster = ClusterInMemory()
+    cluster = ClusterOfCores()
     make_topic(cluster, (0, 1, 2))
     return cluster
 
@@ -64,7 +64,7 @@ def test_record_with_the_largest_timestamp_is_not_told_while_it_is_beyond_the_hi
 
 def test_new_leader_has_no_latest_offset_before_its_high_watermark_is_where_its_epoch_begins():
     """KIP-207: "the broker will return OFFSET_NOT_AVAILABLE" to clients of v5; others get LEADER_NOT_AVAILABLE."""
-    cluster = ClusterInMemory()
+    cluster = ClusterOfCores()
     next_leader = cluster.controller
     leader, late = (one for one in cluster.brokers if one != next_leader)
     make_topic(cluster, (leader, next_leader, late))
@@ -151,8 +151,8 @@ def test_replica_that_was_stopped_serves_nobody(cluster):
 # Racks
 
 
-def racked(**settings: str) -> ClusterInMemory:
-    cluster = ClusterInMemory(racks={0: "a", 1: "b", 2: "b"}, replica_lag_time_max_ms="5000", **settings)
+def racked(**settings: str) -> ClusterOfCores:
+    cluster = ClusterOfCores(racks={0: "a", 1: "b", 2: "b"}, replica_lag_time_max_ms="5000", **settings)
     make_topic(cluster, (0, 1, 2))
     assert produced(cluster, 0, b"a") is NONE
     cluster.rest(1000)

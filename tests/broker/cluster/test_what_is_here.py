@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from harness.cluster_in_memory import ClusterInMemory
+from harness.cluster_of_cores import ClusterOfCores
 from oncelog.coordination import start
 from tests.broker.cluster.in_memory import MINUTE, TOPIC, make_topic, produced
 
@@ -16,7 +16,7 @@ NOT_COORDINATOR = ErrorCode.not_coordinator
 
 @pytest.fixture
 def cluster():
-    cluster = ClusterInMemory(replica_lag_time_max_ms="300000")
+    cluster = ClusterOfCores(replica_lag_time_max_ms="300000")
     make_topic(cluster, (0, 1), (1, 2))
     assert produced(cluster, 0, b"a") is NONE
     return cluster

@@ -92,7 +92,7 @@ class Replica:
 
     def stop(self) -> None:
         """Lead no more, and follow nobody: nobody is served from it."""
-        self.state.is_leader = False
+        self.state.resign()
         self.partition.role = Role.FOLLOWER
         self.partition.leader_epoch = UNTOLD
         self.partition.leading = None
@@ -212,20 +212,21 @@ class Replica:
         start(self._alter(asked))
 
     async def _alter(self, asked: AlterPartition) -> None:
-        after = AfterAnswer.RETRY
-        while after is AfterAnswer.RETRY:
-            change = InSyncChange(
-                self.partition.log.topic_id,
-                self.partition.index,
-                asked.leader_epoch,
-                asked.new_isr,
-                0,
-                asked.partition_epoch,
-            )
+        change = InSyncChange(
+            self.partition.log.topic_id,
+            self.partition.index,
+            asked.leader_epoch,
+            asked.new_isr,
+            0,
+            asked.partition_epoch,
+        )
+        outcome = await self._surroundings.changes.ask(change)
+        while (after := self.state.answered(asked, _answer(outcome))) is AfterAnswer.RETRY:
+            await sleep(self._surroundings.clock, ASKED_AGAIN_AFTER_MS)
+            if self.state.state.asked is not asked:
+                # The partition has gone on meanwhile, or is here no more.
+                return
             outcome = await self._surroundings.changes.ask(change)
-            after = self.state.answered(asked, _answer(outcome))
-            if after is AfterAnswer.RETRY:
-                await sleep(self._surroundings.clock, ASKED_AGAIN_AFTER_MS)
         if after is AfterAnswer.COMMITTED:
             logger.info("%s: in sync are %s", self.partition, _listed(self.state.state.isr))
             self._advance()

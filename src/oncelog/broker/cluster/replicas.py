@@ -92,7 +92,12 @@ class Replicas:
 
         Errors: stale_controller_epoch for a leader epoch that is not new, inconsistent_topic_id, kafka_storage_error,
         unknown_topic_or_partition for a partition that has no replica here.
+
+        What was begun is carried out, also where whoever asked is gone.
         """
+        return await start(self._become_all(told))
+
+    async def _become_all(self, told: Sequence[Told]) -> list[ErrorCode]:
         await self._orders.enter()
         try:
             decided = [self._decide(one) for one in told]
@@ -126,8 +131,7 @@ class Replicas:
 
     def _partition(self, told: Told | ToStop) -> Partition | None:
         """What is here of a partition, of whichever topic of that name."""
-        partition = self._topics.partition(told.topic, told.index)
-        return None if partition is None or partition.role is Role.NONE else partition
+        return self._topics.replica(told.topic, told.index)
 
     def _is_here(self, told: Told) -> bool:
         partition = self._partition(told)
@@ -141,10 +145,10 @@ class Replicas:
         state = told.state
         try:
             if becomes is Becomes.LEADER:
-                led_before = partition.role is Role.LEADER
+                leads_already = partition.role is Role.LEADER
                 replica.lead(state)
-                if not led_before:
-                    # Who leads on under a newer epoch knows what is in the log, as Kafka's coordinators do.
+                if not leads_already:
+                    # As Kafka's Partition.makeLeader says it: who goes on leading has nothing to load.
                     self._leads.elected(partition, state.leader_epoch)
             else:
                 replica.follow(state)
@@ -159,8 +163,12 @@ class Replicas:
     async def stop(self, orders: Sequence[ToStop]) -> list[ErrorCode]:
         """Lead and follow no more, and delete what is to be deleted; what became of each, in the same order.
 
-        Errors: fenced_leader_epoch for one that is older than what is known, kafka_storage_error.
+        Errors: fenced_leader_epoch for one that is older than what is known, kafka_storage_error. What was begun is carried
+        out, also where whoever asked is gone.
         """
+        return await start(self._stop_all(orders))
+
+    async def _stop_all(self, orders: Sequence[ToStop]) -> list[ErrorCode]:
         await self._orders.enter()
         try:
             errors = [self._stop_problem(one) for one in orders]

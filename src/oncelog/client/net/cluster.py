@@ -257,5 +257,6 @@ def _partition_description(item: Any) -> PartitionDescription:
         leader_epoch=int(getattr(item, "leader_epoch", -1)),
         replicas=tuple(map(int, item.replica_nodes)),
         in_sync_replicas=tuple(map(int, item.isr_nodes)),
+        offline_replicas=tuple(map(int, getattr(item, "offline_replicas", ()))),
         error=item.error_code,
     )

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
-from harness.cluster_in_memory import ClusterInMemory
+from harness.cluster_of_cores import ClusterOfCores
 from tests.broker.cluster.in_memory import MINUTE, TOPIC, isr_of, leader_of, make_topic, produced
 
 NONE = ErrorCode.none
@@ -17,7 +17,7 @@ NOT_NEEDED = (ErrorCode.election_not_needed, "Leader election not needed for top
 
 @pytest.fixture
 def cluster():
-    return ClusterInMemory(auto_leader_rebalance_enable="false")
+    return ClusterOfCores(auto_leader_rebalance_enable="false")
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from harness.cluster_in_memory import ClusterInMemory
+from harness.cluster_of_cores import ClusterOfCores
 from oncelog.broker.apis import APIS, CLUSTER_APIS
 from tests.broker.cluster.in_memory import MINUTE, TOPIC, isr_of, make_topic, produced
 
@@ -15,7 +15,7 @@ NOT_CONTROLLER = (ErrorCode.not_controller, "This is not the correct controller 
 
 @pytest.fixture
 def cluster():
-    return ClusterInMemory()
+    return ClusterOfCores()
 
 
 @pytest.fixture

