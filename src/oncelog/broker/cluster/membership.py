@@ -105,6 +105,7 @@ class Membership:
         self._to_leaders = Channels(network, broker.clock, random, f"broker-{node_id}-fetcher-0")
         self._to_coordinators = Channels(network, broker.clock, random, f"AddPartitionsManager-client-{node_id}")
         self._to_others = Channels(network, broker.clock, random, f"broker-{node_id}-txn-marker-sender")
+        self._channels = self._to_controller, self._to_leaders, self._to_coordinators, self._to_others
         self._changes = InSyncChanges(
             broker.clock,
             node_id,
@@ -181,7 +182,9 @@ class Membership:
         for path in HEARD_BY_CONTROLLER:
             self._watchers.listen(path, self.controller.watched)
         self._watchers.listen_to_sessions(self.controller.session_changed)
-        self.known_brokers = KnownMembers(topics, self.members, self._to_others, number("controller.socket.timeout.ms"))
+        self.known_brokers = KnownMembers(
+            topics, self.members, self._to_others, self._zookeeper, number("controller.socket.timeout.ms")
+        )
 
     def went_offline(self, partition: Partition) -> None:
         """Others are to lead what this broker can read no more."""
@@ -234,6 +237,8 @@ class Membership:
 
     def is_told(self) -> None:
         """The controller has said what there is: clients can be served."""
+        for channels in self._channels:
+            channels.keep(self.members)
         self._fetchers.members_changed()
         self.replicas.members_changed()
         self._leads.leaders_changed()
@@ -275,5 +280,5 @@ class Membership:
         self._shrinking.end()
         self.controller.close()
         self.replicas.close()
-        for channels in (self._to_controller, self._to_leaders, self._to_coordinators, self._to_others):
+        for channels in self._channels:
             channels.close()

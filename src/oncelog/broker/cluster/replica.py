@@ -83,9 +83,7 @@ class Replica:
         partition = self.partition
         self.state.follow(told)
         partition.leader_epoch = told.leader_epoch
-        partition.role = Role.FOLLOWER
-        partition.leading = None
-        partition.log.follow()
+        partition.resign()
         logger.info("%s: this broker follows broker %d under epoch %d", partition, told.leader, told.leader_epoch)
         self._release()
         partition.wake()
@@ -93,10 +91,8 @@ class Replica:
     def stop(self) -> None:
         """Lead no more, and follow nobody: nobody is served from it."""
         self.state.resign()
-        self.partition.role = Role.FOLLOWER
+        self.partition.resign()
         self.partition.leader_epoch = UNTOLD
-        self.partition.leading = None
-        self.partition.log.follow()
         self._release()
         self.partition.wake()
 

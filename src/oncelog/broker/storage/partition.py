@@ -82,15 +82,18 @@ class Leading(Protocol):
 
 
 class MarkerGuard:
-    """Says whether a transaction of a producer has ended in a partition since the guard was made."""
+    """Says whether a transaction of a producer may have ended in a partition since the guard was made, and so what became of it.
 
-    __slots__ = ("_guards", "is_broken", "partition", "producer_id")
+    `error` is invalid_txn_state if it has ended, not_leader_or_follower if it may have ended under another leader.
+    """
+
+    __slots__ = ("_guards", "error", "partition", "producer_id")
 
     def __init__(self, guards: list[MarkerGuard], partition: tuple[str, int], producer_id: int) -> None:
         self._guards = guards
         self.partition = partition
         self.producer_id = producer_id
-        self.is_broken = False
+        self.error = ErrorCode.none
         guards.append(self)
 
     def end(self) -> None:
@@ -196,8 +199,16 @@ class Partition:
         return result
 
     def guard(self, producer_id: int) -> MarkerGuard:
-        """It is broken by the next marker of the producer; `end` it."""
+        """It is broken by the next marker of the producer, and by another leader; `end` it."""
         return MarkerGuard(self._guards, (self.topic, self.index), producer_id)
+
+    def resign(self) -> None:
+        """Lead no more: from now on markers are copied from another leader, and nobody looks at each."""
+        self.role = Role.FOLLOWER
+        self.leading = None
+        self.log.follow()
+        for guard in self._guards:
+            guard.error = ErrorCode.not_leader_or_follower
 
     def append_marker(
         self,
@@ -219,7 +230,8 @@ class Partition:
             return self.refused(ErrorCode.kafka_storage_error)
         if isinstance(result, Appended):
             for guard in self._guards:
-                guard.is_broken |= guard.producer_id == producer_id
+                if guard.producer_id == producer_id:
+                    guard.error = ErrorCode.invalid_txn_state
             self._grown()
         return result
 
