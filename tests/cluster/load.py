@@ -24,7 +24,8 @@ CALL_SECONDS = 20
 COPIER = "copier"
 """The transactional id whose transactions commit offsets too, by our own client."""
 JOIN_SECONDS = 90
-PROGRESS_SECONDS = 60
+PROGRESS_SECONDS = 120
+"""Clients wait for a broker that is suspended for as long as several of their timeouts."""
 Record = tuple[str, int, str]
 """Topic, partition and value."""
 

@@ -53,7 +53,7 @@ def test_killed_broker_loses_nothing_and_comes_back(led_cluster, mixture, role: 
     dump_ours(cluster)
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("mixture", MIXTURES.values(), ids=IDS)
 def test_suspended_broker_of_ours_takes_nothing_back(led_cluster, mixture) -> None:
     kinds, controller = mixture
