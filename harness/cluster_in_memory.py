@@ -25,6 +25,7 @@ from oncelog.simulation.network import Listener, Network, StreamEnd
 from oncelog.simulation.zookeeper import SimulatedEnsemble, SimulatedZooKeeper
 from oncelog.wire import (
     ErrorCode,
+    RequestHeader,
     construct,
     decode_request,
     encode_answer,
@@ -66,6 +67,7 @@ SETTINGS = {
     "replica.socket.timeout.ms": "2000",
 }
 API_VERSIONS, FETCH, LIST_OFFSETS, PRODUCE = 18, 1, 2, 0
+ADD_PARTITIONS, WRITE_TXN_MARKERS = 24, 27
 ALTER_PARTITION, ALLOCATE_PRODUCER_IDS, CONTROLLED_SHUTDOWN = 56, 67, 7
 NO_TIME = timedelta(0)
 TOPIC, TOPIC_ID = "orders", UUID(int=0x5EED)
@@ -79,6 +81,8 @@ class ClusterInMemory:
         self.network = Network(self.queue, Random(f"{seed}/network"))
         self.ensemble = SimulatedEnsemble(self.network, Random(f"{seed}/ensemble"))
         self.errors: list[BaseException] = []
+        self.cuts_power = True
+        """Whether a disk that ends its broker, between two of its operations, loses what was not synced."""
         self.settings = SETTINGS | {name.replace("_", "."): value for name, value in settings.items()}
         self.nodes = {one: self._node(one, seed) for one in broker_ids}
         self.process = Process(self.queue, "test", self.errors.append)
@@ -112,7 +116,7 @@ class ClusterInMemory:
             event = self.queue.step(end_ms)
         except ProcessEndedError:
             (ended,) = (one for one in self.nodes.values() if one.is_up and one.disk.operations_left is None)
-            ended.die(power=True)
+            ended.die(power=self.cuts_power)
             return True
         if self.errors:
             raise self.errors[0]
@@ -209,6 +213,7 @@ class PlayedBroker:
         self.answers: dict[int, Callable[[Any], Any]] = {}
         self.process = Process(cluster.queue, self.host, cluster.errors.append)
         self._ends: list[StreamEnd] = []
+        self._last: tuple[StreamEnd, RequestHeader]
         self.listen()
 
     def listen(self, port: int = 9092) -> None:
@@ -248,13 +253,25 @@ class PlayedBroker:
             self.heard.append(body)
             make = self.answers.get(header.api_key)
             answer = None if make is None else make(body)
+        self._last = end, header
         if answer is not None:
-            chunks = encode_answer(header.api_key, header.version, header.correlation_id, answer)
-            end.send(b"".join(bytes(chunk) for chunk in chunks))
+            self.answer_last(answer)
+
+    def answer_last(self, answer: Any) -> None:
+        """Answer, late, what was asked last."""
+        end, header = self._last
+        chunks = encode_answer(header.api_key, header.version, header.correlation_id, answer)
+        end.send(b"".join(bytes(chunk) for chunk in chunks))
 
     def _api_versions(self, version: int) -> Any:
         types = message_module(API_VERSIONS, version, "response")
-        offered = {API_VERSIONS: (0, 4), FETCH: (4, 17), LIST_OFFSETS: (1, 9), 24: (0, 5), 27: (0, 1)}
+        offered = {
+            API_VERSIONS: (0, 4),
+            FETCH: (4, 17),
+            LIST_OFFSETS: (1, 9),
+            ADD_PARTITIONS: (0, 5),
+            WRITE_TXN_MARKERS: (0, 1),
+        }
         offered |= {ALTER_PARTITION: (2, 3), ALLOCATE_PRODUCER_IDS: (0, 0), CONTROLLED_SHUTDOWN: (0, 3)}
         keys = tuple(
             types.ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in offered.items()
@@ -463,6 +480,7 @@ def fetched(answer: Any) -> Any:
 def fetch_answer(
     topic_id: UUID = TOPIC_ID,
     *,
+    indexes: Sequence[int] = (0,),
     error: ErrorCode = ErrorCode.none,
     high_watermark: int = 0,
     log_start_offset: int = 0,
@@ -470,24 +488,27 @@ def fetch_answer(
     diverging: tuple[int, int] | None = None,
     session_id: int = 0,
 ) -> Any:
-    """What a leader answers about the one partition that is fetched; `diverging` is an epoch and where it ends."""
+    """What a leader answers about each of these partitions; `diverging` is an epoch and where it ends."""
     types = message_module(FETCH, 17, "response")
     fields: dict[str, Any] = {}
     if diverging is not None:
         fields["diverging_epoch"] = types.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
-    one = construct(
-        types.PartitionData,
-        partition_index=0,
-        error_code=error,
-        high_watermark=high_watermark,
-        last_stable_offset=high_watermark,
-        log_start_offset=log_start_offset,
-        aborted_transactions=None,
-        preferred_read_replica=-1,
-        records=records,
-        **fields,
+    partitions = tuple(
+        construct(
+            types.PartitionData,
+            partition_index=index,
+            error_code=error,
+            high_watermark=high_watermark,
+            last_stable_offset=high_watermark,
+            log_start_offset=log_start_offset,
+            aborted_transactions=None,
+            preferred_read_replica=-1,
+            records=records,
+            **fields,
+        )
+        for index in indexes
     )
-    topic = types.FetchableTopicResponse(topic_id=topic_id, partitions=(one,))
+    topic = types.FetchableTopicResponse(topic_id=topic_id, partitions=partitions)
     return construct(
         types.FetchResponse,
         throttle_time=NO_TIME,
@@ -524,9 +545,17 @@ def alter_answer(body: Any, error: ErrorCode = ErrorCode.none, *, topmost: Error
     )
 
 
-def records(*values: bytes, leader_epoch: int | None = None, base_offset: int = 0) -> bytes:
-    """One batch; with a leader epoch, as it is in a leader's log."""
-    batch = build_batch([Record(None, value, timestamp_ms=1_700_000_000_000) for value in values])
+def records(
+    *values: bytes, leader_epoch: int | None = None, base_offset: int = 0, producer: tuple[int, int] | None = None
+) -> bytes:
+    """One batch; with a leader epoch, as it is in a leader's log; with a producer id and epoch, the first of a transaction."""
+    some = [Record(None, value, timestamp_ms=1_700_000_000_000) for value in values]
+    if producer is None:
+        batch = build_batch(some)
+    else:
+        batch = build_batch(
+            some, producer_id=producer[0], producer_epoch=producer[1], base_sequence=0, transactional=True
+        )
     return (
         batch if leader_epoch is None else b"".join(bytes(part) for part in stamped(batch, base_offset, leader_epoch))
     )

@@ -1,9 +1,8 @@
-"""The connections of one broker to the others, which come and go."""
+"""Channels to the other brokers: one to each, at the place where it is now."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+import pytest
 
 from harness.broker_in_memory import CountingRandom
 from harness.manual_clock import ManualClock
@@ -11,50 +10,36 @@ from harness.network_in_memory import NetworkInMemory
 from oncelog.broker.cluster.channel import ChannelError, ChannelState, Failure
 from oncelog.broker.cluster.channels import Channels
 from oncelog.broker.view import Node
-from oncelog.coordination import Task, start
-from oncelog.wire import message_class
-from oncelog.wire.zookeeper_mode import CONTROLLED_SHUTDOWN
+from oncelog.coordination import start
 
-FIRST, SECOND = Node(1, "first", 9092, None), Node(2, "second", 9092, None)
-
-
-def make() -> tuple[NetworkInMemory, Channels]:
-    network = NetworkInMemory()
-    return network, Channels(network, ManualClock(), CountingRandom(), "0")
+FETCH = 1
+NODE, MOVED, OTHER = Node(1, "one", 9092, None), Node(1, "one", 9093, None), Node(2, "two", 9092, None)
 
 
-def ask(channels: Channels, node: Node) -> Task[Any]:
-    body = message_class(CONTROLLED_SHUTDOWN, 3, "request")(broker_id=0, broker_epoch=5)
-    return start(channels.to(node).ask(CONTROLLED_SHUTDOWN, 3, body, 30_000))
+@pytest.fixture
+def channels() -> Channels:
+    return Channels(NetworkInMemory(), ManualClock(), CountingRandom(), "broker-0-fetcher-0")
 
 
-def test_who_waits_for_a_broker_that_is_dead_is_told_so_at_once() -> None:
-    """One that was suspended keeps its connections, and answers nothing: the controller knows sooner than any timeout."""
-    network, channels = make()
-    waiting, other = ask(channels, FIRST), ask(channels, SECOND)
-    for link in network.links:
-        link.accept()
-    channels.keep({2})
-    assert waiting.is_released
-    assert isinstance(waiting.value, ChannelError)
-    assert waiting.value.failure is Failure.UNKNOWN
-    assert [link.is_closed for link in network.links] == [True, False]
-    assert not other.is_released
+def test_a_broker_has_one_channel(channels: Channels) -> None:
+    assert channels.to(NODE) is channels.to(NODE)
+    assert channels.to(NODE) is channels.to(Node(1, "one", 9092, "another rack"))
+    assert channels.to(OTHER) is not channels.to(NODE)
 
 
-def test_broker_that_is_alive_again_gets_another_channel() -> None:
-    _, channels = make()
-    before = channels.to(FIRST)
-    channels.keep(())
-    assert before.state is ChannelState.CLOSED
-    assert channels.to(FIRST) is not before
-    assert channels.to(FIRST).state is ChannelState.DISCONNECTED
-
-
-def test_broker_that_has_moved_gets_another_channel() -> None:
-    _, channels = make()
-    before = channels.to(FIRST)
-    after = channels.to(replace(FIRST, port=9093))
+def test_a_broker_that_has_moved_has_another_and_who_waits_on_the_old_one_is_told(channels: Channels) -> None:
+    before = channels.to(NODE)
+    waiting = start(before.ask(FETCH, 17, None, 1_000))
+    after = channels.to(MOVED)
     assert after is not before
     assert before.state is ChannelState.CLOSED
-    assert channels.to(replace(FIRST, port=9093)) is after
+    answer = waiting.value
+    assert isinstance(answer, ChannelError)
+    assert answer.failure is Failure.UNREACHABLE
+    assert channels.to(MOVED) is after
+
+
+def test_closing_closes_all(channels: Channels) -> None:
+    some = [channels.to(NODE), channels.to(OTHER)]
+    channels.close()
+    assert [one.state for one in some] == [ChannelState.CLOSED] * 2
