@@ -125,6 +125,7 @@ def test_an_order_is_carried_out_although_its_connection_ends(ordered: Ordered) 
     assert isinstance(cut_off, ChannelError)
     ordered.cluster.nodes[BROKER].disk.slow_until_ms = 0.0
     assert ordered.order(OTHER, 1, BOTH) == [NONE]
+    ordered.cluster.rest(5_000)
     assert ordered.role() is Role.FOLLOWER
 
 
