@@ -312,10 +312,13 @@ class PlayedController(PlayedBroker):
         return self.cluster.wait(self.sends_order(broker_id, *topics, **fields))
 
     def sends_order(self, broker_id: int, *topics: Any, **fields: Any) -> Parked[Any]:
-        body = leader_and_isr.LeaderAndIsrRequest(
+        return self.cluster.send(broker_id, self.order_to(broker_id, *topics, **fields))
+
+    def order_to(self, broker_id: int, *topics: Any, **fields: Any) -> Any:
+        """A LeaderAndIsr request."""
+        return leader_and_isr.LeaderAndIsrRequest(
             **self._from(broker_id) | fields, type=0, topic_states=topics, live_leaders=()
         )
-        return self.cluster.send(broker_id, body)
 
     def stop(self, broker_id: int, *topics: Any, **fields: Any) -> Any:
         """StopReplica."""
