@@ -9,18 +9,63 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from harness.conformance.clients import ConfluentProducer
 from harness.waiting import until
 from tests.chaos.load import LoadProducer, Outcome, Place, Worker
+from tests.chaos.rounds import OwnProducer
 
 PAUSE_SECONDS = 0.01
 BATCH = 5
+CALL_SECONDS = 20
+COPIER = "copier"
+"""The transactional id whose transactions commit offsets too, by our own client."""
 JOIN_SECONDS = 90
+PROGRESS_SECONDS = 60
 Record = tuple[str, int, str]
 """Topic, partition and value."""
+
+
+def settings_of(bootstrap: str) -> dict[str, Any]:
+    """They hold on to no broker for long that has stopped to answer."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "socket.timeout.ms": 6000,
+        "reconnect.backoff.max.ms": 200,
+        "log_level": 0,
+    }
+
+
+class TransactionalProducer:
+    """One of librdkafka behind the face of the load. It commits no offsets.
+
+    librdkafka 2.16 goes on sending TxnOffsetCommit to a coordinator that is away, without end, and asks for no other.
+    """
+
+    def __init__(self, bootstrap: str, transactional_id: str) -> None:
+        own = {"transactional.id": transactional_id, "linger.ms": 5, "request.timeout.ms": 6000}
+        self._producer = Producer(settings_of(bootstrap) | own)
+        self.begin = self._producer.begin_transaction
+
+    def init(self) -> None:
+        self._producer.init_transactions(CALL_SECONDS)
+
+    def send(self, topic: str, partition: int, key: str, value: str) -> None:
+        self._producer.produce(topic, value, key, partition)
+
+    def send_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
+        pass
+
+    def commit(self) -> None:
+        self._producer.commit_transaction(CALL_SECONDS)
+
+    def abort(self) -> None:
+        self._producer.abort_transaction(CALL_SECONDS)
+
+    def close(self) -> None:
+        self._producer.purge()
 
 
 class IdempotentWriter:
@@ -49,17 +94,8 @@ class IdempotentWriter:
         producer.flush(JOIN_SECONDS)
 
     def _new_producer(self) -> Producer:
-        return Producer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "enable.idempotence": True,
-                "acks": "all",
-                "linger.ms": 5,
-                "reconnect.backoff.max.ms": 200,
-                "error_cb": self._hear_error,
-                "log_level": 0,
-            }
-        )
+        own = {"enable.idempotence": True, "acks": "all", "linger.ms": 5, "error_cb": self._hear_error}
+        return Producer(settings_of(self._bootstrap) | own)
 
     def _hear_error(self, error: KafkaError) -> None:
         if error.fatal():
@@ -120,22 +156,19 @@ def _record(message: Message) -> Record:
     return message.topic(), message.partition(), message.value().decode()
 
 
-def _of_reader(bootstrap: str, group: str) -> dict[str, str | int | bool]:
-    return {
-        "bootstrap.servers": bootstrap,
+def _of_reader(bootstrap: str, group: str) -> dict[str, Any]:
+    return settings_of(bootstrap) | {
         "group.id": group,
         "isolation.level": "read_committed",
         "auto.offset.reset": "earliest",
         "auto.commit.interval.ms": 500,
         "session.timeout.ms": 6000,
         "fetch.wait.max.ms": 50,
-        "reconnect.backoff.max.ms": 200,
-        "log_level": 0,
     }
 
 
 class Load:
-    """On one topic: two idempotent producers, transactional ones of these ids, and a reader in a group."""
+    """On one topic: two idempotent producers, transactional ones of these ids and one that copies, and a reader in a group."""
 
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, transactional_ids: list[str], group: str, seed: int
@@ -145,12 +178,12 @@ class Load:
         self.writers = [IdempotentWriter(f"writer-{number}", bootstrap, places) for number in range(2)]
         self.workers = [
             Worker(name, self._transactional, places, (topic, 0), seed * 100 + number, keeps_its_producer=True)
-            for number, name in enumerate(transactional_ids)
+            for number, name in enumerate((*transactional_ids, COPIER))
         ]
         self.reader = CommittedReader(bootstrap, group, topic)
 
     def _transactional(self, name: str) -> LoadProducer:
-        return ConfluentProducer(self._bootstrap, name, "none", "all")
+        return (OwnProducer if name == COPIER else TransactionalProducer)(self._bootstrap, name)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -188,11 +221,11 @@ class Load:
             self.reader.records.total(),
         )
 
-    def goes_on(self, timeout_seconds: float = 60) -> None:
+    def goes_on(self) -> None:
         """Wait until every client has got something done."""
         before = self.progress()
         try:
-            until(lambda: all(now > then for now, then in zip(self.progress(), before, strict=True)), timeout_seconds)
+            until(lambda: all(now > then for now, then in zip(self.progress(), before, strict=True)), PROGRESS_SECONDS)
         except AssertionError:
             raise AssertionError(f"the load does not go on: {before}, then {self.progress()}") from None
 
@@ -223,8 +256,9 @@ def _settle(worker: Worker) -> None:
     def is_settled() -> bool:
         try:
             worker.settle()
-        except KafkaException as error:
-            return bool(error.args[0].code() == KafkaError._STATE)
+        except Exception:  # noqa: BLE001 - each client has its own errors
+            worker.drop()
+            return False
         return True
 
     until(is_settled, JOIN_SECONDS)

@@ -72,7 +72,6 @@ from oncelog.log import (
     uuid_text,
 )
 from oncelog.transactions import TransactionCoordinator
-from oncelog.zookeeper.session import ZooKeeper
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster.altering import ClusterAlterations
@@ -81,6 +80,7 @@ if TYPE_CHECKING:
     from oncelog.broker.cluster.membership import Membership
     from oncelog.broker.cluster.topic_changes import TopicChanges
     from oncelog.broker.storage.shared_topics import SharedTopics
+    from oncelog.zookeeper.session import ZooKeeper
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -494,6 +494,8 @@ class BrokerCore:
             self.transactions.elections.resigned(partition.index)
         elif partition.topic == CONSUMER_OFFSETS:
             self.group_elections.resigned(partition.index)
+        if self.membership is not None:
+            self.membership.went_offline(partition)
 
     def _follow_partition_count(self, topic: Topic) -> None:
         """Where a group or a transactional id belongs depends on how many partitions its topic has, whoever made that."""
@@ -503,9 +505,10 @@ class BrokerCore:
             self.offsets.coordinator.partition_count = len(topic.partitions)
         else:
             return
-        # There is nothing in it yet that others would have to wait for.
-        for _ in self._lead(topic.name):
-            pass
+        if self.membership is None:
+            # There is nothing in it yet that others would have to wait for.
+            for _ in self._lead(topic.name):
+                pass
 
     def _lead(self, name: str) -> Iterator[None]:
         """Become the leader of every partition of a coordinator's topic, in short steps: a broker that is alone is that."""

@@ -76,10 +76,14 @@ class LeaderReplica:
 
     def follow(self, told: LeaderAndIsr) -> None:
         """Become a follower: the in-sync set is the leader's business."""
+        self.resign()
+        self._take_epochs(told)
+
+    def resign(self) -> None:
+        """Lead no more: what was known of followers, and what was asked of the controller, means nothing from now on."""
         self.followers = {}
         self.state = self.state.committed(frozenset())
         self.is_leader = False
-        self._take_epochs(told)
 
     def _take_epochs(self, told: LeaderAndIsr) -> None:
         self.controller_epoch = told.controller_epoch

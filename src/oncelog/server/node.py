@@ -34,10 +34,10 @@ from oncelog.server.disk import RealDisk
 from oncelog.server.idle import IdleConnections
 from oncelog.server.memory import MemoryBudget
 from oncelog.server.workers import WorkerThreads
-from oncelog.zookeeper.session import ZooKeeper
 
 if TYPE_CHECKING:
     from oncelog.server.zookeeper import RealZooKeeper
+    from oncelog.zookeeper.session import ZooKeeper
 
 logger = logging.getLogger("oncelog.broker")
 

@@ -14,7 +14,7 @@ from uuid import UUID
 from oncelog import groups, transactions
 from oncelog.broker import BrokerCore
 from oncelog.broker.coordinators.loading import load_offsets, load_transactions
-from oncelog.broker.storage.partition import Partition
+from oncelog.broker.storage.partition import Partition, Role
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, Topic
 from oncelog.groups import GroupCoordinator
 from oncelog.records import NO_SEQUENCE, BatchHeader, ControlType, batches, decode_batch, next_sequence, read_control
@@ -54,6 +54,8 @@ def audit_logs(core: BrokerCore, durable: Mapping[tuple[UUID, int], int]) -> dic
     """
     found: dict[tuple[str, int], AuditedLog] = {}
     for one in core.topics.partitions():
+        if one.role is Role.NONE:
+            continue
         has_gaps = _has_gaps(core, one)
         gaps_below = max(durable.get((one.log.topic_id, one.index), 0), one.log.cleaned_offset or 0) if has_gaps else 0
         found[one.topic, one.index] = audit_log(one, has_gaps=has_gaps, gaps_below=gaps_below)
@@ -220,7 +222,13 @@ def audit_decisions(core: BrokerCore, logs: Mapping[tuple[str, int], AuditedLog]
                     continue
                 for key in decided.partitions:
                     other = core.topics.partition(*key)
-                    if other is None or other.is_offline or key[0] in made_anew or not _is_whole(core, other):
+                    if (
+                        other is None
+                        or other.role is Role.NONE
+                        or other.is_offline
+                        or key[0] in made_anew
+                        or not _is_whole(core, other)
+                    ):
                         continue
                     marker = decided.producer_id, decided.producer_epoch, decided.status is PREPARE_COMMIT
                     missing = f"{decided.transactional_id}: {other} lacks the marker {marker}"
@@ -265,7 +273,10 @@ def audit_committed_offsets(core: BrokerCore) -> None:
 
 
 def _served(topic: Topic | None) -> list[Partition]:
-    return [] if topic is None else [partition for partition in topic.partitions if not partition.is_offline]
+    """Those that this broker leads: alone every one."""
+    if topic is None:
+        return []
+    return [one for one in topic.partitions if one.role is Role.LEADER and not one.is_offline]
 
 
 def _batches(partition: Partition) -> Iterator[tuple[bytes, int, BatchHeader]]:

@@ -196,11 +196,8 @@ class BrokerNode:
             return
         process = self.process = Process(self._queue, self.name, self._error)
         self.disk.serve(process)
-        clock = BusyClock(process, lambda: self.jump_ms, self._random, lambda: self.is_busy)
-        workers = SimulatedWorkers(process, self._random, lambda: self.is_busy)
-        environment = Environment(clock, self.disk, workers, SimulatedRandom(self._random))
         try:
-            core = BrokerCore(environment, self.directories, self.settings, self._stopped)
+            core = BrokerCore(self.environment(process), self.directories, self.settings, self._stopped)
         except DiskError as error:
             self._disk_failed(error)
             return
@@ -211,6 +208,11 @@ class BrokerNode:
         core.serve_at(self.name, 9092)
         self.core = core
         self._network.listen(self.address, Listener(process, lambda end: self._accept(core, end)))
+
+    def environment(self, process: Process) -> Environment:
+        clock = BusyClock(process, lambda: self.jump_ms, self._random, lambda: self.is_busy)
+        workers = SimulatedWorkers(process, self._random, lambda: self.is_busy)
+        return Environment(clock, self.disk, workers, SimulatedRandom(self._random))
 
     def stop(self) -> None:
         """As a signal stops it: the next start has nothing to repair."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 
 from oncelog.simulation.events import stream
 
@@ -36,7 +37,7 @@ class FaultKind(Enum):
     LATENCY = "some messages are late"
 
 
-INTERVALS_S = {
+INTERVALS_S: dict[Enum, float] = {
     FaultKind.KILL: 40,
     FaultKind.KILL_IN_STEP: 60,
     FaultKind.POWER: 50,
@@ -73,18 +74,23 @@ class PlannedFault:
 
     number: int
     at_ms: float
-    kind: FaultKind
+    kind: Enum
     draw: int
 
     def __str__(self) -> str:
         return f"{self.number}: after {self.at_ms / 1000:.3f} s {self.kind.value}"
 
 
-def plan(seed: int, duration_ms: float, left_out: Collection[int] = ()) -> list[PlannedFault]:
+def plan(
+    seed: int,
+    duration_ms: float,
+    left_out: Collection[int] = (),
+    intervals_s: Mapping[Enum, float] = MappingProxyType(INTERVALS_S),
+) -> list[PlannedFault]:
     """The faults of a run in order. A run has some of the kinds only: what hides another fault is absent now and then."""
     pace = stream(seed, "pace of the faults").choice(PACES)
-    drawn: list[tuple[float, FaultKind, int]] = []
-    for kind, interval_s in INTERVALS_S.items():
+    drawn: list[tuple[float, Enum, int]] = []
+    for kind, interval_s in intervals_s.items():
         random = stream(seed, f"fault {kind.name}")
         if random.random() < 0.35:
             continue

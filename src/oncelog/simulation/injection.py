@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from enum import Enum
 from functools import partial
 from itertools import accumulate
 from random import Random
@@ -46,7 +47,7 @@ class Injection:
         audit: Callable[[], None],
     ) -> None:
         """`audit` is called before a broker ends that nothing else has ended."""
-        self.happened: Counter[FaultKind] = Counter()
+        self.happened: Counter[Enum] = Counter()
         self._queue = queue
         self._network = network
         self._broker = broker
@@ -57,7 +58,7 @@ class Injection:
         self._dies_after_change: Random | None = None
         self._flips = BitFlips(broker.disk)
         self._slice_ms = slices.SLICE_MS
-        self._carry_out: dict[FaultKind, Callable[[Random], None]] = {
+        self._carry_out: dict[Enum, Callable[[Random], None]] = {
             FaultKind.KILL: lambda random: self._die(random, power=False),
             FaultKind.POWER: lambda random: self._die(random, power=True),
             FaultKind.KILL_IN_STEP: lambda random: self._die_in_step(random, power=False),

@@ -110,7 +110,7 @@ class Network:
         self._random = random
         self._listeners: dict[Address, Listener] = {}
         self._ends: dict[StreamEnd, None] = {}
-        self._parted_until_ms: dict[frozenset[str], float] = {}
+        self._parted_until_ms: dict[tuple[str, str], float] = {}
 
     def listen(self, address: Address, listener: Listener) -> None:
         self._listeners[address] = listener
@@ -134,8 +134,13 @@ class Network:
         self.queue.after(there_ms, f"{process.node} connects to {address}", arrive)
 
     def part(self, one: str, other: str, until_ms: float) -> None:
-        """Nothing comes from one node to the other until then; it comes late, as a retransmission does."""
-        self._parted_until_ms[frozenset((one, other))] = until_ms
+        """Nothing comes from either node to the other until then; it comes late, as a retransmission does."""
+        self.part_one_way(one, other, until_ms)
+        self.part_one_way(other, one, until_ms)
+
+    def part_one_way(self, sender: str, receiver: str, until_ms: float) -> None:
+        """Nothing comes from the one to the other until then; what goes the other way comes."""
+        self._parted_until_ms[sender, receiver] = until_ms
 
     def heal(self) -> None:
         """Nodes are parted no more, and nothing is late."""
@@ -162,7 +167,7 @@ class Network:
         latency_ms = self._random.uniform(low, high)
         begin_ms = self.queue.now_ms
         if self._parted_until_ms:
-            begin_ms = max(begin_ms, self._parted_until_ms.get(frozenset((sender, receiver)), 0.0))
+            begin_ms = max(begin_ms, self._parted_until_ms.get((sender, receiver), 0.0))
         return begin_ms + latency_ms
 
     def pieces(self, data: bytes) -> list[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from random import Random
 from uuid import UUID
@@ -13,12 +14,13 @@ from oncelog.client.consumer.core import ConsumedRecord
 from oncelog.client.net.settings import ClientSettings
 from oncelog.client.values import IsolationLevel, TopicPartition
 from oncelog.simulation import administration, workload
-from oncelog.simulation.broker_node import BrokerNode, SimulationFailure
+from oncelog.simulation.broker_node import BrokerNode
 from oncelog.simulation.clients import ClientNode
 from oncelog.simulation.conditions import broker_settings, few_collections, hidden_paths_open, transaction_version
-from oncelog.simulation.disk import ProcessEndedError, SimulatedDisk
-from oncelog.simulation.events import EventQueue, stream
-from oncelog.simulation.faults import FaultKind, PlannedFault, plan
+from oncelog.simulation.disk import SimulatedDisk
+from oncelog.simulation.driving import MINUTE_MS, Driver, described
+from oncelog.simulation.events import Event, EventQueue, stream
+from oncelog.simulation.faults import PlannedFault, plan
 from oncelog.simulation.history import Outcome, RunHistory, View
 from oncelog.simulation.injection import Injection
 from oncelog.simulation.invariants import Invariants
@@ -28,11 +30,7 @@ from oncelog.simulation.plain_commits import PlainCommits
 from oncelog.simulation.short_lived import REBORN, SHORT_LIVED, ShortLivedHistory
 from oncelog.simulation.transport import Play
 
-MINUTE_MS = 60_000.0
 CALM_MS = (1_000.0, 10_000.0)
-LIVENESS_MS = 15 * MINUTE_MS
-LOOK_MS = 500.0
-EVENTS_AT_ONE_TIME_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class Report:
     unknown: int
     starts: int
     records_seen: int
-    happened: Mapping[FaultKind, int]
+    happened: Mapping[Enum, int]
     planned: tuple[PlannedFault, ...] = field(repr=False)
 
 
@@ -78,7 +76,7 @@ class Simulation:
         )
         self.view: View = {}
         """What read_committed shows in the end."""
-        self._failure: BaseException | None = None
+        self.driver = Driver(self.queue, self._happened, lambda: self.injection.broker_ended_in_step())
         self.disk = SimulatedDisk(stream(seed, "disk"), lambda: int(self.queue.now_ms))
         self.disk.lose_by(stream(seed, "power"))
         self.broker = BrokerNode(
@@ -89,7 +87,7 @@ class Simulation:
             stream(seed, "broker"),
             broker_settings(draw),
             draw.choice((["/data"], ["/data", "/more"])),
-            self._failed,
+            self.driver.failed,
         )
         self.clients = self._clients(draw)
         self.invariants = Invariants(self.broker, self.short_lived)
@@ -104,33 +102,37 @@ class Simulation:
             try:
                 self._play()
             except Exception as error:  # noqa: BLE001 - a bug of the broker comes out here
-                failure = _described(error)
+                failure = described(error)
         return self._report(failure)
 
     def _play(self) -> None:
         self.broker.start()
-        self._finish("the topics", self._client("maker", self._make_ready), 2 * MINUTE_MS)
+        self.driver.finish("the topics", self._client("maker", self._make_ready), 2 * MINUTE_MS)
         self.injection.schedule(self.faults)
         for client in self.clients:
             self.queue.after(self._draw.uniform(0, 500), f"{client.name} start", client.start)
-        self._advance(self.queue.now_ms + self.minutes * MINUTE_MS)
+        self.driver.advance(self.queue.now_ms + self.minutes * MINUTE_MS)
         self.injection.end()
         self._settle()
         self._check()
 
     def _settle(self) -> None:
         """Without faults, everything comes to its end in time."""
-        self._advance(self.queue.now_ms + self._draw.uniform(*CALM_MS))
+        self.driver.advance(self.queue.now_ms + self._draw.uniform(*CALM_MS))
         self.shared.stop_writing()
         writers = [client for client in self.clients if client.name.startswith(("writer", "plain", "admin"))]
-        self._await("the writers do not end", lambda: next((c.name for c in writers if not c.is_done), None))
-        self._await("transactions do not end", self.invariants.unsettled)
+        self.driver.until_settled(
+            "the writers do not end", lambda: next((c.name for c in writers if not c.is_done), None)
+        )
+        self.driver.until_settled("transactions do not end", self.invariants.unsettled)
         view = self._view([one for one in self._partitions() if one.topic == workload.INPUT])
         ends = {one.partition: records[-1].offset + 1 for one, records in view.items() if records}
-        self._await("what is written is not copied", lambda: self._uncopied(ends))
+        self.driver.until_settled("what is written is not copied", lambda: self._uncopied(ends))
         self.shared.is_over = True
-        self._await("the clients do not end", lambda: next((c.name for c in self.clients if not c.is_done), None))
-        self._await("transactions do not end", self.invariants.unsettled)
+        self.driver.until_settled(
+            "the clients do not end", lambda: next((c.name for c in self.clients if not c.is_done), None)
+        )
+        self.driver.until_settled("transactions do not end", self.invariants.unsettled)
         self.invariants.audit()
         self.invariants.audit_settled()
 
@@ -187,7 +189,7 @@ class Simulation:
     def _view(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, list[ConsumedRecord]]:
         view: dict[TopicPartition, list[ConsumedRecord]] = {}
         client = self._client("judge", lambda node: workload.read_all(node, partitions, view))
-        self._finish("reading everything", client, 2 * MINUTE_MS)
+        self.driver.finish("reading everything", client, 2 * MINUTE_MS)
         return view
 
     def _make_ready(self, node: ClientNode) -> Play:
@@ -231,43 +233,11 @@ class Simulation:
             connect_timeout_ms=random.choice((500, 3_000)),
             call_timeout_ms=random.choice((2_500, 10_000, 30_000)),
         )
-        return ClientNode(name, self.queue, self.network, settings, random, play, self._failed, self.history.died)
+        return ClientNode(name, self.queue, self.network, settings, random, play, self.driver.failed, self.history.died)
 
-    def _advance(self, until_ms: float) -> None:
-        queue, broker, invariants = self.queue, self.broker, self.invariants
-        while True:
-            try:
-                event = queue.step(until_ms)
-            except ProcessEndedError:
-                self.injection.broker_ended_in_step()
-                continue
-            if self._failure is not None:
-                raise self._failure
-            if event is None:
-                return
-            if queue.count_at_this_time > EVENTS_AT_ONE_TIME_MAX:
-                raise SimulationFailure(f"time does not go on: {event.label}")
-            if event.process is broker.process:
-                invariants.check()
-
-    def _await(self, what: str, unsettled: Callable[[], str | None]) -> None:
-        end_ms = self.queue.now_ms + LIVENESS_MS
-        while (reason := unsettled()) is not None:
-            if self.queue.now_ms >= end_ms:
-                raise SimulationFailure(f"without any faults {what}: {reason}")
-            self._advance(self.queue.now_ms + LOOK_MS)
-
-    def _finish(self, what: str, client: ClientNode, time_ms: float) -> None:
-        client.start()
-        end_ms = self.queue.now_ms + time_ms
-        while not client.is_done:
-            if self.queue.now_ms >= end_ms:
-                raise SimulationFailure(f"without any faults {what} takes too long")
-            self._advance(self.queue.now_ms + LOOK_MS)
-
-    def _failed(self, error: BaseException) -> None:
-        if self._failure is None:
-            self._failure = error
+    def _happened(self, event: Event) -> None:
+        if event.process is self.broker.process:
+            self.invariants.check()
 
     def _report(self, failure: str | None) -> Report:
         history = self.history
@@ -286,13 +256,3 @@ class Simulation:
             Counter(self.injection.happened),
             tuple(self.faults),
         )
-
-
-def _described(error: BaseException) -> str:
-    if isinstance(error, SimulationFailure):
-        return str(error)
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    where = "" if frame is None else f" ({frame.tb_frame.f_code.co_filename}:{frame.tb_lineno})"
-    return f"{type(error).__name__}: {error}{where}"

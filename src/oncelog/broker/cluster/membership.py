@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.cluster import fetcher
-from oncelog.broker.cluster.asking import SessionEndedError, ask
+from oncelog.broker.cluster.asking import ask
 from oncelog.broker.cluster.channel import Channel, ChannelError
 from oncelog.broker.cluster.channels import Channels
 from oncelog.broker.cluster.configs import ClusterConfigs
@@ -17,6 +17,8 @@ from oncelog.broker.cluster.fetcher import FetchSettings
 from oncelog.broker.cluster.fetchers import Fetchers
 from oncelog.broker.cluster.in_sync_changes import InSyncChanges
 from oncelog.broker.cluster.known_members import KnownMembers
+from oncelog.broker.cluster.liveness import Liveness
+from oncelog.broker.cluster.log_dir_events import LogDirEvents
 from oncelog.broker.cluster.members import Members
 from oncelog.broker.cluster.producer_id_blocks import ProducerIdBlocks
 from oncelog.broker.cluster.registration import Registration
@@ -28,7 +30,7 @@ from oncelog.broker.cluster.watchers import Watchers
 from oncelog.broker.readiness import Readiness
 from oncelog.coordination import sleep, start
 from oncelog.wire import ErrorCode, message_class
-from oncelog.zookeeper.session import Create, Data, GetData, SessionState, ZooKeeper
+from oncelog.zookeeper.session import Create, Data, GetData, ZooKeeper
 from oncelog.zookeeper.znodes import (
     BrokerZnode,
     ListenerEndpoint,
@@ -41,8 +43,9 @@ if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.readiness import StartProgress
+    from oncelog.broker.storage.partition import Partition
     from oncelog.broker.storage.shared_topics import SharedTopics
-    from oncelog.environment import Clock, Network, Random, Timer
+    from oncelog.environment import Clock, Network, Random
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -87,8 +90,6 @@ class Membership:
 
     def __init__(self, broker: Needs, zookeeper: ZooKeeper, network: Network, random: Random, listener: str) -> None:
         self._broker = broker
-        self._is_out = False
-        self._silence: Timer | None = None
         self._zookeeper = zookeeper
         self._network = network
         self._random = random
@@ -99,10 +100,12 @@ class Membership:
         node_id = broker.settings.number("node.id")
         self.configs = ClusterConfigs(zookeeper, self._watchers, broker.clock, broker.settings, node_id)
         self.topic_changes = TopicChanges(zookeeper, broker.clock, random, broker.settings, self.members)
+        self._log_dir_events = LogDirEvents(zookeeper, broker.clock, node_id)
         self._to_controller = Channels(network, broker.clock, random, str(node_id))
         self._to_leaders = Channels(network, broker.clock, random, f"broker-{node_id}-fetcher-0")
         self._to_coordinators = Channels(network, broker.clock, random, f"AddPartitionsManager-client-{node_id}")
         self._to_others = Channels(network, broker.clock, random, f"broker-{node_id}-txn-marker-sender")
+        self._channels = self._to_controller, self._to_leaders, self._to_coordinators, self._to_others
         self._changes = InSyncChanges(
             broker.clock,
             node_id,
@@ -123,7 +126,7 @@ class Membership:
     @property
     def epoch(self) -> int:
         """This broker's epoch; -1 before it has one."""
-        return self._registration.epoch
+        return self._liveness.epoch
 
     async def cluster_id(self, new_id: str) -> str:
         """The id of the cluster, which the first broker gives it. Raises SessionEndedError."""
@@ -179,8 +182,14 @@ class Membership:
         for path in HEARD_BY_CONTROLLER:
             self._watchers.listen(path, self.controller.watched)
         self._watchers.listen_to_sessions(self.controller.session_changed)
-        self._watchers.listen_to_sessions(self._session_changed)
-        self.known_brokers = KnownMembers(topics, self.members, self._to_others, number("controller.socket.timeout.ms"))
+        self.known_brokers = KnownMembers(
+            topics, self.members, self._to_others, self._zookeeper, number("controller.socket.timeout.ms")
+        )
+
+    def went_offline(self, partition: Partition) -> None:
+        """Others are to lead what this broker can read no more."""
+        self.replicas.went_offline(partition)
+        self._log_dir_events.tell()
 
     def verification(self, transactions: Transactions) -> Verification:
         return Verification(
@@ -192,76 +201,53 @@ class Membership:
         )
 
     async def join(self, host: str, port: int, rack: str | None) -> None:
-        """Be among the live brokers: from now on the controller says what to do. Raises SessionEndedError."""
+        """Be among the live brokers: from now on the controller says what to do."""
         entry = BrokerZnode((ListenerEndpoint(self._listener, host, port),), self._broker.clock.now_ms(), rack)
         path = paths.broker(self._broker.node_id)
-        self._registration = Registration(self._zookeeper, self._broker.clock, path, entry.encode())
-        await self._registration.register()
-        self.controller.begin()
+        self._liveness = Liveness(
+            self._broker.clock,
+            Registration(self._zookeeper, self._broker.clock, path, entry.encode()),
+            self._broker.settings.number("zookeeper.session.timeout.ms"),
+            self._step_down,
+            self.controller.begin,
+        )
+        self._watchers.listen_to_sessions(self._liveness.session_changed)
         self._shrinking = start(self._shrink())
+        await self._liveness.register()
 
-    def _session_changed(self, state: SessionState) -> None:
-        """Who has lost its session is dead for the others: what it led somebody else leads, or will.
-
-        So is, as far as this broker can know, who has not heard from ZooKeeper for as long as a session lasts.
-        """
-        if self._silence is not None:
-            self._silence.cancel()
-            self._silence = None
-        match state:
-            case SessionState.EXPIRED:
-                self._leave("its session with ZooKeeper has expired")
-            case SessionState.DISCONNECTED:
-                timeout_ms = self._broker.settings.number("zookeeper.session.timeout.ms")
-                self._silence = self._broker.clock.call_later(timeout_ms, self._cut_off)
-            case SessionState.CONNECTED if self._is_out:
-                self._is_out = False
-                start(self._rejoin())
-
-    def _cut_off(self) -> None:
-        self._silence = None
-        self._leave("it has not heard from ZooKeeper for as long as a session lasts")
-
-    def _leave(self, reason: str) -> None:
-        logger.warning("this broker leads and follows nothing until it is registered again: %s", reason)
-        self._is_out = True
+    def _step_down(self) -> None:
         start(self.replicas.step_down())
-
-    async def _rejoin(self) -> None:
-        try:
-            await self._registration.renew()
-        except SessionEndedError:
-            # The next session comes here again.
-            self._is_out = True
-            return
-        self.controller.begin()
 
     async def _shrink(self) -> None:
         while True:
             await sleep(self._broker.clock, self._lag_time_max_ms / 2)
             self.replicas.shrink()
 
-    def problem(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> ErrorCode | None:
+    async def problem(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> ErrorCode | None:
         """Why a request of this controller, to this life of the broker, is not carried out; None if it is.
 
         Errors: stale_broker_epoch, stale_controller_epoch.
         """
-        if broker_epoch != -1 and broker_epoch < self.epoch:
-            return ErrorCode.stale_broker_epoch
+        problem = await self._liveness.problem(broker_epoch)
+        if problem is not None:
+            return problem
         if not self.members.hear(controller_id, controller_epoch):
             return ErrorCode.stale_controller_epoch
         return None
 
     def is_told(self) -> None:
         """The controller has said what there is: clients can be served."""
+        for channels in self._channels:
+            channels.keep(self.members)
         self._fetchers.members_changed()
+        self.replicas.members_changed()
         self._leads.leaders_changed()
         if self._broker.progress.reached < Readiness.METADATA:
             self._broker.progress.reach(Readiness.METADATA)
             self._broker.progress.reach(Readiness.COORDINATORS)
 
     async def hand_over(self) -> None:
-        """Before a stop: let others lead what this broker leads (controlled.shutdown.enable)."""
+        """Before a stop: let others lead what this broker leads."""
         number = self._broker.settings.number
         for attempt in range(number("controlled.shutdown.max.retries")):
             if attempt:
@@ -290,8 +276,9 @@ class Membership:
         return len(answer.remaining_partitions)
 
     def stop(self) -> None:
+        self._liveness.stop()
         self._shrinking.end()
         self.controller.close()
         self.replicas.close()
-        for channels in (self._to_controller, self._to_leaders, self._to_coordinators, self._to_others):
+        for channels in self._channels:
             channels.close()

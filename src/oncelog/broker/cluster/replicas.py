@@ -13,6 +13,7 @@ from oncelog.broker.cluster.replica import Replica, Surroundings
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.partition import Partition, Role
 from oncelog.broker.storage.shared_topics import ReplicaId, SharedTopics
+from oncelog.coordination import start
 from oncelog.coordination.one_at_a_time import OneAtATime
 from oncelog.environment import DiskError
 from oncelog.replication import Becomes, LeaderAndIsr, decide
@@ -80,6 +81,7 @@ class Replicas:
         self._leads = leads
         self._orders = OneAtATime()
         self._replicas: dict[Partition, Replica] = {}
+        self._alive: set[int] = set()
 
     def led(self) -> Iterator[Replica]:
         """Those that this broker leads."""
@@ -90,7 +92,12 @@ class Replicas:
 
         Errors: stale_controller_epoch for a leader epoch that is not new, inconsistent_topic_id, kafka_storage_error,
         unknown_topic_or_partition for a partition that has no replica here.
+
+        What was begun is carried out, also where whoever asked is gone.
         """
+        return await start(self._become_all(told))
+
+    async def _become_all(self, told: Sequence[Told]) -> list[ErrorCode]:
         await self._orders.enter()
         try:
             decided = [self._decide(one) for one in told]
@@ -124,8 +131,7 @@ class Replicas:
 
     def _partition(self, told: Told | ToStop) -> Partition | None:
         """What is here of a partition, of whichever topic of that name."""
-        partition = self._topics.partition(told.topic, told.index)
-        return None if partition is None or partition.role is Role.NONE else partition
+        return self._topics.replica(told.topic, told.index)
 
     def _is_here(self, told: Told) -> bool:
         partition = self._partition(told)
@@ -139,10 +145,10 @@ class Replicas:
         state = told.state
         try:
             if becomes is Becomes.LEADER:
-                led_before = partition.role is Role.LEADER
+                leads_already = partition.role is Role.LEADER
                 replica.lead(state)
-                if not led_before:
-                    # Who leads on under a newer epoch knows what is in the log, as Kafka's coordinators do.
+                if not leads_already:
+                    # As Kafka's Partition.makeLeader says it: who goes on leading has nothing to load.
                     self._leads.elected(partition, state.leader_epoch)
             else:
                 replica.follow(state)
@@ -157,8 +163,12 @@ class Replicas:
     async def stop(self, orders: Sequence[ToStop]) -> list[ErrorCode]:
         """Lead and follow no more, and delete what is to be deleted; what became of each, in the same order.
 
-        Errors: fenced_leader_epoch for one that is older than what is known, kafka_storage_error.
+        Errors: fenced_leader_epoch for one that is older than what is known, kafka_storage_error. What was begun is carried
+        out, also where whoever asked is gone.
         """
+        return await start(self._stop_all(orders))
+
+    async def _stop_all(self, orders: Sequence[ToStop]) -> list[ErrorCode]:
         await self._orders.enter()
         try:
             errors = [self._stop_problem(one) for one in orders]
@@ -181,6 +191,13 @@ class Replicas:
             return errors
         finally:
             self._orders.leave()
+
+    def went_offline(self, partition: Partition) -> None:
+        """Its log directory has failed, or its log is damaged: this broker leads it no more, and follows nobody."""
+        replica = self._replicas.pop(partition, None)
+        if replica is not None:
+            replica.go_offline()
+        start(self._fetchers.stop_following([partition]))
 
     async def step_down(self) -> None:
         """Lead and follow nothing, and forget what was told: whatever the controller says next is news."""
@@ -206,6 +223,14 @@ class Replicas:
         if order.leader_epoch in (NO_EPOCH, EPOCH_DURING_DELETE) or order.leader_epoch >= known:
             return ErrorCode.none
         return ErrorCode.fenced_leader_epoch
+
+    def members_changed(self) -> None:
+        """Of who is not alive nobody waits for the log start offset."""
+        alive = {node.node_id for node in self._surroundings.members.brokers()}
+        if alive != self._alive:
+            self._alive = alive
+            for replica in self.led():
+                replica.partition.wake()
 
     def shrink(self) -> None:
         """Look for replicas that have not caught up for too long."""

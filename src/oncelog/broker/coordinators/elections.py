@@ -139,8 +139,12 @@ class Elections:
         if epoch is not None and epoch <= led.epoch:
             return
         self._close(partition, led)
-        # A new one: a load that is under way finds that it is not about this.
-        self._led[partition] = _Leadership(led.epoch if epoch is None else epoch)
+        if epoch is None:
+            # Whoever has forgotten what it was told may be told the same again.
+            del self._led[partition]
+        else:
+            # A new one: a load that is under way finds that it is not about this.
+            self._led[partition] = _Leadership(epoch)
 
     def _close(self, partition: int, led: _Leadership) -> None:
         if led.state is not CLOSED:

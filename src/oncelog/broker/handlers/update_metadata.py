@@ -27,17 +27,17 @@ class Needs(Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     body, membership = request.body, broker.membership
-    error = membership.problem(body.controller_id, body.controller_epoch, body.broker_epoch)
+    error = await membership.problem(body.controller_id, body.controller_epoch, body.broker_epoch)
     if error is not None:
         return request.answer(error_code=error)
     turn = Turn(broker.clock)
     for topic in body.topic_states:
-        if membership.members.controller_epoch > body.controller_epoch:
-            return request.answer(error_code=ErrorCode.stale_controller_epoch)
         states = {one.partition_index: _leadership(one) for one in topic.partition_states}
         membership.topics.learn(topic.topic_name, topic.topic_id, states)
         if turn.is_over:
             await turn.rest()
+            if membership.members.controller_epoch > body.controller_epoch:
+                return request.answer(error_code=ErrorCode.stale_controller_epoch)
     membership.members.are_now([_member(one) for one in body.live_brokers])
     membership.is_told()
     return request.answer(error_code=ErrorCode.none)

@@ -73,6 +73,7 @@ class SharedTopics(Topics):
         """Hears of each topic that the controller speaks of."""
         self.on_gone: Callable[[str, int], None] = lambda name, partition_count: None
         """Hears of a topic that was deleted."""
+        self._here: dict[tuple[str, int], Partition] = {}
         self._leaving: dict[tuple[str, int], Parked[None]] = {}
         self._being_made: dict[str, Parked[ErrorCode]] = {}
         self._awaited: dict[str, Parked[None]] = {}
@@ -108,6 +109,10 @@ class SharedTopics(Topics):
         awaited = self._awaited.pop(name, None)
         if awaited is not None:
             awaited.release(None)
+
+    def replica(self, name: str, index: int) -> Partition | None:
+        """The replica that is here of a partition of this name, also of a topic that was deleted and made again since."""
+        return self._here.get((name, index))
 
     def learn(self, name: str, topic_id: UUID, states: Mapping[int, Leadership]) -> Topic:
         """Hear from the controller who leads these partitions of a topic. They are all of a topic that is new."""
@@ -185,6 +190,7 @@ class SharedTopics(Topics):
             log, directory = self._open_log(topic, one.index, config)
             partition = topic.partitions[one.index]
             partition.host(log, directory, Role.FOLLOWER)
+            self._here[one.topic, one.index] = partition
             if partition.is_offline:
                 topic.offline.add(one.index)
             yield
@@ -224,6 +230,7 @@ class SharedTopics(Topics):
                 if not self._survives(error):
                     raise
             partition.leave()
+            del self._here[partition.topic, partition.index]
             topic.offline.discard(partition.index)
             self._forget_if_gone(topic)
             yield

@@ -1,0 +1,147 @@
+"""What was ever below a high watermark of a leader: from then on every replica has it there, byte for byte, or comes to have it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from oncelog.broker.storage.partition import Partition, Role
+from oncelog.log import PartitionLog
+from oncelog.records import batches
+from oncelog.simulation.broker_node import SimulationFailure
+from oncelog.simulation.cluster.member_node import MemberNode
+
+READ_BYTES = 1024 * 1024
+
+
+class LoggedBatch(NamedTuple):
+    base_offset: int
+    next_offset: int
+    data: bytes
+
+
+@dataclass(slots=True)
+class _Led:
+    """A leader as it was looked at last."""
+
+    high_watermark: int
+    last_stable_offset: int
+
+
+@dataclass(slots=True)
+class _Committed:
+    """Of one partition: the batches below the highest high watermark, and who has led under which epoch."""
+
+    batches: list[LoggedBatch] = field(default_factory=list)
+    leaders: dict[int, int] = field(default_factory=dict)
+    newest_epoch: int = -1
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1].next_offset if self.batches else 0
+
+
+class Ledger:
+    def __init__(self) -> None:
+        self._committed: dict[tuple[str, int], _Committed] = {}
+        self._led: dict[tuple[object, Partition, int], _Led] = {}
+
+    def look_at(self, node: MemberNode) -> None:
+        """After an event of a broker. Raise SimulationFailure for what does not hold."""
+        core = node.core
+        if core is None or not node.is_up or not hasattr(core, "topics"):
+            return
+        for partition in core.topics.partitions():
+            if partition.role is Role.LEADER and not partition.is_offline:
+                self._look_at_leader(node, partition)
+
+    def _look_at_leader(self, node: MemberNode, partition: Partition) -> None:
+        log = partition.log
+        known = self._led.get((node.process, partition, partition.leader_epoch))
+        if known is None:
+            known = self._elected(node, partition)
+        high, stable = log.high_watermark, log.last_stable_offset
+        if high == known.high_watermark and stable == known.last_stable_offset:
+            return
+        what = f"{partition}, led by {node.name} under epoch {partition.leader_epoch}"
+        _must(
+            known.high_watermark <= high, f"{what}: the high watermark goes back from {known.high_watermark} to {high}"
+        )
+        _must(
+            known.last_stable_offset <= stable,
+            f"{what}: the last stable offset goes back from {known.last_stable_offset} to {stable}",
+        )
+        _must(
+            stable <= high <= log.log_end_offset, f"{what}: {stable}, {high} and {log.log_end_offset} are out of order"
+        )
+        self._take(what, partition, known.high_watermark, high)
+        known.high_watermark, known.last_stable_offset = high, stable
+
+    def _elected(self, node: MemberNode, partition: Partition) -> _Led:
+        committed = self._committed.setdefault((partition.topic, partition.index), _Committed())
+        epoch, log = partition.leader_epoch, partition.log
+        other = committed.leaders.setdefault(epoch, node.broker_id)
+        _must(other == node.broker_id, f"{partition}: brokers {other} and {node.broker_id} lead under epoch {epoch}")
+        if epoch > committed.newest_epoch:
+            committed.newest_epoch = epoch
+            what = f"{partition}: {node.name}, elected under epoch {epoch},"
+            _must(
+                log.log_end_offset >= committed.end,
+                f"{what} ends at {log.log_end_offset}, and {committed.end} was reached",
+            )
+            self._take(what, partition, 0, committed.end)
+        known = self._led[node.process, partition, epoch] = _Led(log.high_watermark, log.last_stable_offset)
+        self._take(f"{partition} on {node.name}", partition, 0, log.high_watermark)
+        return known
+
+    def _take(self, what: str, partition: Partition, start: int, stop: int) -> None:
+        """What lies there was committed before, or is from now on."""
+        committed = self._committed[partition.topic, partition.index]
+        for batch in logged(partition.log, start, stop):
+            if batch.base_offset >= committed.end:
+                _must(batch.base_offset == committed.end, f"{what} has no batch at {committed.end}")
+                committed.batches.append(batch)
+                continue
+            place = bisect_left(committed.batches, batch.base_offset, key=_base_offset)
+            before = committed.batches[min(place, len(committed.batches) - 1)]
+            _must(before == batch, f"{what} has another batch at offset {batch.base_offset} than was committed there")
+
+    def check_settled(self, nodes: Iterable[MemberNode]) -> None:
+        """Call it when every replica is in sync, and nothing is written."""
+        for node in nodes:
+            assert node.core is not None, "it is up"
+            for partition in node.core.topics.partitions():
+                if partition.role is Role.NONE:
+                    continue
+                committed = self._committed.get((partition.topic, partition.index), _Committed())
+                found = list(logged(partition.log, 0, partition.log.log_end_offset))
+                what = f"{partition} on {node.name}"
+                _must(
+                    len(found) == len(committed.batches),
+                    f"{what} has {len(found)} batches, and not {len(committed.batches)}",
+                )
+                for one, other in zip(found, committed.batches, strict=True):
+                    _must(
+                        one == other, f"{what} has another batch at offset {one.base_offset} than was committed there"
+                    )
+
+
+def logged(log: PartitionLog, offset: int, stop: int) -> Iterator[LoggedBatch]:
+    """The batches from the one that has the offset to where it stops."""
+    while offset < stop:
+        data, offset = log.read(offset, READ_BYTES, stop)
+        view = memoryview(data)
+        for position, header in batches(data):
+            size_bytes = header.size_bytes
+            yield LoggedBatch(header.base_offset, header.next_offset, bytes(view[position : position + size_bytes]))
+
+
+def _base_offset(batch: LoggedBatch) -> int:
+    return batch.base_offset
+
+
+def _must(is_so: bool, otherwise: str) -> None:
+    if not is_so:
+        raise SimulationFailure(otherwise)

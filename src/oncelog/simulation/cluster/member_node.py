@@ -1,0 +1,77 @@
+"""A node with a broker that is one of several: a `BrokerNode` with links to the others and a client of ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from random import Random
+
+from oncelog.broker import BrokerCore, Environment, Readiness
+from oncelog.broker.cluster.asking import SessionEndedError
+from oncelog.simulation.broker_node import RETRY_START_MS, BrokerNode
+from oncelog.simulation.disk import SimulatedDisk
+from oncelog.simulation.events import EventQueue, Process
+from oncelog.simulation.links import SimulatedLinks
+from oncelog.simulation.network import Network
+from oncelog.simulation.zookeeper import SimulatedEnsemble, SimulatedZooKeeper
+
+
+class MemberNode(BrokerNode):
+    def __init__(
+        self,
+        broker_id: int,
+        queue: EventQueue,
+        network: Network,
+        ensemble: SimulatedEnsemble,
+        disk: SimulatedDisk,
+        random: Random,
+        settings: Mapping[str, str],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        own = {"broker.id": str(broker_id)}
+        super().__init__(f"broker-{broker_id}", queue, network, disk, random, {**settings, **own}, ["/data"], failed)
+        self.broker_id = broker_id
+        self.has_lost_power = False
+        """Its power was cut, and not all that it had lost came back from the others since."""
+        self.is_to_be_left_out = False
+        """Its power was cut, and it was not started since: it must not be taken for in sync when it is."""
+        self._ensemble = ensemble
+
+    @property
+    def served(self) -> BrokerCore | None:
+        """The broker, if it is up and the controller has told it what there is."""
+        core = self.core
+        return core if core is not None and self.is_up and core.progress.reached is Readiness.COORDINATORS else None
+
+    def start(self) -> None:
+        self.is_to_be_left_out = False
+        super().start()
+
+    def environment(self, process: Process) -> Environment:
+        session_ms = int(self.settings["zookeeper.session.timeout.ms"])
+        return replace(
+            super().environment(process),
+            network=SimulatedLinks(process, self._network),
+            zookeeper=SimulatedZooKeeper(self._ensemble, process, self._random, session_ms),
+        )
+
+    def stop(self) -> None:
+        """As a signal stops it; one that still starts is killed."""
+        if self.served is None:
+            if self.is_up:
+                self.die(power=False)
+        else:
+            super().stop()
+
+    def die(self, *, power: bool) -> None:
+        super().die(power=power)
+        self.has_lost_power |= power
+        self.is_to_be_left_out |= power
+
+    def _stopped(self, error: BaseException) -> None:
+        """A start that outlives its session with ZooKeeper is none; somebody starts the broker again."""
+        if isinstance(error, SessionEndedError):
+            self.die(power=False)
+            self._queue.after(RETRY_START_MS, f"{self.name} start", self.start)
+        else:
+            super()._stopped(error)

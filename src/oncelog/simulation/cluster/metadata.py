@@ -1,0 +1,51 @@
+"""What ZooKeeper says of the cluster, read past all connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from oncelog.simulation.zookeeper import SimulatedEnsemble
+from oncelog.zookeeper.znodes import PartitionStateZnode, decode_controller, decode_partition_state, decode_topic, paths
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPartition:
+    topic: str
+    index: int
+    replicas: tuple[int, ...]
+    state: PartitionStateZnode | None
+    """None where the controller has not made it yet."""
+
+
+class ClusterMetadata:
+    def __init__(self, ensemble: SimulatedEnsemble) -> None:
+        self._tree = ensemble.tree
+
+    def broker_ids(self) -> set[int]:
+        return set(map(int, self._children(paths.BROKER_IDS)))
+
+    def controller_id(self) -> int:
+        """-1 while there is none."""
+        node = self._tree.node(paths.CONTROLLER)
+        return -1 if node is None else decode_controller(node.data).broker_id
+
+    def partitions(self) -> Iterator[KnownPartition]:
+        for topic in self._children(paths.TOPICS):
+            node = self._tree.node(paths.topic(topic))
+            assert node is not None, "it is among the children"
+            for index, assigned in decode_topic(topic, node.data).partitions.items():
+                state = self._tree.node(paths.partition_state(topic, index))
+                known = None if state is None else decode_partition_state(topic, index, state.data)
+                yield KnownPartition(topic, index, assigned.replicas, known)
+
+    def is_whole(self) -> bool:
+        """Whether every replica of every partition is in sync."""
+        return all(one.state is not None and set(one.state.isr) == set(one.replicas) for one in self.partitions())
+
+    def is_in_sync_anywhere(self, broker_id: int) -> bool:
+        return any(one.state is not None and broker_id in one.state.isr for one in self.partitions())
+
+    def _children(self, path: str) -> list[str]:
+        node = self._tree.node(path)
+        return [] if node is None else sorted(node.children)

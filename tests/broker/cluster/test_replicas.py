@@ -1,0 +1,219 @@
+"""What the controller orders, from the request to the replica: LeaderAndIsr and StopReplica on a real broker."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from harness.cluster_in_memory import (
+    TOPIC,
+    TOPIC_ID,
+    ClusterInMemory,
+    PlayedBroker,
+    PlayedController,
+    errors_of,
+    known,
+    led,
+    produced,
+    records,
+    stopped,
+)
+from oncelog.broker.storage.partition import Role
+from oncelog.wire import ErrorCode
+
+BROKER, OTHER = 0, 1
+BOTH = (BROKER, OTHER)
+OTHER_ID = UUID(int=0xABCD)
+EPOCH_DURING_DELETE = -2
+NONE = ErrorCode.none
+
+
+class Ordered:
+    def __init__(self, **settings: str) -> None:
+        self.cluster = ClusterInMemory(BROKER, **settings)
+        self.controller = PlayedController(self.cluster)
+        self.other = PlayedBroker(self.cluster, OTHER)
+        self.controller.members.append(self.other.member)
+        self.controller.starts(BROKER)
+
+    def order(self, *args: object, **fields: object) -> list[ErrorCode]:
+        return errors_of(self.controller.order(BROKER, led(*args, **fields)))  # type: ignore[arg-type]
+
+    def stop(self, epoch: int, *, delete: bool, indexes: tuple[int, ...] = (0,)) -> list[ErrorCode]:
+        return errors_of(self.controller.stop(BROKER, stopped(epoch, delete=delete, indexes=indexes)))
+
+    def role(self, index: int = 0) -> Role:
+        found = self.cluster.core(BROKER).topics.partition(TOPIC, index)
+        return Role.NONE if found is None else found.role
+
+    def write(self, *values: bytes) -> ErrorCode:
+        return produced(self.cluster.wait(self.cluster.produce(BROKER, records(*values), acks=1)))[0]
+
+    @property
+    def end(self) -> int:
+        return self.cluster.partition(BROKER).log.log_end_offset
+
+
+@pytest.fixture
+def ordered() -> Ordered:
+    return Ordered()
+
+
+def test_each_partition_of_an_order_gets_what_it_is_told(ordered: Ordered) -> None:
+    leads, follows = led(BROKER, 0, BOTH), led(OTHER, 0, BOTH, indexes=(1, 2))
+    assert errors_of(ordered.controller.order(BROKER, leads, follows)) == [NONE] * 3
+    assert [ordered.role(index) for index in range(3)] == [Role.LEADER, Role.FOLLOWER, Role.FOLLOWER]
+
+
+@pytest.mark.parametrize("epoch", [3, 2, 0])
+def test_a_leader_epoch_that_is_not_new_changes_nothing(ordered: Ordered, epoch: int) -> None:
+    """Kafka's ReplicaManager: a leader epoch that is "smaller than or equal" is answered STALE_CONTROLLER_EPOCH."""
+    assert ordered.order(BROKER, 3, BOTH) == [NONE]
+    assert ordered.order(OTHER, epoch, BOTH) == [ErrorCode.stale_controller_epoch]
+    assert ordered.role() is Role.LEADER
+    assert ordered.cluster.partition(BROKER).leader_epoch == 3
+
+
+def test_a_broker_that_is_no_replica_has_none(ordered: Ordered) -> None:
+    assert ordered.order(OTHER, 0, (OTHER,)) == [ErrorCode.unknown_topic_or_partition]
+    assert ordered.role() is Role.NONE
+
+
+def test_another_topic_of_the_same_name_is_refused_while_a_replica_of_the_first_is_here(ordered: Ordered) -> None:
+    """INCONSISTENT_TOPIC_ID: "The log's topic ID did not match the topic ID in the request" (KIP-516)."""
+    assert ordered.order(BROKER, 0, BOTH) == [NONE]
+    assert ordered.order(BROKER, 1, BOTH, topic_id=OTHER_ID) == [ErrorCode.inconsistent_topic_id]
+    assert ordered.cluster.partition(BROKER).topic_id == TOPIC_ID
+
+
+def test_another_topic_that_the_broker_was_told_of_is_refused_while_a_replica_of_the_first_is_here(
+    ordered: Ordered,
+) -> None:
+    assert ordered.order(BROKER, 0, BOTH) == [NONE]
+    ordered.write(b"a")
+    ordered.controller.update(BROKER, known(BROKER, 0, BOTH, topic_id=OTHER_ID))
+    assert ordered.order(BROKER, 1, BOTH, topic_id=OTHER_ID) == [ErrorCode.inconsistent_topic_id]
+    assert ordered.stop(EPOCH_DURING_DELETE, delete=True) == [NONE]
+    assert ordered.order(BROKER, 1, BOTH, topic_id=OTHER_ID) == [NONE]
+    assert ordered.cluster.partition(BROKER).topic_id == OTHER_ID
+    assert ordered.end == 0
+
+
+def test_orders_are_carried_out_one_after_the_other(ordered: Ordered) -> None:
+    controller = ordered.controller
+    assert ordered.order(BROKER, 0, BOTH) == [NONE]
+    ordered.write(b"a")
+    waiting = [
+        controller.sends_stop(BROKER, stopped(EPOCH_DURING_DELETE, delete=True)),
+        controller.sends_order(BROKER, led(OTHER, 0, BOTH, topic_id=OTHER_ID)),
+        controller.sends_order(BROKER, led(BROKER, 1, BOTH, topic_id=OTHER_ID)),
+    ]
+    for one in waiting:
+        ordered.cluster.wait(one)
+    ordered.cluster.until(lambda: ordered.role() is not Role.LEAVING)
+    found = ordered.cluster.core(BROKER).topics.partition(TOPIC, 0)
+    # Each has a connection of its own, and comes when it comes: whatever the order, nothing of the one is in the other.
+    assert found is None or found.role is Role.NONE or (found.topic_id, found.log.log_end_offset) == (OTHER_ID, 0)
+
+
+def test_a_topic_that_was_deleted_and_made_again_begins_empty(ordered: Ordered) -> None:
+    for number in range(3):
+        topic_id = UUID(int=number + 1)
+        assert ordered.order(BROKER, 0, BOTH, topic_id=topic_id) == [NONE]
+        assert ordered.end == 0
+        assert ordered.write(b"a", b"b") is NONE
+        assert ordered.stop(EPOCH_DURING_DELETE, delete=True) == [NONE]
+        assert ordered.role() is Role.NONE
+    ordered.cluster.nodes[BROKER].die(power=True)
+    ordered.controller.starts(BROKER)
+    assert ordered.role() is Role.NONE
+
+
+def test_a_replica_that_is_stopped_and_not_deleted_keeps_its_log(ordered: Ordered) -> None:
+    assert ordered.order(BROKER, 0, BOTH) == [NONE]
+    ordered.write(b"a")
+    assert ordered.stop(0, delete=False) == [NONE]
+    assert ordered.write(b"b") is ErrorCode.not_leader_or_follower
+    assert ordered.order(BROKER, 1, BOTH) == [NONE]
+    assert ordered.end == 1
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(2, ErrorCode.fenced_leader_epoch), (3, NONE), (-1, NONE), (-2, NONE)])
+def test_a_stop_of_an_earlier_epoch_is_fenced(ordered: Ordered, epoch: int, error: ErrorCode) -> None:
+    """StopReplica v3: "the leader epoch"; -1 is no epoch, -2 that of a topic that is deleted: both pass."""
+    assert ordered.order(BROKER, 3, BOTH) == [NONE]
+    assert ordered.stop(epoch, delete=True) == [error]
+    assert ordered.role() is (Role.LEADER if error else Role.NONE)
+
+
+def test_what_is_not_here_is_stopped(ordered: Ordered) -> None:
+    assert ordered.stop(0, delete=True, indexes=(0, 5)) == [NONE, NONE]
+
+
+def test_a_follower_of_nobody_follows_the_leader_that_comes(ordered: Ordered) -> None:
+    assert ordered.order(-1, 0, BOTH) == [NONE]
+    ordered.cluster.rest(500)
+    assert ordered.other.heard == []
+    assert ordered.order(OTHER, 1, BOTH) == [NONE]
+    ordered.cluster.until(lambda: bool(ordered.other.heard))
+
+
+def test_requests_of_an_earlier_controller_are_refused(ordered: Ordered) -> None:
+    """STALE_CONTROLLER_EPOCH: "The controller moved to another broker.\""""
+    assert ordered.order(BROKER, 0, BOTH) == [NONE]
+    stale = {"controller_epoch": ordered.controller.epoch - 1, "controller_id": 55}
+    for answer in (
+        ordered.controller.order(BROKER, led(OTHER, 1, BOTH), **stale),
+        ordered.controller.stop(BROKER, stopped(1, delete=True), **stale),
+        ordered.controller.update(BROKER, known(OTHER, 1, BOTH), **stale),
+    ):
+        assert answer.error_code is ErrorCode.stale_controller_epoch
+    assert ordered.role() is Role.LEADER
+    assert ordered.cluster.core(BROKER).view.controller_id == ordered.controller.broker_id
+
+
+def test_requests_to_an_earlier_life_of_the_broker_are_refused(ordered: Ordered) -> None:
+    """KIP-380: STALE_BROKER_EPOCH "if the broker epoch in the request is smaller than the current broker epoch"."""
+    assert ordered.order(BROKER, 0, BOTH) == [NONE]
+    stale = {"broker_epoch": ordered.cluster.epoch(BROKER) - 1}
+    for answer in (
+        ordered.controller.order(BROKER, led(OTHER, 1, BOTH), **stale),
+        ordered.controller.stop(BROKER, stopped(1, delete=True), **stale),
+        ordered.controller.update(BROKER, known(OTHER, 1, BOTH), **stale),
+    ):
+        assert answer.error_code is ErrorCode.stale_broker_epoch
+    assert ordered.role() is Role.LEADER
+
+
+def test_a_replica_on_a_failed_disk_is_refused_and_can_be_deleted() -> None:
+    one = Ordered()
+    assert one.order(BROKER, 0, BOTH, indexes=(0, 1)) == [NONE, NONE]
+    partition = one.cluster.partition(BROKER)
+    partition.damage = "it is damaged"
+    assert one.order(BROKER, 1, BOTH, indexes=(0, 1)) == [ErrorCode.kafka_storage_error, NONE]
+    assert one.stop(1, delete=False, indexes=(0, 1)) == [ErrorCode.kafka_storage_error, NONE]
+    assert one.stop(1, delete=True, indexes=(0,)) == [NONE]
+    assert one.role() is Role.NONE
+
+
+def test_who_steps_down_takes_every_order_for_news(ordered: Ordered) -> None:
+    assert ordered.order(BROKER, 3, BOTH) == [NONE]
+    membership = ordered.cluster.core(BROKER).membership
+    assert membership is not None
+    ordered.cluster.take(membership.replicas.step_down())
+    assert ordered.role() is Role.FOLLOWER
+    assert ordered.write(b"a") is ErrorCode.not_leader_or_follower
+    assert ordered.order(BROKER, 3, BOTH) == [NONE]
+    assert ordered.write(b"a") is NONE
+
+
+def test_a_replica_that_was_hosted_is_there_after_a_crash_and_follows_until_it_is_told(ordered: Ordered) -> None:
+    assert ordered.order(BROKER, 3, BOTH) == [NONE]
+    assert ordered.write(b"a") is NONE
+    ordered.cluster.nodes[BROKER].die(power=False)
+    ordered.controller.starts(BROKER)
+    assert ordered.role() is Role.FOLLOWER
+    assert ordered.end == 1
+    assert ordered.order(BROKER, 3, BOTH) == [NONE]
+    assert ordered.role() is Role.LEADER
