@@ -1,4 +1,4 @@
-"""Every block of README.md, docs/spark.md and docs/cluster.md, run as it is printed, one after the other in one directory for each page.
+"""Every block of README.md, docs/spark.md and docs/cluster.md, run as it is printed, page by page in a directory of its own.
 
 A Python block is saved under the name in its first line, and executed unless a later command does that. The commands of a
 console block are run by a shell, and what they print is compared; what a cluster does by and by is asked for until it is so, and a
