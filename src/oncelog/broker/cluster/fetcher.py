@@ -260,12 +260,12 @@ class LeaderFetcher:
         try:
             await truncate_logs(self._broker, {self._log(key): cut.offset for key, cut in cuts.items()})
         except DiskError as error:
-            if len(cuts) == 1:
-                self._failed(*cuts, error)
-                return
-            # The disk of one says nothing of the others.
             for key, cut in cuts.items():
-                await self._cut({key: cut})
+                if len(cuts) == 1:
+                    self._failed(key, error)
+                else:
+                    # The disk of one says nothing of the others.
+                    await self._cut({key: cut})
             return
         for key, cut in cuts.items():
             if key in self._partitions:
