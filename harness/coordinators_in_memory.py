@@ -180,6 +180,9 @@ class _View:
         self._brokers = brokers
         self._node_id = node_id
 
+    def is_gone(self, topic: str, index: int) -> Parked[bool]:
+        return Parked.ready(True)
+
     def leader_of(self, topic: str, index: int) -> Leader:
         found = self._brokers.brokers[self._node_id].core.topics.partition(topic, index)
         return GONE if found is None else self._brokers.leaders.get((topic, index), AWAY)

@@ -71,7 +71,7 @@ class Trial:
     def kill(self, victim: ClusterMember) -> None:
         """Kill a broker; the others go on without it, and it comes back."""
         victim.kill()
-        self.load.goes_on(without_offsets=True)
+        self.load.goes_on()
         victim.start()
         self.is_whole_again()
 
@@ -80,7 +80,7 @@ class Trial:
         others = [broker for broker in self.cluster.brokers.values() if broker is not victim]
         victim.suspend()
         until(lambda: all(victim.broker_id not in broker.known_brokers() for broker in others))
-        self.load.goes_on(without_offsets=True)
+        self.load.goes_on()
         victim.resume()
         self.is_whole_again()
 

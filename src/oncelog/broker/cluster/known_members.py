@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from oncelog.broker.cluster.asking import SessionEndedError, ask
 from oncelog.broker.cluster.channel import ChannelError
 from oncelog.broker.coordinators.known_brokers import (
     AWAY,
@@ -19,6 +20,8 @@ from oncelog.broker.coordinators.marker_messages import marker_errors, markers_r
 from oncelog.broker.storage.partition import Partition, Role
 from oncelog.coordination import Parked, start
 from oncelog.wire import ErrorCode
+from oncelog.zookeeper.session import Data, GetData, ZooKeeper
+from oncelog.zookeeper.znodes import decode_topic, paths
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster.channels import Channels
@@ -34,10 +37,13 @@ NOT_LED = Parked.ready(ErrorCode.not_leader_or_follower)
 class KnownMembers:
     """A broker of a cluster asks the others. `timeout_ms` is request.timeout.ms."""
 
-    def __init__(self, topics: Topics, members: Members, channels: Channels, timeout_ms: int) -> None:
+    def __init__(
+        self, topics: Topics, members: Members, channels: Channels, zookeeper: ZooKeeper, timeout_ms: int
+    ) -> None:
         self._topics = topics
         self._members = members
         self._channels = channels
+        self._zookeeper = zookeeper
         self._timeout_ms = timeout_ms
 
     def leader_of(self, topic: str, index: int) -> Leader:
@@ -46,6 +52,17 @@ class KnownMembers:
             return GONE
         leader = self._members.leadership(partition).leader
         return AWAY if leader < 0 else leader
+
+    def is_gone(self, topic: str, index: int) -> Parked[bool]:
+        return start(self._is_gone(topic, index))
+
+    async def _is_gone(self, topic: str, index: int) -> bool:
+        """ZooKeeper knows, also before the controller tells."""
+        try:
+            found = await ask(self._zookeeper, GetData(paths.topic(topic)))
+        except SessionEndedError:
+            return False
+        return not isinstance(found, Data) or index not in decode_topic(topic, found.data).partitions
 
     def address_of(self, node_id: int) -> BrokerAddress | None:
         node = self._members.broker(node_id)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from oncelog.broker.coordinators.elections import Elections
     from oncelog.broker.coordinators.known_brokers import KnownBrokers
     from oncelog.broker.storage.topics import Topics
+    from oncelog.broker.view import ClusterView
 
 logger = logging.getLogger("oncelog.groups")
 
@@ -29,6 +30,7 @@ class Needs(Protocol):
 
     known_brokers: KnownBrokers
     topics: Topics
+    view: ClusterView
 
 
 class GroupLog:
@@ -43,7 +45,7 @@ class GroupLog:
         return self._coordinator.partition_for(group)
 
     def error(self, group: str) -> ErrorCode:
-        """none if this broker coordinates the group, or there is no group at all yet.
+        """none if this broker coordinates the group. One that is alone also does so where there is no group at all yet.
 
         Errors: not_coordinator, coordinator_load_in_progress.
         """
@@ -51,9 +53,9 @@ class GroupLog:
 
     def error_at(self, partition: int) -> ErrorCode:
         error = self._elections.error(partition)
-        if error is not ErrorCode.none and self._broker.topics.named(CONSUMER_OFFSETS) is None:
-            return ErrorCode.none
-        return error
+        if error is ErrorCode.none or self._broker.topics.named(CONSUMER_OFFSETS) is not None:
+            return error
+        return error if self._broker.view.has_others else ErrorCode.none
 
     @property
     def is_loading(self) -> bool:

@@ -26,6 +26,7 @@ GONE = NoLeader.GONE
 Leader: TypeAlias = int | NoLeader
 """The id of the broker that leads a partition, or why there is none."""
 
+FOR_SURE = Parked.ready(True)
 AT_ONCE: Parked[ErrorCode] = Parked.ready(ErrorCode.none)
 
 
@@ -53,6 +54,10 @@ class KnownBrokers(Protocol):
     """The brokers, as far as this one knows. Whoever is told that it has changed calls `Transactions.leaders_changed`."""
 
     def leader_of(self, topic: str, index: int) -> Leader: ...
+
+    def is_gone(self, topic: str, index: int) -> Parked[bool]:
+        """Whether there is no such partition for sure: a broker of a cluster may not have been told of it yet."""
+        ...
 
     def address_of(self, node_id: int) -> BrokerAddress | None:
         """Where clients reach a broker; None if it is not there."""
@@ -99,6 +104,9 @@ class OneBroker:
         if partition is None:
             return GONE
         return AWAY if partition.is_offline else self._broker.node_id
+
+    def is_gone(self, topic: str, index: int) -> Parked[bool]:
+        return FOR_SURE
 
     def address_of(self, node_id: int) -> BrokerAddress | None:
         return BrokerAddress(self._broker.host, self._broker.port) if node_id == self._broker.node_id else None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from oncelog.broker.coordinators.known_brokers import AWAY, MarkersOfProducer
+from oncelog.broker.coordinators.known_brokers import AWAY, GONE, Leader, MarkersOfProducer
 from oncelog.coordination import Parked, sleep, start
 from oncelog.transactions import MarkersToSend, TopicPartition
 from oncelog.wire import ErrorCode
@@ -133,7 +133,7 @@ class MarkerSender:
 
     async def _leader_of(self, delivery: MarkerDelivery, partition: TopicPartition) -> int | None:
         """The broker that leads the partition, once there is one; None if no marker is to go there any more."""
-        leader = self._broker.known_brokers.leader_of(*partition)
+        leader = await self._find_leader(partition)
         if leader is AWAY:
             transactional_id = delivery.markers.transactional_id
             logger.warning("%s: the end of its transaction waits for %s-%d, offline", transactional_id, *partition)
@@ -141,9 +141,18 @@ class MarkerSender:
             await self._changed
             if not delivery.is_wanted:
                 return None
-            leader = self._broker.known_brokers.leader_of(*partition)
+            leader = await self._find_leader(partition)
         # A topic that was deleted must not keep the transaction from ending.
         return leader if isinstance(leader, int) else None
+
+    async def _find_leader(self, partition: TopicPartition) -> Leader:
+        """What this broker has not been told of yet is not gone: its records would be left to the next transaction's marker."""
+        leader = self._broker.known_brokers.leader_of(*partition)
+        if leader is not GONE or await self._broker.known_brokers.is_gone(*partition):
+            return leader
+        # It may have been told meanwhile, and nobody would say so again.
+        leader = self._broker.known_brokers.leader_of(*partition)
+        return AWAY if leader is GONE else leader
 
     def _give_up(self, delivery: MarkerDelivery, partition: TopicPartition) -> None:
         delivery.is_fenced = True

@@ -200,7 +200,8 @@ class ClusterInjection:
         handed_over = start(core.membership.hand_over())
 
         def stop() -> None:
-            if broker.process is process and process.is_alive and not self._is_over:
+            # Whoever has asked for that does stop, also after the last fault: the controller counts on it no more.
+            if broker.process is process and process.is_alive:
                 broker.stop()
                 self._start_later(broker, random)
 
