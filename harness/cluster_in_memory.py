@@ -302,10 +302,13 @@ class PlayedController(PlayedBroker):
 
     def update(self, broker_id: int, *topics: Any, **fields: Any) -> Any:
         """UpdateMetadata."""
+        return self.cluster.wait(self.sends_update(broker_id, *topics, **fields))
+
+    def sends_update(self, broker_id: int, *topics: Any, **fields: Any) -> Parked[Any]:
         body = update_metadata.UpdateMetadataRequest(
             **self._from(broker_id) | fields, topic_states=topics, live_brokers=tuple(self.members)
         )
-        return self.cluster.ask(broker_id, body)
+        return self.cluster.send(broker_id, body)
 
     def order(self, broker_id: int, *topics: Any, **fields: Any) -> Any:
         """LeaderAndIsr."""
