@@ -6,15 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from harness.cluster_in_memory import (
-    ClusterInMemory,
-    PlayedBroker,
-    PlayedController,
-    errors_of,
-    known,
-    led,
-    stopped,
-)
+from harness.cluster_in_memory import ClusterInMemory, PlayedBroker, PlayedController
+from harness.cluster_messages import errors_of, known, led, stopped
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog.wire import ErrorCode, message_module
 

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from harness.cluster_in_memory import (
+from harness.cluster_in_memory import ClusterInMemory, PlayedBroker, PlayedController
+from harness.cluster_messages import (
     FETCH,
     LIST_OFFSETS,
     NO_TIME,
     TOPIC,
-    ClusterInMemory,
-    PlayedBroker,
-    PlayedController,
     errors_of,
     fetch_answer,
     known,

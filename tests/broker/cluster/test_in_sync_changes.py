@@ -7,15 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from harness.cluster_in_memory import (
-    ALTER_PARTITION,
-    TOPIC_ID,
-    ClusterInMemory,
-    PlayedBroker,
-    PlayedController,
-    alter_answer,
-    live_broker,
-)
+from harness.cluster_in_memory import ClusterInMemory, PlayedBroker, PlayedController
+from harness.cluster_messages import ALTER_PARTITION, TOPIC_ID, alter_answer, live_broker
 from oncelog.broker.cluster.in_sync_changes import InSyncChange, InSyncChanges, InSyncState
 from oncelog.wire import ErrorCode
 

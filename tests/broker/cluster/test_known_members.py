@@ -7,19 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.cluster_in_memory import (
-    TOPIC,
-    WRITE_TXN_MARKERS,
-    ClusterInMemory,
-    PlayedBroker,
-    PlayedController,
-    errors_of,
-    fetch_request,
-    known,
-    led,
-    produced,
-    records,
-)
+from harness.cluster_in_memory import ClusterInMemory, PlayedBroker, PlayedController
+from harness.cluster_messages import TOPIC, WRITE_TXN_MARKERS, errors_of, fetch_request, known, led, produced, records
 from oncelog.broker.coordinators.known_brokers import AWAY, GONE, BrokerAddress, KnownBrokers, MarkersOfProducer
 from oncelog.wire import ErrorCode, message_module
 

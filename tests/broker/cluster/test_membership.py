@@ -8,15 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from harness.cluster_in_memory import (
-    CONTROLLED_SHUTDOWN,
-    TOPIC,
-    TOPIC_ID,
-    ClusterInMemory,
-    PlayedController,
-    produced,
-    records,
-)
+from harness.cluster_in_memory import ClusterInMemory, PlayedController
+from harness.cluster_messages import CONTROLLED_SHUTDOWN, TOPIC, TOPIC_ID, produced, records
 from oncelog.broker.readiness import Readiness
 from oncelog.broker.storage.partition import Role
 from oncelog.wire import ErrorCode

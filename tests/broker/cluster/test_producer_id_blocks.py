@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.cluster_in_memory import ALLOCATE_PRODUCER_IDS, NO_TIME, ClusterInMemory, PlayedController
+from harness.cluster_in_memory import ClusterInMemory, PlayedController
+from harness.cluster_messages import ALLOCATE_PRODUCER_IDS, NO_TIME
 from oncelog.broker.cluster.producer_id_blocks import ProducerIdBlocks
 from oncelog.wire import ErrorCode, message_module
 

@@ -6,19 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from harness.cluster_in_memory import (
-    TOPIC,
-    TOPIC_ID,
-    ClusterInMemory,
-    PlayedBroker,
-    PlayedController,
-    errors_of,
-    known,
-    led,
-    produced,
-    records,
-    stopped,
-)
+from harness.cluster_in_memory import ClusterInMemory, PlayedBroker, PlayedController
+from harness.cluster_messages import TOPIC, TOPIC_ID, errors_of, known, led, produced, records, stopped
 from oncelog.broker.cluster.channel import ChannelError
 from oncelog.broker.storage.partition import Role
 from oncelog.broker.storage.topics import TRANSACTION_STATE

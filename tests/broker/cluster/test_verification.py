@@ -8,14 +8,12 @@ from uuid import UUID
 
 import pytest
 
-from harness.cluster_in_memory import (
+from harness.cluster_in_memory import ClusterInMemory, PlayedBroker, PlayedController
+from harness.cluster_messages import (
     ADD_PARTITIONS,
     NO_TIME,
     TOPIC,
     WRITE_TXN_MARKERS,
-    ClusterInMemory,
-    PlayedBroker,
-    PlayedController,
     errors_of,
     known,
     led,

@@ -7,17 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from harness.cluster_in_memory import (
-    TOPIC,
-    TOPIC_ID,
-    ClusterInMemory,
-    PlayedController,
-    errors_of,
-    known,
-    led,
-    live_broker,
-    stopped,
-)
+from harness.cluster_in_memory import ClusterInMemory, PlayedController
+from harness.cluster_messages import TOPIC, TOPIC_ID, errors_of, known, led, live_broker, stopped
 from oncelog.broker import slices
 from oncelog.broker.storage.partition import Role
 from oncelog.broker.view import Leadership

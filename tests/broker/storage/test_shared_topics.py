@@ -6,18 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from harness.cluster_in_memory import (
-    TOPIC,
-    TOPIC_ID,
-    ClusterInMemory,
-    PlayedController,
-    errors_of,
-    known,
-    led,
-    produced,
-    records,
-    stopped,
-)
+from harness.cluster_in_memory import ClusterInMemory, PlayedController
+from harness.cluster_messages import TOPIC, TOPIC_ID, errors_of, known, led, produced, records, stopped
 from oncelog.broker.storage.partition import Role
 from oncelog.broker.storage.shared_topics import SharedTopics
 from oncelog.broker.view import LEADER_DURING_DELETE, UNKNOWN, Leadership
