@@ -27,7 +27,6 @@ MIXTURES = {
 }
 
 IDS = [name.replace(",", "").replace(" ", "-") for name in MIXTURES]
-THEIR_CONTROLLER = [name for name in MIXTURES if name.endswith("their controller")]
 
 
 def dump_ours(cluster: Cluster) -> None:
@@ -42,7 +41,7 @@ def dump_ours(cluster: Cluster) -> None:
             assert said.count("Dumping") == len(files)
 
 
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(24)
 @pytest.mark.parametrize("role", Role, ids=lambda role: role.name.lower())
 @pytest.mark.parametrize("mixture", MIXTURES.values(), ids=IDS)
 def test_killed_broker_loses_nothing_and_comes_back(led_cluster, mixture, role: Role) -> None:
@@ -53,7 +52,7 @@ def test_killed_broker_loses_nothing_and_comes_back(led_cluster, mixture, role: 
     dump_ours(cluster)
 
 
-@pytest.mark.drawn(8)
+@pytest.mark.drawn(16)
 @pytest.mark.parametrize("mixture", MIXTURES.values(), ids=IDS)
 def test_suspended_broker_of_ours_takes_nothing_back(led_cluster, mixture) -> None:
     kinds, controller = mixture
@@ -61,12 +60,12 @@ def test_suspended_broker_of_ours_takes_nothing_back(led_cluster, mixture) -> No
     trial.run(lambda: trial.suspend(trial.cluster.brokers[kinds.index("oncelog")]))
 
 
-@pytest.mark.drawn(2)
-@pytest.mark.parametrize("name", THEIR_CONTROLLER, ids=["two-of-theirs", "two-of-ours"])
+@pytest.mark.drawn(6)
+@pytest.mark.parametrize("mixture", MIXTURES.values(), ids=IDS)
 def test_partitions_go_from_theirs_to_ours_and_back_under_a_load(
-    led_cluster, tool_process: ToolProcess, name: str, tmp_path: Path
+    led_cluster, tool_process: ToolProcess, mixture, tmp_path: Path
 ) -> None:
-    kinds, controller = MIXTURES[name]
+    kinds, controller = mixture
     cluster = led_cluster(*kinds, controller=controller)
     tools = KafkaTools(tool_process, cluster.bootstrap_servers)
     theirs, ours = ([one for one, kind in enumerate(kinds) if kind == wanted] for wanted in ("kafka", "oncelog"))
@@ -86,6 +85,7 @@ def test_partitions_go_from_theirs_to_ours_and_back_under_a_load(
     )
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize(
     "name", ["two of theirs, their controller", "two of ours, our controller"], ids=["two-of-theirs", "two-of-ours"]
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.cluster import Cluster, ClusterMember
@@ -129,5 +129,14 @@ def _have_coordinators(cluster: Cluster) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "first", "log_level": 0})
     producer.init_transactions(60)
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": GROUP, "log_level": 0})
-    consumer.committed([TopicPartition(TOPIC, 0)], 60)
+
+    def is_coordinated() -> bool:
+        try:
+            consumer.committed([TopicPartition(TOPIC, 0)], 30)
+        except KafkaException:
+            # Whoever is to coordinate it has not been told of it yet.
+            return False
+        return True
+
+    until(is_coordinated)
     consumer.close()
