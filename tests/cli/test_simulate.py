@@ -22,6 +22,13 @@ def test_a_run_without_faults_has_none(capsys: pytest.CaptureFixture[str]) -> No
     assert " x " not in capsys.readouterr().out
 
 
+def test_a_cluster_is_run_where_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_application(["simulate", "--cluster", "--seed", "3", "--minutes", "0.05", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["failure"] is None
+    assert found["broker_starts"] >= 3
+
+
 @pytest.mark.parametrize(
     "arguments",
     [[], ["--seed", "1", "--seeds", "2"], ["--seeds", "4..3"], ["--seeds", "many"], ["--seed", "1", "--without", "a"]],
