@@ -302,20 +302,26 @@ class PlayedController(PlayedBroker):
 
     def update(self, broker_id: int, *topics: Any, **fields: Any) -> Any:
         """UpdateMetadata."""
+        return self.cluster.wait(self.sends_update(broker_id, *topics, **fields))
+
+    def sends_update(self, broker_id: int, *topics: Any, **fields: Any) -> Parked[Any]:
         body = update_metadata.UpdateMetadataRequest(
             **self._from(broker_id) | fields, topic_states=topics, live_brokers=tuple(self.members)
         )
-        return self.cluster.ask(broker_id, body)
+        return self.cluster.send(broker_id, body)
 
     def order(self, broker_id: int, *topics: Any, **fields: Any) -> Any:
         """LeaderAndIsr."""
         return self.cluster.wait(self.sends_order(broker_id, *topics, **fields))
 
     def sends_order(self, broker_id: int, *topics: Any, **fields: Any) -> Parked[Any]:
-        body = leader_and_isr.LeaderAndIsrRequest(
+        return self.cluster.send(broker_id, self.order_to(broker_id, *topics, **fields))
+
+    def order_to(self, broker_id: int, *topics: Any, **fields: Any) -> Any:
+        """A LeaderAndIsr request."""
+        return leader_and_isr.LeaderAndIsrRequest(
             **self._from(broker_id) | fields, type=0, topic_states=topics, live_leaders=()
         )
-        return self.cluster.send(broker_id, body)
 
     def stop(self, broker_id: int, *topics: Any, **fields: Any) -> Any:
         """StopReplica."""

@@ -55,6 +55,8 @@ class BrokersInMemory:
         self.sent: list[SentMarkers] = []
         self.uncommitted: dict[Key, list[Parked[ErrorCode]]] = {}
         self.held_back: set[Key] = set()
+        self.untold: set[Key] = set()
+        """There are these partitions, and no broker was told of them."""
         for node_id, broker in enumerate(self.brokers):
             make_topic(broker)
             for key, kind in (("any", 1), ("any", 0)):
@@ -181,9 +183,11 @@ class _View:
         self._node_id = node_id
 
     def is_gone(self, topic: str, index: int) -> Parked[bool]:
-        return Parked.ready(True)
+        return Parked.ready((topic, index) not in self._brokers.untold)
 
     def leader_of(self, topic: str, index: int) -> Leader:
+        if (topic, index) in self._brokers.untold:
+            return GONE
         found = self._brokers.brokers[self._node_id].core.topics.partition(topic, index)
         return GONE if found is None else self._brokers.leaders.get((topic, index), AWAY)
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from harness.waiting import until
 from tests.chaos.load import LoadProducer, Outcome, Place, Worker
@@ -23,7 +24,8 @@ CALL_SECONDS = 20
 COPIER = "copier"
 """The transactional id whose transactions commit offsets too, by our own client."""
 JOIN_SECONDS = 90
-PROGRESS_SECONDS = 60
+PROGRESS_SECONDS = 120
+"""Clients wait for a broker that is suspended for as long as several of their timeouts."""
 Record = tuple[str, int, str]
 """Topic, partition and value."""
 
@@ -229,8 +231,20 @@ class Load:
         except AssertionError:
             raise AssertionError(f"the load does not go on: {before}, then {self.progress()}") from None
 
+    def _is_decided(self) -> bool:
+        """A commit is answered before its last marker is written: until then readers do not come to the end."""
+        everything, committed = (self._ends(isolation) for isolation in IsolationLevel)
+        return everything == committed
+
+    def _ends(self, isolation: IsolationLevel) -> dict[int, int]:
+        places = {TopicPartition(self._topic, index): OffsetSpec.latest() for index in range(self._partitions)}
+        admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
+        answers = admin.list_offsets(places, isolation_level=isolation, request_timeout=30)
+        return {place.partition: answer.result(30).offset for place, answer in answers.items()}
+
     def problems(self) -> list[str]:
         """What is wrong with what is there in the end."""
+        until(self._is_decided)
         found = read_all(self._bootstrap, self._topic, self._partitions)
         problems = [f"{record} is there {count} times" for record, count in found.items() if count > 1]
         for writer in self.writers:

@@ -13,11 +13,13 @@ import typer
 
 from oncelog.cli.exits import ExitStatus
 from oncelog.cli.options import Json
+from oncelog.simulation.cluster import ClusterSimulation
 from oncelog.simulation.faults import PlannedFault
 from oncelog.simulation.minimise import minimise
 from oncelog.simulation.simulation import Report, Simulation
 
 HOUR_MS = 3_600_000
+Kind = type[Simulation] | type[ClusterSimulation]
 
 
 def command(
@@ -34,6 +36,9 @@ def command(
     only: Annotated[
         str | None, typer.Option("--only", metavar="N,N,...", help="Leave out all other faults; - leaves out all.")
     ] = None,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Run a cluster of brokers over a ZooKeeper instead of one broker.")
+    ] = False,
     check_determinism: Annotated[
         bool, typer.Option("--check-determinism", help="Run each seed twice, and compare what happened.")
     ] = False,
@@ -44,15 +49,16 @@ def command(
     The same seed is the same run. A run that fails ends the command with 1; the command that repeats it is printed, with
     the few faults that it needs.
     """
+    simulation = ClusterSimulation if cluster else Simulation
     chosen = _seeds(seed, seeds)
     left_out = _numbers(without, "--without")
     began_s = time.perf_counter()
     reports: list[Report] = []
     for one in chosen:
-        missing = left_out if only is None else _all_but(one, minutes, _numbers(only.strip("-"), "--only"))
-        report = Simulation(one, minutes, missing).run()
+        missing = left_out if only is None else _all_but(simulation(one, minutes), _numbers(only.strip("-"), "--only"))
+        report = simulation(one, minutes, missing).run()
         if check_determinism:
-            report = _compared(report, Simulation(one, minutes, missing).run())
+            report = _compared(report, simulation(one, minutes, missing).run())
         reports.append(report)
         if report.failure is not None:
             break
@@ -60,11 +66,11 @@ def command(
     summary = _summary(reports, took_s)
     failed = reports[-1] if reports[-1].failure is not None else None
     if as_json:
-        print(json.dumps(summary | {"failure": None if failed is None else _failure(failed)}))
+        print(json.dumps(summary | {"failure": None if failed is None else _failure(simulation, failed)}))
     else:
         _print(summary)
         if failed is not None:
-            _print_failure(failed)
+            _print_failure(simulation, failed)
     if failed is not None:
         raise typer.Exit(ExitStatus.DIFFERENT)
 
@@ -93,8 +99,8 @@ def _numbers(text: str, option: str) -> frozenset[int]:
         raise typer.BadParameter("it is numbers with commas between them", param_hint=option) from None
 
 
-def _all_but(seed: int, minutes: float, kept: Collection[int]) -> frozenset[int]:
-    return frozenset(fault.number for fault in Simulation(seed, minutes).faults if fault.number not in kept)
+def _all_but(run: Simulation | ClusterSimulation, kept: Collection[int]) -> frozenset[int]:
+    return frozenset(fault.number for fault in run.faults if fault.number not in kept)
 
 
 def _compared(first: Report, second: Report) -> Report:
@@ -137,31 +143,36 @@ def _print(summary: dict[str, object]) -> None:
         print(f"{count:10} x {name}")
 
 
-def _failure(report: Report) -> dict[str, object]:
-    needed = minimise(report.planned, lambda left_out: _fails(report, left_out))
+def _failure(simulation: Kind, report: Report) -> dict[str, object]:
+    needed = minimise(report.planned, lambda left_out: _fails(simulation, report, left_out))
     return {
         "seed": report.seed,
         "what": report.failure,
         "faults": [str(fault) for fault in needed],
-        "command": _repeat(report, needed),
+        "command": _repeat(simulation, report, needed),
     }
 
 
-def _fails(report: Report, left_out: Collection[int]) -> bool:
-    return Simulation(report.seed, report.minutes, left_out).run().failure is not None
+def _fails(simulation: Kind, report: Report, left_out: Collection[int]) -> bool:
+    return simulation(report.seed, report.minutes, left_out).run().failure is not None
 
 
-def _repeat(report: Report, needed: Sequence[PlannedFault]) -> str:
+def _again(simulation: Kind, report: Report) -> str:
+    cluster = " --cluster" if simulation is ClusterSimulation else ""
+    return f"oncelog simulate{cluster} --seed {report.seed} --minutes {report.minutes:g}"
+
+
+def _repeat(simulation: Kind, report: Report, needed: Sequence[PlannedFault]) -> str:
     only = ",".join(str(fault.number) for fault in needed) or "-"
-    return f"oncelog simulate --seed {report.seed} --minutes {report.minutes:g} --only {only}"
+    return f"{_again(simulation, report)} --only {only}"
 
 
-def _print_failure(report: Report) -> None:
+def _print_failure(simulation: Kind, report: Report) -> None:
     print(f"\nseed {report.seed} fails: {report.failure}")
-    print(f"again: oncelog simulate --seed {report.seed} --minutes {report.minutes:g}")
+    print(f"again: {_again(simulation, report)}")
     print("looking for the faults that it needs ...", flush=True)
 
-    needed = minimise(report.planned, lambda left_out: _fails(report, left_out))
-    print(f"with these alone: {_repeat(report, needed)}")
+    needed = minimise(report.planned, lambda left_out: _fails(simulation, report, left_out))
+    print(f"with these alone: {_repeat(simulation, report, needed)}")
     for fault in needed:
         print(f"  {fault}")

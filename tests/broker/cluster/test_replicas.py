@@ -19,7 +19,9 @@ from harness.cluster_in_memory import (
     records,
     stopped,
 )
+from oncelog.broker.cluster.channel import ChannelError
 from oncelog.broker.storage.partition import Role
+from oncelog.broker.storage.topics import TRANSACTION_STATE
 from oncelog.wire import ErrorCode
 
 BROKER, OTHER = 0, 1
@@ -115,6 +117,17 @@ def test_orders_are_carried_out_one_after_the_other(ordered: Ordered) -> None:
     found = ordered.cluster.core(BROKER).topics.partition(TOPIC, 0)
     # Each has a connection of its own, and comes when it comes: whatever the order, nothing of the one is in the other.
     assert found is None or found.role is Role.NONE or (found.topic_id, found.log.log_end_offset) == (OTHER_ID, 0)
+
+
+def test_an_order_is_carried_out_although_its_connection_ends(ordered: Ordered) -> None:
+    ordered.cluster.nodes[BROKER].disk.slow_until_ms = 1e9
+    order = ordered.controller.order_to(BROKER, led(BROKER, 0, BOTH))
+    cut_off = ordered.cluster.wait(ordered.cluster.send(BROKER, order, timeout_ms=20))
+    assert isinstance(cut_off, ChannelError)
+    ordered.cluster.nodes[BROKER].disk.slow_until_ms = 0.0
+    assert ordered.order(OTHER, 1, BOTH) == [NONE]
+    ordered.cluster.rest(5_000)
+    assert ordered.role() is Role.FOLLOWER
 
 
 def test_a_topic_that_was_deleted_and_made_again_begins_empty(ordered: Ordered) -> None:
@@ -217,3 +230,16 @@ def test_a_replica_that_was_hosted_is_there_after_a_crash_and_follows_until_it_i
     assert ordered.end == 1
     assert ordered.order(BROKER, 3, BOTH) == [NONE]
     assert ordered.role() is Role.LEADER
+
+
+def test_coordinator_that_goes_on_leading_loads_nothing_anew(ordered: Ordered) -> None:
+    """Kafka's Partition.makeLeader: a leader that has a new epoch is no new leader, and no coordinator is told of it."""
+    elections = ordered.cluster.core(BROKER).transactions.elections
+    log = {"topic": TRANSACTION_STATE, "topic_id": OTHER_ID}
+    assert ordered.order(BROKER, 1, BOTH, **log) == [NONE]
+    ordered.cluster.until(lambda: elections.epoch(0) == 1)
+    assert ordered.order(BROKER, 2, BOTH, (BROKER,), **log) == [NONE]
+    assert elections.epoch(0) == 1
+    assert ordered.order(OTHER, 3, BOTH, **log) == [NONE]
+    assert ordered.order(BROKER, 4, BOTH, **log) == [NONE]
+    ordered.cluster.until(lambda: elections.epoch(0) == 4)

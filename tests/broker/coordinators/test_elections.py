@@ -26,6 +26,7 @@ from harness.transaction_in_memory import (
     visible,
 )
 from oncelog.broker import slices
+from oncelog.broker.cluster.members import Members
 from oncelog.broker.coordinators import loading
 from oncelog.coordination.coordinator_state import ACTIVE, CLOSED, LOADING, TRANSITIONS, CoordinatorState
 from oncelog.groups.offsets import Offsets
@@ -223,6 +224,26 @@ def test_epoch_that_comes_late_says_nothing() -> None:
     elections.resigned(0, elected.epochs[LOG] - 1)
     elections.elected(0, elected.epochs[LOG])
     assert (elections.state(0), elections.epoch(0)) == (ACTIVE, elected.epochs[LOG])
+
+
+def test_broker_that_has_stepped_down_and_is_told_the_same_again_coordinates_again() -> None:
+    elected = Elected()
+    write_some(elected)
+    for topic in (LOG, OFFSETS):
+        elected.elections(topic).resigned(0)
+    assert elected.states() == (CLOSED, CLOSED)
+    for topic in (LOG, OFFSETS):
+        elected.elections(topic).elected(0, elected.epochs[topic])
+    elected.until_loaded()
+    assert elected.states() == (ACTIVE, ACTIVE)
+    audit_coordinators(elected.broker.core)
+
+
+def test_no_group_is_coordinated_in_a_cluster_whose_topic_of_groups_nobody_knows_yet() -> None:
+    alone = BrokerInMemory(SteppedDisk(), ManualClock())
+    assert alone.core.offsets.error(GROUP) is NONE
+    alone.core.view = Members("PLAINTEXT")
+    assert alone.core.offsets.error(GROUP) is ELSEWHERE
 
 
 def test_members_that_wait_are_told_to_look_elsewhere_and_find_their_group_again() -> None:

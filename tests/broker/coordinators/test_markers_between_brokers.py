@@ -96,6 +96,23 @@ def test_transaction_ends_in_the_partitions_of_every_broker(protocol: Protocol, 
     assert transaction.status() in COMPLETE
 
 
+def test_partition_that_the_coordinator_was_not_told_of_gets_its_marker_when_it_is() -> None:
+    """A marker that was left out would leave the records to that of the next transaction, which may be a commit."""
+    brokers = three()
+    transaction = Transaction(brokers)
+    transaction.write("a")
+    brokers.untold.add((TOPIC, 1))
+    transaction.end(committed=False)
+    brokers.run()
+    assert transaction.is_open(1)
+    assert transaction.status() is TransactionStatus.PREPARE_ABORT
+    brokers.untold.clear()
+    brokers.brokers[0].core.transactions.leaders_changed()
+    brokers.run()
+    assert not transaction.is_open(1)
+    assert transaction.status() in COMPLETE
+
+
 def test_answer_does_not_wait_for_other_brokers_and_complete_does() -> None:
     """KIP-98: the producer is answered when the decision is durable; the markers go out after that."""
     brokers = three()

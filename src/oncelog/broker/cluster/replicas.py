@@ -182,7 +182,7 @@ class Replicas:
                 replica = self._replicas.pop(partition, None)
                 if replica is not None:
                     replica.stop()
-                self._leads.resigned(partition, None if one.leader_epoch < 0 else one.leader_epoch)
+                self._leads.resigned(partition, None)
                 logger.info("%s: stopped%s", partition, ", and to be deleted" if one.delete else "")
                 if one.delete:
                     to_delete.append(partition)
