@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from harness.waiting import until
+from oncelog.testing import broker
 
 READY = "the cluster is ready: --bootstrap-server "
 PID_OF_BROKER_2 = re.compile(r"broker 2 \(pid (\d+)\)")
@@ -148,3 +149,13 @@ def test_missing_java_is_said_with_what_to_do(cli, monkeypatch, tmp_path):
     ended = cli("cluster", "start", "--data-dir", tmp_path / "data")
     assert ended.status == 2
     assert ended.sentence.startswith("there is no Java 17 or newer: set JAVA_HOME")
+
+
+@pytest.mark.jvm
+def test_directory_of_a_broker_that_was_alone_is_refused_with_one_sentence(finish, tmp_path, zookeeper):
+    with broker(str(tmp_path / "data")):
+        pass
+    settings = ("--set", "broker.id=2", "--set", f"zookeeper.connect={zookeeper}")
+    ended = finish("serve", "--listen", "127.0.0.1:0", "--data-dir", tmp_path / "data", *settings)
+    assert ended.status == 2
+    assert f"{tmp_path / 'data'} is that of broker 1 of cluster " in ended.sentence
