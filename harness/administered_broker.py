@@ -12,7 +12,7 @@ from harness.zookeeper_worlds import World
 from oncelog.broker.apis import CLUSTER_APIS
 from oncelog.broker.cluster.altering import ClusterAlterations
 from oncelog.broker.cluster.configs import ClusterConfigs
-from oncelog.broker.cluster.members import Endpoint, Member, Members
+from oncelog.broker.cluster.members import ClusterMembers, Member, MemberEndpoint
 from oncelog.broker.cluster.topic_changes import TopicChanges
 from oncelog.broker.cluster.watchers import Watchers
 from oncelog.broker.config.configuration import Settings
@@ -33,11 +33,11 @@ from oncelog.zookeeper.session import (
     Multi,
     Request,
     Result,
-    SessionState,
     SetData,
     Watched,
     ZooKeeper,
     ZooKeeperError,
+    ZooKeeperSessionState,
 )
 from oncelog.zookeeper.znodes import ControllerZnode, decode_topic, paths
 
@@ -62,11 +62,11 @@ class Spied:
         self.client.on_watched = hear
 
     @property
-    def on_session(self) -> Callable[[SessionState], None]:
+    def on_session(self) -> Callable[[ZooKeeperSessionState], None]:
         return self.client.on_session
 
     @on_session.setter
-    def on_session(self, hear: Callable[[SessionState], None]) -> None:
+    def on_session(self, hear: Callable[[ZooKeeperSessionState], None]) -> None:
         self.client.on_session = hear
 
     @property
@@ -116,7 +116,7 @@ class AdministeredBroker:
         given = {name.replace("_", "."): value for name, value in settings.items()}
         self.settings = Settings({"zookeeper.connect": "here", "node.id": str(node_id)} | given)
         self.random = CountingRandom()
-        self.members = Members(LISTENER)
+        self.members = ClusterMembers(LISTENER)
         self.live(*range(brokers))
         self.view = self.members
         self.cluster_id = "cluster"
@@ -153,7 +153,7 @@ class AdministeredBroker:
     def live(self, *broker_ids: int, racks: Mapping[int, str] | None = None) -> None:
         """These brokers are alive, as UpdateMetadata says it."""
         self.members.are_now(
-            Member(one, (Endpoint(LISTENER, "here", 9092 + one),), (racks or {}).get(one)) for one in broker_ids
+            Member(one, (MemberEndpoint(LISTENER, "here", 9092 + one),), (racks or {}).get(one)) for one in broker_ids
         )
 
     def prepare(self) -> None:

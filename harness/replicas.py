@@ -22,7 +22,7 @@ from oncelog.replication import (
     EpochEnd,
     FetchedFromLeader,
     Follower,
-    LeaderAndIsr,
+    LeaderAndIsrTold,
     LeaderReplica,
     Step,
     Truncate,
@@ -75,7 +75,7 @@ class Replicas:
         self.brokers = {one: Broker(one, seed * 10 + one, truncates_on_fetch, config) for one in BROKERS}
         self.committed = b""
         self.high_watermarks: dict[tuple[int, int], int] = {}
-        self.told = LeaderAndIsr(1, 0, BROKERS, 0, 1, BROKERS)
+        self.told = LeaderAndIsrTold(1, 0, BROKERS, 0, 1, BROKERS)
         for one in BROKERS:
             self.tell(one)
 

@@ -16,7 +16,7 @@ from oncelog.server.zookeeper import RealZooKeeper, parse_ensemble
 from oncelog.simulation.events import EventQueue, Process, ProcessClock
 from oncelog.simulation.network import Network
 from oncelog.simulation.zookeeper import SimulatedEnsemble, SimulatedZooKeeper
-from oncelog.zookeeper.session import Request, Result, SessionState, Watched, ZooKeeper
+from oncelog.zookeeper.session import Request, Result, Watched, ZooKeeper, ZooKeeperSessionState
 
 SESSION_TIMEOUT_MS = 2000
 PATIENCE_S = 30
@@ -28,8 +28,8 @@ class Heard:
     """What a client is told, in its order."""
 
     def __init__(self, client: ZooKeeper) -> None:
-        self.all: list[Watched | SessionState | Result] = []
-        self.states: list[SessionState] = []
+        self.all: list[Watched | ZooKeeperSessionState | Result] = []
+        self.states: list[ZooKeeperSessionState] = []
         self.watched: list[Watched] = []
         client.on_session = self._on_session
         client.on_watched = self._on_watched
@@ -37,7 +37,7 @@ class Heard:
     def result(self, result: Result) -> None:
         self.all.append(result)
 
-    def _on_session(self, state: SessionState) -> None:
+    def _on_session(self, state: ZooKeeperSessionState) -> None:
         self.all.append(state)
         self.states.append(state)
 
@@ -57,7 +57,7 @@ class World(ABC):
     def connect(self) -> ZooKeeper:
         client = self.new_client()
         heard = self.heard[client] = Heard(client)
-        self.until(lambda: SessionState.CONNECTED in heard.states)
+        self.until(lambda: ZooKeeperSessionState.CONNECTED in heard.states)
         return client
 
     def ask(self, client: ZooKeeper, request: Request) -> Result:

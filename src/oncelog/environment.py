@@ -239,7 +239,7 @@ LINK_TRANSITIONS: dict[tuple[LinkState, LinkState], str] = {
 }
 
 
-class Network(Protocol):
+class BrokerNetwork(Protocol):
     def connect(self, host: str, port: int, listener: LinkListener, *, timeout_ms: int) -> Link:
         """Begin to make a link. What is sent before it is open is sent when it is. Nothing is called back from in here."""
         ...

@@ -16,8 +16,8 @@ from oncelog.replication import (
     BeginAgain,
     EpochEnd,
     FetchedFromLeader,
+    FetchReplicaState,
     Follower,
-    ReplicaState,
     Truncate,
 )
 from oncelog.replication.fetch_state import TRANSITIONS
@@ -48,16 +48,16 @@ def test_log_with_epochs_fetches_from_its_end_and_one_without_begins_at_its_high
     """ReplicaManager.initialFetchOffset, with truncation on fetch (KIP-595)."""
     follower, _ = following()
     state = follower.states[KEY]
-    assert (state.state, state.fetch_offset, state.last_fetched_epoch) == (ReplicaState.FETCHING, 4, 2)
+    assert (state.state, state.fetch_offset, state.last_fetched_epoch) == (FetchReplicaState.FETCHING, 4, 2)
     empty = ReplicaOnMemoryDisk()
     other = Follower(1000, BACKOFF_MS)
     other.add(KEY, TOPIC_ID, 3, empty.log)
-    assert other.states[KEY].state is ReplicaState.TRUNCATING
+    assert other.states[KEY].state is FetchReplicaState.TRUNCATING
     assert other.build_fetch(lambda _: empty.log, NOW_MS) is None
     step = other.cut_without_epochs(lambda _: empty.log, NOW_MS)[KEY]
     assert step == Truncate(0, is_complete=True, is_below_high_watermark=False)
     other.truncated(KEY, step, empty.log)
-    assert other.states[KEY].state is ReplicaState.FETCHING
+    assert other.states[KEY].state is FetchReplicaState.FETCHING
 
 
 def test_older_leader_is_asked_where_the_epoch_ends_until_both_know_it() -> None:
@@ -72,7 +72,7 @@ def test_older_leader_is_asked_where_the_epoch_ends_until_both_know_it() -> None
     follower.add(KEY, TOPIC_ID, 7, on.log)
     answers = {3: EpochEnd(2, 20), 1: EpochEnd(1, 8)}
     cut = []
-    while follower.states[KEY].state is ReplicaState.TRUNCATING:
+    while follower.states[KEY].state is FetchReplicaState.TRUNCATING:
         assert follower.build_fetch(lambda _: on.log, NOW_MS) is None
         (asked,) = follower.epochs_to_ask(lambda _: on.log, NOW_MS).values()
         assert asked.current_leader_epoch == 7
@@ -99,7 +99,7 @@ def test_older_leader_that_has_no_answer_yet_is_asked_later() -> None:
     assert not follower.epochs_to_ask(lambda _: on.log, NOW_MS)
     assert follower.epochs_to_ask(lambda _: on.log, NOW_MS + BACKOFF_MS)
     assert follower.epoch_answered(KEY, asked, ErrorCode.fenced_leader_epoch, nothing, on.log, NOW_MS) is None
-    assert follower.states[KEY].state is ReplicaState.FAILED
+    assert follower.states[KEY].state is FetchReplicaState.FAILED
 
 
 def test_answer_is_appended_and_the_high_watermark_follows_as_far_as_the_log_goes() -> None:
@@ -160,10 +160,10 @@ def test_fenced_follower_waits_for_the_next_leader_epoch() -> None:
     """AbstractFetcherThread.onPartitionFenced: LeaderAndIsr of the newer epoch is on its way."""
     follower, on = following()
     follower.fetch_answered(KEY, FetchedFromLeader(ErrorCode.fenced_leader_epoch), on.log, NOW_MS)
-    assert follower.states[KEY].state is ReplicaState.FAILED
+    assert follower.states[KEY].state is FetchReplicaState.FAILED
     assert follower.build_fetch(lambda _: on.log, NOW_MS + 10 * BACKOFF_MS) is None
     follower.add(KEY, TOPIC_ID, 4, on.log)
-    assert follower.states[KEY].state is ReplicaState.FETCHING
+    assert follower.states[KEY].state is FetchReplicaState.FETCHING
 
 
 def test_answer_to_what_is_not_asked_any_more_is_dropped() -> None:
@@ -191,7 +191,7 @@ def test_step_that_ends_after_its_partition_has_failed_or_gone_changes_nothing()
     follower.truncated(KEY, BeginAgain(7), on.log)
     assert follower.appended(KEY, FetchedFromLeader(ErrorCode.none, 9, 0), ErrorCode.none, on.log, NOW_MS) == ()
     assert follower.offsets_answered(KEY, 3, ErrorCode.none, 2, 0, on.log, NOW_MS) is None
-    assert follower.states[KEY].state is ReplicaState.FAILED
+    assert follower.states[KEY].state is FetchReplicaState.FAILED
     follower.remove([KEY])
     follower.fail(KEY)
     follower.truncated(KEY, BeginAgain(7), on.log)
@@ -201,8 +201,8 @@ def test_step_that_ends_after_its_partition_has_failed_or_gone_changes_nothing()
 def test_corrupt_answer_is_fetched_again_and_one_that_does_not_fit_ends_it() -> None:
     """AbstractFetcherThread.processFetchRequest: CorruptRecordException is retried, everything else marks it as failed."""
     for error, state in (
-        (ErrorCode.corrupt_message, ReplicaState.FETCHING),
-        (ErrorCode.unknown_server_error, ReplicaState.FAILED),
+        (ErrorCode.corrupt_message, FetchReplicaState.FETCHING),
+        (ErrorCode.unknown_server_error, FetchReplicaState.FAILED),
     ):
         follower, on = following()
         answer = FetchedFromLeader(ErrorCode.none, 9, 0, batch(4))
@@ -252,4 +252,4 @@ def test_empty_log_that_begins_inside_a_batch_begins_where_the_batch_does() -> N
 
 
 def test_every_state_can_be_reached() -> None:
-    assert {after for _, after in TRANSITIONS} == set(ReplicaState)
+    assert {after for _, after in TRANSITIONS} == set(FetchReplicaState)

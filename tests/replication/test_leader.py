@@ -10,7 +10,7 @@ from oncelog.replication import (
     AlterPartitionAnswer,
     FollowerProgress,
     IsrState,
-    LeaderAndIsr,
+    LeaderAndIsrTold,
     LeaderReplica,
 )
 from oncelog.replication.partition_state import TRANSITIONS
@@ -19,7 +19,7 @@ from oncelog.wire import ErrorCode
 LAG_MS = 30_000
 NOW_MS = 1_000_000
 ALL = {1, 2, 3}
-TOLD = LeaderAndIsr(1, 5, (1, 2, 3), 10, 4, (1, 2, 3))
+TOLD = LeaderAndIsrTold(1, 5, (1, 2, 3), 10, 4, (1, 2, 3))
 
 
 def leader(isr: tuple[int, ...] = (1, 2, 3), end: int = 100) -> LeaderReplica:

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from oncelog.replication import LeaderAndIsr, LeaderReplica, preferred_read_replica
+from oncelog.replication import LeaderAndIsrTold, LeaderReplica, preferred_read_replica
 
 RACKS = {1: "a", 2: "b", 3: "b", 4: "b"}
 
 
 def leader() -> LeaderReplica:
     on = LeaderReplica(1, 30_000)
-    on.lead(LeaderAndIsr(1, 0, (1, 2, 3), 0, 1, (1, 2, 3, 4)), 0, 0)
+    on.lead(LeaderAndIsrTold(1, 0, (1, 2, 3), 0, 1, (1, 2, 3, 4)), 0, 0)
     for replica, offset in ((2, 90), (3, 100), (4, 200)):
         on.fetched(replica, offset, 10, leader_end_offset=200, now_ms=1000, broker_epoch=-1)
     return on

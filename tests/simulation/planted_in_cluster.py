@@ -11,7 +11,7 @@ from oncelog.broker.cluster import replicas as replicas_module
 from oncelog.broker.cluster.elected import Elected
 from oncelog.broker.cluster.known_members import KnownMembers
 from oncelog.broker.cluster.producer_id_blocks import ProducerIdBlocks
-from oncelog.broker.cluster.replica import Replica
+from oncelog.broker.cluster.replica import HostedReplica
 from oncelog.broker.cluster.replicas import NO_EPOCH, Replicas
 from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.group_log import GroupLog
@@ -39,13 +39,13 @@ def _high_watermark_of_one() -> Patch:
 
 @BUGS.add("a new leader takes all of its log for committed", Hides.CRASHES, 40)
 def _leader_commits_its_log() -> Patch:
-    lead = Replica.lead
+    lead = HostedReplica.lead
 
-    def leads(self: Replica, told: Any) -> None:
+    def leads(self: HostedReplica, told: Any) -> None:
         lead(self, told)
         self.partition.log.advance_high_watermark(self.partition.log.log_end_offset)
 
-    return patch.object(Replica, "lead", leads)
+    return patch.object(HostedReplica, "lead", leads)
 
 
 @BUGS.add("acks=all is answered at once", Hides.IN_A_RULE, 40)
@@ -83,15 +83,15 @@ def _follower_cuts_nothing() -> Patch:
 
 @BUGS.add("a follower cuts off all that it does not know to be committed", Hides.FAILURES, 60)
 def _follower_cuts_at_its_high_watermark() -> Patch:
-    follow = Replica.follow
+    follow = HostedReplica.follow
 
-    def follows(self: Replica, told: Any) -> None:
+    def follows(self: HostedReplica, told: Any) -> None:
         follow(self, told)
         log = self.partition.log
         if log.high_watermark < log.log_end_offset:
             log.truncate_to(log.high_watermark)
 
-    return patch.object(Replica, "follow", follows)
+    return patch.object(HostedReplica, "follow", follows)
 
 
 @BUGS.add("an order of an earlier leader epoch is carried out", Hides.ON_THE_WAY, 60)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from harness.zookeeper_worlds import SESSION_TIMEOUT_MS, World
 from oncelog.zookeeper.session import (
-    Change,
     Check,
     Children,
     Create,
@@ -16,16 +15,21 @@ from oncelog.zookeeper.session import (
     GetChildren,
     GetData,
     Multi,
+    NodeChange,
     Request,
     Results,
-    SessionState,
     SetData,
     Watched,
     ZooKeeper,
     ZooKeeperError,
+    ZooKeeperSessionState,
 )
 
-CONNECTED, DISCONNECTED, EXPIRED = SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.EXPIRED
+CONNECTED, DISCONNECTED, EXPIRED = (
+    ZooKeeperSessionState.CONNECTED,
+    ZooKeeperSessionState.DISCONNECTED,
+    ZooKeeperSessionState.EXPIRED,
+)
 
 
 def submit_all(world: World, client: ZooKeeper, *requests: Request) -> list[object]:
@@ -43,7 +47,7 @@ def lose_session(world: World, client: ZooKeeper) -> None:
     assert isinstance(world.ask(client, Create(name, is_ephemeral=True)), Created)
     world.ask(witness, Exists(name, watch=True))
     world.cut(client)
-    world.until(lambda: Watched(name, Change.DELETED) in world.heard[witness].watched)
+    world.until(lambda: Watched(name, NodeChange.DELETED) in world.heard[witness].watched)
     world.mend(client)
     world.until(lambda: EXPIRED in world.heard[client].states)
 
@@ -197,7 +201,7 @@ def test_watch_hears_the_first_change_and_no_other(world):
     world.ask(client, GetData("/a", watch=True))
     submit_all(world, other, SetData("/a", b"1"), SetData("/a", b"2"), Delete("/a"))
     world.ask(client, Exists("/"))
-    assert world.heard[client].watched == [Watched("/a", Change.DATA)]
+    assert world.heard[client].watched == [Watched("/a", NodeChange.DATA)]
 
 
 def test_watch_is_heard_before_the_new_state_is_seen(world):
@@ -207,7 +211,7 @@ def test_watch_is_heard_before_the_new_state_is_seen(world):
     heard = world.heard[client].all
     heard.clear()
     before, written, after = submit_all(world, client, GetData("/a", watch=True), SetData("/a", b"1"), GetData("/a"))
-    assert heard == [before, Watched("/a", Change.DATA), written, after]
+    assert heard == [before, Watched("/a", NodeChange.DATA), written, after]
 
 
 def test_each_kind_of_watch_hears_its_changes(world):
@@ -215,19 +219,19 @@ def test_each_kind_of_watch_hears_its_changes(world):
     heard = world.heard[client].watched
     submit_all(world, client, Create("/a"), Exists("/a/b", watch=True), GetChildren("/a", watch=True))
     world.ask(client, Create("/a/b"))
-    assert heard == [Watched("/a/b", Change.CREATED), Watched("/a", Change.CHILDREN)]
+    assert heard == [Watched("/a/b", NodeChange.CREATED), Watched("/a", NodeChange.CHILDREN)]
     heard.clear()
     submit_all(world, client, Exists("/a/b", watch=True), GetChildren("/a", watch=True), SetData("/a/b", b"1"))
-    assert heard == [Watched("/a/b", Change.DATA)]
+    assert heard == [Watched("/a/b", NodeChange.DATA)]
     submit_all(world, client, Delete("/a/b"))
-    assert heard == [Watched("/a/b", Change.DATA), Watched("/a", Change.CHILDREN)]
+    assert heard == [Watched("/a/b", NodeChange.DATA), Watched("/a", NodeChange.CHILDREN)]
 
 
 def test_deletion_is_heard_once_where_data_and_children_are_watched(world):
     client = world.connect()
     submit_all(world, client, Create("/a"), GetData("/a", watch=True), GetChildren("/a", watch=True), Delete("/a"))
     world.ask(client, Exists("/"))
-    assert world.heard[client].watched == [Watched("/a", Change.DELETED)]
+    assert world.heard[client].watched == [Watched("/a", NodeChange.DELETED)]
 
 
 def test_reading_what_is_not_there_sets_no_watch(world):
@@ -254,7 +258,7 @@ def test_ephemeral_node_ends_with_its_session(world):
     world.ask(other, Exists("/controller", watch=True))
     client.close()
     world.until(lambda: bool(world.heard[other].watched))
-    assert world.heard[other].watched == [Watched("/controller", Change.DELETED)]
+    assert world.heard[other].watched == [Watched("/controller", NodeChange.DELETED)]
     assert client.session_id == 0
 
 
@@ -358,12 +362,12 @@ def test_watches_come_back_with_the_connection(world):
     world.mend(client)
     world.wait(read)
     missed = {
-        Watched("/changed", Change.DATA),
-        Watched("/deleted", Change.DELETED),
-        Watched("/parent", Change.CHILDREN),
-        Watched("/made", Change.CREATED),
+        Watched("/changed", NodeChange.DATA),
+        Watched("/deleted", NodeChange.DELETED),
+        Watched("/parent", NodeChange.CHILDREN),
+        Watched("/made", NodeChange.CREATED),
         # Its versions are those of another node; to the server it is one with newer data.
-        Watched("/again", Change.DATA),
+        Watched("/again", NodeChange.DATA),
     }
     assert heard.all[0] is CONNECTED
     assert set(heard.all[1:-1]) == missed, "and before any newer result"
@@ -373,9 +377,9 @@ def test_watches_come_back_with_the_connection(world):
     submit_all(world, other, Create("/not-made"))
     world.ask(client, Exists("/"))
     assert heard.watched == [
-        Watched("/same", Change.DATA),
-        Watched("/same", Change.CHILDREN),
-        Watched("/not-made", Change.CREATED),
+        Watched("/same", NodeChange.DATA),
+        Watched("/same", NodeChange.CHILDREN),
+        Watched("/not-made", NodeChange.CREATED),
     ]
 
 
@@ -412,7 +416,7 @@ def test_what_waited_for_a_connection_ends_with_the_session(world):
     heard = world.heard[client]
     after: list[object] = []
 
-    def on_session(state: SessionState) -> None:
+    def on_session(state: ZooKeeperSessionState) -> None:
         heard.states.append(state)
         heard.all.append(state)
         if state is DISCONNECTED:
@@ -466,4 +470,4 @@ def test_session_outlives_an_ensemble_that_stops(own_world):
     assert isinstance(own_world.wait(waiting), Done)
     assert client.session_id == session_id
     assert heard.states == [CONNECTED, DISCONNECTED, CONNECTED]
-    assert heard.watched == [Watched("/mine", Change.DATA)]
+    assert heard.watched == [Watched("/mine", NodeChange.DATA)]

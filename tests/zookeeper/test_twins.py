@@ -13,7 +13,6 @@ from harness.zookeeper_worlds import RealWorld, SimulatedWorld, World
 from oncelog.coordination import Parked
 from oncelog.zookeeper.session import (
     ANY_VERSION,
-    Change,
     Check,
     Create,
     Delete,
@@ -21,14 +20,15 @@ from oncelog.zookeeper.session import (
     GetChildren,
     GetData,
     Multi,
+    NodeChange,
     Request,
     Result,
-    SessionState,
     SetData,
     Stat,
     Write,
     ZooKeeper,
     ZooKeeperError,
+    ZooKeeperSessionState,
 )
 
 PATHS = ("/a", "/b", "/a/x", "/a/y", "/b/z", "/a/x/1")
@@ -109,7 +109,7 @@ class Run:
         states = self._world.heard[client].states
         count = len(states)
         self._world.cut(client)
-        self._world.until(lambda: states[count:] == [SessionState.DISCONNECTED])
+        self._world.until(lambda: states[count:] == [ZooKeeperSessionState.DISCONNECTED])
         waiting = self._submit(client)
         for one in self._submit(other):
             self._world.wait(one)
@@ -193,4 +193,4 @@ def test_model_and_real_server_tell_the_same(seed, zookeeper):
         assert model == server, f"entry {number}, after {told_by_model[max(0, number - 8) : number]}"
     assert len(told_by_model) == len(told_by_server)
     told = repr(told_by_model)
-    assert all(repr(kind) in told for kind in (*Change, *ERRORS)), "the steps that were drawn say too little"
+    assert all(repr(kind) in told for kind in (*NodeChange, *ERRORS)), "the steps that were drawn say too little"

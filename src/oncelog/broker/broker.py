@@ -55,9 +55,9 @@ from oncelog.broker.storage.opening import LeftByLastStop, LogOpening, say_what_
 from oncelog.broker.storage.own_topics import OwnTopics
 from oncelog.broker.storage.partition import Partition, UnopenedLog
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic, Topics
-from oncelog.broker.view import Alone, ClusterView, Node
+from oncelog.broker.view import Alone, ClusterNode, ClusterView
 from oncelog.coordination import Parked, start
-from oncelog.environment import Clock, Disk, DiskError, Network, Random, Workers
+from oncelog.environment import BrokerNetwork, Clock, Disk, DiskError, Random, Workers
 from oncelog.groups import GroupCoordinator, MembershipLimits
 from oncelog.log import (
     NO_LEADER_EPOCH,
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from oncelog.broker.cluster.altering import ClusterAlterations
     from oncelog.broker.cluster.configs import ClusterConfigs
     from oncelog.broker.cluster.controller import Controller
-    from oncelog.broker.cluster.membership import Membership
+    from oncelog.broker.cluster.membership import ClusterMembership
     from oncelog.broker.cluster.topic_changes import TopicChanges
     from oncelog.broker.storage.shared_topics import SharedTopics
     from oncelog.zookeeper.session import ZooKeeper
@@ -97,7 +97,7 @@ class Environment:
     disk: Disk
     workers: Workers
     random: Random
-    network: Network | None = None
+    network: BrokerNetwork | None = None
     zookeeper: ZooKeeper | None = None
     """Both for a member of a cluster."""
 
@@ -122,7 +122,7 @@ class BrokerCore:
 
     cluster_id: str
     known_brokers: KnownBrokers
-    membership: Membership | None
+    membership: ClusterMembership | None
     """What a member of a cluster has, and a broker that is alone has not."""
     node_id: int
     producer_ids: ProducerIdSource
@@ -433,7 +433,7 @@ class BrokerCore:
         """Say where clients reach this broker; it is what Metadata answers."""
         self.host, self.port = host, port
         if not self.settings.is_in_cluster:
-            self.view = Alone(Node(self.node_id, host, port, text_of(self.settings.value("broker.rack"))))
+            self.view = Alone(ClusterNode(self.node_id, host, port, text_of(self.settings.value("broker.rack"))))
 
     def finalize_feature(self, name: str, level: int) -> None:
         """Set the level of a feature; the journal says so already."""

@@ -12,7 +12,7 @@ from typing_extensions import Buffer
 from oncelog.broker.fetch_sessions import FetchedPartition
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.leader_epochs import epoch_problem
-from oncelog.broker.storage.partition import Follower, Partition
+from oncelog.broker.storage.partition import FollowerId, Partition
 from oncelog.coordination import Parked
 from oncelog.environment import DiskError
 from oncelog.log import AbortedTransaction
@@ -56,7 +56,7 @@ class FetchLimits:
     size_bytes_min: int
     size_bytes_max: int
     reads_zstd: bool = True
-    follower: Follower | None = None
+    follower: FollowerId | None = None
     """Who reads as a replica: it is given all that there is, and what it asks for says what it has."""
     only_from_leader: bool = True
     rack: str | None = None
@@ -119,7 +119,7 @@ class Fetching:
                 watch.end()
         return await self._read_all()
 
-    async def _note_progress(self, follower: Follower) -> None:
+    async def _note_progress(self, follower: FollowerId) -> None:
         """What a follower asks for tells what it has, whether or not there is more: the high watermark does not wait for that."""
         for asked in self._asked:
             partition = self._look(asked)

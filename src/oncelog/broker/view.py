@@ -13,7 +13,7 @@ LEADER_DURING_DELETE = -2
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ClusterNode:
     """A live broker, as its clients are told of it."""
 
     node_id: int
@@ -57,11 +57,11 @@ class ClusterView(Protocol):
         """-1 while there is none."""
         ...
 
-    def brokers(self) -> Sequence[Node]:
+    def brokers(self) -> Sequence[ClusterNode]:
         """Those that are alive."""
         ...
 
-    def broker(self, node_id: int) -> Node | None:
+    def broker(self, node_id: int) -> ClusterNode | None:
         """None for one that is not alive."""
         ...
 
@@ -73,17 +73,17 @@ class Alone:
 
     has_others = False
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: ClusterNode) -> None:
         self._node = node
 
     @property
     def controller_id(self) -> int:
         return self._node.node_id
 
-    def brokers(self) -> Sequence[Node]:
+    def brokers(self) -> Sequence[ClusterNode]:
         return (self._node,)
 
-    def broker(self, node_id: int) -> Node | None:
+    def broker(self, node_id: int) -> ClusterNode | None:
         return self._node if node_id == self._node.node_id else None
 
     def leadership(self, partition: KnownPartition) -> Leadership:

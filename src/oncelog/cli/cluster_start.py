@@ -24,7 +24,7 @@ ZOOKEEPER_PORT = 2181
 LOOK_SECONDS = 0.03
 
 
-class Told:
+class Announced:
     """To stop."""
 
 
@@ -85,7 +85,7 @@ class Foreground:
 
     def __init__(self, plan: ClusterPlan) -> None:
         # Signal handlers put into it too, which only this kind of queue allows.
-        self._events: SimpleQueue[Event | Told] = SimpleQueue()
+        self._events: SimpleQueue[Event | Announced] = SimpleQueue()
         self._cluster = LocalCluster(plan, self._events.put)
         self._ready: set[MemberProcess] = set()
         self._ended: set[MemberProcess] = set()
@@ -99,7 +99,7 @@ class Foreground:
             signal.signal(number, lambda *_: self._be_told())
         try:
             self._cluster.launch()
-            while not isinstance(event := self._next(), Told):
+            while not isinstance(event := self._next(), Announced):
                 self._show(event)
             self._cluster.stop()
         except MemberError as error:
@@ -110,11 +110,11 @@ class Foreground:
     def _be_told(self) -> None:
         """The second time it is not asked for politely any more."""
         self._times_told += 1
-        self._events.put(Told())
+        self._events.put(Announced())
         if self._times_told > 1:
             self._cluster.give_up()
 
-    def _next(self) -> Event | Told:
+    def _next(self) -> Event | Announced:
         """What happens next. Meanwhile the last line is printed as soon as it is true."""
         while not self._is_announced and len(self._ready) == len(self._cluster.members):
             try:

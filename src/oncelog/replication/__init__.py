@@ -6,7 +6,7 @@ steps for their logs. `decide` says what LeaderAndIsr makes of a replica.
 """
 
 from oncelog.replication.fetch_session import AskedPartition, FetchAsked, FollowerFetchSession
-from oncelog.replication.fetch_state import FetchState, ReplicaState
+from oncelog.replication.fetch_state import FetchReplicaState, FetchState
 from oncelog.replication.follower import (
     AdvanceHighWatermark,
     AdvanceLogStart,
@@ -20,17 +20,17 @@ from oncelog.replication.follower import (
     Truncate,
 )
 from oncelog.replication.leader import ACKS_ALL, LeaderReplica
-from oncelog.replication.leadership import Becomes, Decided, LeaderAndIsr, decide
+from oncelog.replication.leadership import Becomes, Decided, LeaderAndIsrTold, decide
 from oncelog.replication.partition_state import (
     AfterAnswer,
     AlterPartition,
     AlterPartitionAnswer,
+    IsrPartitionState,
     IsrState,
-    PartitionState,
 )
 from oncelog.replication.progress import FollowerProgress
 from oncelog.replication.read_replica import preferred_read_replica
-from oncelog.replication.truncation import EpochEnd, ReplicaLog, Truncation, divergence, truncation
+from oncelog.replication.truncation import EpochEnd, FollowedLog, Truncation, divergence, truncation
 
 __all__ = [
     "ACKS_ALL",
@@ -48,17 +48,17 @@ __all__ = [
     "EpochAsked",
     "EpochEnd",
     "FetchAsked",
+    "FetchReplicaState",
     "FetchState",
     "FetchedFromLeader",
+    "FollowedLog",
     "Follower",
     "FollowerFetchSession",
     "FollowerProgress",
+    "IsrPartitionState",
     "IsrState",
-    "LeaderAndIsr",
+    "LeaderAndIsrTold",
     "LeaderReplica",
-    "PartitionState",
-    "ReplicaLog",
-    "ReplicaState",
     "Step",
     "Truncate",
     "Truncation",

@@ -12,7 +12,7 @@ from uuid import UUID
 NO_EPOCH = -1
 
 
-class ReplicaState(Enum):
+class FetchReplicaState(Enum):
     """Kafka's names. FAILED is one of Kafka's `failedPartitions`: it waits for the next LeaderAndIsr."""
 
     TRUNCATING = "Truncating"
@@ -21,15 +21,15 @@ class ReplicaState(Enum):
 
 
 # (from, to) -> what moves a partition along that edge.
-TRANSITIONS: dict[tuple[ReplicaState, ReplicaState], str] = {
-    (ReplicaState.TRUNCATING, ReplicaState.FETCHING): "the log has nothing that the leader's has not",
+TRANSITIONS: dict[tuple[FetchReplicaState, FetchReplicaState], str] = {
+    (FetchReplicaState.TRUNCATING, FetchReplicaState.FETCHING): "the log has nothing that the leader's has not",
     (
-        ReplicaState.TRUNCATING,
-        ReplicaState.TRUNCATING,
+        FetchReplicaState.TRUNCATING,
+        FetchReplicaState.TRUNCATING,
     ): "the leader did not know the epoch, and is asked about the one before",
-    (ReplicaState.TRUNCATING, ReplicaState.FAILED): "the leader has a newer epoch, or the log failed",
-    (ReplicaState.FETCHING, ReplicaState.FETCHING): "an answer is in the log, or what diverged is cut off",
-    (ReplicaState.FETCHING, ReplicaState.FAILED): "the leader has a newer epoch, or the log failed",
+    (FetchReplicaState.TRUNCATING, FetchReplicaState.FAILED): "the leader has a newer epoch, or the log failed",
+    (FetchReplicaState.FETCHING, FetchReplicaState.FETCHING): "an answer is in the log, or what diverged is cut off",
+    (FetchReplicaState.FETCHING, FetchReplicaState.FAILED): "the leader has a newer epoch, or the log failed",
 }
 
 
@@ -45,17 +45,17 @@ class FetchState:
     leader_epoch: int
     fetch_offset: int
     last_fetched_epoch: int
-    state: ReplicaState
+    state: FetchReplicaState
     delayed_until_ms: int = 0
     lag: int | None = None
 
     def is_ready_to_fetch(self, now_ms: int) -> bool:
-        return self.state is ReplicaState.FETCHING and now_ms >= self.delayed_until_ms
+        return self.state is FetchReplicaState.FETCHING and now_ms >= self.delayed_until_ms
 
     def is_ready_to_truncate(self, now_ms: int) -> bool:
-        return self.state is ReplicaState.TRUNCATING and now_ms >= self.delayed_until_ms
+        return self.state is FetchReplicaState.TRUNCATING and now_ms >= self.delayed_until_ms
 
-    def moved(self, state: ReplicaState, fetch_offset: int, last_fetched_epoch: int) -> FetchState:
+    def moved(self, state: FetchReplicaState, fetch_offset: int, last_fetched_epoch: int) -> FetchState:
         assert (self.state, state) in TRANSITIONS, (self, state)
         return replace(self, state=state, fetch_offset=fetch_offset, last_fetched_epoch=last_fetched_epoch)
 

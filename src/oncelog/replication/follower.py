@@ -20,11 +20,11 @@ from uuid import UUID
 
 from oncelog.records import HEADER_BYTES, read_header
 from oncelog.replication.fetch_session import AskedPartition, FetchAsked, FollowerFetchSession, TopicPartition
-from oncelog.replication.fetch_state import NO_EPOCH, FetchState, ReplicaState
-from oncelog.replication.truncation import EpochEnd, ReplicaLog, Truncation, truncation
+from oncelog.replication.fetch_state import NO_EPOCH, FetchReplicaState, FetchState
+from oncelog.replication.truncation import EpochEnd, FollowedLog, Truncation, truncation
 from oncelog.wire import ErrorCode
 
-FETCHING, TRUNCATING, FAILED = ReplicaState.FETCHING, ReplicaState.TRUNCATING, ReplicaState.FAILED
+FETCHING, TRUNCATING, FAILED = FetchReplicaState.FETCHING, FetchReplicaState.TRUNCATING, FetchReplicaState.FAILED
 
 
 class Append(NamedTuple):
@@ -100,7 +100,7 @@ class Follower:
         self.session = FollowerFetchSession()
         self.states: dict[TopicPartition, FetchState] = {}
 
-    def add(self, key: TopicPartition, topic_id: UUID, leader_epoch: int, log: ReplicaLog) -> None:
+    def add(self, key: TopicPartition, topic_id: UUID, leader_epoch: int, log: FollowedLog) -> None:
         """Follow this leader in its epoch. One that is followed in it already goes on."""
         before = self.states.get(key)
         if before is not None and before.state is not FAILED and before.leader_epoch == leader_epoch:
@@ -118,7 +118,7 @@ class Follower:
             self.states.pop(key, None)
 
     def epochs_to_ask(
-        self, logs: Callable[[TopicPartition], ReplicaLog], now_ms: int
+        self, logs: Callable[[TopicPartition], FollowedLog], now_ms: int
     ) -> dict[TopicPartition, EpochAsked]:
         """What to ask the leader before anything is fetched: where the newest epoch of each log ends."""
         found = {}
@@ -129,7 +129,7 @@ class Follower:
         return found
 
     def cut_without_epochs(
-        self, logs: Callable[[TopicPartition], ReplicaLog], now_ms: int
+        self, logs: Callable[[TopicPartition], FollowedLog], now_ms: int
     ) -> dict[TopicPartition, Step]:
         """Logs that know of no epoch are cut off at the high watermark, as before KIP-101."""
         return {
@@ -138,7 +138,7 @@ class Follower:
             if state.is_ready_to_truncate(now_ms) and logs(key).newest_epoch == NO_EPOCH
         }
 
-    def build_fetch(self, logs: Callable[[TopicPartition], ReplicaLog], now_ms: int) -> FetchAsked | None:
+    def build_fetch(self, logs: Callable[[TopicPartition], FollowedLog], now_ms: int) -> FetchAsked | None:
         """The next Fetch; None if no partition is ready."""
         for key, state in list(self.states.items()):
             # What was begun for another leader, or in another epoch, may have been done since.
@@ -159,7 +159,7 @@ class Follower:
         return self.session.build(wanted)
 
     def epoch_answered(
-        self, key: TopicPartition, asked: EpochAsked, error: ErrorCode, told: EpochEnd, log: ReplicaLog, now_ms: int
+        self, key: TopicPartition, asked: EpochAsked, error: ErrorCode, told: EpochEnd, log: FollowedLog, now_ms: int
     ) -> Step | None:
         """Take the answer to OffsetForLeaderEpoch."""
         state = self.states.get(key)
@@ -171,7 +171,7 @@ class Follower:
         return _truncate(truncation(log, told, state.fetch_offset), log)
 
     def fetch_answered(
-        self, key: TopicPartition, answer: FetchedFromLeader, log: ReplicaLog, now_ms: int
+        self, key: TopicPartition, answer: FetchedFromLeader, log: FollowedLog, now_ms: int
     ) -> tuple[Step, ...]:
         """Take what a Fetch was answered about a partition; nothing if it has gone on since it was asked."""
         state, asked = self.states.get(key), self.session.partitions.get(key)
@@ -191,7 +191,7 @@ class Follower:
         return (append,) if inside is None else (BeginAgain(inside), append)
 
     def appended(
-        self, key: TopicPartition, answer: FetchedFromLeader, error: ErrorCode, log: ReplicaLog, now_ms: int
+        self, key: TopicPartition, answer: FetchedFromLeader, error: ErrorCode, log: FollowedLog, now_ms: int
     ) -> tuple[Step, ...]:
         """The records of an answer are in the log, or it has refused them with `error`.
 
@@ -221,7 +221,7 @@ class Follower:
             steps.append(AdvanceLogStart(log_start_offset))
         return tuple(steps)
 
-    def truncated(self, key: TopicPartition, step: Truncate | BeginAgain, log: ReplicaLog) -> None:
+    def truncated(self, key: TopicPartition, step: Truncate | BeginAgain, log: FollowedLog) -> None:
         """The log was cut off, or has begun again, and is asked for from its end on."""
         is_complete = isinstance(step, BeginAgain) or step.is_complete or self._truncates_on_fetch
         before = self.states.get(key)
@@ -229,7 +229,7 @@ class Follower:
             stays = before.state is TRUNCATING and not is_complete
             self._go_on(key, TRUNCATING if stays else FETCHING, log)
 
-    def _go_on(self, key: TopicPartition, state: ReplicaState, log: ReplicaLog) -> None:
+    def _go_on(self, key: TopicPartition, state: FetchReplicaState, log: FollowedLog) -> None:
         self.states[key] = self.states[key].moved(state, log.log_end_offset, log.newest_epoch)
 
     def offsets_answered(
@@ -239,7 +239,7 @@ class Follower:
         error: ErrorCode,
         leader_end_offset: int,
         leader_start_offset: int,
-        log: ReplicaLog,
+        log: FollowedLog,
         now_ms: int,
     ) -> Step | None:
         """Take what AskOffsets found under `leader_epoch`. Without a step the log is asked for from its end on.
@@ -286,11 +286,11 @@ class Follower:
             self.delay([key], now_ms)
 
 
-def _truncate(to: Truncation, log: ReplicaLog) -> Truncate:
+def _truncate(to: Truncation, log: FollowedLog) -> Truncate:
     return Truncate(to.offset, to.is_complete, to.offset < log.high_watermark)
 
 
-def _begins_inside(records: bytes, log: ReplicaLog) -> int | None:
+def _begins_inside(records: bytes, log: FollowedLog) -> int | None:
     """The base offset of the first batch, if an empty log begins inside it; else None.
 
     Records may have been deleted up to the middle of a batch, and the leader answers with the whole of it.

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from oncelog.replication.leadership import NO_EPOCH, LeaderAndIsr
+from oncelog.replication.leadership import NO_EPOCH, LeaderAndIsrTold
 from oncelog.replication.partition_state import (
     AfterAnswer,
     AlterPartition,
     AlterPartitionAnswer,
+    IsrPartitionState,
     IsrState,
-    PartitionState,
     after_answer,
 )
 from oncelog.replication.progress import FollowerProgress
@@ -52,10 +52,10 @@ class LeaderReplica:
         self.controller_epoch = self.leader_epoch = self.partition_epoch = NO_EPOCH
         self.epoch_start_offset = 0
         self.replicas: tuple[int, ...] = ()
-        self.state = PartitionState(IsrState.COMMITTED, frozenset())
+        self.state = IsrPartitionState(IsrState.COMMITTED, frozenset())
         self.followers: dict[int, FollowerProgress] = {}
 
-    def lead(self, told: LeaderAndIsr, log_end_offset: int, now_ms: int) -> None:
+    def lead(self, told: LeaderAndIsrTold, log_end_offset: int, now_ms: int) -> None:
         """Become leader, or take what is new for one: a leader epoch, the in-sync set, the assignment.
 
         Followers that are known from an earlier epoch of this leader keep their offsets.
@@ -74,7 +74,7 @@ class LeaderReplica:
         self.is_leader = True
         self._take_epochs(told)
 
-    def follow(self, told: LeaderAndIsr) -> None:
+    def follow(self, told: LeaderAndIsrTold) -> None:
         """Become a follower: the in-sync set is the leader's business."""
         self.resign()
         self._take_epochs(told)
@@ -85,7 +85,7 @@ class LeaderReplica:
         self.state = self.state.committed(frozenset())
         self.is_leader = False
 
-    def _take_epochs(self, told: LeaderAndIsr) -> None:
+    def _take_epochs(self, told: LeaderAndIsrTold) -> None:
         self.controller_epoch = told.controller_epoch
         self.leader_epoch = told.leader_epoch
         self.partition_epoch = told.partition_epoch

@@ -10,7 +10,7 @@ from oncelog.wire import ErrorCode
 NO_EPOCH = -1
 
 
-class LeaderAndIsr(NamedTuple):
+class LeaderAndIsrTold(NamedTuple):
     """What the controller has decided about a partition, as a LeaderAndIsr request or an AlterPartition answer tells it."""
 
     leader: int
@@ -36,7 +36,7 @@ class Decided(NamedTuple):
     error: ErrorCode = ErrorCode.none
 
 
-def decide(told: LeaderAndIsr, broker_id: int, leader_epoch: int, partition_epoch: int) -> Decided:
+def decide(told: LeaderAndIsrTold, broker_id: int, leader_epoch: int, partition_epoch: int) -> Decided:
     """What `told` makes of this broker's replica, which knows of these epochs, -1 if it is new.
 
     As Kafka's ReplicaManager does it under a ZooKeeper controller: a leader epoch that is not new changes nothing and is answered

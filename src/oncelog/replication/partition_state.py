@@ -42,7 +42,7 @@ class AlterPartition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
+class IsrPartitionState:
     """`isr` is what the controller has written down. `asked` is under way unless the state is COMMITTED."""
 
     state: IsrState
@@ -63,17 +63,17 @@ class PartitionState:
             return self.isr.union(self.asked.new_isr)
         return self.isr
 
-    def pending(self, state: IsrState, asked: AlterPartition) -> PartitionState:
-        return self._moved(PartitionState(state, self.isr, asked))
+    def pending(self, state: IsrState, asked: AlterPartition) -> IsrPartitionState:
+        return self._moved(IsrPartitionState(state, self.isr, asked))
 
-    def committed(self, isr: frozenset[int]) -> PartitionState:
-        return self._moved(PartitionState(IsrState.COMMITTED, isr))
+    def committed(self, isr: frozenset[int]) -> IsrPartitionState:
+        return self._moved(IsrPartitionState(IsrState.COMMITTED, isr))
 
-    def reset(self) -> PartitionState:
+    def reset(self) -> IsrPartitionState:
         """Back to what the controller has written down."""
         return self._moved(replace(self, state=IsrState.COMMITTED, asked=None))
 
-    def _moved(self, after: PartitionState) -> PartitionState:
+    def _moved(self, after: IsrPartitionState) -> IsrPartitionState:
         assert (self.state, after.state) in TRANSITIONS, (self, after)
         return after
 
@@ -116,7 +116,7 @@ NEEDS_NEWS = frozenset(
 
 
 def after_answer(
-    current: PartitionState,
+    current: IsrPartitionState,
     leader_epoch: int,
     partition_epoch: int,
     asked: AlterPartition,

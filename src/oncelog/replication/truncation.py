@@ -13,7 +13,7 @@ NO_EPOCH = -1
 NO_OFFSET = -1
 
 
-class ReplicaLog(Protocol):
+class FollowedLog(Protocol):
     """What the rules ask of a log; `PartitionLog` has it."""
 
     @property
@@ -45,7 +45,7 @@ class Truncation(NamedTuple):
     is_complete: bool
 
 
-def divergence(log: ReplicaLog, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | ErrorCode:
+def divergence(log: FollowedLog, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | ErrorCode:
     """The leader's side of a Fetch v12: the epoch in which the follower's log parts from this one, or NONE.
 
     OFFSET_OUT_OF_RANGE where that cannot be told, and for an offset that is outside the log.
@@ -61,7 +61,7 @@ def divergence(log: ReplicaLog, fetch_offset: int, last_fetched_epoch: int) -> E
     )
 
 
-def truncation(log: ReplicaLog, told: EpochEnd, fetch_offset: int) -> Truncation:
+def truncation(log: FollowedLog, told: EpochEnd, fetch_offset: int) -> Truncation:
     """How far the follower's log goes back when the leader has answered this about the follower's newest epoch.
 
     KIP-279: if the leader does not know the epoch, it tells the largest one below it. If the follower does not know that one

@@ -25,7 +25,7 @@ from oncelog.broker import (
     listening_endpoint,
     log_directories,
 )
-from oncelog.environment import DiskError, Network
+from oncelog.environment import BrokerNetwork, DiskError
 from oncelog.server.admission import Admission
 from oncelog.server.clock import RealClock, RealRandom
 from oncelog.server.connection import RECEIVE_BYTES, Connection
@@ -152,13 +152,17 @@ class Broker:
 
     async def _others(
         self, loop: asyncio.AbstractEventLoop, listener: socket.socket
-    ) -> tuple[Network | None, ZooKeeper | None]:
+    ) -> tuple[BrokerNetwork | None, ZooKeeper | None]:
         """What a member of a cluster speaks with others by. Raises OSError if ZooKeeper cannot be reached, and ValueError."""
         if not self._parsed.is_in_cluster:
             return None, None
         # Only now: a broker that is alone needs none of it.
         from oncelog.server.network import SocketNetwork
-        from oncelog.server.zookeeper import RealZooKeeper, parse_ensemble
+
+        try:
+            from oncelog.server.zookeeper import RealZooKeeper, parse_ensemble
+        except ImportError as missing:
+            raise ValueError(str(missing)) from missing
 
         session_ms = self._parsed.number("zookeeper.session.timeout.ms")
         connection_ms = self._parsed.value("zookeeper.connection.timeout.ms") or session_ms

@@ -14,7 +14,7 @@ from uuid import UUID
 from oncelog import groups, transactions
 from oncelog.broker import BrokerCore
 from oncelog.broker.coordinators.loading import load_offsets, load_transactions
-from oncelog.broker.storage.partition import Partition, Role
+from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, Topic
 from oncelog.groups import GroupCoordinator
 from oncelog.records import NO_SEQUENCE, BatchHeader, ControlType, batches, decode_batch, next_sequence, read_control
@@ -54,7 +54,7 @@ def audit_logs(core: BrokerCore, durable: Mapping[tuple[UUID, int], int]) -> dic
     """
     found: dict[tuple[str, int], AuditedLog] = {}
     for one in core.topics.partitions():
-        if one.role is Role.NONE:
+        if one.role is ReplicaRole.NONE:
             continue
         has_gaps = _has_gaps(core, one)
         gaps_below = max(durable.get((one.log.topic_id, one.index), 0), one.log.cleaned_offset or 0) if has_gaps else 0
@@ -224,7 +224,7 @@ def audit_decisions(core: BrokerCore, logs: Mapping[tuple[str, int], AuditedLog]
                     other = core.topics.partition(*key)
                     if (
                         other is None
-                        or other.role is Role.NONE
+                        or other.role is ReplicaRole.NONE
                         or other.is_offline
                         or key[0] in made_anew
                         or not _is_whole(core, other)
@@ -276,7 +276,7 @@ def _served(topic: Topic | None) -> list[Partition]:
     """Those that this broker leads: alone every one."""
     if topic is None:
         return []
-    return [one for one in topic.partitions if one.role is Role.LEADER and not one.is_offline]
+    return [one for one in topic.partitions if one.role is ReplicaRole.LEADER and not one.is_offline]
 
 
 def _batches(partition: Partition) -> Iterator[tuple[bytes, int, BatchHeader]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum, auto
 
 from oncelog.coordination import Parked
-from oncelog.zookeeper.session import Change, Request, Result, SessionState, Watched, ZooKeeperError
+from oncelog.zookeeper.session import NodeChange, Request, Result, Watched, ZooKeeperError, ZooKeeperSessionState
 from oncelog.zookeeper.watches import Watches
 
 
@@ -25,7 +25,7 @@ class Conversation:
 
     def __init__(self, send: Callable[[Request], None]) -> None:
         self.on_watched: Callable[[Watched], None] = lambda _: None
-        self.on_session: Callable[[SessionState], None] = lambda _: None
+        self.on_session: Callable[[ZooKeeperSessionState], None] = lambda _: None
         self.phase = Phase.CONNECTING
         self.session_id = 0
         self.watches = Watches()
@@ -54,13 +54,13 @@ class Conversation:
         self._under_way.extend(waiting)
         for request, _ in waiting:
             self._send(request)
-        self.on_session(SessionState.CONNECTED)
+        self.on_session(ZooKeeperSessionState.CONNECTED)
 
     def disconnected(self) -> None:
         assert self.phase is Phase.CONNECTED, f"disconnected while {self.phase.name}"
         self.phase = Phase.CONNECTING
         under_way, self._under_way = self._under_way, deque()
-        self.on_session(SessionState.DISCONNECTED)
+        self.on_session(ZooKeeperSessionState.DISCONNECTED)
         self._release(under_way, ZooKeeperError.CONNECTION_LOSS)
 
     def expired(self) -> None:
@@ -69,7 +69,7 @@ class Conversation:
         self.session_id = 0
         self.watches.clear()
         waiting, self._waiting = self._waiting, deque()
-        self.on_session(SessionState.EXPIRED)
+        self.on_session(ZooKeeperSessionState.EXPIRED)
         self._release(waiting, ZooKeeperError.SESSION_EXPIRED)
 
     def answered(self, result: Result) -> None:
@@ -78,7 +78,7 @@ class Conversation:
         self.watches.answered(request, result)
         parked.release(result)
 
-    def changed(self, change: Change, path: str) -> None:
+    def changed(self, change: NodeChange, path: str) -> None:
         if self.watches.take(change, path):
             self.on_watched(Watched(path, change))
 

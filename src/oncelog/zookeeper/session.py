@@ -153,7 +153,7 @@ class Results:
 Result = Created | Done | Data | Children | Results | ZooKeeperError
 
 
-class Change(Enum):
+class NodeChange(Enum):
     """What a watch has seen."""
 
     CREATED = auto()
@@ -171,10 +171,10 @@ class Watched:
     """
 
     path: str
-    change: Change
+    change: NodeChange
 
 
-class SessionState(Enum):
+class ZooKeeperSessionState(Enum):
     CONNECTED = auto()
     DISCONNECTED = auto()
     """The session may live on: ephemeral nodes are there until it expires, and watches come back with the connection.
@@ -196,7 +196,7 @@ class ZooKeeper(Protocol):
     """
 
     on_watched: Callable[[Watched], None]
-    on_session: Callable[[SessionState], None]
+    on_session: Callable[[ZooKeeperSessionState], None]
 
     @property
     def session_id(self) -> int:

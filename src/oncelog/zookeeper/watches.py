@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from oncelog.zookeeper.session import (
-    Change,
     Children,
     Data,
     Done,
     Exists,
     GetChildren,
     GetData,
+    NodeChange,
     Request,
     Result,
     ZooKeeperError,
@@ -35,18 +35,18 @@ class Watches:
             case GetChildren(path, True), Children():
                 self.children[path] = None
 
-    def take(self, change: Change, path: str) -> bool:
+    def take(self, change: NodeChange, path: str) -> bool:
         """Whether anybody waits for this change, who then does no more.
 
         Of a node that is deleted a server may tell twice where its data and its children were watched.
         """
         kinds: tuple[dict[str, None], ...]
         match change:
-            case Change.CREATED | Change.DATA:
+            case NodeChange.CREATED | NodeChange.DATA:
                 kinds = (self.data, self.exists)
-            case Change.DELETED:
+            case NodeChange.DELETED:
                 kinds = (self.data, self.exists, self.children)
-            case Change.CHILDREN:
+            case NodeChange.CHILDREN:
                 kinds = (self.children,)
         found = [kind for kind in kinds if path in kind]
         for kind in found:

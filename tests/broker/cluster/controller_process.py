@@ -15,7 +15,7 @@ from oncelog.broker.cluster.controller_term import ControllerSettings
 from oncelog.server.clock import RealClock, RealRandom
 from oncelog.server.network import SocketNetwork
 from oncelog.server.zookeeper import RealZooKeeper, parse_ensemble
-from oncelog.zookeeper.session import Create, Request, Result, SessionState, Watched
+from oncelog.zookeeper.session import Create, Request, Result, Watched, ZooKeeperSessionState
 from oncelog.zookeeper.znodes import BrokerZnode, ListenerEndpoint, paths
 from tests.broker.cluster.controller_listener import listen
 
@@ -93,7 +93,7 @@ class ControllerProcess:
     def _watched(self, watched: Watched) -> None:
         self.controller.watched(watched)
 
-    def _session_changed(self, state: SessionState) -> None:
+    def _session_changed(self, state: ZooKeeperSessionState) -> None:
         self.controller.session_changed(state)
 
     def _guard(self, callback: Callable[[], None]) -> None:

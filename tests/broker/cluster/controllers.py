@@ -21,7 +21,7 @@ from oncelog.wire.zookeeper_mode import LEADER_AND_ISR, STOP_REPLICA, UPDATE_MET
 from oncelog.wire.zookeeper_mode import leader_and_isr_v7 as leader_and_isr
 from oncelog.wire.zookeeper_mode import stop_replica_v4 as stop_replica
 from oncelog.wire.zookeeper_mode import update_metadata_v8 as update_metadata
-from oncelog.zookeeper.session import Create, Data, GetData, SessionState, Watched, ZooKeeper
+from oncelog.zookeeper.session import Create, Data, GetData, Watched, ZooKeeper, ZooKeeperSessionState
 from oncelog.zookeeper.znodes import BrokerZnode, ListenerEndpoint, paths
 
 SETTINGS = ControllerSettings("PLAINTEXT")
@@ -145,9 +145,9 @@ class ControllerNode:
     def _watched(self, watched: Watched) -> None:
         self.controller.watched(watched)
 
-    def _session_changed(self, state: SessionState) -> None:
+    def _session_changed(self, state: ZooKeeperSessionState) -> None:
         self.controller.session_changed(state)
-        if state is SessionState.CONNECTED and self.is_broker_registered_again:
+        if state is ZooKeeperSessionState.CONNECTED and self.is_broker_registered_again:
             self.controller.begin()
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from harness.cluster_of_cores import ClusterOfCores
-from oncelog.broker.cluster.replica import Replica
+from oncelog.broker.cluster.replica import HostedReplica
 from oncelog.records import Record, build_batch
 from oncelog.wire import ErrorCode
 
@@ -41,7 +41,7 @@ def leader_of(cluster: ClusterOfCores, index: int = 0, name: str = TOPIC, seen_b
 def isr_of(cluster: ClusterOfCores, index: int = 0, name: str = TOPIC) -> set[int]:
     """As its leader has it, the newest if an old one has not heard of its end; empty without a leader."""
     found = [cluster.partition(number, name, index) for number in cluster.brokers]
-    led = [one for one in found if isinstance(one.leading, Replica)]
+    led = [one for one in found if isinstance(one.leading, HostedReplica)]
     newest = max(led, key=lambda one: one.leader_epoch, default=None)
     return set() if newest is None else set(newest.leading.state.state.isr)
 

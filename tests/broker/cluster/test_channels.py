@@ -9,11 +9,15 @@ from harness.manual_clock import ManualClock
 from harness.network_in_memory import NetworkInMemory
 from oncelog.broker.cluster.channel import ChannelError, ChannelState, Failure
 from oncelog.broker.cluster.channels import Channels
-from oncelog.broker.view import Node
+from oncelog.broker.view import ClusterNode
 from oncelog.coordination import start
 
 FETCH = 1
-NODE, MOVED, OTHER = Node(1, "one", 9092, None), Node(1, "one", 9093, None), Node(2, "two", 9092, None)
+NODE, MOVED, OTHER = (
+    ClusterNode(1, "one", 9092, None),
+    ClusterNode(1, "one", 9093, None),
+    ClusterNode(2, "two", 9092, None),
+)
 
 
 @pytest.fixture
@@ -23,7 +27,7 @@ def channels() -> Channels:
 
 def test_a_broker_has_one_channel(channels: Channels) -> None:
     assert channels.to(NODE) is channels.to(NODE)
-    assert channels.to(NODE) is channels.to(Node(1, "one", 9092, "another rack"))
+    assert channels.to(NODE) is channels.to(ClusterNode(1, "one", 9092, "another rack"))
     assert channels.to(OTHER) is not channels.to(NODE)
 
 

@@ -10,12 +10,12 @@ from harness.manual_clock import ManualClock
 from harness.network_in_memory import NetworkInMemory
 from oncelog.broker.cluster.channel import ChannelError, ChannelState, Failure
 from oncelog.broker.cluster.channels import Channels
-from oncelog.broker.view import Node
+from oncelog.broker.view import ClusterNode
 from oncelog.coordination import Task, start
 from oncelog.wire import message_class
 from oncelog.wire.zookeeper_mode import CONTROLLED_SHUTDOWN
 
-FIRST, SECOND = Node(1, "first", 9092, None), Node(2, "second", 9092, None)
+FIRST, SECOND = ClusterNode(1, "first", 9092, None), ClusterNode(2, "second", 9092, None)
 
 
 def make() -> tuple[NetworkInMemory, Channels]:
@@ -23,7 +23,7 @@ def make() -> tuple[NetworkInMemory, Channels]:
     return network, Channels(network, ManualClock(), CountingRandom(), "0")
 
 
-def ask(channels: Channels, node: Node) -> Task[Any]:
+def ask(channels: Channels, node: ClusterNode) -> Task[Any]:
     body = message_class(CONTROLLED_SHUTDOWN, 3, "request")(broker_id=0, broker_epoch=5)
     return start(channels.to(node).ask(CONTROLLED_SHUTDOWN, 3, body, 30_000))
 

@@ -9,12 +9,12 @@ from oncelog.broker.cluster.asking import SessionEndedError
 from oncelog.broker.cluster.config_writes import change_configs
 from oncelog.coordination import start
 from oncelog.zookeeper.session import Check, Create, Delete, GetData, Multi, SetData, ZooKeeperError
-from oncelog.zookeeper.znodes import ConfigChange, paths
+from oncelog.zookeeper.znodes import ConfigEntity, paths
 
 
 def change(member, entity_type, name, **configs):
     given = {key.replace("_", "."): value for key, value in configs.items()}
-    return member.wait(start(change_configs(member.zookeeper, ConfigChange(entity_type, name), given)))
+    return member.wait(start(change_configs(member.zookeeper, ConfigEntity(entity_type, name), given)))
 
 
 def test_settings_that_are_there_are_replaced_and_told_of(member):

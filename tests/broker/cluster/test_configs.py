@@ -10,8 +10,8 @@ import pytest
 from harness.administered_broker import AdministeredBroker
 from oncelog.broker.view import Leadership
 from oncelog.coordination import start
-from oncelog.zookeeper.session import Change, Create, Delete, Exists, SetData, Watched, ZooKeeperError
-from oncelog.zookeeper.znodes import ConfigChange, encode_config, paths
+from oncelog.zookeeper.session import Create, Delete, Exists, NodeChange, SetData, Watched, ZooKeeperError
+from oncelog.zookeeper.znodes import ConfigEntity, encode_config, paths
 
 MINUTE_MS = 60_000
 TOPIC_ID = UUID(int=9)
@@ -26,7 +26,7 @@ def store(member, entity_type, name, **configs):
 
 
 def tell(member, entity_type, name):
-    change = ConfigChange(entity_type, name).encode()
+    change = ConfigEntity(entity_type, name).encode()
     member.ask_zookeeper(Create(paths.CONFIG_CHANGE, change, is_sequential=True))
 
 
@@ -161,7 +161,7 @@ def lose_session(world, member):
     world.ask(witness, Exists(name, watch=True))
     before = member.client.session_id
     world.cut(member.client)
-    world.until(lambda: Watched(name, Change.DELETED) in world.heard[witness].watched)
+    world.until(lambda: Watched(name, NodeChange.DELETED) in world.heard[witness].watched)
     world.mend(member.client)
     world.until(lambda: member.client.session_id not in (0, before))
 

@@ -21,7 +21,7 @@ from harness.cluster_messages import (
     records,
     stopped,
 )
-from oncelog.broker.storage.partition import Partition, Role
+from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.wire import ErrorCode, message_module
 from oncelog.wire.zookeeper_mode import update_metadata_v8 as update_metadata
 
@@ -270,7 +270,7 @@ def test_who_is_to_lead_while_a_log_is_cut_off_leads_what_is_left(steps: int) ->
     for _ in range(steps):
         followed.cluster.queue.step(followed.cluster.queue.now_ms + 10)
     assert errors_of(followed.cluster.wait(order)) == [NONE]
-    assert followed.cluster.partition(BROKER).role is Role.LEADER
+    assert followed.cluster.partition(BROKER).role is ReplicaRole.LEADER
     end = followed.log.log_end_offset
     followed.cluster.rest(3_000)
     assert followed.log.log_end_offset == end

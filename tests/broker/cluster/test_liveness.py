@@ -8,7 +8,7 @@ import pytest
 
 from harness.cluster_in_memory import SESSION_TIMEOUT_MS, ClusterInMemory, PlayedBroker, PlayedController
 from harness.cluster_messages import errors_of, known, led, produced, records, stopped
-from oncelog.broker.storage.partition import Role
+from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.simulation.zookeeper import SimulatedZooKeeper
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import Data, GetData, SetData
@@ -40,7 +40,7 @@ class Leading:
         return zookeeper.session_id
 
     @property
-    def role(self) -> Role:
+    def role(self) -> ReplicaRole:
         return self.cluster.partition(BROKER).role
 
     def lead(self, epoch: int, **fields: Any) -> ErrorCode:
@@ -66,7 +66,7 @@ def leading() -> Leading:
 def test_whose_session_expires_leads_no_more_and_registers_again(leading: Leading) -> None:
     before = leading.cluster.epoch(BROKER)
     leading.cluster.ensemble.expire(leading.session_id)
-    leading.cluster.until(lambda: leading.role is Role.FOLLOWER)
+    leading.cluster.until(lambda: leading.role is ReplicaRole.FOLLOWER)
     assert leading.write() is ErrorCode.not_leader_or_follower
     leading.until_registered_again(before)
     assert leading.lead(1) is NONE
@@ -79,14 +79,14 @@ def test_who_registers_again_takes_the_same_leader_epoch(leading: Leading) -> No
     leading.cluster.ensemble.expire(leading.session_id)
     leading.until_registered_again(before)
     assert leading.lead(0) is NONE
-    assert leading.role is Role.LEADER
+    assert leading.role is ReplicaRole.LEADER
 
 
 def test_who_is_cut_off_leads_until_its_session_may_be_over(leading: Leading) -> None:
     leading.cut_off()
     leading.cluster.rest(SESSION_TIMEOUT_MS * 0.8)
     assert leading.write() is NONE
-    leading.cluster.until(lambda: leading.role is Role.FOLLOWER, SESSION_TIMEOUT_MS)
+    leading.cluster.until(lambda: leading.role is ReplicaRole.FOLLOWER, SESSION_TIMEOUT_MS)
     assert leading.write() is ErrorCode.not_leader_or_follower
 
 
@@ -103,7 +103,7 @@ def test_who_is_back_in_the_same_session_after_a_silence_has_another_epoch(leadi
     """While there is no quorum no session expires: the broker has left, and nobody else knows."""
     before, session_id = leading.cluster.epoch(BROKER), leading.session_id
     leading.cluster.ensemble.stop(leading.cluster.queue.now_ms + 3 * SESSION_TIMEOUT_MS)
-    leading.cluster.until(lambda: leading.role is Role.FOLLOWER)
+    leading.cluster.until(lambda: leading.role is ReplicaRole.FOLLOWER)
     leading.until_registered_again(before)
     assert leading.session_id == session_id
     assert leading.cluster.epoch(BROKER) > before
@@ -115,19 +115,19 @@ def test_who_is_cut_off_takes_no_orders_that_were_for_the_life_that_is_over(lead
     """KIP-380: the broker epoch says which life of a broker a request is for."""
     before = leading.cluster.epoch(BROKER)
     leading.cut_off()
-    leading.cluster.until(lambda: leading.role is Role.FOLLOWER)
+    leading.cluster.until(lambda: leading.role is ReplicaRole.FOLLOWER)
     stop = leading.controller.stop(BROKER, stopped(1, delete=True), broker_epoch=before)
     update = leading.controller.update(BROKER, known(OTHER, 1, BOTH), broker_epoch=before)
     assert (leading.lead(1, broker_epoch=before), stop.error_code, update.error_code) == (STALE, STALE, STALE)
-    assert leading.role is Role.FOLLOWER
+    assert leading.role is ReplicaRole.FOLLOWER
 
 
 def test_a_controller_that_knows_of_the_new_life_first_is_heard(leading: Leading) -> None:
     before = leading.cluster.epoch(BROKER)
     leading.cut_off()
-    leading.cluster.until(lambda: leading.role is Role.FOLLOWER)
+    leading.cluster.until(lambda: leading.role is ReplicaRole.FOLLOWER)
     assert leading.lead(0, broker_epoch=before + 1_000) is NONE
-    assert leading.role is Role.LEADER
+    assert leading.role is ReplicaRole.LEADER
 
 
 def test_a_session_that_expires_again_and_again_leaves_one_entry(leading: Leading) -> None:
@@ -158,7 +158,7 @@ def test_an_order_for_an_earlier_life_waits_until_there_is_an_epoch_and_is_refus
     assert cluster.epoch(BROKER) == -1
     assert not early.is_released
     assert cluster.wait(early).error_code is STALE
-    assert leading.role is Role.FOLLOWER
+    assert leading.role is ReplicaRole.FOLLOWER
     assert cluster.epoch(BROKER) > before
 
 

@@ -11,7 +11,7 @@ import pytest
 from harness.cluster_in_memory import ClusterInMemory, PlayedController
 from harness.cluster_messages import CONTROLLED_SHUTDOWN, TOPIC, TOPIC_ID, produced, records
 from oncelog.broker.readiness import Readiness
-from oncelog.broker.storage.partition import Role
+from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.wire import ErrorCode
 from oncelog.wire.zookeeper_mode import controlled_shutdown_v3 as controlled_shutdown
 from oncelog.zookeeper.session import Create, GetChildren, ZooKeeperError
@@ -99,7 +99,7 @@ class Three:
     def until_led(self, *, not_by: int = -1) -> int:
         def is_led() -> bool:
             leader = self.leader
-            return leader not in (-1, not_by) and self.role(leader) is Role.LEADER
+            return leader not in (-1, not_by) and self.role(leader) is ReplicaRole.LEADER
 
         self.cluster.until(is_led)
         return self.leader
@@ -109,10 +109,10 @@ class Three:
         state = self.cluster.state()
         return -1 if state is None else state.leader
 
-    def role(self, broker_id: int) -> Role:
+    def role(self, broker_id: int) -> ReplicaRole:
         core = self.cluster.nodes[broker_id].served
         found = None if core is None else core.topics.partition(TOPIC, 0)
-        return Role.NONE if found is None else found.role
+        return ReplicaRole.NONE if found is None else found.role
 
     def write(self, value: bytes) -> ErrorCode:
         leader = self.until_led()
@@ -193,7 +193,7 @@ def test_a_leader_that_is_cut_off_from_zookeeper_is_followed_by_another() -> Non
     three.cluster.ensemble.cut_off(node, three.cluster.queue.now_ms + 20_000)
     late = three.cluster.produce(cut_off, records(b"late"), acks=1)
     three.until_led(not_by=cut_off)
-    three.cluster.until(lambda: three.role(cut_off) is Role.FOLLOWER)
+    three.cluster.until(lambda: three.role(cut_off) is ReplicaRole.FOLLOWER)
     three.cluster.wait(late)
     assert three.write(b"b") is NONE
     three.cluster.rest(20_000)

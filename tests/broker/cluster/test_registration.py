@@ -9,7 +9,7 @@ from oncelog.broker.cluster.asking import SessionEndedError
 from oncelog.broker.cluster.registration import NO_EPOCH, Registration
 from oncelog.coordination import Task, start
 from oncelog.simulation.zookeeper import SimulatedZooKeeper
-from oncelog.zookeeper.session import Create, Data, Delete, GetData, SessionState, ZooKeeper, ZooKeeperError
+from oncelog.zookeeper.session import Create, Data, Delete, GetData, ZooKeeper, ZooKeeperError, ZooKeeperSessionState
 from oncelog.zookeeper.znodes import paths
 
 PATH, ENTRY = paths.broker(3), b"the entry"
@@ -151,4 +151,4 @@ def test_renewing_leaves_the_entry_of_another_session_alone(registered: Register
     assert entry is not None
     assert entry.stat.ephemeral_owner == other.session_id
     assert not renewing.is_released
-    assert SessionState.EXPIRED not in registered.world.heard[other].states
+    assert ZooKeeperSessionState.EXPIRED not in registered.world.heard[other].states

@@ -20,7 +20,7 @@ from harness.cluster_messages import (
     records,
     stopped,
 )
-from oncelog.broker.storage.partition import Follower, Role
+from oncelog.broker.storage.partition import FollowerId, ReplicaRole
 from oncelog.wire import ErrorCode
 
 LEADER, FOLLOWER, LAST = 0, 1, 2
@@ -286,13 +286,13 @@ def _assert_asked_no_more_after(one: Led, end: Callable[[], Any]) -> None:
 def test_nothing_is_asked_for_a_replica_that_was_deleted_meanwhile() -> None:
     one = Led(isr=(LEADER, FOLLOWER))
     _assert_asked_no_more_after(one, lambda: one.controller.stop(LEADER, stopped(0, delete=True)))
-    assert one.partition.role is Role.NONE
+    assert one.partition.role is ReplicaRole.NONE
 
 
 def test_nothing_is_asked_for_a_replica_that_was_stopped_meanwhile() -> None:
     one = Led(isr=(LEADER, FOLLOWER))
     _assert_asked_no_more_after(one, lambda: one.controller.stop(LEADER, stopped(0, delete=False)))
-    assert one.partition.role is Role.FOLLOWER
+    assert one.partition.role is ReplicaRole.FOLLOWER
 
 
 def test_an_answer_that_comes_after_a_stop_moves_no_high_watermark() -> None:
@@ -306,7 +306,7 @@ def test_an_answer_that_comes_after_a_stop_moves_no_high_watermark() -> None:
     assert errors_of(one.controller.stop(LEADER, stopped(0, delete=False))) == [NONE]
     one.controller.answers[ALTER_PARTITION] = alter_answer
     one.controller.hang_up()
-    before.fetched(Follower(FOLLOWER), 1, 0)
+    before.fetched(FollowerId(FOLLOWER), 1, 0)
     one.cluster.rest(3_000)
     assert one.partition.log.high_watermark == 0
 

@@ -9,7 +9,7 @@ import pytest
 from harness.cluster_in_memory import ClusterInMemory, PlayedBroker, PlayedController
 from harness.cluster_messages import TOPIC, TOPIC_ID, errors_of, known, led, produced, records, stopped
 from oncelog.broker.cluster.channel import ChannelError
-from oncelog.broker.storage.partition import Role
+from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.broker.storage.topics import TRANSACTION_STATE
 from oncelog.wire import ErrorCode
 
@@ -34,9 +34,9 @@ class Ordered:
     def stop(self, epoch: int, *, delete: bool, indexes: tuple[int, ...] = (0,)) -> list[ErrorCode]:
         return errors_of(self.controller.stop(BROKER, stopped(epoch, delete=delete, indexes=indexes)))
 
-    def role(self, index: int = 0) -> Role:
+    def role(self, index: int = 0) -> ReplicaRole:
         found = self.cluster.core(BROKER).topics.partition(TOPIC, index)
-        return Role.NONE if found is None else found.role
+        return ReplicaRole.NONE if found is None else found.role
 
     def write(self, *values: bytes) -> ErrorCode:
         return produced(self.cluster.wait(self.cluster.produce(BROKER, records(*values), acks=1)))[0]
@@ -54,7 +54,11 @@ def ordered() -> Ordered:
 def test_each_partition_of_an_order_gets_what_it_is_told(ordered: Ordered) -> None:
     leads, follows = led(BROKER, 0, BOTH), led(OTHER, 0, BOTH, indexes=(1, 2))
     assert errors_of(ordered.controller.order(BROKER, leads, follows)) == [NONE] * 3
-    assert [ordered.role(index) for index in range(3)] == [Role.LEADER, Role.FOLLOWER, Role.FOLLOWER]
+    assert [ordered.role(index) for index in range(3)] == [
+        ReplicaRole.LEADER,
+        ReplicaRole.FOLLOWER,
+        ReplicaRole.FOLLOWER,
+    ]
 
 
 @pytest.mark.parametrize("epoch", [3, 2, 0])
@@ -62,13 +66,13 @@ def test_a_leader_epoch_that_is_not_new_changes_nothing(ordered: Ordered, epoch:
     """Kafka's ReplicaManager: a leader epoch that is "smaller than or equal" is answered STALE_CONTROLLER_EPOCH."""
     assert ordered.order(BROKER, 3, BOTH) == [NONE]
     assert ordered.order(OTHER, epoch, BOTH) == [ErrorCode.stale_controller_epoch]
-    assert ordered.role() is Role.LEADER
+    assert ordered.role() is ReplicaRole.LEADER
     assert ordered.cluster.partition(BROKER).leader_epoch == 3
 
 
 def test_a_broker_that_is_no_replica_has_none(ordered: Ordered) -> None:
     assert ordered.order(OTHER, 0, (OTHER,)) == [ErrorCode.unknown_topic_or_partition]
-    assert ordered.role() is Role.NONE
+    assert ordered.role() is ReplicaRole.NONE
 
 
 def test_another_topic_of_the_same_name_is_refused_while_a_replica_of_the_first_is_here(ordered: Ordered) -> None:
@@ -102,10 +106,12 @@ def test_orders_are_carried_out_one_after_the_other(ordered: Ordered) -> None:
     ]
     for one in waiting:
         ordered.cluster.wait(one)
-    ordered.cluster.until(lambda: ordered.role() is not Role.LEAVING)
+    ordered.cluster.until(lambda: ordered.role() is not ReplicaRole.LEAVING)
     found = ordered.cluster.core(BROKER).topics.partition(TOPIC, 0)
     # Each has a connection of its own, and comes when it comes: whatever the order, nothing of the one is in the other.
-    assert found is None or found.role is Role.NONE or (found.topic_id, found.log.log_end_offset) == (OTHER_ID, 0)
+    assert (
+        found is None or found.role is ReplicaRole.NONE or (found.topic_id, found.log.log_end_offset) == (OTHER_ID, 0)
+    )
 
 
 def test_an_order_is_carried_out_although_its_connection_ends(ordered: Ordered) -> None:
@@ -116,7 +122,7 @@ def test_an_order_is_carried_out_although_its_connection_ends(ordered: Ordered) 
     ordered.cluster.nodes[BROKER].disk.slow_until_ms = 0.0
     assert ordered.order(OTHER, 1, BOTH) == [NONE]
     ordered.cluster.rest(5_000)
-    assert ordered.role() is Role.FOLLOWER
+    assert ordered.role() is ReplicaRole.FOLLOWER
 
 
 def test_a_topic_that_was_deleted_and_made_again_begins_empty(ordered: Ordered) -> None:
@@ -126,10 +132,10 @@ def test_a_topic_that_was_deleted_and_made_again_begins_empty(ordered: Ordered) 
         assert ordered.end == 0
         assert ordered.write(b"a", b"b") is NONE
         assert ordered.stop(EPOCH_DURING_DELETE, delete=True) == [NONE]
-        assert ordered.role() is Role.NONE
+        assert ordered.role() is ReplicaRole.NONE
     ordered.cluster.nodes[BROKER].die(power=True)
     ordered.controller.starts(BROKER)
-    assert ordered.role() is Role.NONE
+    assert ordered.role() is ReplicaRole.NONE
 
 
 def test_a_replica_that_is_stopped_and_not_deleted_keeps_its_log(ordered: Ordered) -> None:
@@ -146,7 +152,7 @@ def test_a_stop_of_an_earlier_epoch_is_fenced(ordered: Ordered, epoch: int, erro
     """StopReplica v3: "the leader epoch"; -1 is no epoch, -2 that of a topic that is deleted: both pass."""
     assert ordered.order(BROKER, 3, BOTH) == [NONE]
     assert ordered.stop(epoch, delete=True) == [error]
-    assert ordered.role() is (Role.LEADER if error else Role.NONE)
+    assert ordered.role() is (ReplicaRole.LEADER if error else ReplicaRole.NONE)
 
 
 def test_what_is_not_here_is_stopped(ordered: Ordered) -> None:
@@ -171,7 +177,7 @@ def test_requests_of_an_earlier_controller_are_refused(ordered: Ordered) -> None
         ordered.controller.update(BROKER, known(OTHER, 1, BOTH), **stale),
     ):
         assert answer.error_code is ErrorCode.stale_controller_epoch
-    assert ordered.role() is Role.LEADER
+    assert ordered.role() is ReplicaRole.LEADER
     assert ordered.cluster.core(BROKER).view.controller_id == ordered.controller.broker_id
 
 
@@ -185,7 +191,7 @@ def test_requests_to_an_earlier_life_of_the_broker_are_refused(ordered: Ordered)
         ordered.controller.update(BROKER, known(OTHER, 1, BOTH), **stale),
     ):
         assert answer.error_code is ErrorCode.stale_broker_epoch
-    assert ordered.role() is Role.LEADER
+    assert ordered.role() is ReplicaRole.LEADER
 
 
 def test_a_replica_on_a_failed_disk_is_refused_and_can_be_deleted() -> None:
@@ -196,7 +202,7 @@ def test_a_replica_on_a_failed_disk_is_refused_and_can_be_deleted() -> None:
     assert one.order(BROKER, 1, BOTH, indexes=(0, 1)) == [ErrorCode.kafka_storage_error, NONE]
     assert one.stop(1, delete=False, indexes=(0, 1)) == [ErrorCode.kafka_storage_error, NONE]
     assert one.stop(1, delete=True, indexes=(0,)) == [NONE]
-    assert one.role() is Role.NONE
+    assert one.role() is ReplicaRole.NONE
 
 
 def test_who_steps_down_takes_every_order_for_news(ordered: Ordered) -> None:
@@ -204,7 +210,7 @@ def test_who_steps_down_takes_every_order_for_news(ordered: Ordered) -> None:
     membership = ordered.cluster.core(BROKER).membership
     assert membership is not None
     ordered.cluster.take(membership.replicas.step_down())
-    assert ordered.role() is Role.FOLLOWER
+    assert ordered.role() is ReplicaRole.FOLLOWER
     assert ordered.write(b"a") is ErrorCode.not_leader_or_follower
     assert ordered.order(BROKER, 3, BOTH) == [NONE]
     assert ordered.write(b"a") is NONE
@@ -215,10 +221,10 @@ def test_a_replica_that_was_hosted_is_there_after_a_crash_and_follows_until_it_i
     assert ordered.write(b"a") is NONE
     ordered.cluster.nodes[BROKER].die(power=False)
     ordered.controller.starts(BROKER)
-    assert ordered.role() is Role.FOLLOWER
+    assert ordered.role() is ReplicaRole.FOLLOWER
     assert ordered.end == 1
     assert ordered.order(BROKER, 3, BOTH) == [NONE]
-    assert ordered.role() is Role.LEADER
+    assert ordered.role() is ReplicaRole.LEADER
 
 
 def test_coordinator_that_goes_on_leading_loads_nothing_anew(ordered: Ordered) -> None:

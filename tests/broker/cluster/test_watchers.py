@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from oncelog.broker.cluster.watchers import Watchers
-from oncelog.zookeeper.session import Change, Create, Exists, GetChildren, GetData, SessionState, SetData, Watched
+from oncelog.zookeeper.session import (
+    Create,
+    Exists,
+    GetChildren,
+    GetData,
+    NodeChange,
+    SetData,
+    Watched,
+    ZooKeeperSessionState,
+)
 
 
 def test_change_is_heard_by_who_listens_to_the_node_or_above_it(world):
@@ -17,8 +26,8 @@ def test_change_is_heard_by_who_listens_to_the_node_or_above_it(world):
         world.ask(client, GetData(path, watch=True))
     world.ask(client, SetData("/a/b", b"new"))
     world.ask(client, SetData("/ab", b"new"))
-    changed = Watched("/a/b", Change.DATA)
-    assert heard == {"/a": [changed], "/a/b": [changed], "/a/c": [], "/ab": [Watched("/ab", Change.DATA)]}
+    changed = Watched("/a/b", NodeChange.DATA)
+    assert heard == {"/a": [changed], "/a/b": [changed], "/a/c": [], "/ab": [Watched("/ab", NodeChange.DATA)]}
 
 
 def test_all_who_listen_hear_of_a_change_and_of_the_session(world):
@@ -29,8 +38,8 @@ def test_all_who_listen_hear_of_a_change_and_of_the_session(world):
         watchers.listen("/a", heard.append)
         watchers.listen_to_sessions(heard.append)
     world.until(lambda: bool(heard))
-    assert heard == [SessionState.CONNECTED] * 2
+    assert heard == [ZooKeeperSessionState.CONNECTED] * 2
     world.ask(client, Exists("/a", watch=True))
     world.ask(client, Create("/a"))
     world.ask(client, GetChildren("/a"))
-    assert heard[2:] == [Watched("/a", Change.CREATED)] * 2
+    assert heard[2:] == [Watched("/a", NodeChange.CREATED)] * 2

@@ -26,7 +26,7 @@ from harness.transaction_in_memory import (
     visible,
 )
 from oncelog.broker import slices
-from oncelog.broker.cluster.members import Members
+from oncelog.broker.cluster.members import ClusterMembers
 from oncelog.broker.coordinators import loading
 from oncelog.coordination.coordinator_state import ACTIVE, CLOSED, LOADING, TRANSITIONS, CoordinatorState
 from oncelog.groups.offsets import Offsets
@@ -242,7 +242,7 @@ def test_broker_that_has_stepped_down_and_is_told_the_same_again_coordinates_aga
 def test_no_group_is_coordinated_in_a_cluster_whose_topic_of_groups_nobody_knows_yet() -> None:
     alone = BrokerInMemory(SteppedDisk(), ManualClock())
     assert alone.core.offsets.error(GROUP) is NONE
-    alone.core.view = Members("PLAINTEXT")
+    alone.core.view = ClusterMembers("PLAINTEXT")
     assert alone.core.offsets.error(GROUP) is ELSEWHERE
 
 

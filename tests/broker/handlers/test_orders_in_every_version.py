@@ -10,7 +10,7 @@ import pytest
 from harness.cluster_in_memory import ClusterInMemory, PlayedController
 from harness.cluster_messages import TOPIC, TOPIC_ID, errors_of, known, led, live_broker, stopped
 from oncelog.broker import slices
-from oncelog.broker.storage.partition import Role
+from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.broker.view import Leadership
 from oncelog.wire import ErrorCode, construct, message_class, message_module
 from oncelog.wire.zookeeper_mode import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
@@ -37,9 +37,9 @@ class Ordered:
         return self.cluster.ask(BROKER, body)
 
     @property
-    def role(self) -> Role:
+    def role(self) -> ReplicaRole:
         found = self.cluster.core(BROKER).topics.partition(TOPIC, 0)
-        return Role.NONE if found is None else found.role
+        return ReplicaRole.NONE if found is None else found.role
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_leader_and_isr(ordered: Ordered, version: int) -> None:
     assert errors_of(answer) == [NONE]
     assert answer.topics[0].topic_id == TOPIC_ID
     partition = ordered.cluster.partition(BROKER)
-    assert (partition.role, partition.leader_epoch, partition.topic_id) == (Role.LEADER, 4, TOPIC_ID)
+    assert (partition.role, partition.leader_epoch, partition.topic_id) == (ReplicaRole.LEADER, 4, TOPIC_ID)
 
 
 @pytest.mark.parametrize("version", [3, 4])
@@ -68,7 +68,7 @@ def test_leader_and_isr(ordered: Ordered, version: int) -> None:
 def test_stop_replica(ordered: Ordered, version: int, delete: bool) -> None:
     assert errors_of(ordered.controller.order(BROKER, led(BROKER, 0, (BROKER,)))) == [NONE]
     assert errors_of(ordered.say(STOP_REPLICA, version, topic_states=(stopped(0, delete=delete),))) == [NONE]
-    assert ordered.role is (Role.NONE if delete else Role.FOLLOWER)
+    assert ordered.role is (ReplicaRole.NONE if delete else ReplicaRole.FOLLOWER)
 
 
 @pytest.mark.parametrize("version", [7, 8])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.replica_on_memory_disk import HOME, INDEX, TOPIC, TOPIC_ID, ReplicaOnMemoryDisk
-from oncelog.broker.storage.partition import Partition, Role, UnopenedLog
+from oncelog.broker.storage.partition import Partition, ReplicaRole, UnopenedLog
 from oncelog.environment import DiskError
 from oncelog.log import Appended, LogDigest, LogPoints, Origin, Refused
 from oncelog.records import ControlType, Record, build_batch, check_batch
@@ -19,12 +19,12 @@ def _raise(_: Partition, error: DiskError) -> None:
 
 
 class Hosted:
-    def __init__(self, role: Role = Role.LEADER) -> None:
+    def __init__(self, role: ReplicaRole = ReplicaRole.LEADER) -> None:
         self.replica = ReplicaOnMemoryDisk()
         self.partition = Partition(TOPIC, INDEX, 0, _raise)
         (self.directory,) = self.replica.directories
         self.partition.host(self.replica.log, self.directory, role)
-        if role is Role.LEADER:
+        if role is ReplicaRole.LEADER:
             self.replica.log.lead(0)
 
     def append(self, *, producer: tuple[int, int] | None = None) -> Appended | Refused:
@@ -49,8 +49,8 @@ def test_who_leads_appends_and_marks() -> None:
     assert hosted.replica.log.log_end_offset == 2
 
 
-@pytest.mark.parametrize("role", [Role.FOLLOWER, Role.LEAVING])
-def test_who_does_not_lead_appends_and_marks_nothing(role: Role) -> None:
+@pytest.mark.parametrize("role", [ReplicaRole.FOLLOWER, ReplicaRole.LEAVING])
+def test_who_does_not_lead_appends_and_marks_nothing(role: ReplicaRole) -> None:
     """NOT_LEADER_OR_FOLLOWER, for produce: "the replica is not the leader"."""
     hosted = Hosted(role)
     for refused in (hosted.append(), hosted.mark()):
@@ -61,7 +61,7 @@ def test_who_does_not_lead_appends_and_marks_nothing(role: Role) -> None:
 
 def test_who_has_no_replica_is_not_offline_and_leads_nothing() -> None:
     partition = Partition(TOPIC, INDEX, 0, _raise)
-    assert partition.role is Role.NONE
+    assert partition.role is ReplicaRole.NONE
     assert not partition.is_offline
     assert partition.problem is ErrorCode.not_leader_or_follower
 
@@ -69,9 +69,9 @@ def test_who_has_no_replica_is_not_offline_and_leads_nothing() -> None:
 def test_a_replica_can_be_left_and_hosted_again() -> None:
     hosted = Hosted()
     hosted.partition.leave()
-    assert hosted.partition.role is Role.NONE
+    assert hosted.partition.role is ReplicaRole.NONE
     assert hosted.partition.problem is ErrorCode.not_leader_or_follower
-    hosted.partition.host(hosted.replica.log, hosted.directory, Role.LEADER)
+    hosted.partition.host(hosted.replica.log, hosted.directory, ReplicaRole.LEADER)
     assert isinstance(hosted.append(), Appended)
 
 
@@ -80,7 +80,7 @@ def test_a_log_that_could_not_be_opened_is_offline_until_it_is_left() -> None:
     (directory,) = ReplicaOnMemoryDisk().directories
     points = LogPoints(3, 1, 2, None)
     unopened = UnopenedLog(f"{HOME}/{TOPIC}-{INDEX}", TOPIC_ID, points, LogDigest(3), 3, 0, "it is damaged")
-    partition.host(unopened, directory, Role.LEADER)
+    partition.host(unopened, directory, ReplicaRole.LEADER)
     assert partition.is_offline
     assert partition.problem is ErrorCode.kafka_storage_error
     assert (partition.points(), partition.topic_id, partition.why_offline) == (points, TOPIC_ID, "it is damaged")
@@ -93,7 +93,7 @@ def test_whoever_follows_knows_the_high_watermark_from_its_leader_only() -> None
     """What is durable here says nothing of what others have."""
     leader = Hosted()
     assert isinstance(leader.append(), Appended)
-    follower = Hosted(Role.FOLLOWER)
+    follower = Hosted(ReplicaRole.FOLLOWER)
     follower.replica.follow(leader.replica)
     follower.replica.sync()
     assert (follower.replica.log.log_end_offset, follower.replica.log.high_watermark) == (1, 0)
@@ -116,7 +116,7 @@ def test_a_guard_is_broken_when_the_leader_resigns_and_not_before() -> None:
     assert guard.error is ErrorCode.none
     hosted.partition.resign()
     assert guard.error is ErrorCode.not_leader_or_follower
-    assert hosted.partition.role is Role.FOLLOWER
+    assert hosted.partition.role is ReplicaRole.FOLLOWER
 
 
 def test_a_guard_that_has_ended_hears_of_nothing() -> None:

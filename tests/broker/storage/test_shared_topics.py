@@ -8,7 +8,7 @@ import pytest
 
 from harness.cluster_in_memory import ClusterInMemory, PlayedController
 from harness.cluster_messages import TOPIC, TOPIC_ID, errors_of, known, led, produced, records, stopped
-from oncelog.broker.storage.partition import Role
+from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.broker.storage.shared_topics import SharedTopics
 from oncelog.broker.view import LEADER_DURING_DELETE, UNKNOWN, Leadership
 from oncelog.wire import ErrorCode
@@ -60,7 +60,7 @@ def test_partitions_that_are_not_here_are_known_by_who_leads_them(told: Told) ->
     assert topic is not None
     assert topic is told.topics.with_id(TOPIC_ID)
     assert [(one.role, one.leadership.leader, one.leadership.leader_epoch) for one in topic.partitions] == [
-        (Role.NONE, OTHER, 4)
+        (ReplicaRole.NONE, OTHER, 4)
     ] * 3
     assert list(told.topics.partitions()) == []
     assert told.paths() == []
@@ -143,7 +143,7 @@ def test_a_crash_while_replicas_are_hosted_leaves_them_or_nothing(operations: in
     told.controller.starts(BROKER)
     hosted = [told.topics.replica(TOPIC, index) for index in (0, 1)]
     assert (hosted[0] is None) == (hosted[1] is None)
-    assert all(one is None or (one.role, one.is_offline) == (Role.FOLLOWER, False) for one in hosted)
+    assert all(one is None or (one.role, one.is_offline) == (ReplicaRole.FOLLOWER, False) for one in hosted)
     assert told.order() == [NONE, NONE]
     told.write()
 
@@ -186,7 +186,7 @@ def test_a_replica_that_is_left_on_its_way_out_is_waited_for(told: Told) -> None
     told.cluster.nodes[BROKER].disk.slow_until_ms = told.cluster.queue.now_ms + 3_000
     leaving = told.controller.sends_stop(BROKER, stopped(EPOCH_DURING_DELETE, delete=True, indexes=(0, 1)))
     told.cluster.until(
-        lambda: told.topics.partition(TOPIC, 0) is None or told.cluster.partition(0).role is Role.LEAVING
+        lambda: told.topics.partition(TOPIC, 0) is None or told.cluster.partition(0).role is ReplicaRole.LEAVING
     )
     assert told.order(topic_id=SECOND_ID) == [NONE, NONE]
     assert leaving.is_released

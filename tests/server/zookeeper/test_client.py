@@ -29,9 +29,9 @@ from oncelog.zookeeper.session import (
     Multi,
     Result,
     Results,
-    SessionState,
     SetData,
     ZooKeeperError,
+    ZooKeeperSessionState,
 )
 
 TIMEOUT_MS = 3000
@@ -105,10 +105,10 @@ def test_another_server_of_the_ensemble_takes_over_the_session(run, new_zookeepe
             while found is ZooKeeperError.CONNECTION_LOSS:
                 found = await of(client.submit(Exists("/mine")))
             assert isinstance(found, Done)
-            assert states[connected:] in ([], [SessionState.DISCONNECTED, SessionState.CONNECTED])
+            assert states[connected:] in ([], [ZooKeeperSessionState.DISCONNECTED, ZooKeeperSessionState.CONNECTED])
             await asyncio.to_thread(ensemble.start)
         assert client.session_id == session_id
-        assert SessionState.DISCONNECTED in states, "each server was killed once"
+        assert ZooKeeperSessionState.DISCONNECTED in states, "each server was killed once"
         await end(client)
 
     run(go())
@@ -173,13 +173,17 @@ def test_more_watches_than_one_request_takes_come_back(run, new_zookeeper):
             client.submit(Exists(name, watch=True))
         await of(client.submit(Exists("/")))
         await asyncio.to_thread(ensemble.kill)
-        await until(lambda: SessionState.DISCONNECTED in states)
+        await until(lambda: ZooKeeperSessionState.DISCONNECTED in states)
         await asyncio.to_thread(ensemble.start)
         for name in missing:
             client.submit(Create(name))
         assert isinstance(children := await of(client.submit(GetChildren("/"))), Children)
         assert len(children.names) == count + 1
-        assert states == [SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.CONNECTED]
+        assert states == [
+            ZooKeeperSessionState.CONNECTED,
+            ZooKeeperSessionState.DISCONNECTED,
+            ZooKeeperSessionState.CONNECTED,
+        ]
         assert [watched.path for watched in heard] == missing
         await end(client)
 

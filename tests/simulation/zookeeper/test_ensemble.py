@@ -5,17 +5,21 @@ from __future__ import annotations
 from harness.zookeeper_worlds import SESSION_TIMEOUT_MS, SimulatedWorld
 from oncelog.simulation.zookeeper import ENSEMBLE
 from oncelog.zookeeper.session import (
-    Change,
     Children,
     Create,
     Exists,
     GetChildren,
-    SessionState,
+    NodeChange,
     Watched,
     ZooKeeperError,
+    ZooKeeperSessionState,
 )
 
-CONNECTED, DISCONNECTED, EXPIRED = SessionState.CONNECTED, SessionState.DISCONNECTED, SessionState.EXPIRED
+CONNECTED, DISCONNECTED, EXPIRED = (
+    ZooKeeperSessionState.CONNECTED,
+    ZooKeeperSessionState.DISCONNECTED,
+    ZooKeeperSessionState.EXPIRED,
+)
 
 
 def test_process_that_is_paused_for_longer_than_its_timeout_loses_its_session():
@@ -25,7 +29,7 @@ def test_process_that_is_paused_for_longer_than_its_timeout_loses_its_session():
     world.ask(witness, Exists("/mine", watch=True))
     world.processes[client].paused_until_ms = world.queue.now_ms + 3 * SESSION_TIMEOUT_MS
     world.rest(2 * SESSION_TIMEOUT_MS)
-    assert world.heard[witness].watched == [Watched("/mine", Change.DELETED)]
+    assert world.heard[witness].watched == [Watched("/mine", NodeChange.DELETED)]
     assert world.heard[client].states == [CONNECTED], "it cannot know yet"
     world.rest(3 * SESSION_TIMEOUT_MS)
     assert world.heard[client].states == [CONNECTED, DISCONNECTED, EXPIRED, CONNECTED]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oncelog.zookeeper.znodes import (
     AssignedReplicas,
     BrokerZnode,
-    ConfigChange,
+    ConfigEntity,
     ControllerZnode,
     FeatureStatus,
     FeatureZnode,
@@ -178,7 +178,7 @@ def test_feature_of_version_1_is_read():
 
 def test_config_change_of_version_1_is_read():
     data = b'{"version":1,"entity_type":"topics","entity_name":"t"}'
-    assert decode_config_change("config_change_0", data) == ConfigChange("topics", "t")
+    assert decode_config_change("config_change_0", data) == ConfigEntity("topics", "t")
 
 
 def test_config_without_settings_has_none():

@@ -24,7 +24,7 @@ from oncelog.coordination import Parked, start
 from oncelog.coordination.one_at_a_time import OneAtATime
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import Done, Exists
-from oncelog.zookeeper.znodes import DEFAULT_ENTITY, ConfigChange, paths
+from oncelog.zookeeper.znodes import DEFAULT_ENTITY, ConfigEntity, paths
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster.configs import ClusterConfigs
@@ -102,16 +102,16 @@ class ClusterAlterations:
         if not name:
             raise AlterationRefusedError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
         if name_problem(name) is None:
-            stored = await self._broker.cluster_configs.stored(ConfigChange(TOPICS, name))
+            stored = await self._broker.cluster_configs.stored(ConfigEntity(TOPICS, name))
             (there,) = await read_each(self._broker.zookeeper, [Exists(paths.topic(name))])
             if isinstance(there, Done):
                 return stored
         raise AlterationRefusedError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
 
-    def _entity(self, kind: int, name: str) -> ConfigChange:
+    def _entity(self, kind: int, name: str) -> ConfigEntity:
         if kind == ResourceType.TOPIC:
-            return ConfigChange(TOPICS, name)
+            return ConfigEntity(TOPICS, name)
         if kind == ResourceType.BROKER:
             check_broker(self._broker.node_id, name)
-            return ConfigChange(BROKERS, DEFAULT_ENTITY if name == ALL_BROKERS else str(self._broker.node_id))
+            return ConfigEntity(BROKERS, DEFAULT_ENTITY if name == ALL_BROKERS else str(self._broker.node_id))
         raise AlterationRefusedError(ErrorCode.invalid_request, no_settings(kind))

@@ -9,11 +9,11 @@ from uuid import UUID
 from oncelog.broker.cluster import altering, elected, membership
 from oncelog.broker.cluster.altering import ClusterAlterations
 from oncelog.broker.cluster.elected import Elected
-from oncelog.broker.cluster.membership import Membership
+from oncelog.broker.cluster.membership import ClusterMembership
 from oncelog.broker.config.listeners import PLAINTEXT, listening_endpoint
 from oncelog.broker.slices import Slices
 from oncelog.broker.storage.shared_topics import SharedTopics
-from oncelog.environment import DiskError, Network, Random
+from oncelog.environment import BrokerNetwork, DiskError, Random
 from oncelog.zookeeper.session import ZooKeeper
 
 if TYPE_CHECKING:
@@ -43,16 +43,16 @@ class Needs(membership.Needs, elected.Needs, altering.Needs, Protocol):
     view: ClusterView
 
 
-def new_membership(broker: Needs, zookeeper: ZooKeeper, network: Network, random: Random) -> Membership:
+def new_membership(broker: Needs, zookeeper: ZooKeeper, network: BrokerNetwork, random: Random) -> ClusterMembership:
     endpoint = listening_endpoint(broker.settings)
     listener = PLAINTEXT if endpoint is None else endpoint.name
     broker.zookeeper = zookeeper
-    return Membership(broker, zookeeper, network, random, listener)
+    return ClusterMembership(broker, zookeeper, network, random, listener)
 
 
 def new_topics(
     broker: Needs,
-    found: Membership,
+    found: ClusterMembership,
     journal: Journal,
     open_log: OpenLog,
     before_leaving: Callable[[Sequence[Partition]], Parked[None]],
@@ -79,7 +79,7 @@ def opening(topics: SharedTopics, hosted: Mapping[UUID, HostedReplicas]) -> list
     return [topics.replay_hosted(one.topic, topic_id, one.partitions) for topic_id, one in hosted.items()]
 
 
-def know_the_others(broker: Needs, found: Membership, topics: SharedTopics) -> None:
+def know_the_others(broker: Needs, found: ClusterMembership, topics: SharedTopics) -> None:
     """Let the broker ask the cluster what one that is alone knows by itself."""
     found.open(topics, Elected(broker))
     broker.producer_ids = found.producer_ids

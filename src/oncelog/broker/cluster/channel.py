@@ -15,7 +15,7 @@ from typing import Any
 
 from oncelog.coordination import Parked, start
 from oncelog.coordination.backoff import pause_range_ms
-from oncelog.environment import Clock, Link, Network, Random, Timer
+from oncelog.environment import BrokerNetwork, Clock, Link, Random, Timer
 from oncelog.wire import ErrorCode, WireError, decode_answer, encode_request, message_class, read_answer_header
 from oncelog.wire.frames import API_VERSIONS_KEY
 from oncelog.wire.offered_versions import (
@@ -133,7 +133,7 @@ class Channel:
 
     def __init__(
         self,
-        network: Network,
+        network: BrokerNetwork,
         clock: Clock,
         random: Random,
         node_id: int,

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Container
 
 from oncelog.broker.cluster.channel import Channel
-from oncelog.broker.view import Node
-from oncelog.environment import Clock, Network, Random
+from oncelog.broker.view import ClusterNode
+from oncelog.environment import BrokerNetwork, Clock, Random
 
 
 class Channels:
     """A channel to each broker that was asked for. A broker that has moved gets another one."""
 
-    def __init__(self, network: Network, clock: Clock, random: Random, client_id: str) -> None:
+    def __init__(self, network: BrokerNetwork, clock: Clock, random: Random, client_id: str) -> None:
         self._network = network
         self._clock = clock
         self._random = random
         self._client_id = client_id
-        self._channels: dict[int, tuple[Node, Channel]] = {}
+        self._channels: dict[int, tuple[ClusterNode, Channel]] = {}
 
-    def to(self, node: Node) -> Channel:
+    def to(self, node: ClusterNode) -> Channel:
         known = self._channels.get(node.node_id)
         if known is not None:
             if (known[0].host, known[0].port) == (node.host, node.port):

@@ -21,10 +21,10 @@ from oncelog.zookeeper.session import (
     ZooKeeper,
     ZooKeeperError,
 )
-from oncelog.zookeeper.znodes import ConfigChange, encode_config, paths
+from oncelog.zookeeper.znodes import ConfigEntity, encode_config, paths
 
 
-async def change_configs(zookeeper: ZooKeeper, entity: ConfigChange, configs: Mapping[str, str]) -> ApiError | None:
+async def change_configs(zookeeper: ZooKeeper, entity: ConfigEntity, configs: Mapping[str, str]) -> ApiError | None:
     """Write the settings, and tell every broker of it; None when that is done. Raises SessionEndedError."""
     problem = await write_configs(zookeeper, entity, configs)
     if problem is None:
@@ -32,7 +32,7 @@ async def change_configs(zookeeper: ZooKeeper, entity: ConfigChange, configs: Ma
     return problem
 
 
-async def write_configs(zookeeper: ZooKeeper, entity: ConfigChange, configs: Mapping[str, str]) -> ApiError | None:
+async def write_configs(zookeeper: ZooKeeper, entity: ConfigEntity, configs: Mapping[str, str]) -> ApiError | None:
     """Write the settings, and tell nobody; None when that is done. Raises SessionEndedError."""
     path, data = paths.config(entity.entity_type, entity.entity), encode_config(configs)
     while True:

@@ -18,10 +18,10 @@ from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from oncelog.broker.slices import parts
 from oncelog.coordination import Parked
 from oncelog.coordination import start as start_flow
-from oncelog.zookeeper.session import Children, Data, Delete, GetChildren, GetData, Result, SessionState
+from oncelog.zookeeper.session import Children, Data, Delete, GetChildren, GetData, Result, ZooKeeperSessionState
 from oncelog.zookeeper.znodes import (
     DEFAULT_ENTITY,
-    ConfigChange,
+    ConfigEntity,
     ZnodeError,
     decode_config,
     decode_config_change,
@@ -95,19 +95,19 @@ class ClusterConfigs:
 
     async def read_topics(self, names: Iterable[str]) -> None:
         """Apply what ZooKeeper has of these topics."""
-        await self.read([ConfigChange(TOPICS, name) for name in names])
+        await self.read([ConfigEntity(TOPICS, name) for name in names])
 
-    async def read(self, entities: Iterable[ConfigChange]) -> None:
+    async def read(self, entities: Iterable[ConfigEntity]) -> None:
         """Apply what ZooKeeper has of these."""
         for some in parts(entities, AT_ONCE):
             self._apply(zip(some, await self.stored_each(some), strict=True))
 
-    async def stored(self, entity: ConfigChange) -> dict[str, str]:
+    async def stored(self, entity: ConfigEntity) -> dict[str, str]:
         """What ZooKeeper has at this moment, also what this broker does not know."""
         (found,) = await self.stored_each([entity])
         return found
 
-    async def stored_each(self, entities: Sequence[ConfigChange]) -> list[dict[str, str]]:
+    async def stored_each(self, entities: Sequence[ConfigEntity]) -> list[dict[str, str]]:
         requests = [GetData(paths.config(one.entity_type, one.entity)) for one in entities]
         results = await read_each(self._zookeeper, requests)
         return [self._stored(one, result) for one, result in zip(entities, results, strict=True)]
@@ -132,9 +132,9 @@ class ClusterConfigs:
     def _heard_of_change(self, _: Watched) -> None:
         self._fell_behind(Behind.CHANGES)
 
-    def _heard_of_session(self, state: SessionState) -> None:
+    def _heard_of_session(self, state: ZooKeeperSessionState) -> None:
         """In the next session no watch of the one before is left."""
-        if state is not SessionState.CONNECTED:
+        if state is not ZooKeeperSessionState.CONNECTED:
             return
         before, self._session_id = self._session_id, self._zookeeper.session_id
         if before not in (0, self._session_id):
@@ -170,7 +170,7 @@ class ClusterConfigs:
         names = await self._children(paths.config_type(TOPICS))
         for gone in self._of_topics.keys() - set(names):
             self._apply_to_topic(gone, {})
-        await self.read([ConfigChange(BROKERS, name) for name in self._sources])
+        await self.read([ConfigEntity(BROKERS, name) for name in self._sources])
         await self.read_topics(names)
 
     async def _read_changes(self, names: Sequence[str]) -> None:
@@ -179,14 +179,14 @@ class ClusterConfigs:
         changed = [self._change(name, result.data) for name, result in found if isinstance(result, Data)]
         await self.read(dict.fromkeys(one for one in changed if one is not None and self._concerns(one)))
 
-    def _change(self, name: str, data: bytes) -> ConfigChange | None:
+    def _change(self, name: str, data: bytes) -> ConfigEntity | None:
         try:
             return decode_config_change(name, data)
         except ZnodeError as error:
             self._remark(f"a change of settings is left out: {error}")
             return None
 
-    def _concerns(self, entity: ConfigChange) -> bool:
+    def _concerns(self, entity: ConfigEntity) -> bool:
         return entity.entity_type == TOPICS or (entity.entity_type == BROKERS and entity.entity in self._sources)
 
     async def _purge(self) -> None:
@@ -197,7 +197,7 @@ class ClusterConfigs:
             # What is not deleted now is so at the next change.
             await under_way
 
-    def _stored(self, entity: ConfigChange, result: Result) -> dict[str, str]:
+    def _stored(self, entity: ConfigEntity, result: Result) -> dict[str, str]:
         if not isinstance(result, Data):
             return {}
         try:
@@ -206,7 +206,7 @@ class ClusterConfigs:
             self._remark(f"settings are taken for none: {error}")
             return {}
 
-    def _apply(self, found: Iterable[tuple[ConfigChange, dict[str, str]]]) -> None:
+    def _apply(self, found: Iterable[tuple[ConfigEntity, dict[str, str]]]) -> None:
         for entity, stored in found:
             if entity.entity_type == TOPICS:
                 self._apply_to_topic(entity.entity, self.usable_of_topic(entity.entity, stored))

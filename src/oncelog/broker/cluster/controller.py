@@ -44,10 +44,10 @@ from oncelog.zookeeper.session import (
     Request,
     Result,
     Results,
-    SessionState,
     SetData,
     Watched,
     ZooKeeperError,
+    ZooKeeperSessionState,
 )
 from oncelog.zookeeper.znodes import (
     ControllerZnode,
@@ -113,9 +113,9 @@ class Controller:
             if event is not None:
                 self._term.put(event)
 
-    def session_changed(self, state: SessionState) -> None:
+    def session_changed(self, state: ZooKeeperSessionState) -> None:
         """With its session the controller has lost everything that it was by it."""
-        if state is SessionState.EXPIRED:
+        if state is ZooKeeperSessionState.EXPIRED:
             self._session += 1
             self.controller_id = NO_CONTROLLER
             self._resign("the session with ZooKeeper has expired")

@@ -29,7 +29,7 @@ from oncelog.controller import (
 )
 from oncelog.coordination import Flow
 from oncelog.environment import Random
-from oncelog.zookeeper.session import Change, Watched
+from oncelog.zookeeper.session import NodeChange, Watched
 from oncelog.zookeeper.znodes import decode_isr_change, decode_log_dir_event, paths
 
 Serve = Callable[[ControllerTerm, Random], Flow[None]]
@@ -42,7 +42,7 @@ def event_of(watched: Watched, term: ControllerTerm, random: Random) -> Controll
         name, serve = served
         return ControllerEvent(name, lambda: serve(term, random))
     parent, _, name = watched.path.rpartition("/")
-    if watched.change is not Change.DATA:
+    if watched.change is not NodeChange.DATA:
         return None
     if parent == paths.BROKER_IDS:
         return ControllerEvent("broker modification", lambda: _modify_broker(term, int(name)))

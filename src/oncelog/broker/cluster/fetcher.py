@@ -11,7 +11,7 @@ from uuid import UUID
 
 from oncelog.broker.cluster.channel import ChannelError
 from oncelog.broker.cluster.channels import Channels
-from oncelog.broker.cluster.members import Members
+from oncelog.broker.cluster.members import ClusterMembers
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage import truncating
 from oncelog.broker.storage.partition import Partition
@@ -49,7 +49,7 @@ LATEST, EARLIEST = -1, -2
 Key = tuple[str, int]
 
 
-class FetchSettings(NamedTuple):
+class ReplicaFetchSettings(NamedTuple):
     """Kafka's `replica.fetch.*` and `replica.socket.timeout.ms`."""
 
     max_bytes: int
@@ -74,7 +74,7 @@ class LeaderFetcher:
     """One request at a time, over all partitions that this broker follows the leader for."""
 
     def __init__(
-        self, broker: Needs, leader_id: int, members: Members, channels: Channels, settings: FetchSettings
+        self, broker: Needs, leader_id: int, members: ClusterMembers, channels: Channels, settings: ReplicaFetchSettings
     ) -> None:
         self._broker = broker
         self._leader_id = leader_id

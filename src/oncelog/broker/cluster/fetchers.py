@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oncelog.broker.cluster.channels import Channels
-from oncelog.broker.cluster.fetcher import FetchSettings, Key, LeaderFetcher, Needs
-from oncelog.broker.cluster.members import Members
+from oncelog.broker.cluster.fetcher import Key, LeaderFetcher, Needs, ReplicaFetchSettings
+from oncelog.broker.cluster.members import ClusterMembers
 from oncelog.broker.storage.partition import Partition
 
 
 class Fetchers:
     """A partition is followed to one leader at a time. Whoever wants to change its log otherwise stops that first."""
 
-    def __init__(self, broker: Needs, members: Members, channels: Channels, settings: FetchSettings) -> None:
+    def __init__(
+        self, broker: Needs, members: ClusterMembers, channels: Channels, settings: ReplicaFetchSettings
+    ) -> None:
         self._broker = broker
         self._members = members
         self._channels = channels
@@ -43,4 +45,4 @@ class Fetchers:
         self._by_leader.clear()
 
 
-__all__ = ["FetchSettings", "Fetchers", "Key"]
+__all__ = ["Fetchers", "Key", "ReplicaFetchSettings"]

@@ -15,7 +15,7 @@ from oncelog.wire import ErrorCode, construct, message_class, message_module
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster.channels import Channels
-    from oncelog.broker.cluster.members import Members
+    from oncelog.broker.cluster.members import ClusterMembers
     from oncelog.environment import Clock
 
 logger = logging.getLogger("oncelog.broker")
@@ -61,7 +61,7 @@ class InSyncChanges:
         self,
         clock: Clock,
         node_id: int,
-        members: Members,
+        members: ClusterMembers,
         channels: Channels,
         timeout_ms: int,
         epoch: Callable[[], int],

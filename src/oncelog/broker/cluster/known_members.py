@@ -17,7 +17,7 @@ from oncelog.broker.coordinators.known_brokers import (
     MarkersOfProducer,
 )
 from oncelog.broker.coordinators.marker_messages import marker_errors, markers_request
-from oncelog.broker.storage.partition import Partition, Role
+from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.coordination import Parked, start
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import Data, GetData, ZooKeeper
@@ -25,7 +25,7 @@ from oncelog.zookeeper.znodes import decode_topic, paths
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster.channels import Channels
-    from oncelog.broker.cluster.members import Members
+    from oncelog.broker.cluster.members import ClusterMembers
     from oncelog.broker.storage.topics import Topics
 
 logger = logging.getLogger("oncelog.broker")
@@ -38,7 +38,7 @@ class KnownMembers:
     """A broker of a cluster asks the others. `timeout_ms` is request.timeout.ms."""
 
     def __init__(
-        self, topics: Topics, members: Members, channels: Channels, zookeeper: ZooKeeper, timeout_ms: int
+        self, topics: Topics, members: ClusterMembers, channels: Channels, zookeeper: ZooKeeper, timeout_ms: int
     ) -> None:
         self._topics = topics
         self._members = members
@@ -70,7 +70,7 @@ class KnownMembers:
 
     def partition(self, topic: str, index: int) -> Partition | None:
         partition = self._topics.partition(topic, index)
-        return partition if partition is not None and partition.role is Role.LEADER else None
+        return partition if partition is not None and partition.role is ReplicaRole.LEADER else None
 
     def committed(self, partition: Partition) -> Parked[ErrorCode]:
         if partition.leading is None:

@@ -11,7 +11,7 @@ from oncelog.broker.cluster.asking import SessionEndedError
 from oncelog.broker.cluster.registration import NO_EPOCH, Registration
 from oncelog.coordination import Parked, Task, start
 from oncelog.wire import ErrorCode
-from oncelog.zookeeper.session import SessionState
+from oncelog.zookeeper.session import ZooKeeperSessionState
 
 if TYPE_CHECKING:
     from oncelog.environment import Clock, Timer
@@ -89,7 +89,7 @@ class Liveness:
             is_over = broker_epoch <= self.epoch
         return ErrorCode.stale_broker_epoch if is_over else None
 
-    def session_changed(self, state: SessionState) -> None:
+    def session_changed(self, state: ZooKeeperSessionState) -> None:
         """Who has lost its session is dead for the others: what it led somebody else leads, or will.
 
         So is, as far as this broker can know, who has not heard from ZooKeeper for as long as a session lasts.
@@ -100,11 +100,11 @@ class Liveness:
         if self._state is STARTING:
             return
         match state:
-            case SessionState.EXPIRED:
+            case ZooKeeperSessionState.EXPIRED:
                 self._fence("its session with ZooKeeper has expired")
-            case SessionState.DISCONNECTED:
+            case ZooKeeperSessionState.DISCONNECTED:
                 self._silence = self._clock.call_later(self._session_timeout_ms, self._cut_off)
-            case SessionState.CONNECTED if self._state is FENCED:
+            case ZooKeeperSessionState.CONNECTED if self._state is FENCED:
                 self._move(REGISTERING)
                 self._renewing = start(self._renew())
 

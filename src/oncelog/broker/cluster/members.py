@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from oncelog.broker.operations import NO_LEADER
-from oncelog.broker.view import LEADER_DURING_DELETE, KnownPartition, Leadership, Node
+from oncelog.broker.view import LEADER_DURING_DELETE, ClusterNode, KnownPartition, Leadership
 
 if TYPE_CHECKING:
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class MemberEndpoint:
     """Where a broker listens, under the name of the listener."""
 
     listener: str
@@ -27,24 +27,24 @@ class Member:
     """A live broker. Clients, and brokers, reach it at the listener that they themselves use."""
 
     node_id: int
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[MemberEndpoint, ...]
     rack: str | None
 
-    def node(self, listener: str) -> Node | None:
+    def node(self, listener: str) -> ClusterNode | None:
         for endpoint in self.endpoints:
             if endpoint.listener == listener:
-                return Node(self.node_id, endpoint.host, endpoint.port, self.rack)
+                return ClusterNode(self.node_id, endpoint.host, endpoint.port, self.rack)
         return None
 
 
-class Members:
+class ClusterMembers:
     """The live brokers and the controller. `listener` is the name of the one that clients and brokers speak to."""
 
     has_others = True
 
     def __init__(self, listener: str) -> None:
         self._listener = listener
-        self._nodes: dict[int, Node] = {}
+        self._nodes: dict[int, ClusterNode] = {}
         self._controller_id = -1
         self._controller_epoch = 0
 
@@ -73,10 +73,10 @@ class Members:
         """Whether a broker is alive."""
         return node_id in self._nodes
 
-    def brokers(self) -> Sequence[Node]:
+    def brokers(self) -> Sequence[ClusterNode]:
         return tuple(self._nodes.values())
 
-    def broker(self, node_id: int) -> Node | None:
+    def broker(self, node_id: int) -> ClusterNode | None:
         return self._nodes.get(node_id)
 
     def leadership(self, partition: KnownPartition) -> Leadership:

@@ -13,19 +13,19 @@ from oncelog.broker.cluster.channels import Channels
 from oncelog.broker.cluster.configs import ClusterConfigs
 from oncelog.broker.cluster.controller import Controller
 from oncelog.broker.cluster.controller_term import ControllerSettings
-from oncelog.broker.cluster.fetcher import FetchSettings
+from oncelog.broker.cluster.fetcher import ReplicaFetchSettings
 from oncelog.broker.cluster.fetchers import Fetchers
 from oncelog.broker.cluster.in_sync_changes import InSyncChanges
 from oncelog.broker.cluster.known_members import KnownMembers
 from oncelog.broker.cluster.liveness import Liveness
 from oncelog.broker.cluster.log_dir_events import LogDirEvents
-from oncelog.broker.cluster.members import Members
+from oncelog.broker.cluster.members import ClusterMembers
 from oncelog.broker.cluster.producer_id_blocks import ProducerIdBlocks
 from oncelog.broker.cluster.registration import Registration
 from oncelog.broker.cluster.replica import Surroundings
 from oncelog.broker.cluster.replicas import Leads, Replicas
 from oncelog.broker.cluster.topic_changes import TopicChanges
-from oncelog.broker.cluster.verification import Verification
+from oncelog.broker.cluster.verification import TransactionVerification
 from oncelog.broker.cluster.watchers import Watchers
 from oncelog.broker.readiness import Readiness
 from oncelog.coordination import sleep, start
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from oncelog.broker.readiness import StartProgress
     from oncelog.broker.storage.partition import Partition
     from oncelog.broker.storage.shared_topics import SharedTopics
-    from oncelog.environment import Clock, Network, Random
+    from oncelog.environment import BrokerNetwork, Clock, Random
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -68,7 +68,7 @@ class ControllerParts:
     random: Random
     zookeeper: ZooKeeper
     node_id: int
-    network: Network
+    network: BrokerNetwork
     settings: Settings
 
     def open_channel(self, broker_id: int, host: str, port: int) -> Channel:
@@ -85,17 +85,19 @@ class Needs(fetcher.Needs, Protocol):
     settings: Settings
 
 
-class Membership:
+class ClusterMembership:
     """Made before the logs are opened; `open` when they are, `join` when the broker can be told what to do with them."""
 
-    def __init__(self, broker: Needs, zookeeper: ZooKeeper, network: Network, random: Random, listener: str) -> None:
+    def __init__(
+        self, broker: Needs, zookeeper: ZooKeeper, network: BrokerNetwork, random: Random, listener: str
+    ) -> None:
         self._broker = broker
         self._zookeeper = zookeeper
         self._network = network
         self._random = random
         self._listener = listener
         number = broker.settings.number
-        self.members = Members(listener)
+        self.members = ClusterMembers(listener)
         self._watchers = Watchers(zookeeper)
         node_id = broker.settings.number("node.id")
         self.configs = ClusterConfigs(zookeeper, self._watchers, broker.clock, broker.settings, node_id)
@@ -146,7 +148,7 @@ class Membership:
         broker, number = self._broker, self._broker.settings.number
         self.topics = topics
         self.configs.follow(topics)
-        settings = FetchSettings(
+        settings = ReplicaFetchSettings(
             number("replica.fetch.max.bytes"),
             number("replica.fetch.response.max.bytes"),
             number("replica.fetch.min.bytes"),
@@ -191,8 +193,8 @@ class Membership:
         self.replicas.went_offline(partition)
         self._log_dir_events.tell()
 
-    def verification(self, transactions: Transactions) -> Verification:
-        return Verification(
+    def verification(self, transactions: Transactions) -> TransactionVerification:
+        return TransactionVerification(
             self.topics,
             transactions,
             self.members,

@@ -12,7 +12,7 @@ from oncelog.wire import ErrorCode, message_class
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster.channels import Channels
-    from oncelog.broker.cluster.members import Members
+    from oncelog.broker.cluster.members import ClusterMembers
     from oncelog.environment import Clock
 
 logger = logging.getLogger("oncelog.broker")
@@ -30,7 +30,7 @@ class ProducerIdBlocks:
         self,
         clock: Clock,
         node_id: int,
-        members: Members,
+        members: ClusterMembers,
         channels: Channels,
         timeout_ms: int,
         epoch: Callable[[], int],

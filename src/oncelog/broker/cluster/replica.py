@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.cluster.in_sync_changes import InSyncChange, InSyncState
 from oncelog.broker.storage.leader_epochs import UNTOLD
-from oncelog.broker.storage.partition import Follower, Partition, Role
+from oncelog.broker.storage.partition import FollowerId, Partition, ReplicaRole
 from oncelog.coordination import Parked, sleep, start
 from oncelog.log import Refused
 from oncelog.replication import (
@@ -17,7 +17,7 @@ from oncelog.replication import (
     AfterAnswer,
     AlterPartition,
     AlterPartitionAnswer,
-    LeaderAndIsr,
+    LeaderAndIsrTold,
     LeaderReplica,
     preferred_read_replica,
 )
@@ -25,7 +25,7 @@ from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster.in_sync_changes import InSyncChanges
-    from oncelog.broker.cluster.members import Members
+    from oncelog.broker.cluster.members import ClusterMembers
     from oncelog.environment import Clock
 
 logger = logging.getLogger("oncelog.broker")
@@ -39,14 +39,14 @@ class Surroundings(NamedTuple):
     clock: Clock
     node_id: int
     lag_time_max_ms: int
-    members: Members
+    members: ClusterMembers
     """Those that are alive."""
     changes: InSyncChanges
     min_in_sync: Callable[[str], int]
     """min.insync.replicas of the topic of this name."""
 
 
-class Replica:
+class HostedReplica:
     """It is the `Leading` of its partition while this broker leads it."""
 
     __slots__ = ("_number", "_surroundings", "_waiting", "partition", "state")
@@ -60,13 +60,13 @@ class Replica:
 
     # --- what the controller says
 
-    def lead(self, told: LeaderAndIsr) -> None:
+    def lead(self, told: LeaderAndIsrTold) -> None:
         """Lead under this epoch from now on. Nothing fetches for the replica any more."""
         partition = self.partition
         partition.log.lead(told.leader_epoch)
         self.state.lead(told, partition.log.log_end_offset, self._surroundings.clock.now_ms())
         partition.leader_epoch = told.leader_epoch
-        partition.role = Role.LEADER
+        partition.role = ReplicaRole.LEADER
         partition.leading = self
         logger.info(
             "%s: this broker leads it under epoch %d from offset %d on, in sync are %s",
@@ -78,7 +78,7 @@ class Replica:
         self._advance()
         partition.wake()
 
-    def follow(self, told: LeaderAndIsr) -> None:
+    def follow(self, told: LeaderAndIsrTold) -> None:
         """Follow another broker, or nobody, from now on."""
         partition = self.partition
         self.state.follow(told)
@@ -108,7 +108,7 @@ class Replica:
     def grown(self) -> None:
         self._advance()
 
-    def problem(self, follower: Follower) -> ErrorCode | None:
+    def problem(self, follower: FollowerId) -> ErrorCode | None:
         return None if follower.node_id in self.state.followers else ErrorCode.unknown_leader_epoch
 
     @property
@@ -123,7 +123,7 @@ class Replica:
         racks = {node.node_id: node.rack for node in self._surroundings.members.brokers()}
         return preferred_read_replica(self.state, racks, rack, fetch_offset)
 
-    def fetched(self, follower: Follower, fetch_offset: int, log_start_offset: int) -> None:
+    def fetched(self, follower: FollowerId, fetch_offset: int, log_start_offset: int) -> None:
         log = self.partition.log
         before = self.state.followers.get(follower.node_id)
         self.state.fetched(

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from oncelog.broker.cluster.fetchers import Fetchers
-from oncelog.broker.cluster.replica import Replica, Surroundings
+from oncelog.broker.cluster.replica import HostedReplica, Surroundings
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage.partition import Partition, Role
+from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.broker.storage.shared_topics import ReplicaId, SharedTopics
 from oncelog.coordination import start
 from oncelog.coordination.one_at_a_time import OneAtATime
 from oncelog.environment import DiskError
-from oncelog.replication import Becomes, LeaderAndIsr, decide
+from oncelog.replication import Becomes, LeaderAndIsrTold, decide
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Told:
     topic: str
     topic_id: UUID
     index: int
-    state: LeaderAndIsr
+    state: LeaderAndIsrTold
 
     @property
     def replica(self) -> ReplicaId:
@@ -80,12 +80,12 @@ class Replicas:
         self._surroundings = surroundings
         self._leads = leads
         self._orders = OneAtATime()
-        self._replicas: dict[Partition, Replica] = {}
+        self._replicas: dict[Partition, HostedReplica] = {}
         self._alive: set[int] = set()
 
-    def led(self) -> Iterator[Replica]:
+    def led(self) -> Iterator[HostedReplica]:
         """Those that this broker leads."""
-        return (replica for replica in tuple(self._replicas.values()) if replica.partition.role is Role.LEADER)
+        return (replica for replica in tuple(self._replicas.values()) if replica.partition.role is ReplicaRole.LEADER)
 
     async def become(self, told: Sequence[Told]) -> list[ErrorCode]:
         """Lead or follow; what became of each, in the same order.
@@ -118,7 +118,7 @@ class Replicas:
 
     def _decide(self, told: Told) -> tuple[Becomes, ErrorCode]:
         partition = self._partition(told)
-        if partition is None or partition.role is Role.LEAVING:
+        if partition is None or partition.role is ReplicaRole.LEAVING:
             return decide(told.state, self._node_id, NO_EPOCH, NO_EPOCH)
         if partition.topic_id != told.topic_id:
             return Becomes.UNCHANGED, ErrorCode.inconsistent_topic_id
@@ -135,17 +135,17 @@ class Replicas:
 
     def _is_here(self, told: Told) -> bool:
         partition = self._partition(told)
-        return partition is not None and partition.role is not Role.LEAVING
+        return partition is not None and partition.role is not ReplicaRole.LEAVING
 
     def _become(self, told: Told, becomes: Becomes) -> ErrorCode:
         partition = self._partition(told)
         if partition is None or partition.is_offline:
             return ErrorCode.kafka_storage_error
-        replica = self._replicas.setdefault(partition, Replica(partition, self._surroundings))
+        replica = self._replicas.setdefault(partition, HostedReplica(partition, self._surroundings))
         state = told.state
         try:
             if becomes is Becomes.LEADER:
-                leads_already = partition.role is Role.LEADER
+                leads_already = partition.role is ReplicaRole.LEADER
                 replica.lead(state)
                 if not leads_already:
                     # As Kafka's Partition.makeLeader says it: who goes on leading has nothing to load.
@@ -177,7 +177,7 @@ class Replicas:
             to_delete: list[Partition] = []
             for one in stopping:
                 partition = self._partition(one)
-                if partition is None or partition.role is Role.LEAVING:
+                if partition is None or partition.role is ReplicaRole.LEAVING:
                     continue
                 replica = self._replicas.pop(partition, None)
                 if replica is not None:

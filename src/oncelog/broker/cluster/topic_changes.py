@@ -39,11 +39,11 @@ from oncelog.zookeeper.session import (
     SetData,
     ZooKeeperError,
 )
-from oncelog.zookeeper.znodes import ConfigChange, ZnodeError, paths
+from oncelog.zookeeper.znodes import ConfigEntity, ZnodeError, paths
 from oncelog.zookeeper.znodes.topics import id_text
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.members import Members
+    from oncelog.broker.cluster.members import ClusterMembers
     from oncelog.broker.config.configuration import Settings
     from oncelog.environment import Clock, Random
     from oncelog.zookeeper.session import ZooKeeper
@@ -57,7 +57,7 @@ RESERVED_IDS = (UUID(int=0), UUID(int=1))
 ASKED_AGAIN = (ErrorCode.topic_already_exists, ErrorCode.stale_controller_epoch)
 
 
-class Controller(Protocol):
+class ActiveController(Protocol):
     @property
     def is_active(self) -> bool:
         """Whether this broker is the controller at this moment."""
@@ -76,7 +76,7 @@ class TopicChanges:
     """Nothing here waits for the controller. A flow raises SessionEndedError if its session is over by then."""
 
     def __init__(
-        self, zookeeper: ZooKeeper, clock: Clock, random: Random, settings: Settings, members: Members
+        self, zookeeper: ZooKeeper, clock: Clock, random: Random, settings: Settings, members: ClusterMembers
     ) -> None:
         self._zookeeper = zookeeper
         self._clock = clock
@@ -149,7 +149,7 @@ class TopicChanges:
 
     async def create(self, name: str, placement: Placement, configs: Mapping[str, str]) -> UUID | ApiError:
         """Make a topic; its id. Errors: topic_already_exists, stale_controller_epoch."""
-        problem = await write_configs(self._zookeeper, ConfigChange("topics", name), configs)
+        problem = await write_configs(self._zookeeper, ConfigEntity("topics", name), configs)
         if problem is not None:
             return problem
         topic_id = self._new_id()

@@ -18,7 +18,7 @@ from oncelog.wire import ErrorCode, message_class, message_module
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster.channels import Channels
-    from oncelog.broker.cluster.members import Members
+    from oncelog.broker.cluster.members import ClusterMembers
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.topics import Topics
 
@@ -29,11 +29,11 @@ TopicPartition = tuple[str, int]
 Errors = dict[TopicPartition, ErrorCode]
 
 
-class Verification:
+class TransactionVerification:
     """`timeout_ms` is request.timeout.ms."""
 
     def __init__(
-        self, topics: Topics, transactions: Transactions, members: Members, channels: Channels, timeout_ms: int
+        self, topics: Topics, transactions: Transactions, members: ClusterMembers, channels: Channels, timeout_ms: int
     ) -> None:
         self._topics = topics
         self._transactions = transactions

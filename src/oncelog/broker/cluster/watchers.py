@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from oncelog.zookeeper.session import SessionState, Watched, ZooKeeper
+    from oncelog.zookeeper.session import Watched, ZooKeeper, ZooKeeperSessionState
 
 HearWatched = Callable[["Watched"], None]
-HearSession = Callable[["SessionState"], None]
+HearSession = Callable[["ZooKeeperSessionState"], None]
 
 
 class Watchers:
@@ -37,6 +37,6 @@ class Watchers:
                 hear(watched)
             path = path.rpartition("/")[0]
 
-    def _session(self, state: SessionState) -> None:
+    def _session(self, state: ZooKeeperSessionState) -> None:
         for hear in self._of_sessions:
             hear(state)

@@ -28,7 +28,7 @@ from oncelog.broker.handlers import moved_leaders
 from oncelog.broker.handlers.moved_leaders import MovedLeaders
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage.partition import Follower
+from oncelog.broker.storage.partition import FollowerId
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
@@ -89,12 +89,12 @@ def _limits(broker: Needs, request: Request) -> FetchLimits:
     )
 
 
-def _follower(request: Request) -> Follower | None:
+def _follower(request: Request) -> FollowerId | None:
     """A consumer says -1 for itself, and -2 is for those who look into a log."""
     if request.version >= REPLICA_STATE_FROM_VERSION:
         state = request.body.replica_state
-        return None if state.replica_id < 0 else Follower(state.replica_id, state.replica_epoch)
-    return None if request.body.replica_id < 0 else Follower(request.body.replica_id)
+        return None if state.replica_id < 0 else FollowerId(state.replica_id, state.replica_epoch)
+    return None if request.body.replica_id < 0 else FollowerId(request.body.replica_id)
 
 
 def _session(

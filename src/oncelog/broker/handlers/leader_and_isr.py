@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.cluster.replicas import Told
 from oncelog.broker.request import Request
-from oncelog.replication import LeaderAndIsr
+from oncelog.replication import LeaderAndIsrTold
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.membership import Membership
+    from oncelog.broker.cluster.membership import ClusterMembership
 
 
 class Needs(Protocol):
     """What this API needs of the broker."""
 
-    membership: Membership
+    membership: ClusterMembership
 
 
 async def handle(broker: Needs, request: Request) -> Any:
@@ -49,8 +49,8 @@ async def handle(broker: Needs, request: Request) -> Any:
     )
 
 
-def _state(state: Any) -> LeaderAndIsr:
-    return LeaderAndIsr(
+def _state(state: Any) -> LeaderAndIsrTold:
+    return LeaderAndIsrTold(
         state.leader,
         state.leader_epoch,
         state.isr,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from oncelog.broker.storage.topics import Topics
-    from oncelog.broker.view import ClusterView, Node
+    from oncelog.broker.view import ClusterNode, ClusterView
 
 
 class Needs(Protocol):
@@ -28,7 +28,7 @@ class MovedLeaders:
         self._broker = broker
         self._types = types
         self._errors = errors
-        self._nodes: dict[int, Node] = {}
+        self._nodes: dict[int, ClusterNode] = {}
 
     def current(self, topic: str | UUID, index: int, error: ErrorCode) -> dict[str, Any]:
         """The field of a partition's part of the answer that tells its leader, if it is to."""

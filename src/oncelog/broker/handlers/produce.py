@@ -30,7 +30,7 @@ from oncelog.transactions.versions import produce_adds_partitions, produce_error
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.verification import Verification
+    from oncelog.broker.cluster.verification import TransactionVerification
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.durability import Durability
     from oncelog.broker.storage.topics import Topics
@@ -63,7 +63,7 @@ class Needs(Protocol):
     session_guard: SessionGuard
     topics: Topics
     transactions: Transactions
-    verification: Verification
+    verification: TransactionVerification
     workers: Workers
 
 

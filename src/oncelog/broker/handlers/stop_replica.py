@@ -9,13 +9,13 @@ from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.membership import Membership
+    from oncelog.broker.cluster.membership import ClusterMembership
 
 
 class Needs(Protocol):
     """What this API needs of the broker."""
 
-    membership: Membership
+    membership: ClusterMembership
 
 
 async def handle(broker: Needs, request: Request) -> Any:

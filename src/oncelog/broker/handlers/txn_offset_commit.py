@@ -19,7 +19,7 @@ from oncelog.transactions.versions import offset_commit_adds_partitions, transac
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.verification import Verification
+    from oncelog.broker.cluster.verification import TransactionVerification
     from oncelog.broker.coordinators.offsets import CommittedOffsets
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.topics import Topics
@@ -37,7 +37,7 @@ class Needs(Protocol):
     session_guard: SessionGuard
     topics: Topics
     transactions: Transactions
-    verification: Verification
+    verification: TransactionVerification
     view: ClusterView
 
 

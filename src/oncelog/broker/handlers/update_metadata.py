@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oncelog.broker.cluster.members import Endpoint, Member
+from oncelog.broker.cluster.members import Member, MemberEndpoint
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.view import Leadership
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.membership import Membership
+    from oncelog.broker.cluster.membership import ClusterMembership
     from oncelog.environment import Clock
 
 
@@ -22,7 +22,7 @@ class Needs(Protocol):
     """What this API needs of the broker."""
 
     clock: Clock
-    membership: Membership
+    membership: ClusterMembership
 
 
 async def handle(broker: Needs, request: Request) -> Any:
@@ -48,5 +48,5 @@ def _leadership(state: Any) -> Leadership:
 
 
 def _member(broker: Any) -> Member:
-    endpoints = tuple(Endpoint(one.listener, one.host, one.port) for one in broker.endpoints)
+    endpoints = tuple(MemberEndpoint(one.listener, one.host, one.port) for one in broker.endpoints)
     return Member(broker.id, endpoints, broker.rack)

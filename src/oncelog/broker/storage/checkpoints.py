@@ -7,7 +7,7 @@ from uuid import UUID
 
 from oncelog.broker.slices import Slices
 from oncelog.broker.storage.journal import Journal
-from oncelog.broker.storage.partition import Partition, Role
+from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.broker.storage.topics import Topics
 from oncelog.coordination import Parked, start
 from oncelog.environment import Disk, DiskError
@@ -31,7 +31,7 @@ class _Checkpoint:
         """One partition each step."""
         for partition in topics.every_partition():
             log = partition.topic_id, partition.index
-            if partition.role is not Role.LEAVING and not topics.is_being_deleted(partition.topic):
+            if partition.role is not ReplicaRole.LEAVING and not topics.is_being_deleted(partition.topic):
                 self._points[partition.topic, partition.index] = partition.points()
                 digest = self._digest(partition)
                 if digest is not None and (digest.indexes or digest.log_start_offset):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.broker.storage.partition import Partition, Role
+from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.wire import ErrorCode
 
 UNTOLD = -1
@@ -18,11 +18,11 @@ def epoch_problem(partition: Partition, client_epoch: int, *, only_from_leader: 
     """
     if partition.is_offline:
         return ErrorCode.kafka_storage_error
-    if partition.role in (Role.NONE, Role.LEAVING) or partition.leader_epoch == UNTOLD:
+    if partition.role in (ReplicaRole.NONE, ReplicaRole.LEAVING) or partition.leader_epoch == UNTOLD:
         return ErrorCode.not_leader_or_follower
     if client_epoch not in (UNTOLD, partition.leader_epoch):
         is_behind = client_epoch < partition.leader_epoch
         return ErrorCode.fenced_leader_epoch if is_behind else ErrorCode.unknown_leader_epoch
-    if only_from_leader and partition.role is not Role.LEADER:
+    if only_from_leader and partition.role is not ReplicaRole.LEADER:
         return ErrorCode.not_leader_or_follower
     return None

@@ -33,7 +33,7 @@ class UnopenedLog:
     damage: str | None
 
 
-class Follower(NamedTuple):
+class FollowerId(NamedTuple):
     """Who fetches as a replica. `epoch` is its broker epoch; -1 where it does not say."""
 
     node_id: int
@@ -47,11 +47,11 @@ class Leading(Protocol):
         """The log has more than before: see whether the high watermark moves."""
         ...
 
-    def problem(self, follower: Follower) -> ErrorCode | None:
+    def problem(self, follower: FollowerId) -> ErrorCode | None:
         """Why somebody who fetches as a replica gets nothing: not_leader_or_follower for one that has none."""
         ...
 
-    def fetched(self, follower: Follower, fetch_offset: int, log_start_offset: int) -> None:
+    def fetched(self, follower: FollowerId, fetch_offset: int, log_start_offset: int) -> None:
         """A follower has everything below the offset that it asks for."""
         ...
 
@@ -100,7 +100,7 @@ class MarkerGuard:
         self._guards.remove(self)
 
 
-class Role(Enum):
+class ReplicaRole(Enum):
     """What a broker is to a partition. One that is alone leads every partition."""
 
     LEADER = auto()
@@ -146,7 +146,7 @@ class Partition:
         self.index = index
         self.leader_epoch = leader_epoch
         self.leadership = UNKNOWN
-        self.role = Role.NONE
+        self.role = ReplicaRole.NONE
         self.leading: Leading | None = None
         self._guards: list[MarkerGuard] = []
         self._failed = failed
@@ -154,9 +154,9 @@ class Partition:
         self.damage: str | None = None
         self._watchers: dict[Callable[[], None], None] = {}
 
-    def host(self, log: PartitionLog | UnopenedLog, directory: DataDirectory, role: Role) -> None:
+    def host(self, log: PartitionLog | UnopenedLog, directory: DataDirectory, role: ReplicaRole) -> None:
         """Have a replica from now on."""
-        assert self.role is Role.NONE, f"{self} has a replica here"
+        assert self.role is ReplicaRole.NONE, f"{self} has a replica here"
         self.role = role
         self.directory = directory
         if isinstance(log, UnopenedLog):
@@ -167,7 +167,7 @@ class Partition:
 
     def leave(self) -> None:
         """Have no replica any more."""
-        self.role = Role.NONE
+        self.role = ReplicaRole.NONE
         self.unopened = self.damage = None
         del self.directory
         if hasattr(self, "log"):
@@ -204,7 +204,7 @@ class Partition:
 
     def resign(self) -> None:
         """Lead no more: from now on markers are copied from another leader, and nobody looks at each."""
-        self.role = Role.FOLLOWER
+        self.role = ReplicaRole.FOLLOWER
         self.leading = None
         self.log.follow()
         for guard in self._guards:
@@ -237,19 +237,19 @@ class Partition:
 
     @property
     def is_offline(self) -> bool:
-        return self.role is not Role.NONE and (self.damage is not None or self.directory.is_offline)
+        return self.role is not ReplicaRole.NONE and (self.damage is not None or self.directory.is_offline)
 
     @property
     def is_readable(self) -> bool:
         """Whether there is a replica here, of a leader or a follower, whose log can be used."""
-        return self.role in (Role.LEADER, Role.FOLLOWER) and not self.is_offline
+        return self.role in (ReplicaRole.LEADER, ReplicaRole.FOLLOWER) and not self.is_offline
 
     @property
     def problem(self) -> ErrorCode | None:
         """Why this broker has no answer that takes the partition's log; None if it leads it and can read it."""
         if self.is_offline:
             return ErrorCode.kafka_storage_error
-        return None if self.role is Role.LEADER else ErrorCode.not_leader_or_follower
+        return None if self.role is ReplicaRole.LEADER else ErrorCode.not_leader_or_follower
 
     @property
     def why_offline(self) -> str:
@@ -310,5 +310,5 @@ class Partition:
             self.wake()
 
     def _acknowledged(self) -> None:
-        if self.role is Role.LEADER and self.log.high_watermark < self.log.acknowledged_offset:
+        if self.role is ReplicaRole.LEADER and self.log.high_watermark < self.log.acknowledged_offset:
             self._grown()

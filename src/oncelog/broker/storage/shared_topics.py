@@ -13,7 +13,7 @@ from oncelog.broker.config.configuration import Settings, topic_values
 from oncelog.broker.slices import Slices
 from oncelog.broker.storage.journal import Journal, ReplicasHosted, ReplicasLeft
 from oncelog.broker.storage.log_settings import log_config
-from oncelog.broker.storage.partition import Partition, Role, UnopenedLog
+from oncelog.broker.storage.partition import Partition, ReplicaRole, UnopenedLog
 from oncelog.broker.storage.topics import OpenLog, Topic, Topics
 from oncelog.broker.view import LEADER_DURING_DELETE, UNKNOWN, Leadership
 from oncelog.coordination import Parked, start
@@ -147,7 +147,7 @@ class SharedTopics(Topics):
 
     def _forget_if_gone(self, topic: Topic) -> None:
         """A topic is there as long as somebody leads, or may lead, one of its partitions, or a replica is here."""
-        if any(one.role is not Role.NONE or one.leadership is not UNKNOWN for one in topic.partitions):
+        if any(one.role is not ReplicaRole.NONE or one.leadership is not UNKNOWN for one in topic.partitions):
             return
         del self._by_id[topic.topic_id]
         if self._by_name.get(topic.name) is topic:
@@ -189,7 +189,7 @@ class SharedTopics(Topics):
             config = log_config(self._settings, topic.values, is_internal=topic.is_internal)
             log, directory = self._open_log(topic, one.index, config)
             partition = topic.partitions[one.index]
-            partition.host(log, directory, Role.FOLLOWER)
+            partition.host(log, directory, ReplicaRole.FOLLOWER)
             self._here[one.topic, one.index] = partition
             if partition.is_offline:
                 topic.offline.add(one.index)
@@ -199,7 +199,7 @@ class SharedTopics(Topics):
         """Delete these replicas and their files; release when no power cut can bring them back."""
         gone: Parked[None] = Parked()
         for partition in partitions:
-            partition.role = Role.LEAVING
+            partition.role = ReplicaRole.LEAVING
             self._leaving[partition.topic, partition.index] = gone
             partition.wake()
         start(self._leave(partitions, gone))

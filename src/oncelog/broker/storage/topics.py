@@ -13,7 +13,7 @@ from oncelog.broker.config.configuration import Settings, topic_values
 from oncelog.broker.config.setting import Value, items_of
 from oncelog.broker.slices import Slices
 from oncelog.broker.storage.log_settings import log_config
-from oncelog.broker.storage.partition import Partition, Role, UnopenedLog
+from oncelog.broker.storage.partition import Partition, ReplicaRole, UnopenedLog
 from oncelog.coordination import Parked
 from oncelog.environment import DiskError
 from oncelog.log import DamagedLogError, DataDirectory, LogConfig, PartitionLog
@@ -164,7 +164,7 @@ class Topics(ABC):
             for partition in tuple(topic.partitions):
                 if self._by_id.get(topic.topic_id) is not topic:
                     break
-                if partition.role is not Role.NONE:
+                if partition.role is not ReplicaRole.NONE:
                     yield partition
 
     def is_offline(self, topic: str, index: int) -> bool:
@@ -233,7 +233,7 @@ class Topics(ABC):
         for index in range(start, stop):
             log, directory = self._open_log(topic, index, config)
             partition = Partition(topic.name, index, self._leader_epoch, self.failed)
-            partition.host(log, directory, Role.LEADER)
+            partition.host(log, directory, ReplicaRole.LEADER)
             opened.append(partition)
             yield
 
@@ -266,5 +266,5 @@ class Topics(ABC):
 
 def configure_logs(partitions: Iterable[Partition], config: LogConfig) -> None:
     for partition in partitions:
-        if partition.role is not Role.NONE and partition.unopened is None:
+        if partition.role is not ReplicaRole.NONE and partition.unopened is None:
             partition.log.configure(config)

@@ -19,12 +19,12 @@ from oncelog.server.zookeeper.connection import Guard, ServerConnection
 from oncelog.server.zookeeper.records import NODE_EXISTS, OK, PING_XID, WATCH_XID, JuteRecord, Welcome
 from oncelog.zookeeper.conversation import Conversation, Phase
 from oncelog.zookeeper.session import (
-    Change,
+    NodeChange,
     Request,
     Result,
-    SessionState,
     Watched,
     ZooKeeperError,
+    ZooKeeperSessionState,
 )
 
 logger = logging.getLogger("oncelog.zookeeper")
@@ -88,11 +88,11 @@ class RealZooKeeper:
         self._conversation.on_watched = hear
 
     @property
-    def on_session(self) -> Callable[[SessionState], None]:
+    def on_session(self) -> Callable[[ZooKeeperSessionState], None]:
         return self._conversation.on_session
 
     @on_session.setter
-    def on_session(self, hear: Callable[[SessionState], None]) -> None:
+    def on_session(self, hear: Callable[[ZooKeeperSessionState], None]) -> None:
         self._conversation.on_session = hear
 
     @property
@@ -223,7 +223,7 @@ class RealZooKeeper:
         if code not in (OK, NODE_EXISTS):
             logger.warning("ZooKeeper answered with error %d where its watches or the chroot were asked for", code)
 
-    def _changed(self, change: Change | None, path: str) -> None:
+    def _changed(self, change: NodeChange | None, path: str) -> None:
         if change is not None:
             self._conversation.changed(change, self._short(path))
 

@@ -11,7 +11,6 @@ from kazoo.protocol import serialization as jute
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from oncelog.zookeeper.session import (
-    Change,
     Check,
     Children,
     Create,
@@ -23,6 +22,7 @@ from oncelog.zookeeper.session import (
     GetChildren,
     GetData,
     Multi,
+    NodeChange,
     Request,
     Result,
     Results,
@@ -57,7 +57,7 @@ ERRORS = {
     -118: ZooKeeperError.CONNECTION_LOSS,
 }
 IN_A_MULTI = {OK: ZooKeeperError.ROLLED_BACK, -2: ZooKeeperError.NOT_TRIED}
-CHANGES = {1: Change.CREATED, 2: Change.DELETED, 3: Change.DATA, 4: Change.CHILDREN}
+CHANGES = {1: NodeChange.CREATED, 2: NodeChange.DELETED, 3: NodeChange.DATA, 4: NodeChange.CHILDREN}
 
 _FRAME = struct.Struct("!iii")
 _LENGTH = struct.Struct("!i")
@@ -192,7 +192,7 @@ def header(data: bytes) -> tuple[Header, int]:
     return Header(found.xid, found.zxid, found.err), offset
 
 
-def watched(data: bytes, offset: int) -> tuple[Change | None, str]:
+def watched(data: bytes, offset: int) -> tuple[NodeChange | None, str]:
     """What has changed, and its full path. Raises struct.error."""
     event, _ = jute.Watch.deserialize(data, offset)
     return CHANGES.get(event.type), event.path

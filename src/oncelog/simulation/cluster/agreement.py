@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oncelog.broker.storage.partition import Partition, Role
+from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.client.values import TopicPartition
 from oncelog.simulation.audit import audit_committed_offsets, audit_coordinators, audit_decisions, audit_logs
 from oncelog.simulation.cluster.ledger import Ledger
 from oncelog.simulation.cluster.member_node import MemberNode
-from oncelog.simulation.cluster.metadata import ClusterMetadata, KnownPartition
+from oncelog.simulation.cluster.metadata import ClusterMetadata, TrackedPartition
 from oncelog.transactions.state import IDLE
 
 
@@ -36,18 +36,18 @@ class Agreement:
             return missing
         return next((reason for one in self._metadata.partitions() if (reason := self._out_of_sync(one))), None)
 
-    def _out_of_sync(self, one: KnownPartition) -> str | None:
+    def _out_of_sync(self, one: TrackedPartition) -> str | None:
         name, state = f"{one.topic}-{one.index}", one.state
         if state is None or state.leader < 0:
             return f"{name} has no leader"
         if set(state.isr) != set(one.replicas):
             return f"{name} has only {state.isr} in sync, led by {state.leader} under epoch {state.leader_epoch}"
         leader = self._replica(one.topic, one.index, state.leader)
-        if leader is None or leader.role is not Role.LEADER or leader.leader_epoch != state.leader_epoch:
+        if leader is None or leader.role is not ReplicaRole.LEADER or leader.leader_epoch != state.leader_epoch:
             return f"{name} is led by broker {state.leader} under epoch {state.leader_epoch}, which does not know it"
         for broker_id in one.replicas:
             replica = self._replica(one.topic, one.index, broker_id)
-            if replica is None or replica.is_offline or replica.role is Role.NONE:
+            if replica is None or replica.is_offline or replica.role is ReplicaRole.NONE:
                 return f"{name} has no replica on broker {broker_id}"
         return None
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from oncelog.broker.storage.partition import Partition, Role
+from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.log import PartitionLog
 from oncelog.records import batches
 from oncelog.simulation.broker_node import SimulationFailure
@@ -54,7 +54,7 @@ class Ledger:
         if core is None or not node.is_up or not hasattr(core, "topics"):
             return
         for partition in core.topics.partitions():
-            if partition.role is Role.LEADER and not partition.is_offline:
+            if partition.role is ReplicaRole.LEADER and not partition.is_offline:
                 self._look_at_leader(node, partition)
 
     def _look_at_leader(self, node: MemberNode, partition: Partition) -> None:
@@ -113,7 +113,7 @@ class Ledger:
         for node in nodes:
             assert node.core is not None, "it is up"
             for partition in node.core.topics.partitions():
-                if partition.role is Role.NONE:
+                if partition.role is ReplicaRole.NONE:
                     continue
                 committed = self._committed.get((partition.topic, partition.index), _Committed())
                 found = list(logged(partition.log, 0, partition.log.log_end_offset))

@@ -10,7 +10,7 @@ from oncelog.zookeeper.znodes import PartitionStateZnode, decode_controller, dec
 
 
 @dataclass(frozen=True, slots=True)
-class KnownPartition:
+class TrackedPartition:
     topic: str
     index: int
     replicas: tuple[int, ...]
@@ -30,14 +30,14 @@ class ClusterMetadata:
         node = self._tree.node(paths.CONTROLLER)
         return -1 if node is None else decode_controller(node.data).broker_id
 
-    def partitions(self) -> Iterator[KnownPartition]:
+    def partitions(self) -> Iterator[TrackedPartition]:
         for topic in self._children(paths.TOPICS):
             node = self._tree.node(paths.topic(topic))
             assert node is not None, "it is among the children"
             for index, assigned in decode_topic(topic, node.data).partitions.items():
                 state = self._tree.node(paths.partition_state(topic, index))
                 known = None if state is None else decode_partition_state(topic, index, state.data)
-                yield KnownPartition(topic, index, assigned.replicas, known)
+                yield TrackedPartition(topic, index, assigned.replicas, known)
 
     def is_whole(self) -> bool:
         """Whether every replica of every partition is in sync."""

@@ -10,7 +10,7 @@ from oncelog.simulation.events import Process
 from oncelog.simulation.zookeeper.ensemble import SimulatedEnsemble
 from oncelog.simulation.zookeeper.link import EnsembleLink
 from oncelog.zookeeper.conversation import Conversation, Phase
-from oncelog.zookeeper.session import Change, Request, Result, SessionState, Watched
+from oncelog.zookeeper.session import NodeChange, Request, Result, Watched, ZooKeeperSessionState
 
 SILENCE_SHARE = 2 / 3
 PING_SHARE = 1 / 6
@@ -44,11 +44,11 @@ class SimulatedZooKeeper:
         self._conversation.on_watched = hear
 
     @property
-    def on_session(self) -> Callable[[SessionState], None]:
+    def on_session(self) -> Callable[[ZooKeeperSessionState], None]:
         return self._conversation.on_session
 
     @on_session.setter
-    def on_session(self, hear: Callable[[SessionState], None]) -> None:
+    def on_session(self, hear: Callable[[ZooKeeperSessionState], None]) -> None:
         self._conversation.on_session = hear
 
     @property
@@ -88,7 +88,7 @@ class SimulatedZooKeeper:
         if self._conversation.phase is not Phase.CLOSED:
             self._conversation.answered(result)
 
-    def changed(self, change: Change, path: str) -> None:
+    def changed(self, change: NodeChange, path: str) -> None:
         if self._conversation.phase is not Phase.CLOSED:
             self._conversation.changed(change, path)
 

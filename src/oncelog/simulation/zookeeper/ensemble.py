@@ -12,10 +12,10 @@ from oncelog.simulation.network import Network
 from oncelog.simulation.zookeeper.link import ENSEMBLE, EnsembleClient, EnsembleLink
 from oncelog.simulation.zookeeper.tree import Changes, Tree
 from oncelog.zookeeper.session import (
-    Change,
     Exists,
     GetChildren,
     GetData,
+    NodeChange,
     Request,
     Result,
     ZooKeeperError,
@@ -166,7 +166,7 @@ class SimulatedEnsemble:
                         kind.discard(path)
                     self._tell(session, change, path)
 
-    def _tell(self, session: _OpenSession, change: Change, path: str) -> None:
+    def _tell(self, session: _OpenSession, change: NodeChange, path: str) -> None:
         link = session.link
         if link is not None:
             link.answer(lambda: link.client.changed(change, path))
@@ -186,22 +186,22 @@ class SimulatedEnsemble:
         for path in data:
             node = self.tree.node(path)
             if node is None:
-                self._tell(session, Change.DELETED, path)
+                self._tell(session, NodeChange.DELETED, path)
             elif node.mzxid > zxid:
-                self._tell(session, Change.DATA, path)
+                self._tell(session, NodeChange.DATA, path)
             else:
                 session.data_watches.add(path)
         for path in exists:
             if self.tree.node(path) is not None:
-                self._tell(session, Change.CREATED, path)
+                self._tell(session, NodeChange.CREATED, path)
             else:
                 session.data_watches.add(path)
         for path in children:
             node = self.tree.node(path)
             if node is None:
-                self._tell(session, Change.DELETED, path)
+                self._tell(session, NodeChange.DELETED, path)
             elif node.pzxid > zxid:
-                self._tell(session, Change.CHILDREN, path)
+                self._tell(session, NodeChange.CHILDREN, path)
             else:
                 session.child_watches.add(path)
 
@@ -253,11 +253,11 @@ class SimulatedEnsemble:
                 link.process.after(self._random.uniform(0, 1), f"{ENSEMBLE} is lost", partial(link.client.lost, link))
 
 
-def _kinds(session: _OpenSession, change: Change) -> tuple[set[str], ...]:
+def _kinds(session: _OpenSession, change: NodeChange) -> tuple[set[str], ...]:
     match change:
-        case Change.CREATED | Change.DATA:
+        case NodeChange.CREATED | NodeChange.DATA:
             return (session.data_watches,)
-        case Change.DELETED:
+        case NodeChange.DELETED:
             return (session.data_watches, session.child_watches)
-        case Change.CHILDREN:
+        case NodeChange.CHILDREN:
             return (session.child_watches,)

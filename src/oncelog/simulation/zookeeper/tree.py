@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from oncelog.zookeeper.session import (
     ANY_VERSION,
-    Change,
     Check,
     Children,
     Create,
@@ -19,6 +18,7 @@ from oncelog.zookeeper.session import (
     GetChildren,
     GetData,
     Multi,
+    NodeChange,
     Result,
     Results,
     SetData,
@@ -29,7 +29,7 @@ from oncelog.zookeeper.session import (
 
 Read = GetData | Exists | GetChildren
 Updating = Create | Delete | SetData | Multi
-Changes = list[tuple[Change, str]]
+Changes = list[tuple[NodeChange, str]]
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ class Tree:
         parent.pzxid = zxid
         if owner:
             self._ephemerals.setdefault(owner, {})[path] = None
-        changes += [(Change.CREATED, path), (Change.CHILDREN, parent_of(path))]
+        changes += [(NodeChange.CREATED, path), (NodeChange.CHILDREN, parent_of(path))]
         return Created(path, node.stat)
 
     def _delete(self, path: str, zxid: int, changes: Changes) -> Done:
@@ -135,14 +135,14 @@ class Tree:
         parent = self._nodes[parent_of(path)]
         parent.children.remove(name_of(path))
         parent.pzxid = zxid
-        changes += [(Change.DELETED, path), (Change.CHILDREN, parent_of(path))]
+        changes += [(NodeChange.DELETED, path), (NodeChange.CHILDREN, parent_of(path))]
         return Done()
 
     def _set(self, path: str, data: bytes, zxid: int, changes: Changes) -> Done:
         node = self._nodes[path]
         node.data, node.mzxid = data, zxid
         node.version += 1
-        changes.append((Change.DATA, path))
+        changes.append((NodeChange.DATA, path))
         return Done(node.stat)
 
     def _wrong_version(self, path: str, version: int) -> ZooKeeperError | None:

@@ -18,7 +18,7 @@ from oncelog.zookeeper.znodes.cluster import (
 )
 from oncelog.zookeeper.znodes.configs import (
     DEFAULT_ENTITY,
-    ConfigChange,
+    ConfigEntity,
     decode_config,
     decode_config_change,
     desanitize,
@@ -49,7 +49,7 @@ __all__ = [
     "PRODUCER_IDS_IN_A_BLOCK",
     "AssignedReplicas",
     "BrokerZnode",
-    "ConfigChange",
+    "ConfigEntity",
     "ControllerZnode",
     "FeatureStatus",
     "FeatureZnode",

@@ -35,7 +35,7 @@ def decode_config(entity_type: str, entity: str, data: bytes) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigChange:
+class ConfigEntity:
     """Whose settings have changed. `entity` is what follows the kind in the path: users has also alice/clients/c%201."""
 
     entity_type: str
@@ -45,17 +45,17 @@ class ConfigChange:
         return encode({"version": CHANGE_VERSION, "entity_path": f"{self.entity_type}/{self.entity}"})
 
 
-def decode_config_change(name: str, data: bytes) -> ConfigChange:
+def decode_config_change(name: str, data: bytes) -> ConfigEntity:
     """Versions 1 and 2; `name` is that of the notification below /config/changes. Raises ZnodeError."""
     found = JsonObject.parse(f"{paths.CONFIG_CHANGES}/{name}", data)
     match found.int32("version"):
         case 1:
-            change = ConfigChange(found.string("entity_type"), found.string("entity_name"))
+            change = ConfigEntity(found.string("entity_type"), found.string("entity_name"))
         case 2:
             entity_type, slash, entity = found.string("entity_path").partition("/")
             if not slash:
                 raise found.fail("its path names no entity")
-            change = ConfigChange(entity_type, entity)
+            change = ConfigEntity(entity_type, entity)
         case version:
             raise found.fail(f"there is no version {version}")
     if change.entity_type not in paths.CONFIG_TYPES:

@@ -11,7 +11,7 @@ from typing import Any
 
 from oncelog.broker.cluster.asking import SessionEndedError, within
 from oncelog.broker.cluster.topic_changes import Grown
-from oncelog.broker.handlers.cluster.waiting import NOT_CONTROLLER, TIMED_OUT, Deadline, Needs, is_led, until
+from oncelog.broker.handlers.cluster.waiting import NOT_CONTROLLER, TIMED_OUT, Needs, RequestDeadline, is_led, until
 from oncelog.broker.handlers.create_partitions import Budget, keeps, result, room_problem, too_many
 from oncelog.broker.request import Request
 from oncelog.broker.storage.altering import DONE, Outcome
@@ -24,7 +24,7 @@ async def handle(broker: Needs, request: Request) -> Any:
     asked = {topic.name: topic for topic in request.body.topics}
     if not broker.controller.is_active:
         return request.answer(results=tuple(result(request, (name, NOT_CONTROLLER)) for name in asked))
-    deadline = Deadline(broker.clock, request)
+    deadline = RequestDeadline(broker.clock, request)
     times = Counter(topic.name for topic in request.body.topics)
     budget = Budget()
     twice: Outcome = (ErrorCode.invalid_request, "Duplicate topic in request.")
@@ -35,7 +35,7 @@ async def handle(broker: Needs, request: Request) -> Any:
     return request.answer(results=tuple(map(partial(result, request), outcomes.items())))
 
 
-async def _grow(broker: Needs, request: Request, asked: Any, budget: Budget, deadline: Deadline) -> Outcome:
+async def _grow(broker: Needs, request: Request, asked: Any, budget: Budget, deadline: RequestDeadline) -> Outcome:
     topic = broker.shared_topics.named(asked.name)
     if topic is not None:
         if topic.is_internal:

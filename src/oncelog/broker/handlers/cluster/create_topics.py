@@ -11,7 +11,7 @@ from uuid import UUID
 
 from oncelog.broker.cluster.asking import SessionEndedError, within
 from oncelog.broker.handlers.cluster import waiting
-from oncelog.broker.handlers.cluster.waiting import NOT_CONTROLLER, TIMED_OUT, Deadline, is_led, until
+from oncelog.broker.handlers.cluster.waiting import NOT_CONTROLLER, TIMED_OUT, RequestDeadline, is_led, until
 from oncelog.broker.handlers.create_topics import config_problem, configs_of, made, partition_count, refused
 from oncelog.broker.request import Request
 from oncelog.broker.storage.auto_creation import PARTITIONS_MAX, replication_factor
@@ -46,7 +46,7 @@ Outcomes = dict[str, Made | ApiError]
 
 async def handle(broker: Needs, request: Request) -> Any:
     topics = request.body.topics
-    deadline = Deadline(broker.clock, request)
+    deadline = RequestDeadline(broker.clock, request)
     problem = ApiError(ErrorCode.not_controller, "")
     if broker.controller.is_active:
         if sum(max(partition_count(broker.settings, topic), 0) for topic in topics) <= PARTITIONS_MAX:
@@ -55,7 +55,7 @@ async def handle(broker: Needs, request: Request) -> Any:
     return request.answer(topics=tuple(refused(request, topic.name, *problem) for topic in topics))
 
 
-async def _answer(broker: Needs, request: Request, deadline: Deadline) -> Any:
+async def _answer(broker: Needs, request: Request, deadline: RequestDeadline) -> Any:
     times = Counter(topic.name for topic in request.body.topics)
     asked = [topic for topic in request.body.topics if times[topic.name] == 1]
     outcomes: Outcomes = {
@@ -79,7 +79,7 @@ async def _answer(broker: Needs, request: Request, deadline: Deadline) -> Any:
 
 
 async def _make_all(
-    broker: Needs, asked: list[Any], outcomes: Outcomes, deadline: Deadline, *, validate_only: bool
+    broker: Needs, asked: list[Any], outcomes: Outcomes, deadline: RequestDeadline, *, validate_only: bool
 ) -> None:
     """One after the other: two of them may have names that collide."""
     for topic in asked:
@@ -90,7 +90,7 @@ async def _make_all(
             outcomes[topic.name] = NOT_CONTROLLER
 
 
-async def _make(broker: Needs, asked: Any, deadline: Deadline, *, validate_only: bool) -> Made | ApiError:
+async def _make(broker: Needs, asked: Any, deadline: RequestDeadline, *, validate_only: bool) -> Made | ApiError:
     placement = _placement(broker, asked)
     if isinstance(placement, ApiError):
         return placement
@@ -135,7 +135,7 @@ def _placement(broker: Needs, asked: Any) -> Placement | ApiError:
     return {entry.partition_index: tuple(entry.broker_ids) for entry in asked.assignments}
 
 
-async def _is_led(broker: Needs, name: str, outcome: Made, deadline: Deadline) -> bool:
+async def _is_led(broker: Needs, name: str, outcome: Made, deadline: RequestDeadline) -> bool:
     return await until(broker, name, lambda: is_led(broker, outcome.topic_id, outcome.partition_count), deadline)
 
 

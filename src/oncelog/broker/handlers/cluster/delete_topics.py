@@ -10,7 +10,7 @@ from uuid import UUID
 
 from oncelog.broker.cluster.asking import SessionEndedError, within
 from oncelog.broker.handlers.cluster import waiting
-from oncelog.broker.handlers.cluster.waiting import NOT_CONTROLLER, TIMED_OUT, Deadline, until
+from oncelog.broker.handlers.cluster.waiting import NOT_CONTROLLER, TIMED_OUT, RequestDeadline, until
 from oncelog.broker.handlers.delete_topics import asked_topics, find, result
 from oncelog.broker.request import Request
 from oncelog.broker.storage.topics import Topic
@@ -31,7 +31,7 @@ class Needs(waiting.Needs, Protocol):
 
 
 async def handle(broker: Needs, request: Request) -> Any:
-    deadline = Deadline(broker.clock, request)
+    deadline = RequestDeadline(broker.clock, request)
     times = asked_topics(request)
     if not broker.controller.is_active:
         return request.answer(
@@ -42,7 +42,7 @@ async def handle(broker: Needs, request: Request) -> Any:
     return request.answer(responses=tuple([await under_way[asked] for asked in times.elements()]))
 
 
-async def _delete(broker: Needs, request: Request, name: str | None, topic_id: Any, deadline: Deadline) -> Any:
+async def _delete(broker: Needs, request: Request, name: str | None, topic_id: Any, deadline: RequestDeadline) -> Any:
     found = find(broker, request, name, topic_id, is_repeated=False)
     if not isinstance(found, Topic):
         return found

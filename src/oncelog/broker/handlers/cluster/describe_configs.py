@@ -19,7 +19,7 @@ from oncelog.broker.storage.altering import ResourceType
 from oncelog.broker.storage.topics import name_problem
 from oncelog.coordination import start
 from oncelog.wire import ErrorCode
-from oncelog.zookeeper.znodes import ConfigChange
+from oncelog.zookeeper.znodes import ConfigEntity
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster.configs import ClusterConfigs
@@ -40,7 +40,7 @@ async def handle(broker: Needs, request: Request) -> Any:
     resources = request.body.resources
     asked = {one.resource_name for one in resources if one.resource_type == ResourceType.TOPIC}
     names = [name for name in asked if name_problem(name) is None]
-    reading = start(broker.cluster_configs.stored_each([ConfigChange(TOPICS, name) for name in names]))
+    reading = start(broker.cluster_configs.stored_each([ConfigEntity(TOPICS, name) for name in names]))
     read = await within(broker.clock, TIMEOUT_MS, reading)
     stored = None if read is None else dict(zip(names, read, strict=True))
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.handlers.cluster import waiting
-from oncelog.broker.handlers.cluster.waiting import TIMED_OUT, Deadline, until
+from oncelog.broker.handlers.cluster.waiting import TIMED_OUT, RequestDeadline, until
 from oncelog.broker.request import Request
 from oncelog.controller.leader_elections import ElectionType
 from oncelog.controller.values import ApiError, TopicPartition
@@ -31,7 +31,7 @@ class Needs(waiting.Needs, Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
-    deadline = Deadline(broker.clock, request)
+    deadline = RequestDeadline(broker.clock, request)
     partitions = _asked(broker, body)
     number = getattr(body, "election_type", ElectionType.PREFERRED.value)
     election_type = KNOWN_TYPES.get(number)
@@ -55,7 +55,7 @@ def _asked(broker: Needs, body: Any) -> list[TopicPartition]:
     return list(dict.fromkeys((topic.topic, index) for topic in body.topic_partitions for index in topic.partitions))
 
 
-async def _led(broker: Needs, partition: TopicPartition, leader: int, deadline: Deadline) -> ApiError:
+async def _led(broker: Needs, partition: TopicPartition, leader: int, deadline: RequestDeadline) -> ApiError:
     """As in DelayedElectLeader: a client that asks for metadata next is to find the leader."""
 
     def is_told() -> bool:

@@ -14,7 +14,7 @@ from oncelog.controller import ApiError
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.topic_changes import Controller, TopicChanges
+    from oncelog.broker.cluster.topic_changes import ActiveController, TopicChanges
     from oncelog.broker.storage.shared_topics import SharedTopics
     from oncelog.environment import Clock
 
@@ -28,12 +28,12 @@ class Needs(Protocol):
     """What of the broker is needed here."""
 
     clock: Clock
-    controller: Controller
+    controller: ActiveController
     shared_topics: SharedTopics
     topic_changes: TopicChanges
 
 
-class Deadline:
+class RequestDeadline:
     """The end of a request's own timeout."""
 
     def __init__(self, clock: Clock, request: Request) -> None:
@@ -52,7 +52,7 @@ class Deadline:
         return self._patience_end_ms - self._clock.monotonic_ms()
 
 
-async def until(broker: Needs, name: str, is_so: Callable[[], bool], deadline: Deadline) -> bool:
+async def until(broker: Needs, name: str, is_so: Callable[[], bool], deadline: RequestDeadline) -> bool:
     """Wait until what this broker is told of the topics of this name makes it so; False if the time is over before."""
     while not is_so():
         left_ms = deadline.left_ms
