@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import timedelta
+from collections.abc import Callable
 from random import Random
 from typing import Any
 from uuid import UUID
 
+from harness.cluster_messages import (
+    ADD_PARTITIONS,
+    ALLOCATE_PRODUCER_IDS,
+    ALTER_PARTITION,
+    API_VERSIONS,
+    CONTROLLED_SHUTDOWN,
+    FETCH,
+    LIST_OFFSETS,
+    NO_TIME,
+    TOPIC,
+    WRITE_TXN_MARKERS,
+    live_broker,
+    produce_request,
+)
 from oncelog.broker import BrokerCore
 from oncelog.broker.cluster.channel import Channel
 from oncelog.broker.storage.partition import Partition
 from oncelog.client.values import Address
 from oncelog.coordination import Flow, Parked, start
-from oncelog.records import Record, build_batch
-from oncelog.records.batch import stamped
 from oncelog.simulation.broker_node import SimulatedRandom
 from oncelog.simulation.cluster.member_node import MemberNode
 from oncelog.simulation.disk import ProcessEndedError, SimulatedDisk
@@ -25,6 +36,7 @@ from oncelog.simulation.network import Listener, Network, StreamEnd
 from oncelog.simulation.zookeeper import SimulatedEnsemble, SimulatedZooKeeper
 from oncelog.wire import (
     ErrorCode,
+    RequestHeader,
     construct,
     decode_request,
     encode_answer,
@@ -65,10 +77,6 @@ SETTINGS = {
     "controller.socket.timeout.ms": "2000",
     "replica.socket.timeout.ms": "2000",
 }
-API_VERSIONS, FETCH, LIST_OFFSETS, PRODUCE = 18, 1, 2, 0
-ALTER_PARTITION, ALLOCATE_PRODUCER_IDS, CONTROLLED_SHUTDOWN = 56, 67, 7
-NO_TIME = timedelta(0)
-TOPIC, TOPIC_ID = "orders", UUID(int=0x5EED)
 
 
 class ClusterInMemory:
@@ -79,6 +87,8 @@ class ClusterInMemory:
         self.network = Network(self.queue, Random(f"{seed}/network"))
         self.ensemble = SimulatedEnsemble(self.network, Random(f"{seed}/ensemble"))
         self.errors: list[BaseException] = []
+        self.cuts_power = True
+        """Whether a disk that ends its broker, between two of its operations, loses what was not synced."""
         self.settings = SETTINGS | {name.replace("_", "."): value for name, value in settings.items()}
         self.nodes = {one: self._node(one, seed) for one in broker_ids}
         self.process = Process(self.queue, "test", self.errors.append)
@@ -112,7 +122,7 @@ class ClusterInMemory:
             event = self.queue.step(end_ms)
         except ProcessEndedError:
             (ended,) = (one for one in self.nodes.values() if one.is_up and one.disk.operations_left is None)
-            ended.die(power=True)
+            ended.die(power=self.cuts_power)
             return True
         if self.errors:
             raise self.errors[0]
@@ -209,6 +219,7 @@ class PlayedBroker:
         self.answers: dict[int, Callable[[Any], Any]] = {}
         self.process = Process(cluster.queue, self.host, cluster.errors.append)
         self._ends: list[StreamEnd] = []
+        self._last: tuple[StreamEnd, RequestHeader]
         self.listen()
 
     def listen(self, port: int = 9092) -> None:
@@ -248,13 +259,25 @@ class PlayedBroker:
             self.heard.append(body)
             make = self.answers.get(header.api_key)
             answer = None if make is None else make(body)
+        self._last = end, header
         if answer is not None:
-            chunks = encode_answer(header.api_key, header.version, header.correlation_id, answer)
-            end.send(b"".join(bytes(chunk) for chunk in chunks))
+            self.answer_last(answer)
+
+    def answer_last(self, answer: Any) -> None:
+        """Answer, late, what was asked last."""
+        end, header = self._last
+        chunks = encode_answer(header.api_key, header.version, header.correlation_id, answer)
+        end.send(b"".join(bytes(chunk) for chunk in chunks))
 
     def _api_versions(self, version: int) -> Any:
         types = message_module(API_VERSIONS, version, "response")
-        offered = {API_VERSIONS: (0, 4), FETCH: (4, 17), LIST_OFFSETS: (1, 9), 24: (0, 5), 27: (0, 1)}
+        offered = {
+            API_VERSIONS: (0, 4),
+            FETCH: (4, 17),
+            LIST_OFFSETS: (1, 9),
+            ADD_PARTITIONS: (0, 5),
+            WRITE_TXN_MARKERS: (0, 1),
+        }
         offered |= {ALTER_PARTITION: (2, 3), ALLOCATE_PRODUCER_IDS: (0, 0), CONTROLLED_SHUTDOWN: (0, 3)}
         keys = tuple(
             types.ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in offered.items()
@@ -285,10 +308,13 @@ class PlayedController(PlayedBroker):
 
     def update(self, broker_id: int, *topics: Any, **fields: Any) -> Any:
         """UpdateMetadata."""
+        return self.cluster.wait(self.sends_update(broker_id, *topics, **fields))
+
+    def sends_update(self, broker_id: int, *topics: Any, **fields: Any) -> Parked[Any]:
         body = update_metadata.UpdateMetadataRequest(
             **self._from(broker_id) | fields, topic_states=topics, live_brokers=tuple(self.members)
         )
-        return self.cluster.ask(broker_id, body)
+        return self.cluster.send(broker_id, body)
 
     def order(self, broker_id: int, *topics: Any, **fields: Any) -> Any:
         """LeaderAndIsr."""
@@ -317,219 +343,3 @@ class PlayedController(PlayedBroker):
             "controller_epoch": self.epoch,
             "broker_epoch": self.cluster.epoch(broker_id),
         }
-
-
-def live_broker(broker_id: int, host: str, port: int = 9092) -> Any:
-    endpoint = update_metadata.UpdateMetadataEndpoint(port=port, host=host, listener="PLAINTEXT", security_protocol=0)
-    return update_metadata.UpdateMetadataBroker(id=broker_id, endpoints=(endpoint,), rack=None)
-
-
-def known(
-    leader: int,
-    epoch: int,
-    replicas: Sequence[int],
-    isr: Sequence[int] | None = None,
-    *,
-    indexes: Sequence[int] = (0,),
-    topic: str = TOPIC,
-    topic_id: UUID = TOPIC_ID,
-) -> Any:
-    """What UpdateMetadata says of partitions of a topic."""
-    states = tuple(
-        update_metadata.UpdateMetadataPartitionState(
-            partition_index=index,
-            controller_epoch=5,
-            leader=leader,
-            leader_epoch=epoch,
-            isr=tuple(replicas if isr is None else isr),
-            zk_version=epoch,
-            replicas=tuple(replicas),
-            offline_replicas=(),
-        )
-        for index in indexes
-    )
-    return update_metadata.UpdateMetadataTopicState(topic_name=topic, topic_id=topic_id, partition_states=states)
-
-
-def led(
-    leader: int,
-    epoch: int,
-    replicas: Sequence[int],
-    isr: Sequence[int] | None = None,
-    *,
-    partition_epoch: int | None = None,
-    indexes: Sequence[int] = (0,),
-    topic: str = TOPIC,
-    topic_id: UUID = TOPIC_ID,
-) -> Any:
-    """What LeaderAndIsr says of partitions of a topic."""
-    states = tuple(
-        leader_and_isr.LeaderAndIsrPartitionState(
-            partition_index=index,
-            controller_epoch=5,
-            leader=leader,
-            leader_epoch=epoch,
-            isr=tuple(replicas if isr is None else isr),
-            partition_epoch=epoch if partition_epoch is None else partition_epoch,
-            replicas=tuple(replicas),
-            adding_replicas=(),
-            removing_replicas=(),
-        )
-        for index in indexes
-    )
-    return leader_and_isr.LeaderAndIsrTopicState(topic_name=topic, topic_id=topic_id, partition_states=states)
-
-
-def stopped(epoch: int, *, delete: bool, indexes: Sequence[int] = (0,), topic: str = TOPIC) -> Any:
-    """What StopReplica says of partitions of a topic."""
-    states = tuple(
-        stop_replica.StopReplicaPartitionState(partition_index=index, leader_epoch=epoch, delete_partition=delete)
-        for index in indexes
-    )
-    return stop_replica.StopReplicaTopicState(topic_name=topic, partition_states=states)
-
-
-def errors_of(answer: Any) -> list[ErrorCode]:
-    """What a LeaderAndIsr or StopReplica was answered, partition by partition."""
-    assert answer.error_code is ErrorCode.none, answer
-    if hasattr(answer, "partition_errors"):
-        return [one.error_code for one in answer.partition_errors]
-    return [one.error_code for topic in answer.topics for one in topic.partition_errors]
-
-
-def produce_request(
-    batch: bytes,
-    *,
-    acks: int = -1,
-    index: int = 0,
-    topic: str = TOPIC,
-    timeout_ms: int = 30_000,
-    transactional_id: str | None = None,
-) -> Any:
-    types = message_module(PRODUCE, 9, "request")
-    data = types.PartitionProduceData(index=index, records=batch)
-    return types.ProduceRequest(
-        transactional_id=transactional_id,
-        acks=acks,
-        timeout=timedelta(milliseconds=timeout_ms),
-        topic_data=(types.TopicProduceData(name=topic, partition_data=(data,)),),
-    )
-
-
-def produced(answer: Any) -> tuple[ErrorCode, int]:
-    """What the one partition of a Produce was answered."""
-    ((one,),) = (topic.partition_responses for topic in answer.responses)
-    return one.error_code, one.base_offset
-
-
-def fetch_request(
-    replica_id: int,
-    offset: int,
-    *,
-    leader_epoch: int = -1,
-    broker_epoch: int = -1,
-    last_epoch: int = -1,
-    log_start_offset: int = 0,
-    topic_id: UUID = TOPIC_ID,
-) -> Any:
-    """A Fetch outside of a session that waits for nothing."""
-    types = message_module(FETCH, 17, "request")
-    one = construct(
-        types.FetchPartition,
-        partition=0,
-        current_leader_epoch=leader_epoch,
-        fetch_offset=offset,
-        last_fetched_epoch=last_epoch,
-        log_start_offset=log_start_offset,
-        partition_max_bytes=1 << 20,
-    )
-    return types.FetchRequest(
-        replica_state=types.ReplicaState(replica_id=replica_id, replica_epoch=broker_epoch),
-        max_wait=timedelta(0),
-        min_bytes=0,
-        max_bytes=1 << 20,
-        isolation_level=0,
-        session_id=0,
-        session_epoch=-1,
-        topics=(types.FetchTopic(topic_id=topic_id, partitions=(one,)),),
-        forgotten_topics_data=(),
-        rack_id="",
-    )
-
-
-def fetched(answer: Any) -> Any:
-    """What the one partition of a Fetch was answered."""
-    ((one,),) = (topic.partitions for topic in answer.responses)
-    return one
-
-
-def fetch_answer(
-    topic_id: UUID = TOPIC_ID,
-    *,
-    error: ErrorCode = ErrorCode.none,
-    high_watermark: int = 0,
-    log_start_offset: int = 0,
-    records: bytes = b"",
-    diverging: tuple[int, int] | None = None,
-    session_id: int = 0,
-) -> Any:
-    """What a leader answers about the one partition that is fetched; `diverging` is an epoch and where it ends."""
-    types = message_module(FETCH, 17, "response")
-    fields: dict[str, Any] = {}
-    if diverging is not None:
-        fields["diverging_epoch"] = types.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
-    one = construct(
-        types.PartitionData,
-        partition_index=0,
-        error_code=error,
-        high_watermark=high_watermark,
-        last_stable_offset=high_watermark,
-        log_start_offset=log_start_offset,
-        aborted_transactions=None,
-        preferred_read_replica=-1,
-        records=records,
-        **fields,
-    )
-    topic = types.FetchableTopicResponse(topic_id=topic_id, partitions=(one,))
-    return construct(
-        types.FetchResponse,
-        throttle_time=NO_TIME,
-        error_code=ErrorCode.none,
-        session_id=session_id,
-        responses=(topic,),
-    )
-
-
-def alter_answer(body: Any, error: ErrorCode = ErrorCode.none, *, topmost: ErrorCode = ErrorCode.none) -> Any:
-    """What a controller answers to AlterPartition v3: that it is done, or why it is not."""
-    types = message_module(ALTER_PARTITION, 3, "response")
-    topics = tuple(
-        types.TopicData(
-            topic_id=topic.topic_id,
-            partitions=tuple(
-                construct(
-                    types.PartitionData,
-                    partition_index=one.partition_index,
-                    error_code=error,
-                    leader_id=body.broker_id,
-                    leader_epoch=one.leader_epoch,
-                    isr=tuple(state.broker_id for state in one.new_isr_with_epochs),
-                    leader_recovery_state=0,
-                    partition_epoch=one.partition_epoch + 1,
-                )
-                for one in topic.partitions
-            ),
-        )
-        for topic in body.topics
-    )
-    return types.AlterPartitionResponse(
-        throttle_time=NO_TIME, error_code=topmost, topics=() if topmost is not ErrorCode.none else topics
-    )
-
-
-def records(*values: bytes, leader_epoch: int | None = None, base_offset: int = 0) -> bytes:
-    """One batch; with a leader epoch, as it is in a leader's log."""
-    batch = build_batch([Record(None, value, timestamp_ms=1_700_000_000_000) for value in values])
-    return (
-        batch if leader_epoch is None else b"".join(bytes(part) for part in stamped(batch, base_offset, leader_epoch))
-    )

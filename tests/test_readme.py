@@ -1,7 +1,8 @@
-"""Every block of README.md and of docs/spark.md, run as it is printed, one after the other in one directory for each page.
+"""Every block of README.md, docs/spark.md and docs/cluster.md, run as it is printed, page by page in a directory of its own.
 
 A Python block is saved under the name in its first line, and executed unless a later command does that. The commands of a
-console block are run by a shell, and what they print is compared. A make target is looked up, not made.
+console block are run by a shell, and what they print is compared; what a cluster does by and by is asked for until it is so, and a
+process that the page names by its pid is the one that was started. A make target is looked up, not made.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -22,8 +24,8 @@ import pytest
 from harness import requirements
 
 ROOT = Path(__file__).parents[1]
-README, SPARK = "README.md", "docs/spark.md"
-PAGES = (README, SPARK)
+README, SPARK, CLUSTER = "README.md", "docs/spark.md", "docs/cluster.md"
+PAGES = (README, SPARK, CLUSTER)
 DEFAULT_ADDRESS = ("127.0.0.1", 9092)
 LINKS = re.compile(r"\]\((?!\w+:)([^)#]+)")
 PATHS = re.compile(
@@ -37,8 +39,20 @@ CHANGING = [
     (re.compile(r"\bof producer \d+"), "of producer N"),
     (re.compile(r'"(producer_id|epoch)": \d+'), r'"\1": N'),
     (re.compile(r"(?<=60\.0)( +\d+)( +\d+)$"), " N N"),
+    (re.compile(r"\(pid \d+\)"), "(pid N)"),
+    (re.compile(r"^cluster [\w-]{22}$"), "cluster ID"),
+    (re.compile(r"crash: \d+ bytes of \d+ partitions"), "crash: N bytes of N partitions"),
+    (re.compile(r"\b\d(,\d)+\b"), lambda found: ",".join(sorted(found[0].split(",")))),
+    (re.compile(r"^( +\d) +\d(?=  \d,\d)"), r"\1 LEADER"),
+    (re.compile(r"^( +\d .*) (yes|no) +\d+(?= +\d+ +\d+$)"), r"\1 ROLE LED"),
+    (re.compile(r" {2,}"), "  "),
 ]
-"""What is another one in each run: times, and the ids that the broker gives out."""
+"""What is another one in each run: times, ids that the broker gives out, and who of a cluster leads what."""
+SERVERS = {"oncelog serve": "oncelog is ready on ", "oncelog cluster start": "the cluster is ready: "}
+"""Commands that go on, and how the last line begins that they say when they are ready."""
+PID = re.compile(r"\(pid (\d+)\)")
+BY_AND_BY = re.compile(r"oncelog (topics|cluster) describe ")
+BY_AND_BY_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +88,7 @@ class Reader:
         self._directory = directory
         self._servers: list[subprocess.Popen[str]] = []
         self._status = 0
+        self._pids: dict[str, str] = {}
         self._environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
     def follow(self, block: Block) -> None:
@@ -84,22 +99,46 @@ class Reader:
         elif block.language == "console":
             for command, printed in commands(block):
                 where = f"{block.place}: {command}"
-                got = self._serve(command) if command.startswith("oncelog serve") else self._run(command)
+                got = self._outcome(command, printed, is_patient=block.place.startswith(CLUSTER))
                 for expected, line in zip_longest(settled(printed), settled(got)):
                     assert line == expected, f"{where}\n" + "\n".join(got)
 
     def close(self) -> None:
-        for server in self._servers:
+        """Those first that were started last: members leave a cluster before it ends."""
+        for server in reversed(self._servers):
             server.terminate()
-            assert server.wait(30) == 0
+            assert server.wait(60) == 0
 
-    def _serve(self, command: str) -> list[str]:
+    def _outcome(self, command: str, printed: list[str], *, is_patient: bool) -> list[str]:
+        for start, ready in SERVERS.items():
+            if command.startswith(start):
+                return self._serve(command, ready, printed)
+        for on_the_page, pid in self._pids.items():
+            command = re.sub(rf"\b{on_the_page}\b", pid, command)
+        deadline = time.monotonic() + BY_AND_BY_SECONDS
+        got = self._run(command)
+        while is_patient and BY_AND_BY.match(f"{command} ") and settled(got) != settled(printed):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.5)
+            got = self._run(command)
+        return got
+
+    def _serve(self, command: str, ready: str, printed: list[str]) -> list[str]:
+        """What it says until it is ready; members of a cluster say it in any order, and the page has the order of their names."""
         server = subprocess.Popen(
             command.split(), cwd=self._directory, env=self._environment, stdout=subprocess.PIPE, text=True
         )
         self._servers.append(server)
         assert server.stdout is not None
-        return [server.stdout.readline().rstrip()]
+        got = [server.stdout.readline().rstrip()]
+        while got[-1] and not got[-1].startswith(ready):
+            got.append(server.stdout.readline().rstrip())
+        got[:-1] = sorted(got[:-1])
+        for expected, line in zip(printed, got, strict=False):
+            if (named := PID.search(expected)) and (found := PID.search(line)):
+                self._pids[named[1]] = found[1]
+        return got
 
     def _run(self, command: str) -> list[str]:
         """What a command prints; its errors too where it fails, which some on the page are meant to."""

@@ -24,9 +24,11 @@ from harness.transaction_in_memory import (
     make_topic,
     visible,
 )
-from oncelog.records import Record, build_batch
+from oncelog.log import Origin
+from oncelog.records import Record, build_batch, read_header
 
 NONE = ErrorCode.none
+STRANGER = 4711
 TRANSACTION_IS_TIMED_OUT_MS = 120_000
 FLUSHED = {"name": "flush.messages", "value": "1"}
 Ask = Callable[[BrokerInMemory], Reply]
@@ -119,12 +121,16 @@ def deleted_records(broker: BrokerInMemory) -> Reply:
 
 
 def marker(broker: BrokerInMemory) -> Reply:
-    producer = ProducerInMemory(broker, TV1)
-    producer.write("old", 1)
+    """It ends a transaction that hangs, of which no coordinator knows."""
+    partition = broker.core.topics.partition(TOPIC, 0)
+    assert partition is not None
+    record = Record(None, b"hanging", timestamp_ms=broker.clock.now_ms())
+    batch = build_batch([record], producer_id=STRANGER, producer_epoch=3, base_sequence=0, transactional=True)
+    partition.append(batch, read_header(batch), Origin.CLIENT, verified=True)
     broker.settle()
     written = {
-        "producer_id": producer.producer_id,
-        "producer_epoch": producer.epoch,
+        "producer_id": STRANGER,
+        "producer_epoch": 3,
         "transaction_result": False,
         "topics": [{"name": TOPIC, "partition_indexes": [0]}],
         "coordinator_epoch": 0,

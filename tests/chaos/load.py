@@ -62,7 +62,7 @@ class Worker:
         while not stop.is_set() and self._producer is not None:
             self._one_transaction()
         if not self._keeps:
-            self._drop()
+            self.drop()
 
     def committed(self) -> int:
         return sum(outcome is Outcome.COMMITTED for outcome in list(self.outcomes.values()))
@@ -87,9 +87,10 @@ class Worker:
             else:
                 self._producer.abort()
         except Exception:  # noqa: BLE001 - each client has its own errors; the outcome is what counts
-            self._drop()
+            self.drop()
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
+        """Give the producer up; `settle` makes another one."""
         producer, self._producer = self._producer, None
         if producer is not None:
             threading.Thread(target=producer.close, daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import sys
@@ -10,8 +11,10 @@ import psutil
 import pytest
 
 from harness.waiting import until
+from oncelog.testing import broker
 
 READY = "the cluster is ready: --bootstrap-server "
+PID_OF_BROKER_2 = re.compile(r"broker 2 \(pid (\d+)\)")
 
 
 def has_ended(process: psutil.Process) -> bool:
@@ -40,13 +43,6 @@ def start(process, tmp_path):
     return started
 
 
-def of_broker(command, number: int) -> psutil.Process:
-    (found,) = (
-        child for child in psutil.Process(command.pid).children() if f"--set=broker.id={number}" in child.cmdline()
-    )
-    return found
-
-
 @pytest.mark.jvm
 @pytest.mark.slow
 @pytest.mark.timeout(300)
@@ -54,12 +50,12 @@ def test_members_are_said_die_alone_stop_together_and_keep_their_data(start, cli
     command, lines, servers = start("--set", "zookeeper.session.timeout.ms=4000")
     first, second = servers.split(",")
     data = tmp_path / "data"
-    assert sorted(lines[:-1])[1:] == [
-        f"broker 1 is ready on {first}, data in {data / 'broker-1'}",
-        f"broker 2 is ready on {second}, data in {data / 'broker-2'}",
-    ]
-    assert sorted(lines)[0].startswith("ZooKeeper is ready on 127.0.0.1:")
-    assert sorted(lines)[0].endswith(f", data in {data / 'zookeeper'}")
+    by_member = {line.partition(" (pid ")[0]: line.partition(") is ready on ")[2] for line in lines[:-1]}
+    assert by_member.pop("ZooKeeper").endswith(f", data in {data / 'zookeeper'}")
+    assert by_member == {
+        "broker 1": f"{first}, data in {data / 'broker-1'}",
+        "broker 2": f"{second}, data in {data / 'broker-2'}",
+    }
 
     there = ("--bootstrap-server", servers)
     assert cli("topics", "create", "kept", "--partitions", "2", *there).status == 0
@@ -73,7 +69,7 @@ def test_members_are_said_die_alone_stop_together_and_keep_their_data(start, cli
     assert sum(row["controller"] for row in described["brokers"]) == 1
     assert described["partitions"] == {"partitions": 4, "under_replicated": 0, "offline": 0}
 
-    of_broker(command, 2).kill()
+    psutil.Process(int(PID_OF_BROKER_2.search("\n".join(lines))[1])).kill()
     assert command.stderr.readline() == "oncelog: broker 2 is gone, and the others go on: signal 9 killed it\n"
     one = ("--bootstrap-server", first)
     until(lambda: cli("cluster", "describe", "--json", *one).json["partitions"]["offline"] == 1, 60)
@@ -153,3 +149,13 @@ def test_missing_java_is_said_with_what_to_do(cli, monkeypatch, tmp_path):
     ended = cli("cluster", "start", "--data-dir", tmp_path / "data")
     assert ended.status == 2
     assert ended.sentence.startswith("there is no Java 17 or newer: set JAVA_HOME")
+
+
+@pytest.mark.jvm
+def test_directory_of_a_broker_that_was_alone_is_refused_with_one_sentence(finish, tmp_path, zookeeper):
+    with broker(str(tmp_path / "data")):
+        pass
+    settings = ("--set", "broker.id=2", "--set", f"zookeeper.connect={zookeeper}")
+    ended = finish("serve", "--listen", "127.0.0.1:0", "--data-dir", tmp_path / "data", *settings)
+    assert ended.status == 2
+    assert f"{tmp_path / 'data'} is that of broker 1 of cluster " in ended.sentence

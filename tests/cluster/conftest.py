@@ -13,6 +13,8 @@ from harness.kafka_with_zookeeper import ZooKeeperKafkaBroker
 from harness.oncelog_cluster import OncelogMember
 
 KINDS: dict[str, type[ClusterMember]] = {"oncelog": OncelogMember, "kafka": ZooKeeperKafkaBroker}
+NOT_CLEANED = {"log.cleaner.enable": "false"}
+"""Each broker cleans by itself: what one has cleaned and another has not is not the same bytes."""
 
 
 @pytest.fixture
@@ -21,7 +23,7 @@ def led_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
     made: list[Cluster] = []
 
     def make(*kinds: str, controller: int = 0, **settings: str) -> Cluster:
-        cluster = Cluster(tmp_path / f"cluster-{len(made)}", [KINDS[kind] for kind in kinds], **settings)
+        cluster = Cluster(tmp_path / f"cluster-{len(made)}", [KINDS[kind] for kind in kinds], **NOT_CLEANED, **settings)
         made.append(cluster)
         assert cluster.zookeeper is not None
         cluster.zookeeper.start()

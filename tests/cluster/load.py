@@ -11,18 +11,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from harness.waiting import until
 from tests.chaos.load import LoadProducer, Outcome, Place, Worker
+from tests.chaos.rounds import OwnProducer
 
 PAUSE_SECONDS = 0.01
 BATCH = 5
 CALL_SECONDS = 20
 COPIER = "copier"
-"""The transactional id whose transactions commit offsets too."""
+"""The transactional id whose transactions commit offsets too, by our own client."""
 JOIN_SECONDS = 90
-PROGRESS_SECONDS = 60
+PROGRESS_SECONDS = 120
+"""Clients wait for a broker that is suspended for as long as several of their timeouts."""
 Record = tuple[str, int, str]
 """Topic, partition and value."""
 
@@ -33,21 +36,20 @@ def settings_of(bootstrap: str) -> dict[str, Any]:
         "bootstrap.servers": bootstrap,
         "socket.timeout.ms": 6000,
         "reconnect.backoff.max.ms": 200,
-        # librdkafka 2.16 sends TxnOffsetCommit for ever to a broker that it forgot while that was away.
-        "metadata.recovery.strategy": "none",
         "log_level": 0,
     }
 
 
 class TransactionalProducer:
-    """One of librdkafka behind the face of the load."""
+    """One of librdkafka behind the face of the load. It commits no offsets.
 
-    def __init__(self, bootstrap: str, transactional_id: str, *, has_group: bool) -> None:
-        self._has_group = has_group
+    librdkafka 2.16 goes on sending TxnOffsetCommit to a coordinator that is away, without end, and asks for no other.
+    """
+
+    def __init__(self, bootstrap: str, transactional_id: str) -> None:
         own = {"transactional.id": transactional_id, "linger.ms": 5, "request.timeout.ms": 6000}
         self._producer = Producer(settings_of(bootstrap) | own)
         self.begin = self._producer.begin_transaction
-        self._groups: dict[str, Consumer] = {}
 
     def init(self) -> None:
         self._producer.init_transactions(CALL_SECONDS)
@@ -56,14 +58,7 @@ class TransactionalProducer:
         self._producer.produce(topic, value, key, partition)
 
     def send_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
-        """The group needs no member: a consumer that never connects says all there is to say of it."""
-        if not self._has_group:
-            return
-        if group not in self._groups:
-            self._groups[group] = Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": group, "log_level": 0})
-        metadata = self._groups[group].consumer_group_metadata()
-        place = TopicPartition(topic, partition, offset)
-        self._producer.send_offsets_to_transaction([place], metadata, CALL_SECONDS)
+        pass
 
     def commit(self) -> None:
         self._producer.commit_transaction(CALL_SECONDS)
@@ -190,7 +185,7 @@ class Load:
         self.reader = CommittedReader(bootstrap, group, topic)
 
     def _transactional(self, name: str) -> LoadProducer:
-        return TransactionalProducer(self._bootstrap, name, has_group=name == COPIER)
+        return (OwnProducer if name == COPIER else TransactionalProducer)(self._bootstrap, name)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -220,33 +215,36 @@ class Load:
 
         return write_until
 
-    def progress(self, *, without_offsets: bool = False) -> tuple[int, ...]:
+    def progress(self) -> tuple[int, ...]:
         """What each client has got done so far."""
         return (
             *(len(writer.acknowledged) for writer in self.writers),
-            *(worker.committed() for worker in self.workers if not (without_offsets and worker.name == COPIER)),
+            *(worker.committed() for worker in self.workers),
             self.reader.records.total(),
         )
 
-    def goes_on(self, *, without_offsets: bool = False) -> None:
-        """Wait until every client has got something done.
-
-        One that commits offsets may be left out: librdkafka sends them to a group's coordinator that is away, for as long as
-        it is, and asks nobody for another.
-        """
-        before = self.progress(without_offsets=without_offsets)
-
-        def has_gone_on() -> bool:
-            now = self.progress(without_offsets=without_offsets)
-            return all(one > then for one, then in zip(now, before, strict=True))
-
+    def goes_on(self) -> None:
+        """Wait until every client has got something done."""
+        before = self.progress()
         try:
-            until(has_gone_on, PROGRESS_SECONDS)
+            until(lambda: all(now > then for now, then in zip(self.progress(), before, strict=True)), PROGRESS_SECONDS)
         except AssertionError:
             raise AssertionError(f"the load does not go on: {before}, then {self.progress()}") from None
 
+    def _is_decided(self) -> bool:
+        """A commit is answered before its last marker is written: until then readers do not come to the end."""
+        everything, committed = (self._ends(isolation) for isolation in IsolationLevel)
+        return everything == committed
+
+    def _ends(self, isolation: IsolationLevel) -> dict[int, int]:
+        places = {TopicPartition(self._topic, index): OffsetSpec.latest() for index in range(self._partitions)}
+        admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
+        answers = admin.list_offsets(places, isolation_level=isolation, request_timeout=30)
+        return {place.partition: answer.result(30).offset for place, answer in answers.items()}
+
     def problems(self) -> list[str]:
         """What is wrong with what is there in the end."""
+        until(self._is_decided)
         found = read_all(self._bootstrap, self._topic, self._partitions)
         problems = [f"{record} is there {count} times" for record, count in found.items() if count > 1]
         for writer in self.writers:
@@ -272,8 +270,9 @@ def _settle(worker: Worker) -> None:
     def is_settled() -> bool:
         try:
             worker.settle()
-        except KafkaException as error:
-            return bool(error.args[0].code() == KafkaError._STATE)
+        except Exception:  # noqa: BLE001 - each client has its own errors
+            worker.drop()
+            return False
         return True
 
     until(is_settled, JOIN_SECONDS)

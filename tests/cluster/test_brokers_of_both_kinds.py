@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from harness.cluster import Cluster
 from harness.kafka_tools import KafkaTools, ToolProcess
 from harness.oncelog_cluster import OncelogMember
 from harness.waiting import until
-from tests.cluster.replicas import partitions, wait_until_in_sync
+from tests.cluster.load import Record, TransactionalProducer, read_all
+from tests.cluster.replicas import partitions, wait_until_equal, wait_until_in_sync
 from tests.cluster.trial import PARTITIONS, TOPIC, Role, Trial
 
 pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.jvm]
@@ -23,6 +25,8 @@ MIXTURES = {
     "two of ours, their controller": (("oncelog", "oncelog", "kafka"), 2),
     "two of ours, our controller": (("oncelog", "oncelog", "kafka"), 0),
 }
+
+IDS = [name.replace(",", "").replace(" ", "-") for name in MIXTURES]
 
 
 def dump_ours(cluster: Cluster) -> None:
@@ -37,9 +41,9 @@ def dump_ours(cluster: Cluster) -> None:
             assert said.count("Dumping") == len(files)
 
 
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(24)
 @pytest.mark.parametrize("role", Role, ids=lambda role: role.name.lower())
-@pytest.mark.parametrize("mixture", MIXTURES.values(), ids=[name.replace(" ", "-") for name in MIXTURES])
+@pytest.mark.parametrize("mixture", MIXTURES.values(), ids=IDS)
 def test_killed_broker_loses_nothing_and_comes_back(led_cluster, mixture, role: Role) -> None:
     kinds, controller = mixture
     cluster = led_cluster(*kinds, controller=controller)
@@ -48,23 +52,23 @@ def test_killed_broker_loses_nothing_and_comes_back(led_cluster, mixture, role: 
     dump_ours(cluster)
 
 
-@pytest.mark.drawn(4)
-@pytest.mark.parametrize("mixture", MIXTURES.values(), ids=[name.replace(" ", "-") for name in MIXTURES])
+@pytest.mark.drawn(16)
+@pytest.mark.parametrize("mixture", MIXTURES.values(), ids=IDS)
 def test_suspended_broker_of_ours_takes_nothing_back(led_cluster, mixture) -> None:
     kinds, controller = mixture
     trial = Trial(led_cluster(*kinds, controller=controller))
     trial.run(lambda: trial.suspend(trial.cluster.brokers[kinds.index("oncelog")]))
 
 
-@pytest.mark.drawn(4)
-@pytest.mark.parametrize("mixture", MIXTURES.values(), ids=[name.replace(" ", "-") for name in MIXTURES])
+@pytest.mark.drawn(6)
+@pytest.mark.parametrize("mixture", MIXTURES.values(), ids=IDS)
 def test_partitions_go_from_theirs_to_ours_and_back_under_a_load(
     led_cluster, tool_process: ToolProcess, mixture, tmp_path: Path
 ) -> None:
     kinds, controller = mixture
     cluster = led_cluster(*kinds, controller=controller)
     tools = KafkaTools(tool_process, cluster.bootstrap_servers)
-    theirs, ours = ([one for one, kind in enumerate(kinds) if kind == name] for name in ("kafka", "oncelog"))
+    theirs, ours = ([one for one, kind in enumerate(kinds) if kind == wanted] for wanted in ("kafka", "oncelog"))
     trial = Trial(cluster)
 
     def move(brokers: list[int]) -> None:
@@ -79,6 +83,33 @@ def test_partitions_go_from_theirs_to_ours_and_back_under_a_load(
         lambda: move([*theirs, ours[0]][:2]),
         lambda: move([*ours, *theirs]),
     )
+
+
+@pytest.mark.drawn(2)
+@pytest.mark.parametrize(
+    "name", ["two of theirs, their controller", "two of ours, our controller"], ids=["two-of-theirs", "two-of-ours"]
+)
+def test_transaction_ends_wherever_its_partitions_are_led(led_cluster, name: str) -> None:
+    """Every broker coordinates a transaction with a record in every partition: each sends markers to each, and is asked by
+    each, before it takes a record, whether the transaction has the partition (KIP-890).
+    """
+    kinds, controller = MIXTURES[name]
+    trial = Trial(led_cluster(*kinds, controller=controller))
+    servers = trial.cluster.bootstrap_servers
+    written: dict[bool, set[Record]] = {True: set(), False: set()}
+    for transactional_id in trial.transactional_ids:
+        producer = TransactionalProducer(servers, transactional_id)
+        producer.init()
+        for commits in (True, False, True, False):
+            producer.begin()
+            for index in range(PARTITIONS):
+                value = f"{transactional_id}:{len(written[commits])}:{commits}"
+                producer.send(TOPIC, index, transactional_id, value)
+                written[commits].add((TOPIC, index, value))
+            (producer.commit if commits else producer.abort)()
+    assert read_all(servers, TOPIC, PARTITIONS) == Counter(written[True])
+    wait_until_equal(trial.cluster)
+    trial.nobody_failed()
 
 
 def has_replicas(cluster: Cluster, brokers: list[int]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.cluster import Cluster, ClusterMember
@@ -71,7 +71,7 @@ class Trial:
     def kill(self, victim: ClusterMember) -> None:
         """Kill a broker; the others go on without it, and it comes back."""
         victim.kill()
-        self.load.goes_on(without_offsets=True)
+        self.load.goes_on()
         victim.start()
         self.is_whole_again()
 
@@ -80,7 +80,7 @@ class Trial:
         others = [broker for broker in self.cluster.brokers.values() if broker is not victim]
         victim.suspend()
         until(lambda: all(victim.broker_id not in broker.known_brokers() for broker in others))
-        self.load.goes_on(without_offsets=True)
+        self.load.goes_on()
         victim.resume()
         self.is_whole_again()
 
@@ -129,5 +129,14 @@ def _have_coordinators(cluster: Cluster) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "first", "log_level": 0})
     producer.init_transactions(60)
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": GROUP, "log_level": 0})
-    consumer.committed([TopicPartition(TOPIC, 0)], 60)
+
+    def is_coordinated() -> bool:
+        try:
+            consumer.committed([TopicPartition(TOPIC, 0)], 30)
+        except KafkaException:
+            # Whoever is to coordinate it has not been told of it yet.
+            return False
+        return True
+
+    until(is_coordinated)
     consumer.close()

@@ -39,7 +39,7 @@ def test_preferred_replica_leads_again_when_it_is_in_sync(cluster, create):
     bring_in_sync(cluster, "t", 1, (2, 1))
     assert cluster.run(elect_leaders(cluster.context, [T], ElectionType.PREFERRED)) == {T: 1}
     again = cluster.run(elect_leaders(cluster.context, [T], ElectionType.PREFERRED))
-    assert again == {T: ApiError(ErrorCode.election_not_needed)}
+    assert again == {T: ApiError(ErrorCode.election_not_needed, "Leader election not needed for topic partition.")}
 
 
 def test_unclean_election_is_held_whatever_the_topic_allows(cluster, create):

@@ -66,8 +66,8 @@ def test_brokers_go_and_come_back_and_what_was_acknowledged_stays():
 
         stopped = running.brokers[partition(servers).leader]
         stopped.stop()
-        after = partition(",".join(b.bootstrap_servers for b in running.brokers.values() if b.is_running))
-        assert after.leader not in (stopped.broker_id, -1), "others lead before it ends"
+        others = ",".join(b.bootstrap_servers for b in running.brokers.values() if b is not stopped)
+        until(lambda: partition(others).leader not in (stopped.broker_id, -1))
         write(servers, b"stopped")
         stopped.start()
         until(lambda: len(partition(servers).in_sync_replicas) == 3)
@@ -112,7 +112,7 @@ def runs(process: psutil.Process) -> bool:
 
 def test_broker_that_does_not_start_is_named_with_what_it_said():
     with (
-        pytest.raises(MemberError, match=r"^broker 1 did not start: num\.partitions=0 .*"),
+        pytest.raises(MemberError, match=r"^broker 1 did not start: Invalid value 0 for configuration num\.partitions"),
         cluster(1, num_partitions=0),
     ):
         pass

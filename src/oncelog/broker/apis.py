@@ -101,15 +101,19 @@ _BETWEEN_BROKERS = (
 )
 """What brokers of one cluster say to each other, as Kafka's do up to 3.9."""
 
-_ALONE = (34, 43, 45, 46, 57, 68, 69, 74, 75)
+_ALONE = (34, 57, 68, 69, 74, 75)
 """What a member of a cluster does not serve."""
 
-_OTHERWISE = (19, 20, 32, 33, 37, 44)
+_OTHERWISE = (19, 20, 32, 33, 37, 43, 44, 45, 46)
 """What a member of a cluster serves in a way of its own: handlers of the same names in `handlers.cluster`."""
+
+_MAXIMUM_IN_CLUSTER = {45: 0}
+"""Where a later version asks for what a controller over ZooKeeper does not do."""
 
 
 def _in_cluster(api: ServedApi) -> ServedApi:
-    return replace(api, module=f"cluster.{api.module}") if api.key in _OTHERWISE else api
+    module = f"cluster.{api.module}" if api.key in _OTHERWISE else api.module
+    return replace(api, module=module, maximum=_MAXIMUM_IN_CLUSTER.get(api.key, api.maximum))
 
 
 CLUSTER_APIS: Mapping[int, ServedApi] = MappingProxyType(

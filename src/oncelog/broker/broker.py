@@ -494,6 +494,8 @@ class BrokerCore:
             self.transactions.elections.resigned(partition.index)
         elif partition.topic == CONSUMER_OFFSETS:
             self.group_elections.resigned(partition.index)
+        if self.membership is not None:
+            self.membership.went_offline(partition)
 
     def _follow_partition_count(self, topic: Topic) -> None:
         """Where a group or a transactional id belongs depends on how many partitions its topic has, whoever made that."""

@@ -45,6 +45,8 @@ class PartitionRead:
     diverging: tuple[int, int] | None = None
     aborted: tuple[AbortedTransaction, ...] | None = None
     data: Buffer = b""
+    preferred_replica: int | None = None
+    """The broker that a consumer is to read from in place of this one (KIP-392)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,9 @@ class FetchLimits:
     reads_zstd: bool = True
     follower: Follower | None = None
     """Who reads as a replica: it is given all that there is, and what it asks for says what it has."""
+    only_from_leader: bool = True
+    rack: str | None = None
+    """Where a consumer is, that may be sent to a follower."""
 
 
 class _Watch:
@@ -163,9 +168,13 @@ class Fetching:
         partition = self._find(asked)
         if isinstance(partition, ErrorCode):
             return PartitionRead(asked, partition)
-        problem = epoch_problem(partition, asked.current_leader_epoch)
+        problem = epoch_problem(partition, asked.current_leader_epoch, only_from_leader=self._limits.only_from_leader)
         if problem is not None:
             return PartitionRead(asked, problem)
+        if self._limits.rack is not None and partition.leading is not None:
+            preferred = partition.leading.preferred_replica(self._limits.rack, asked.fetch_offset)
+            if preferred is not None:
+                return _without_records(partition, asked, preferred_replica=preferred)
         if self._limits.follower is not None and partition.leading is not None:
             problem = partition.leading.problem(self._limits.follower)
             if problem is not None:
@@ -208,7 +217,7 @@ class Fetching:
         partition = topic.partition(asked.index) if topic is not None else None
         if partition is None:
             return ErrorCode.unknown_topic_or_partition
-        return partition.problem or partition
+        return partition
 
     def _read(self, asked: FetchedPartition, size_bytes_left: int, *, whole_batch: bool) -> PartitionRead:
         partition = self._look(asked)
@@ -238,10 +247,17 @@ def _without_records(
     asked: FetchedPartition,
     error: ErrorCode = ErrorCode.none,
     diverging: tuple[int, int] | None = None,
+    preferred_replica: int | None = None,
 ) -> PartitionRead:
     log = partition.log
     return PartitionRead(
-        asked, error, log.high_watermark, log.last_stable_offset, log.log_start_offset, diverging=diverging
+        asked,
+        error,
+        log.high_watermark,
+        log.last_stable_offset,
+        log.log_start_offset,
+        diverging=diverging,
+        preferred_replica=preferred_replica,
     )
 
 

@@ -67,6 +67,9 @@ class Housekeeping:
             self._flush: FLUSH_CHECK_INTERVAL_MS,
             broker.disk_space.look_for_room: ROOM_CHECK_INTERVAL_MS,
         }
+        if broker.settings.is_in_cluster:
+            # As Kafka's highwatermark-checkpoint: a start knows no more of what the others have.
+            work[broker.checkpoints.write] = number("replica.high.watermark.checkpoint.interval.ms")
         self._tasks = [start(self._repeat(interval_ms, kind)) for kind, interval_ms in work.items()]
 
     def stop(self) -> None:

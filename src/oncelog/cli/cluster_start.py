@@ -156,10 +156,10 @@ class Foreground:
         _complain(f"{member.name} is gone, and the others go on: {event.how}")
 
     def _readiness(self, event: Ready) -> str:
-        if event.member is self._cluster.zookeeper:
-            where = self._cluster.zookeeper_directory
-            return f"ZooKeeper is ready on {self._cluster.zookeeper_connect}, data in {where}"
-        return f"{event.member.name} is ready on {event.line.removeprefix(READY)}"
+        member, where = event.member, event.line.removeprefix(READY)
+        if member is self._cluster.zookeeper:
+            where = f"{self._cluster.zookeeper_connect}, data in {self._cluster.zookeeper_directory}"
+        return f"{member.name} (pid {member.pid}) is ready on {where}"
 
 
 def _complain(text: str) -> None:

@@ -30,6 +30,8 @@ class ElectionType(Enum):
     UNCLEAN = 1
 
 
+NOT_NEEDED = ApiError(ErrorCode.election_not_needed, "Leader election not needed for topic partition.")
+
 ElectionAnswers = dict[TopicPartition, int | ApiError]
 """Who leads now, or why nothing has changed."""
 
@@ -89,7 +91,7 @@ def _problem(context: ControllerContext, partition: TopicPartition, election_typ
         is_needed = leader != context.replicas(partition)[0]
     else:
         is_needed = not context.is_live(leader)
-    return None if is_needed else ApiError(ErrorCode.election_not_needed)
+    return None if is_needed else NOT_NEEDED
 
 
 def _elect(

@@ -41,7 +41,7 @@ logger = logging.getLogger("oncelog.controller")
 
 NO_ERROR = ApiError(ErrorCode.none)
 NO_SUCH_PARTITION = ApiError(ErrorCode.unknown_topic_or_partition, "The partition does not exist.")
-NOTHING_UNDER_WAY = ApiError(ErrorCode.no_reassignment_in_progress)
+NOTHING_UNDER_WAY = ApiError(ErrorCode.no_reassignment_in_progress, "No partition reassignment is in progress.")
 Stays = Callable[[TopicPartition, tuple[int, ...]], bool]
 Targets = Mapping[TopicPartition, tuple[int, ...] | None]
 """Where each partition is to go; None ends the reassignment that is under way."""

@@ -73,6 +73,11 @@ class MemberProcess:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process.pid
+
+    @property
     def ready_line(self) -> str:
         """What it said when it was ready; nothing before."""
         return self._ready_line

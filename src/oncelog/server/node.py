@@ -294,7 +294,8 @@ class Broker:
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is not None and not self._failure.done():
-            logger.info("node %d stops: %s", self._core.node_id, error)
+            # A start that fails may have no number yet.
+            logger.info("the broker stops: %s", error)
             self._failure.set_result(error)
 
     @property

@@ -6,18 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.cluster_in_memory import (
-    SESSION_TIMEOUT_MS,
-    ClusterInMemory,
-    PlayedBroker,
-    PlayedController,
-    errors_of,
-    known,
-    led,
-    produced,
-    records,
-    stopped,
-)
+from harness.cluster_in_memory import SESSION_TIMEOUT_MS, ClusterInMemory, PlayedBroker, PlayedController
+from harness.cluster_messages import errors_of, known, led, produced, records, stopped
 from oncelog.broker.storage.partition import Role
 from oncelog.simulation.zookeeper import SimulatedZooKeeper
 from oncelog.wire import ErrorCode

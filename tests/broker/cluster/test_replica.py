@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.cluster_in_memory import (
+from harness.cluster_in_memory import ClusterInMemory, PlayedBroker, PlayedController
+from harness.cluster_messages import (
     ALTER_PARTITION,
-    ClusterInMemory,
-    PlayedBroker,
-    PlayedController,
     alter_answer,
     errors_of,
     fetch_request,

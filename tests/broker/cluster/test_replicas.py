@@ -6,21 +6,11 @@ from uuid import UUID
 
 import pytest
 
-from harness.cluster_in_memory import (
-    TOPIC,
-    TOPIC_ID,
-    ClusterInMemory,
-    PlayedBroker,
-    PlayedController,
-    errors_of,
-    known,
-    led,
-    produced,
-    records,
-    stopped,
-)
+from harness.cluster_in_memory import ClusterInMemory, PlayedBroker, PlayedController
+from harness.cluster_messages import TOPIC, TOPIC_ID, errors_of, known, led, produced, records, stopped
 from oncelog.broker.cluster.channel import ChannelError
 from oncelog.broker.storage.partition import Role
+from oncelog.broker.storage.topics import TRANSACTION_STATE
 from oncelog.wire import ErrorCode
 
 BROKER, OTHER = 0, 1
@@ -229,3 +219,16 @@ def test_a_replica_that_was_hosted_is_there_after_a_crash_and_follows_until_it_i
     assert ordered.end == 1
     assert ordered.order(BROKER, 3, BOTH) == [NONE]
     assert ordered.role() is Role.LEADER
+
+
+def test_coordinator_that_goes_on_leading_loads_nothing_anew(ordered: Ordered) -> None:
+    """Kafka's Partition.makeLeader: a leader that has a new epoch is no new leader, and no coordinator is told of it."""
+    elections = ordered.cluster.core(BROKER).transactions.elections
+    log = {"topic": TRANSACTION_STATE, "topic_id": OTHER_ID}
+    assert ordered.order(BROKER, 1, BOTH, **log) == [NONE]
+    ordered.cluster.until(lambda: elections.epoch(0) == 1)
+    assert ordered.order(BROKER, 2, BOTH, (BROKER,), **log) == [NONE]
+    assert elections.epoch(0) == 1
+    assert ordered.order(OTHER, 3, BOTH, **log) == [NONE]
+    assert ordered.order(BROKER, 4, BOTH, **log) == [NONE]
+    ordered.cluster.until(lambda: elections.epoch(0) == 4)

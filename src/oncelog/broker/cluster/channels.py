@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from oncelog.broker.cluster.channel import Channel
 from oncelog.broker.view import Node
 from oncelog.environment import Clock, Network, Random
@@ -26,6 +28,12 @@ class Channels:
         channel = Channel(self._network, self._clock, self._random, node.node_id, node.host, node.port, self._client_id)
         self._channels[node.node_id] = node, channel
         return channel
+
+    def keep(self, alive: Container[int]) -> None:
+        """Close those to brokers that are not alive: whoever waits for an answer asks somebody else, and need not wait for long."""
+        for node_id in [one for one in self._channels if one not in alive]:
+            _, channel = self._channels.pop(node_id)
+            channel.close()
 
     def close(self) -> None:
         for _, channel in self._channels.values():

@@ -260,13 +260,21 @@ class LeaderFetcher:
         try:
             await truncate_logs(self._broker, {self._log(key): cut.offset for key, cut in cuts.items()})
         except DiskError as error:
-            for key in cuts:
-                self._failed(key, error)
+            await self._cut_apart(cuts, error)
             return
         for key, cut in cuts.items():
             if key in self._partitions:
                 self._follower.truncated(key, cut, self._log(key))
                 self._partitions[key].wake()
+
+    async def _cut_apart(self, cuts: Mapping[Key, Truncate], error: DiskError) -> None:
+        """One disk has failed, or one log is damaged: the others are cut off each for itself."""
+        if len(cuts) > 1:
+            for key, cut in cuts.items():
+                await self._cut({key: cut})
+            return
+        for key in cuts:
+            self._failed(key, error)
 
     async def _carry_out(self, key: Key, fetched: FetchedFromLeader, steps: tuple[Step, ...]) -> None:
         left = deque(steps)

@@ -18,6 +18,7 @@ from oncelog.broker.cluster.fetchers import Fetchers
 from oncelog.broker.cluster.in_sync_changes import InSyncChanges
 from oncelog.broker.cluster.known_members import KnownMembers
 from oncelog.broker.cluster.liveness import Liveness
+from oncelog.broker.cluster.log_dir_events import LogDirEvents
 from oncelog.broker.cluster.members import Members
 from oncelog.broker.cluster.producer_id_blocks import ProducerIdBlocks
 from oncelog.broker.cluster.registration import Registration
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.readiness import StartProgress
+    from oncelog.broker.storage.partition import Partition
     from oncelog.broker.storage.shared_topics import SharedTopics
     from oncelog.environment import Clock, Network, Random
 
@@ -98,10 +100,12 @@ class Membership:
         node_id = broker.settings.number("node.id")
         self.configs = ClusterConfigs(zookeeper, self._watchers, broker.clock, broker.settings, node_id)
         self.topic_changes = TopicChanges(zookeeper, broker.clock, random, broker.settings, self.members)
+        self._log_dir_events = LogDirEvents(zookeeper, broker.clock, node_id)
         self._to_controller = Channels(network, broker.clock, random, str(node_id))
         self._to_leaders = Channels(network, broker.clock, random, f"broker-{node_id}-fetcher-0")
         self._to_coordinators = Channels(network, broker.clock, random, f"AddPartitionsManager-client-{node_id}")
         self._to_others = Channels(network, broker.clock, random, f"broker-{node_id}-txn-marker-sender")
+        self._channels = self._to_controller, self._to_leaders, self._to_coordinators, self._to_others
         self._changes = InSyncChanges(
             broker.clock,
             node_id,
@@ -182,6 +186,11 @@ class Membership:
             topics, self.members, self._to_others, self._zookeeper, number("controller.socket.timeout.ms")
         )
 
+    def went_offline(self, partition: Partition) -> None:
+        """Others are to lead what this broker can read no more."""
+        self.replicas.went_offline(partition)
+        self._log_dir_events.tell()
+
     def verification(self, transactions: Transactions) -> Verification:
         return Verification(
             self.topics,
@@ -228,14 +237,17 @@ class Membership:
 
     def is_told(self) -> None:
         """The controller has said what there is: clients can be served."""
+        for channels in self._channels:
+            channels.keep(self.members)
         self._fetchers.members_changed()
+        self.replicas.members_changed()
         self._leads.leaders_changed()
         if self._broker.progress.reached < Readiness.METADATA:
             self._broker.progress.reach(Readiness.METADATA)
             self._broker.progress.reach(Readiness.COORDINATORS)
 
     async def hand_over(self) -> None:
-        """Before a stop: let others lead what this broker leads (controlled.shutdown.enable)."""
+        """Before a stop: let others lead what this broker leads."""
         number = self._broker.settings.number
         for attempt in range(number("controlled.shutdown.max.retries")):
             if attempt:
@@ -268,5 +280,5 @@ class Membership:
         self._shrinking.end()
         self.controller.close()
         self.replicas.close()
-        for channels in (self._to_controller, self._to_leaders, self._to_coordinators, self._to_others):
+        for channels in self._channels:
             channels.close()

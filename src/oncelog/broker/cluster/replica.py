@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.cluster.in_sync_changes import InSyncChange, InSyncState
+from oncelog.broker.storage.leader_epochs import UNTOLD
 from oncelog.broker.storage.partition import Follower, Partition, Role
 from oncelog.coordination import Parked, sleep, start
 from oncelog.log import Refused
-from oncelog.replication import ACKS_ALL, AfterAnswer, AlterPartition, AlterPartitionAnswer, LeaderAndIsr, LeaderReplica
+from oncelog.replication import (
+    ACKS_ALL,
+    AfterAnswer,
+    AlterPartition,
+    AlterPartitionAnswer,
+    LeaderAndIsr,
+    LeaderReplica,
+    preferred_read_replica,
+)
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster.in_sync_changes import InSyncChanges
+    from oncelog.broker.cluster.members import Members
     from oncelog.environment import Clock
 
 logger = logging.getLogger("oncelog.broker")
@@ -29,7 +39,8 @@ class Surroundings(NamedTuple):
     clock: Clock
     node_id: int
     lag_time_max_ms: int
-    alive: Container[int]
+    members: Members
+    """Those that are alive."""
     changes: InSyncChanges
     min_in_sync: Callable[[str], int]
     """min.insync.replicas of the topic of this name."""
@@ -72,21 +83,25 @@ class Replica:
         partition = self.partition
         self.state.follow(told)
         partition.leader_epoch = told.leader_epoch
-        partition.role = Role.FOLLOWER
-        partition.leading = None
-        partition.log.follow()
+        partition.resign()
         logger.info("%s: this broker follows broker %d under epoch %d", partition, told.leader, told.leader_epoch)
         self._release()
         partition.wake()
 
     def stop(self) -> None:
-        """Lead no more, and follow nobody."""
+        """Lead no more, and follow nobody: nobody is served from it."""
         self.state.resign()
-        self.partition.role = Role.FOLLOWER
-        self.partition.leading = None
-        self.partition.log.follow()
+        self.partition.resign()
+        self.partition.leader_epoch = UNTOLD
         self._release()
         self.partition.wake()
+
+    def go_offline(self) -> None:
+        """The log can be neither read nor written any more. Nobody knows what of it the others have."""
+        waiting, self._waiting = self._waiting, []
+        self.stop()
+        for _, _, one in waiting:
+            one.release(ErrorCode.kafka_storage_error)
 
     # --- what a leader is asked
 
@@ -96,8 +111,21 @@ class Replica:
     def problem(self, follower: Follower) -> ErrorCode | None:
         return None if follower.node_id in self.state.followers else ErrorCode.unknown_leader_epoch
 
+    @property
+    def epoch_start_offset(self) -> int:
+        return self.state.epoch_start_offset
+
+    @property
+    def low_watermark(self) -> int:
+        return self.state.low_watermark(self.partition.log.log_start_offset, self._surroundings.members)
+
+    def preferred_replica(self, rack: str, fetch_offset: int) -> int | None:
+        racks = {node.node_id: node.rack for node in self._surroundings.members.brokers()}
+        return preferred_read_replica(self.state, racks, rack, fetch_offset)
+
     def fetched(self, follower: Follower, fetch_offset: int, log_start_offset: int) -> None:
         log = self.partition.log
+        before = self.state.followers.get(follower.node_id)
         self.state.fetched(
             follower.node_id,
             fetch_offset,
@@ -107,7 +135,10 @@ class Replica:
             broker_epoch=follower.epoch,
         )
         self._advance()
-        asked = self.state.expansion(follower.node_id, log.high_watermark, self._surroundings.alive)
+        if before is not None and before.log_start_offset != log_start_offset:
+            # The low watermark may have moved.
+            self.partition.wake()
+        asked = self.state.expansion(follower.node_id, log.high_watermark, self._surroundings.members)
         if asked is not None:
             self._ask_for(asked)
 
@@ -147,7 +178,7 @@ class Replica:
             log.log_end_offset,
             log.acknowledged_offset,
             min_isr=self._min_in_sync,
-            alive=self._surroundings.alive,
+            alive=self._surroundings.members,
             now_ms=self._surroundings.clock.now_ms(),
         )
         if found is not None and found > log.high_watermark:

@@ -81,6 +81,7 @@ class Replicas:
         self._leads = leads
         self._orders = OneAtATime()
         self._replicas: dict[Partition, Replica] = {}
+        self._alive: set[int] = set()
 
     def led(self) -> Iterator[Replica]:
         """Those that this broker leads."""
@@ -181,7 +182,7 @@ class Replicas:
                 replica = self._replicas.pop(partition, None)
                 if replica is not None:
                     replica.stop()
-                self._leads.resigned(partition, None if one.leader_epoch < 0 else one.leader_epoch)
+                self._leads.resigned(partition, None)
                 logger.info("%s: stopped%s", partition, ", and to be deleted" if one.delete else "")
                 if one.delete:
                     to_delete.append(partition)
@@ -190,6 +191,13 @@ class Replicas:
             return errors
         finally:
             self._orders.leave()
+
+    def went_offline(self, partition: Partition) -> None:
+        """Its log directory has failed, or its log is damaged: this broker leads it no more, and follows nobody."""
+        replica = self._replicas.pop(partition, None)
+        if replica is not None:
+            replica.go_offline()
+        start(self._fetchers.stop_following([partition]))
 
     async def step_down(self) -> None:
         """Lead and follow nothing, and forget what was told: whatever the controller says next is news."""
@@ -215,6 +223,14 @@ class Replicas:
         if order.leader_epoch in (NO_EPOCH, EPOCH_DURING_DELETE) or order.leader_epoch >= known:
             return ErrorCode.none
         return ErrorCode.fenced_leader_epoch
+
+    def members_changed(self) -> None:
+        """Of who is not alive nobody waits for the log start offset."""
+        alive = {node.node_id for node in self._surroundings.members.brokers()}
+        if alive != self._alive:
+            self._alive = alive
+            for replica in self.led():
+                replica.partition.wake()
 
     def shrink(self) -> None:
         """Look for replicas that have not caught up for too long."""

@@ -45,7 +45,7 @@ class Verification:
         """Whether each is part of the producer's open transaction. No wait may come between this and the appends.
 
         Errors: those of the coordinator; not_coordinator, coordinator_not_available, network_exception where it was not asked;
-        invalid_txn_state where the transaction has ended meanwhile.
+        invalid_txn_state where the transaction has ended meanwhile, not_leader_or_follower where it may have.
         """
         producer_id = producer.producer_id
         errors: Errors = dict.fromkeys(partitions, ErrorCode.none)
@@ -55,14 +55,13 @@ class Verification:
         guarded = [found for one in unknown if (found := self._topics.partition(*one)) is not None]
         guards = [partition.guard(producer_id) for partition in guarded]
         try:
-            errors |= await self._ask(producer, unknown)
-            passed = [guard for guard in guards if guard.is_broken]
+            answered = await self._ask(producer, unknown)
+            errors |= {one: answered.get(one, ErrorCode.unknown_server_error) for one in unknown}
+            broken = [(guard.partition, guard.error) for guard in guards if guard.error is not ErrorCode.none]
         finally:
             for guard in guards:
                 guard.end()
-        for guard in passed:
-            errors[guard.partition] = ErrorCode.invalid_txn_state
-        return errors
+        return errors | dict(broken)
 
     def _is_open(self, partition: TopicPartition, producer_id: int) -> bool:
         """What has begun here was verified then."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oncelog.broker.config.setting import INT, LONG, SHORT, Setting
 
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 ALONE = "A broker without zookeeper.connect has nobody to replicate to, and stores it only."
 
 CLUSTER_SETTINGS = (
@@ -169,6 +170,14 @@ CLUSTER_SETTINGS = (
         type="int",
         maximum=INT,
         help="How long a follower waits for an answer. " + ALONE,
+    ),
+    Setting(
+        name="replica.selector.class",
+        default=None,
+        type="string",
+        choices=(RACK_AWARE_SELECTOR,),
+        help="With it a leader sends consumers to an in-sync follower whose broker.rack is their client.rack; without a value they "
+        "read from the leader. " + ALONE,
     ),
     Setting(
         name="replica.high.watermark.checkpoint.interval.ms",

@@ -53,7 +53,6 @@ NOT_HERE = frozenset(
         "producer.purgatory.purge.interval.requests",
         "quota.window.num",
         "quota.window.size.seconds",
-        "replica.selector.class",
         "replication.quota.window.num",
         "replication.quota.window.size.seconds",
         "request.timeout.ms",

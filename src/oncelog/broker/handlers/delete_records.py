@@ -1,7 +1,8 @@
 """DeleteRecords v0-2: lets a partition begin at a later offset; -1 is its high watermark.
 
 The answer waits until the new beginning is in a checkpoint, and what is kept is durable: neither a kill nor a power cut
-brings deleted records back. Segments that lie wholly before it go with the next look for old segments, as in Kafka.
+brings deleted records back. In a cluster it also waits until every replica that is alive begins there (KIP-107), but no longer
+than the client wants to. Segments that lie wholly before it go with the next look for old segments, as in Kafka.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from oncelog.broker.handlers.timeouts import milliseconds
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.partition import Partition
+from oncelog.coordination import Parked
+from oncelog.coordination.deadline import Deadline
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
@@ -42,11 +46,11 @@ async def handle(broker: Needs, request: Request) -> Any:
     results = dict(zip(asked, await turn.each(asked.items(), partial(_advance, broker)), strict=True))
     moved = [key for key, (_, error) in results.items() if error is ErrorCode.none]
     if moved:
-        # A log never begins beyond its end: what is before the new beginning is durable first.
-        found = (broker.topics.partition(*key) for key in moved)
-        await broker.durability.make_durable([one.log for one in found if one is not None and not one.is_offline])
-        await broker.checkpoints.write()
-        results |= _gone_offline(broker, results)
+        deadline = Deadline(broker.clock, milliseconds(request.body.timeout))
+        try:
+            results |= await _deleted(broker, {key: results[key][0] for key in moved}, deadline)
+        finally:
+            deadline.end()
     topics: dict[str, list[Any]] = {}
     for name, result in await turn.each(results.items(), partial(_result, request)):
         topics.setdefault(name, []).append(result)
@@ -60,15 +64,54 @@ async def handle(broker: Needs, request: Request) -> Any:
 
 
 def _advance(broker: Needs, asked: tuple[tuple[str, int], int]) -> tuple[int, ErrorCode]:
-    """Let a partition begin later; return where it begins, and what is wrong."""
+    """Let a partition begin later; return where it is to begin, and what is wrong."""
     (name, index), offset = asked
     partition = broker.topics.partition(name, index)
     error = _problem(broker, name, partition, offset)
     if partition is None or error is not ErrorCode.none:
         return NO_OFFSET, error
-    log = partition.log
-    log.advance_log_start(log.high_watermark if offset == HIGH_WATERMARK else offset)
-    return log.log_start_offset, ErrorCode.none
+    wanted = partition.log.high_watermark if offset == HIGH_WATERMARK else offset
+    partition.log.advance_log_start(wanted)
+    return wanted, ErrorCode.none
+
+
+async def _deleted(broker: Needs, offsets: dict[tuple[str, int], int], deadline: Deadline) -> Results:
+    """Wait until the partitions begin at these offsets here, for good, and then everywhere."""
+    # A log never begins beyond its end: what is before the new beginning is durable first.
+    found = (broker.topics.partition(*key) for key in offsets)
+    await broker.durability.make_durable([one.log for one in found if one is not None and one.problem is None])
+    await broker.checkpoints.write()
+    return {key: await _reached(broker, key, offset, deadline) for key, offset in offsets.items()}
+
+
+async def _reached(broker: Needs, key: tuple[str, int], offset: int, deadline: Deadline) -> tuple[int, ErrorCode]:
+    """Wait until no replica that is alive has what is before the offset; as Kafka's DelayedDeleteRecords."""
+    while True:
+        partition = broker.topics.partition(*key)
+        if partition is None:
+            return NO_OFFSET, ErrorCode.unknown_topic_or_partition
+        if partition.problem is not None:
+            return NO_OFFSET, partition.problem
+        low_watermark = partition.low_watermark
+        if low_watermark >= offset:
+            return low_watermark, ErrorCode.none
+        if deadline.is_over:
+            return low_watermark, ErrorCode.request_timed_out
+        await _moves(partition, deadline)
+
+
+async def _moves(partition: Partition, deadline: Deadline) -> None:
+    moved: Parked[None] = Parked()
+
+    def wake() -> None:
+        if not moved.is_released:
+            moved.release(None)
+
+    partition.watch(wake)
+    try:
+        await deadline.until(moved)
+    finally:
+        partition.unwatch(wake)
 
 
 def _problem(broker: Needs, name: str, partition: Partition | None, offset: int) -> ErrorCode:
@@ -84,11 +127,6 @@ def _problem(broker: Needs, name: str, partition: Partition | None, offset: int)
     if offset != HIGH_WATERMARK and not 0 <= offset <= partition.log.high_watermark:
         return ErrorCode.offset_out_of_range
     return ErrorCode.none
-
-
-def _gone_offline(broker: Needs, results: Results) -> Results:
-    """Those whose log directory has failed meanwhile: nobody knows where they begin at the next start."""
-    return {key: (NO_OFFSET, ErrorCode.kafka_storage_error) for key in results if broker.topics.is_offline(*key)}
 
 
 def _result(request: Request, result: tuple[tuple[str, int], tuple[int, ErrorCode]]) -> tuple[str, Any]:

@@ -93,12 +93,12 @@ def _described_future(request: Request, partition: Partition, future: FutureLog)
 
 
 def _asked(broker: Needs, topics: Any) -> list[Partition]:
-    """Every partition if no topics are named; what is not there or offline is left out."""
+    """Every partition if no topics are named; what has no replica here, or is offline, is left out."""
     if topics is None:
         return list(broker.topics.partitions())
     return [
         partition
         for asked in topics
         for index in asked.partitions
-        if (partition := broker.topics.partition(asked.topic, index)) is not None and not partition.is_offline
+        if (partition := broker.topics.partition(asked.topic, index)) is not None and partition.is_readable
     ]

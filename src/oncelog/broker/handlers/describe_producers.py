@@ -1,4 +1,7 @@
-"""DescribeProducers v0: the producers that a partition remembers, and where their open transactions begin (KIP-664)."""
+"""DescribeProducers v0: the producers that a partition remembers, and where their open transactions begin (KIP-664).
+
+Any replica answers: an administrator may want to know what a follower has.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
+from oncelog.broker.storage.leader_epochs import UNTOLD, epoch_problem
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
@@ -39,11 +43,12 @@ def _partition(broker: Needs, types: Any, topic: str, index: int) -> Any:
             error_message=f"there is no partition {topic}-{index}",
             active_producers=(),
         )
-    if partition.problem is not None:
+    problem = epoch_problem(partition, UNTOLD, only_from_leader=False)
+    if problem is not None:
         return types.PartitionResponse(
             partition_index=index,
-            error_code=partition.problem,
-            error_message=partition.refused(partition.problem).message,
+            error_code=problem,
+            error_message=partition.refused(problem).message,
             active_producers=(),
         )
     return types.PartitionResponse(

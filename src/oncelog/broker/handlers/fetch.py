@@ -1,8 +1,8 @@
 """Fetch v4-18: record batches as they are in the log.
 
 v4 the isolation level, the last stable offset and the aborted transactions; v7 sessions (KIP-227); v9 leader epochs; v10
-topics that store zstd; v12 the epoch of the last record that was read; v13 topics by id; v15 on have who replicates in a
-field of its own (KIP-903).
+topics that store zstd; v11 consumers that read from a follower (KIP-392); v12 the epoch of the last record that was read; v13
+topics by id; v15 on have who replicates in a field of its own (KIP-903); v16 who leads in place of this broker (KIP-951).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker import fetching
+from oncelog.broker.config.cluster_settings import RACK_AWARE_SELECTOR
 from oncelog.broker.fetch_sessions import (
     FINAL_EPOCH,
     FIRST_EPOCH,
@@ -23,6 +24,8 @@ from oncelog.broker.fetch_sessions import (
     asked_partition,
 )
 from oncelog.broker.fetching import READ_COMMITTED, Fetching, FetchLimits, PartitionRead
+from oncelog.broker.handlers import moved_leaders
+from oncelog.broker.handlers.moved_leaders import MovedLeaders
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.partition import Follower
@@ -34,11 +37,15 @@ if TYPE_CHECKING:
 
 SESSIONS_FROM_VERSION = 7
 ZSTD_FROM_VERSION = 10
+FOLLOWERS_FROM_VERSION = 11
 TOPIC_ID_FROM_VERSION = 13
 REPLICA_STATE_FROM_VERSION = 15
+LEADER_FROM_VERSION = 16
+NO_REPLICA = -1
+MOVED = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
 
-class Needs(fetching.Needs, Protocol):
+class Needs(fetching.Needs, moved_leaders.Needs, Protocol):
     """What this API needs of the broker."""
 
     fetch_sessions: FetchSessions
@@ -61,16 +68,25 @@ async def handle(broker: Needs, request: Request) -> Any:
         return request.answer(error_code=session, session_id=NO_SESSION, responses=())
     is_incremental = session is not None and request.body.session_epoch > FIRST_EPOCH
     partitions = asked if session is None else session.partitions
-    limits = FetchLimits(
+    reads = await Fetching(broker, tuple(partitions.values()), _limits(broker, request), turn).reads()
+    return await _answer(broker, request, turn, session, reads, is_incremental=is_incremental)
+
+
+def _limits(broker: Needs, request: Request) -> FetchLimits:
+    body, follower = request.body, _follower(request)
+    is_consumer = follower is None and request.version >= FOLLOWERS_FROM_VERSION
+    sends_to_followers = broker.settings.value("replica.selector.class") == RACK_AWARE_SELECTOR
+    return FetchLimits(
         isolation_level=body.isolation_level,
         wait_ms=body.max_wait.total_seconds() * 1000,
         size_bytes_min=body.min_bytes,
         size_bytes_max=min(body.max_bytes, broker.settings.number("fetch.max.bytes")),
         reads_zstd=request.version >= ZSTD_FROM_VERSION,
-        follower=_follower(request),
+        follower=follower,
+        # As in Kafka, whatever rack it says: a follower serves all who have learned to ask one.
+        only_from_leader=not is_consumer,
+        rack=(body.rack_id or None) if is_consumer and sends_to_followers else None,
     )
-    reads = await Fetching(broker, tuple(partitions.values()), limits, turn).reads()
-    return await _answer(request, turn, session, reads, is_incremental=is_incremental)
 
 
 def _follower(request: Request) -> Follower | None:
@@ -104,12 +120,20 @@ def _session(
 
 
 async def _answer(
-    request: Request, turn: Turn, session: FetchSession | None, reads: list[PartitionRead], *, is_incremental: bool
+    broker: Needs,
+    request: Request,
+    turn: Turn,
+    session: FetchSession | None,
+    reads: list[PartitionRead],
+    *,
+    is_incremental: bool,
 ) -> Any:
+    errors = MOVED if request.version >= LEADER_FROM_VERSION else ()
+    leaders = MovedLeaders(broker, request.types, errors)
     topics: OrderedDict[TopicKey, list[Any]] = OrderedDict()
     for read in reads:
         if session is None or _is_news(session, read) or not is_incremental:
-            topics.setdefault(read.asked.topic, []).append(_partition(request, read))
+            topics.setdefault(read.asked.topic, []).append(_partition(request, read, leaders))
         if turn.is_over:
             await turn.rest()
     types = request.types
@@ -120,6 +144,7 @@ async def _answer(
             construct(types.FetchableTopicResponse, topic=topic, topic_id=topic, partitions=tuple(partitions))
             for topic, partitions in topics.items()
         ),
+        **leaders.endpoints(),
     )
 
 
@@ -131,6 +156,7 @@ def _is_news(session: FetchSession, read: PartitionRead) -> bool:
         has_data
         or read.error is not ErrorCode.none
         or read.diverging is not None
+        or read.preferred_replica is not None
         or asked.told_high_watermark != read.high_watermark
         or asked.told_log_start_offset != read.log_start_offset
     )
@@ -142,9 +168,9 @@ def _is_news(session: FetchSession, read: PartitionRead) -> bool:
     return is_news
 
 
-def _partition(request: Request, read: PartitionRead) -> Any:
+def _partition(request: Request, read: PartitionRead, leaders: MovedLeaders) -> Any:
     types = request.types
-    values: dict[str, Any] = {}
+    values = leaders.current(read.asked.topic, read.asked.index, read.error)
     if read.diverging is not None:
         epoch, end_offset = read.diverging
         values["diverging_epoch"] = types.EpochEndOffset(epoch=epoch, end_offset=end_offset)
@@ -162,6 +188,7 @@ def _partition(request: Request, read: PartitionRead) -> Any:
         last_stable_offset=read.last_stable_offset,
         log_start_offset=read.log_start_offset,
         aborted_transactions=aborted,
+        preferred_read_replica=NO_REPLICA if read.preferred_replica is None else read.preferred_replica,
         records=read.data,
         **values,
     )

@@ -1,14 +1,15 @@
 """ListOffsets v1-11: the offset of a timestamp, or one of the ends of a partition.
 
-v2 the isolation level: for read_committed the latest offset is the last stable offset; v4 leader epochs; v7 the record with the
-largest timestamp (-3); v8 the earliest local offset (-4), which without remote storage is the earliest; v9 the latest tiered
-offset (-5) and v11 the earliest pending upload (-6), of which there are none here.
+v2 the isolation level: for read_committed the latest offset is the last stable offset; v4 leader epochs; v5 an error of its own
+for a new leader that does not know the latest offset yet (KIP-207); v7 the record with the largest timestamp (-3); v8 the
+earliest local offset (-4), which without remote storage is the earliest; v9 the latest tiered offset (-5) and v11 the earliest
+pending upload (-6), of which there are none here.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
@@ -23,7 +24,20 @@ if TYPE_CHECKING:
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 MIN_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
-NOT_FOUND = (-1, -1)
+LATEST_IS_UNKNOWN_FROM_VERSION = 5
+CONSUMER, DEBUGGING_CONSUMER = -1, -2
+"""Who asks, if not a replica. The second looks into any replica's log."""
+
+
+class Found(NamedTuple):
+    """A timestamp and an offset, each -1 if there is none, and the leader epoch of the offset."""
+
+    timestamp_ms: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+NOT_FOUND = Found()
 
 
 class Needs(Protocol):
@@ -43,43 +57,67 @@ async def handle(broker: Needs, request: Request) -> Any:
 
 
 def _partition(broker: Needs, request: Request, topic: str, asked: Any) -> Any:
+    if (asked.timestamp < 0 and request.version < MIN_VERSION_OF.get(asked.timestamp, 0)) or asked.timestamp < -6:
+        return _result(request, asked, ErrorCode.unsupported_version)
     partition = broker.topics.partition(topic, asked.partition_index)
     if partition is None:
-        return _result(request, asked, ErrorCode.unknown_topic_or_partition, *NOT_FOUND, -1)
-    problem = epoch_problem(partition, getattr(asked, "current_leader_epoch", -1))
+        return _result(request, asked, ErrorCode.unknown_topic_or_partition)
+    problem = epoch_problem(
+        partition,
+        getattr(asked, "current_leader_epoch", -1),
+        only_from_leader=request.body.replica_id != DEBUGGING_CONSUMER,
+    )
     if problem is not None:
-        return _result(request, asked, problem, *NOT_FOUND, -1)
-    if (asked.timestamp < 0 and request.version < MIN_VERSION_OF.get(asked.timestamp, 0)) or asked.timestamp < -6:
-        return _result(request, asked, ErrorCode.unsupported_version, *NOT_FOUND, -1)
+        return _result(request, asked, problem)
     try:
-        timestamp_ms, offset = _find(partition, asked.timestamp, getattr(request.body, "isolation_level", 0))
+        found = _find(partition, asked.timestamp, _limit_offset(partition, request.body))
     except DiskError as error:
         broker.topics.failed(partition, error)
-        return _result(request, asked, ErrorCode.kafka_storage_error, *NOT_FOUND, -1)
-    epoch = -1 if offset < 0 else partition.log.epoch_at(offset)
-    return _result(request, asked, ErrorCode.none, timestamp_ms, offset, epoch)
+        return _result(request, asked, ErrorCode.kafka_storage_error)
+    if request.body.replica_id == CONSUMER and _depends_on_high_watermark(partition, asked.timestamp, found):
+        is_known = request.version >= LATEST_IS_UNKNOWN_FROM_VERSION
+        return _result(request, asked, ErrorCode.offset_not_available if is_known else ErrorCode.leader_not_available)
+    return _result(request, asked, ErrorCode.none, found)
 
 
-def _find(partition: Partition, timestamp: int, isolation_level: int) -> tuple[int, int]:
-    """Timestamp and offset, each -1 if there is none."""
+def _limit_offset(partition: Partition, body: Any) -> int:
+    """What a consumer may read ends here; for others it is the log that ends."""
+    if body.replica_id != CONSUMER:
+        return partition.log.log_end_offset
+    return partition.limit_offset(getattr(body, "isolation_level", 0))
+
+
+def _depends_on_high_watermark(partition: Partition, timestamp: int, found: Found) -> bool:
+    """Whether what was found may be less than what the leader before has answered already (KIP-207).
+
+    So it is of the latest offset, and of a timestamp for which nothing is found, until the high watermark of a new leader is
+    where its leader epoch begins.
+    """
+    if not partition.is_behind_its_epoch or timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return False
+    return timestamp == LATEST or found is NOT_FOUND
+
+
+def _find(partition: Partition, timestamp: int, limit_offset: int) -> Found:
     log = partition.log
-    limit = partition.limit_offset(isolation_level)
     if timestamp == LATEST:
-        return -1, limit
+        return Found(offset=limit_offset, leader_epoch=partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return -1, log.log_start_offset
+        return Found(offset=log.log_start_offset, leader_epoch=log.epoch_at(log.log_start_offset))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOT_FOUND
-    found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, limit)
-    return NOT_FOUND if found is None else (found.timestamp_ms, found.offset)
+    found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, limit_offset)
+    if found is None or found.offset >= limit_offset:
+        return NOT_FOUND
+    return Found(found.timestamp_ms, found.offset, log.epoch_at(found.offset))
 
 
-def _result(request: Request, asked: Any, error: ErrorCode, timestamp: int, offset: int, epoch: int) -> Any:
+def _result(request: Request, asked: Any, error: ErrorCode, found: Found = NOT_FOUND) -> Any:
     return construct(
         request.types.ListOffsetsPartitionResponse,
         partition_index=asked.partition_index,
         error_code=error,
-        timestamp=timestamp,
-        offset=offset,
-        leader_epoch=epoch,
+        timestamp=found.timestamp_ms,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch,
     )

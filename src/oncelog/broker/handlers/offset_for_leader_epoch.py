@@ -1,4 +1,7 @@
-"""OffsetForLeaderEpoch v2-4: where an epoch ended, so that a client can see whether what it read was cut off (KIP-320)."""
+"""OffsetForLeaderEpoch v2-4: where an epoch ended, so that a client can see whether what it read was cut off (KIP-320).
+
+v3 says which replica asks, if one does. The leader alone knows, and tells everybody the same.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Produce v3-13: appends record batches to partitions.
 
-v10 tells a client the current leader, which with one broker never differs; v11 lets the broker answer
+v10 tells a client who leads in place of this broker (KIP-951); v11 lets the broker answer
 TRANSACTION_ABORTABLE; from v12 on the partition is added to the transaction by this request (KIP-890); v13 names topics by id.
 
 Every transactional batch is checked with the transaction coordinator, not only the first of a transaction: once a
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID
 
 from oncelog.broker.coordinators.session_guard import SessionGuard, TransactionalProducer
+from oncelog.broker.handlers.moved_leaders import MovedLeaders
 from oncelog.broker.readiness import Readiness, StartProgress
 from oncelog.broker.request import Request, time_or_none
 from oncelog.broker.slices import Turn, beside
@@ -40,6 +41,8 @@ ALL_IN_SYNC = -1
 """acks=all: the batch is with every replica that is in sync before the answer is given."""
 TOPIC_ID_FROM_VERSION = 13
 ZSTD_FROM_VERSION = 7
+LEADER_FROM_VERSION = 10
+MOVED = (ErrorCode.not_leader_or_follower,)
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that may write to the coordinators' topics, as in Kafka."""
 APPENDED_AT_ONCE = 100
@@ -81,7 +84,7 @@ async def handle(broker: Needs, request: Request) -> Any:
         await broker.progress.until(Readiness.COORDINATORS)
     if body.acks not in (-1, 0, 1):
         refused = Refused(ErrorCode.invalid_required_acks, f"acks is {body.acks}")
-        return await _answer(request, turn, _every(request, refused))
+        return await _answer(broker, request, turn, _every(request, refused))
     results: Results = {}
     checked: dict[Key, Checked] = {}
     for topic_data in body.topic_data:
@@ -97,7 +100,7 @@ async def handle(broker: Needs, request: Request) -> Any:
     transactional = {key: batch for key, batch in checked.items() if batch.header.is_transactional}
     problem = _transactional_problem(request, transactional.values()) if transactional else None
     if problem is not None:
-        return await _answer(request, turn, _every(request, problem))
+        return await _answer(broker, request, turn, _every(request, problem))
     replicating: dict[Key, Parked[ErrorCode]] = {}
     for part in _parts(checked):
         if transactional:
@@ -112,7 +115,7 @@ async def handle(broker: Needs, request: Request) -> Any:
             await turn.rest()
     if replicating:
         results |= await _replicated(broker, checked, replicating, body.timeout.total_seconds() * 1000)
-    return await _answer(request, turn, results)
+    return await _answer(broker, request, turn, results)
 
 
 def _parts(checked: dict[Key, Checked]) -> Iterator[Mapping[Key, Checked]]:
@@ -318,7 +321,7 @@ def _every(request: Request, refused: Refused) -> Results:
     }
 
 
-async def _answer(request: Request, turn: Turn, results: Results) -> Any:
+async def _answer(broker: Needs, request: Request, turn: Turn, results: Results) -> Any:
     if request.body.acks == 0:
         refused = next((result for result in results.values() if isinstance(result, Refused)), None)
         if refused is not None:
@@ -326,16 +329,17 @@ async def _answer(request: Request, turn: Turn, results: Results) -> Any:
             request.connection.close(refused.message)
         return None
     types = request.types
+    leaders = MovedLeaders(broker, types, MOVED if request.version >= LEADER_FROM_VERSION else ())
     named_by = "topic_id" if request.version >= TOPIC_ID_FROM_VERSION else "name"
     responses = []
     for topic in request.body.topic_data:
         name = getattr(topic, named_by)
-        partitions = await turn.each(topic.partition_data, partial(_partition, types, name, results))
+        partitions = await turn.each(topic.partition_data, partial(_partition, types, name, results, leaders))
         responses.append(types.TopicProduceResponse(**{named_by: name}, partition_responses=partitions))
-    return request.answer(responses=tuple(responses))
+    return request.answer(responses=tuple(responses), **leaders.endpoints())
 
 
-def _partition(types: Any, topic: UUID | str, results: Results, data: Any) -> Any:
+def _partition(types: Any, topic: UUID | str, results: Results, leaders: MovedLeaders, data: Any) -> Any:
     index = data.index
     result = results[topic, index]
     if isinstance(result, Refused):
@@ -348,6 +352,7 @@ def _partition(types: Any, topic: UUID | str, results: Results, data: Any) -> An
             log_start_offset=-1,
             record_errors=_record_errors(types, result),
             error_message=result.message,
+            **leaders.current(topic, index, result.error),
         )
     return construct(
         types.PartitionProduceResponse,

@@ -59,6 +59,20 @@ class Leading(Protocol):
         """NOT_ENOUGH_REPLICAS while fewer are in sync than acks=all asks for."""
         ...
 
+    @property
+    def epoch_start_offset(self) -> int:
+        """Where the log ended when this broker began to lead it under its leader epoch."""
+        ...
+
+    @property
+    def low_watermark(self) -> int:
+        """The smallest log start offset of the replicas that are alive: what is before it, none of them has."""
+        ...
+
+    def preferred_replica(self, rack: str, fetch_offset: int) -> int | None:
+        """The follower that a consumer in this rack is to read from (KIP-392); None if it stays here."""
+        ...
+
     def committed(self, offset: int) -> Parked[ErrorCode]:
         """Released when everything below the offset is below the high watermark.
 
@@ -68,15 +82,18 @@ class Leading(Protocol):
 
 
 class MarkerGuard:
-    """Says whether a transaction of a producer has ended in a partition since the guard was made."""
+    """Says whether a transaction of a producer may have ended in a partition since the guard was made, and so what became of it.
 
-    __slots__ = ("_guards", "is_broken", "partition", "producer_id")
+    `error` is invalid_txn_state if it has ended, not_leader_or_follower if it may have ended under another leader.
+    """
+
+    __slots__ = ("_guards", "error", "partition", "producer_id")
 
     def __init__(self, guards: list[MarkerGuard], partition: tuple[str, int], producer_id: int) -> None:
         self._guards = guards
         self.partition = partition
         self.producer_id = producer_id
-        self.is_broken = False
+        self.error = ErrorCode.none
         guards.append(self)
 
     def end(self) -> None:
@@ -182,8 +199,16 @@ class Partition:
         return result
 
     def guard(self, producer_id: int) -> MarkerGuard:
-        """It is broken by the next marker of the producer; `end` it."""
+        """It is broken by the next marker of the producer, and by another leader; `end` it."""
         return MarkerGuard(self._guards, (self.topic, self.index), producer_id)
+
+    def resign(self) -> None:
+        """Lead no more: from now on markers are copied from another leader, and nobody looks at each."""
+        self.role = Role.FOLLOWER
+        self.leading = None
+        self.log.follow()
+        for guard in self._guards:
+            guard.error = ErrorCode.not_leader_or_follower
 
     def append_marker(
         self,
@@ -205,7 +230,8 @@ class Partition:
             return self.refused(ErrorCode.kafka_storage_error)
         if isinstance(result, Appended):
             for guard in self._guards:
-                guard.is_broken |= guard.producer_id == producer_id
+                if guard.producer_id == producer_id:
+                    guard.error = ErrorCode.invalid_txn_state
             self._grown()
         return result
 
@@ -214,11 +240,16 @@ class Partition:
         return self.role is not Role.NONE and (self.damage is not None or self.directory.is_offline)
 
     @property
+    def is_readable(self) -> bool:
+        """Whether there is a replica here, of a leader or a follower, whose log can be used."""
+        return self.role in (Role.LEADER, Role.FOLLOWER) and not self.is_offline
+
+    @property
     def problem(self) -> ErrorCode | None:
         """Why this broker has no answer that takes the partition's log; None if it leads it and can read it."""
-        if self.role is not Role.LEADER:
-            return ErrorCode.not_leader_or_follower
-        return ErrorCode.kafka_storage_error if self.damage is not None or self.directory.is_offline else None
+        if self.is_offline:
+            return ErrorCode.kafka_storage_error
+        return None if self.role is Role.LEADER else ErrorCode.not_leader_or_follower
 
     @property
     def why_offline(self) -> str:
@@ -239,6 +270,16 @@ class Partition:
     @property
     def topic_id(self) -> UUID:
         return self.log.topic_id if self.unopened is None else self.unopened.topic_id
+
+    @property
+    def low_watermark(self) -> int:
+        """Of a partition that is led here."""
+        return self.log.log_start_offset if self.leading is None else self.leading.low_watermark
+
+    @property
+    def is_behind_its_epoch(self) -> bool:
+        """Whether the high watermark of a new leader is not yet where its leader epoch begins: it may have been higher before."""
+        return self.leading is not None and self.leading.epoch_start_offset > self.log.high_watermark
 
     def limit_offset(self, isolation_level: int) -> int:
         """The offset below which a reader of this isolation level may read."""

@@ -153,7 +153,7 @@ class Topics(ABC):
 
     def partitions(self) -> Iterator[Partition]:
         """Every partition whose log can be used."""
-        return (one for one in self.every_partition() if not one.is_offline and one.role is not Role.LEAVING)
+        return (one for one in self.every_partition() if one.is_readable)
 
     def every_partition(self) -> Iterator[Partition]:
         """Those of which the broker has a replica, and that are offline too.

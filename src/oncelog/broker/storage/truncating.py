@@ -39,8 +39,10 @@ async def truncate_logs(needs: Needs, offsets: Mapping[PartitionLog, int]) -> No
         await needs.checkpoints.write()
     for log, offset in kept.items():
         await needs.durability.hold(log)
-        log.truncate_to(offset)
-        needs.durability.let_go(log)
+        try:
+            log.truncate_to(offset)
+        finally:
+            needs.durability.let_go(log)
     await begin_logs_again(needs, {log: offset for log, offset in offsets.items() if log not in kept})
 
 
@@ -55,10 +57,15 @@ async def begin_logs_again(needs: Needs, offsets: Mapping[PartitionLog, int]) ->
     await needs.durability.take_back({log: log.begin_truncation(begin) for log, begin in begins.items()})
     # A checkpoint is several files: that nothing is durable has to be said before another beginning is.
     await needs.checkpoints.write()
-    for log, offset in offsets.items():
-        await needs.durability.hold(log)
-        log.begin_again_at(offset)
-    await needs.checkpoints.write()
-    for log in offsets:
-        log.delete_old()
-        needs.durability.let_go(log)
+    held: list[PartitionLog] = []
+    try:
+        for log, offset in offsets.items():
+            await needs.durability.hold(log)
+            held.append(log)
+            log.begin_again_at(offset)
+        await needs.checkpoints.write()
+        for log in offsets:
+            log.delete_old()
+    finally:
+        for log in held:
+            needs.durability.let_go(log)

@@ -1,0 +1,232 @@
+"""Brokers as members of a cluster: what a played controller is asked, and three real brokers under their own controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from harness.cluster_in_memory import ClusterInMemory, PlayedController
+from harness.cluster_messages import CONTROLLED_SHUTDOWN, TOPIC, TOPIC_ID, produced, records
+from oncelog.broker.readiness import Readiness
+from oncelog.broker.storage.partition import Role
+from oncelog.wire import ErrorCode
+from oncelog.wire.zookeeper_mode import controlled_shutdown_v3 as controlled_shutdown
+from oncelog.zookeeper.session import Create, GetChildren, ZooKeeperError
+from oncelog.zookeeper.znodes import paths
+
+BROKER = 0
+ALL = (0, 1, 2)
+NONE = ErrorCode.none
+
+
+# --- under a played controller
+
+
+def test_clients_are_served_when_a_controller_has_said_what_there_is() -> None:
+    cluster = ClusterInMemory(BROKER)
+    controller = PlayedController(cluster)
+    cluster.start(BROKER)
+    cluster.rest(1_000)
+    assert cluster.core(BROKER).progress.reached is Readiness.LOGS
+    controller.update(BROKER)
+    assert cluster.core(BROKER).progress.reached is Readiness.COORDINATORS
+
+
+def _shutdown(*remaining: int, error: ErrorCode = NONE) -> Callable[[Any], Any]:
+    """Of each attempt: how many partitions nobody else leads yet."""
+    left = list(remaining)
+
+    def answer(_: Any) -> Any:
+        partitions = tuple(
+            controlled_shutdown.RemainingPartition(topic_name=TOPIC, partition_index=index)
+            for index in range(left.pop(0))
+        )
+        return controlled_shutdown.ControlledShutdownResponse(error_code=error, remaining_partitions=partitions)
+
+    return answer
+
+
+@pytest.mark.parametrize(("remaining", "attempts"), [((0,), 1), ((2, 1, 0), 3), ((2, 2, 2), 3)])
+def test_who_stops_asks_until_nothing_is_left_to_hand_over_or_it_is_no_use(
+    remaining: tuple[int, ...], attempts: int
+) -> None:
+    """controlled.shutdown.max.retries: "the number of retries when such failures happen"; Kafka asks that often in all."""
+    cluster = ClusterInMemory(BROKER, controlled_shutdown_retry_backoff_ms="500")
+    controller = PlayedController(cluster)
+    controller.starts(BROKER)
+    controller.answers[CONTROLLED_SHUTDOWN] = _shutdown(*remaining)
+    cluster.wait(cluster.core(BROKER).hand_over())
+    asked = controller.asked(CONTROLLED_SHUTDOWN)
+    assert [(one.broker_id, one.broker_epoch) for one in asked] == [(BROKER, cluster.epoch(BROKER))] * attempts
+
+
+def test_who_stops_asks_again_after_a_refusal_and_without_an_answer() -> None:
+    cluster = ClusterInMemory(BROKER, controlled_shutdown_retry_backoff_ms="500")
+    controller = PlayedController(cluster)
+    controller.starts(BROKER)
+    controller.answers[CONTROLLED_SHUTDOWN] = _shutdown(0, 0, 0, error=ErrorCode.stale_broker_epoch)
+    cluster.wait(cluster.core(BROKER).hand_over())
+    assert len(controller.asked(CONTROLLED_SHUTDOWN)) == 3
+    controller.answers.clear()
+    cluster.wait(cluster.core(BROKER).hand_over())
+    assert len(controller.asked(CONTROLLED_SHUTDOWN)) == 6
+
+
+def test_who_need_not_hand_over_asks_nobody() -> None:
+    cluster = ClusterInMemory(BROKER, controlled_shutdown_enable="false")
+    controller = PlayedController(cluster)
+    controller.starts(BROKER)
+    assert cluster.core(BROKER).hand_over().is_released
+    assert controller.asked(CONTROLLED_SHUTDOWN) == []
+
+
+# --- three brokers
+
+
+class Three:
+    def __init__(self, **settings: str) -> None:
+        self.cluster = ClusterInMemory(*ALL, min_insync_replicas="2", **settings)
+        self.cluster.start_served(*ALL)
+        self.cluster.create(TOPIC, TOPIC_ID, ALL)
+        self.until_in_sync(*ALL)
+
+    def until_in_sync(self, *brokers: int) -> None:
+        self.cluster.until(lambda: (state := self.cluster.state()) is not None and set(state.isr) == set(brokers))
+
+    def until_led(self, *, not_by: int = -1) -> int:
+        def is_led() -> bool:
+            leader = self.leader
+            return leader not in (-1, not_by) and self.role(leader) is Role.LEADER
+
+        self.cluster.until(is_led)
+        return self.leader
+
+    @property
+    def leader(self) -> int:
+        state = self.cluster.state()
+        return -1 if state is None else state.leader
+
+    def role(self, broker_id: int) -> Role:
+        core = self.cluster.nodes[broker_id].served
+        found = None if core is None else core.topics.partition(TOPIC, 0)
+        return Role.NONE if found is None else found.role
+
+    def write(self, value: bytes) -> ErrorCode:
+        leader = self.until_led()
+        return produced(self.cluster.wait(self.cluster.produce(leader, records(value))))[0]
+
+    def logs(self) -> list[bytes]:
+        logs = [self.cluster.partition(one).log for one in ALL]
+        return [bytes(log.read(0, 1 << 20, log.log_end_offset).data) if log.log_end_offset else b"" for log in logs]
+
+    def until_same(self) -> None:
+        self.until_in_sync(*ALL)
+        self.cluster.until(lambda: len({self.cluster.partition(one).log.high_watermark for one in ALL}) == 1)
+        assert len(set(self.logs())) == 1
+
+
+def test_what_is_acknowledged_is_on_every_replica() -> None:
+    three = Three()
+    for number in range(5):
+        assert three.write(b"%d" % number) is NONE
+    three.until_same()
+    assert three.cluster.partition(0).log.high_watermark == 5
+
+
+@pytest.mark.parametrize("power", [True, False])
+def test_a_leader_that_dies_loses_nothing_that_was_acknowledged(power: bool) -> None:
+    three = Three()
+    assert three.write(b"before") is NONE
+    killed = three.until_led()
+    three.cluster.nodes[killed].die(power=power)
+    three.until_led(not_by=killed)
+    assert three.write(b"meanwhile") is NONE
+    three.cluster.start_served(killed)
+    three.until_same()
+    assert three.cluster.partition(killed).log.high_watermark == 2
+
+
+def test_every_broker_may_die_and_the_log_is_the_same_everywhere() -> None:
+    three = Three()
+    for broker in ALL:
+        assert three.write(b"%d" % broker) is NONE
+        three.cluster.nodes[broker].die(power=False)
+        three.cluster.rest(10_000)
+        assert three.write(b"without %d" % broker) is NONE
+        three.cluster.start_served(broker)
+        three.until_same()
+    assert three.cluster.partition(0).log.high_watermark == 6
+
+
+def test_all_brokers_may_die_at_once() -> None:
+    three = Three()
+    assert three.write(b"before") is NONE
+    for node in three.cluster.nodes.values():
+        node.die(power=False)
+    three.cluster.start_served(*ALL)
+    three.until_in_sync(*ALL)
+    assert three.write(b"after") is NONE
+    three.until_same()
+    assert three.cluster.partition(0).log.high_watermark == 2
+
+
+def test_who_stops_has_handed_over_what_it_led() -> None:
+    three = Three()
+    assert three.write(b"a") is NONE
+    stopped = three.until_led()
+    three.cluster.wait(three.cluster.core(stopped).hand_over())
+    assert three.leader not in (-1, stopped)
+    three.cluster.nodes[stopped].stop()
+    assert three.write(b"b") is NONE
+    three.cluster.start_served(stopped)
+    three.until_same()
+
+
+def test_a_leader_that_is_cut_off_from_zookeeper_is_followed_by_another() -> None:
+    three = Three()
+    assert three.write(b"a") is NONE
+    cut_off = three.until_led()
+    node = three.cluster.nodes[cut_off].name
+    three.cluster.ensemble.cut_off(node, three.cluster.queue.now_ms + 20_000)
+    late = three.cluster.produce(cut_off, records(b"late"), acks=1)
+    three.until_led(not_by=cut_off)
+    three.cluster.until(lambda: three.role(cut_off) is Role.FOLLOWER)
+    three.cluster.wait(late)
+    assert three.write(b"b") is NONE
+    three.cluster.rest(20_000)
+    three.until_same()
+
+
+def test_a_follower_that_is_cut_off_leaves_the_in_sync_set_and_comes_back() -> None:
+    three = Three()
+    leader = three.until_led()
+    follower = next(one for one in ALL if one != leader)
+    until_ms = three.cluster.queue.now_ms + 8_000
+    for other in ALL:
+        if other != follower:
+            three.cluster.network.part(f"broker-{other}", f"broker-{follower}", until_ms)
+    assert three.write(b"a") is NONE
+    three.until_in_sync(*(one for one in ALL if one != follower))
+    three.until_same()
+
+
+def test_a_topic_deleted_while_a_replica_is_down_is_gone_when_it_is_back() -> None:
+    three = Three()
+    assert three.write(b"a") is NONE
+    down = next(one for one in ALL if one != three.until_led())
+    three.cluster.nodes[down].die(power=False)
+    three.until_in_sync(*(one for one in ALL if one != down))
+    three.cluster.submit(Create(f"{paths.DELETE_TOPICS}/{TOPIC}"))
+    three.cluster.rest(5_000)
+    three.cluster.start_served(down)
+    three.cluster.until(lambda: three.cluster.ensemble.tree.node(paths.topic(TOPIC)) is None)
+    three.cluster.until(lambda: all(three.cluster.core(one).topics.named(TOPIC) is None for one in ALL))
+    assert three.cluster.submit(GetChildren(paths.topic(TOPIC))) is ZooKeeperError.NO_NODE
+    three.cluster.create(TOPIC, UUID(int=77), ALL)
+    three.until_in_sync(*ALL)
+    assert three.write(b"anew") is NONE
+    three.until_same()
+    assert three.cluster.partition(down).log.log_end_offset == 1
