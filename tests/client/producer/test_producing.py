@@ -345,11 +345,15 @@ def test_batch_that_nobody_takes_fails_in_the_end_and_says_why():
         ("lose after", DeliveryUnknown),
         ("lose before", DeliveryUnknown),
         ("disk fails", DeliveryUnknown),
+        ("not leader", DeliveryUnknown),
         ("unreachable", DeliveryFailed),
     ],
 )
 def test_batch_given_up_is_unknown_once_it_was_sent_and_failed_before(whim, outcome):
-    """Where the connection was lost the request may have been carried out: the client cannot see whether it was."""
+    """Where the connection was lost the request may have been carried out: the client cannot see whether it was.
+
+    Nor can it where the leader says that it is none: Kafka's DelayedProduce says so of a batch that it has appended, too.
+    """
     broker = ModelBroker(2, [whim] * 100_000)
     transport = ScriptedTransport(broker.answer)
     flow = ProduceFlow(Cluster(SETTINGS), IDENTITY, delivery_timeout_ms=5_000)

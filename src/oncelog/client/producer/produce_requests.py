@@ -28,9 +28,15 @@ ABORTABLE = LOST_SEQUENCE | {
     ErrorCode.transaction_abortable,
 }
 MAYBE_WRITTEN = frozenset(
-    {ErrorCode.request_timed_out, ErrorCode.not_enough_replicas_after_append, ErrorCode.kafka_storage_error}
+    {
+        ErrorCode.request_timed_out,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.kafka_storage_error,
+    }
 )
-"""A disk may fail when a batch is appended, and is made durable: what it has of it nobody knows."""
+"""A disk may fail when a batch is appended, and is made durable: what it has of it nobody knows. Who leads no more may have
+stopped when the batch was in its log, and the others may have it: as in Kafka, a wait for them ends with the same error."""
 ABOUT_RECORDS = frozenset(
     {
         ErrorCode.message_too_large,
