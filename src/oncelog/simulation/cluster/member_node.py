@@ -36,6 +36,8 @@ class MemberNode(BrokerNode):
         self.is_to_be_left_out = False
         """Its power was cut, and it was not started since: it must not be taken for in sync when it is."""
         self._ensemble = ensemble
+        self._ended: list[BrokerCore | None] = []
+        """Nothing of them may be collected during the run: what their flows give back then would happen at an odd time."""
 
     @property
     def served(self) -> BrokerCore | None:
@@ -64,6 +66,7 @@ class MemberNode(BrokerNode):
             super().stop()
 
     def die(self, *, power: bool) -> None:
+        self._ended.append(self.core)
         super().die(power=power)
         self.has_lost_power |= power
         self.is_to_be_left_out |= power
