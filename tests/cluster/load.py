@@ -231,6 +231,14 @@ class Load:
         except AssertionError:
             raise AssertionError(f"the load does not go on: {before}, then {self.progress()}") from None
 
+    def writers_go_on(self) -> None:
+        """Wait for the idempotent producers alone: others may hold on to a broker that accepts connections and answers nothing."""
+        before = [len(writer.acknowledged) for writer in self.writers]
+        until(
+            lambda: all(len(one.acknowledged) > then for one, then in zip(self.writers, before, strict=True)),
+            PROGRESS_SECONDS,
+        )
+
     def _is_decided(self) -> bool:
         """A commit is answered before its last marker is written: until then readers do not come to the end."""
         everything, committed = (self._ends(isolation) for isolation in IsolationLevel)

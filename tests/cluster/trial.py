@@ -80,7 +80,7 @@ class Trial:
         others = [broker for broker in self.cluster.brokers.values() if broker is not victim]
         victim.suspend()
         until(lambda: all(victim.broker_id not in broker.known_brokers() for broker in others))
-        self.load.goes_on()
+        self.load.writers_go_on()
         victim.resume()
         self.is_whole_again()
 
