@@ -128,7 +128,7 @@ class History:
         topic = core.topics.named(TOPIC)
         assert topic is not None
         committed = OffsetToCommit(TOPIC, number % self._extent.partitions, offset, topic_id=topic.topic_id)
-        (answer,) = core.offsets.commit_in_transaction(group, ANYONE, [committed], producer)
+        (answer,) = await over(start(core.offsets.commit_in_transaction(group, ANYONE, [committed], producer)))
         assert answer is ErrorCode.none, answer
         end = await over(start(core.transactions.end(name, *producer, committed=True, tv2=True)))
         assert end.error is ErrorCode.none, end

@@ -15,8 +15,8 @@ from oncelog.client import (
     TopicPartition,
     TransactionFailed,
 )
-from oncelog.client.net.connection import SOFTWARE_VERSION
 from oncelog.wire import ErrorCode
+from oncelog.wire.offered_versions import SOFTWARE_VERSION
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,9 @@ def write_much(on: ReplicaOnMemoryDisk, random: Random, count: int) -> None:
         elif kind < 6:
             on.produce(random.randbytes(100), producer=(producer, 0), sequence=sequence, transactional=True)
         elif kind == 6:
-            on.mark(ControlType(random.randrange(2)), (producer, 0), coordinator_epoch=random.randrange(3))
+            # An older coordinator's marker is refused.
+            epoch = max(0, log.coordinator_epoch(producer)) + random.randrange(2)
+            on.mark(ControlType(random.randrange(2)), (producer, 0), epoch)
         else:
             log.lead(log.leader_epoch + random.randrange(3))
 
