@@ -25,6 +25,7 @@ class TransactionWorker:
         self._producer_of, self._reader_of = CLIENTS[client]
         self._bootstrap, self._places, self._history = bootstrap, places, history
         self._chance, self._values, self._lives = Random(seed), 0, 0
+        self._left_open: list[ConfluentRecorded | OwnRecorded] = []
         self.has_ended = False
 
     def run(self) -> None:
@@ -48,6 +49,8 @@ class TransactionWorker:
                     producer.send(operation, self._chance.choice(self._places), f"{self.name}.{self._values}")
                 if number < most and self._chance.random() < 0.2:
                     reader.close()
+                    # librdkafka 2.16 may abort the process when a producer is destroyed as it adds partitions to its transaction.
+                    self._left_open.append(producer)
                     return number
                 if self._chance.random() < 0.6:
                     producer.commit()
