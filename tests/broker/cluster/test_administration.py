@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
@@ -28,11 +26,13 @@ def cluster(request, new_cluster):
     made = new_cluster("oncelog", "kafka")
     zookeeper = KazooClient(made.zookeeper_connect)
     zookeeper.start(30)
-    # Whoever is not meant to be the controller is made to resign, as administrators of Kafka do it.
-    while {one.known_controller() for one in made.brokers.values()} != {request.param}:
-        if controller_of(zookeeper) not in (None, request.param):
-            zookeeper.delete("/controller")
-        time.sleep(0.5)
+    # The other one leaves and comes back: after a mere resignation it may win every election.
+    other = made.brokers[1 - request.param]
+    if controller_of(zookeeper) != request.param:
+        other.stop()
+        until(lambda: controller_of(zookeeper) == request.param)
+        other.start()
+    until(lambda: {one.known_controller() for one in made.brokers.values()} == {request.param})
     zookeeper.stop()
     return made
 
@@ -102,7 +102,7 @@ def test_settings_that_one_broker_changes_count_for_all(cluster):
         value = str(1_000_000 + broker_id)
         alter(admin, "topic", "t", "retention.ms", value, broker=broker_id)
         for one in cluster.brokers:
-            until(lambda: setting(admin, "topic", "t", "retention.ms", broker=one) == value)  # noqa: B023
+            until(lambda one=one, value=value: setting(admin, "topic", "t", "retention.ms", broker=one) == value)
         alter(admin, "broker", str(broker_id), "log.retention.ms", value)
     for broker_id in cluster.brokers:
         value = str(1_000_000 + broker_id)
