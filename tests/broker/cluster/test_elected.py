@@ -14,6 +14,7 @@ from oncelog.wire import ErrorCode, message_module
 BROKER, OTHER = 0, 1
 BOTH = (BROKER, OTHER)
 IDS = {CONSUMER_OFFSETS: UUID(int=1), TRANSACTION_STATE: UUID(int=2)}
+OTHER_ID = UUID(int=3)
 PARTITIONS = (0, 1)
 NONE, NOT_COORDINATOR = ErrorCode.none, ErrorCode.not_coordinator
 
@@ -85,3 +86,16 @@ def test_who_steps_down_coordinates_nothing_until_it_is_told_again(electing: Ele
     assert electing.error() is NOT_COORDINATOR
     electing.order(BROKER, 3)
     assert electing.error() is NONE
+
+
+def test_who_is_told_to_lead_before_it_knows_the_other_partitions_coordinates_what_belongs_there(
+    electing: Electing,
+) -> None:
+    """LeaderAndIsr may come before UpdateMetadata: how many partitions there are, ZooKeeper says, as to Kafka's brokers."""
+    topic, count = electing.topic, 7
+    electing.cluster.create(topic, OTHER_ID, *[(BROKER,)] * count)
+    told = led(BROKER, 0, (BROKER,), indexes=(2,), topic=topic, topic_id=OTHER_ID)
+    assert errors_of(electing.controller.order(BROKER, told)) == [NONE]
+    core = electing.cluster.core(BROKER)
+    coordinator = core.transactions.coordinator if topic == TRANSACTION_STATE else core.offsets.coordinator
+    assert coordinator.partition_count == count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
@@ -87,17 +87,20 @@ class Replicas:
         """Those that this broker leads."""
         return (replica for replica in tuple(self._replicas.values()) if replica.partition.role is ReplicaRole.LEADER)
 
-    async def become(self, told: Sequence[Told]) -> list[ErrorCode]:
+    async def become(self, told: Sequence[Told], partition_counts: Mapping[UUID, int]) -> list[ErrorCode]:
         """Lead or follow; what became of each, in the same order.
+
+        `partition_counts` has the coordinators' topics: where a group or a transactional id belongs depends on all partitions,
+        also on those of which nobody has told yet.
 
         Errors: stale_controller_epoch for a leader epoch that is not new, inconsistent_topic_id, kafka_storage_error,
         unknown_topic_or_partition for a partition that has no replica here.
 
         What was begun is carried out, also where whoever asked is gone.
         """
-        return await start(self._become_all(told))
+        return await start(self._become_all(told, partition_counts))
 
-    async def _become_all(self, told: Sequence[Told]) -> list[ErrorCode]:
+    async def _become_all(self, told: Sequence[Told], partition_counts: Mapping[UUID, int]) -> list[ErrorCode]:
         await self._orders.enter()
         try:
             decided = [self._decide(one) for one in told]
@@ -106,6 +109,7 @@ class Replicas:
             ]
             await self._topics.host([one.replica for one in changing if not self._is_here(one)])
             await self._fetchers.stop_following([one for one in map(self._partition, changing) if one is not None])
+            self._topics.reach(partition_counts)
             turn = Turn(self._clock)
             errors = []
             for one, (becomes, error) in zip(told, decided, strict=True):

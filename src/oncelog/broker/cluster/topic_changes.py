@@ -6,7 +6,7 @@ The writes are those of Kafka's AdminZkClient, in its order: the settings of a t
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
@@ -166,6 +166,22 @@ class TopicChanges:
             # Tools would take a text that begins with a minus sign for an option.
             if topic_id not in RESERVED_IDS and not id_text(topic_id).startswith("-"):
                 return topic_id
+
+    async def partition_counts(self, names: Iterable[str]) -> dict[UUID, int]:
+        """How many partitions each of these topics has, as far as there is one."""
+        counts = {}
+        for name in names:
+            (found,) = await read_each(self._zookeeper, [GetData(paths.topic(name))])
+            if not isinstance(found, Data):
+                continue
+            try:
+                assignment = decode_assignment(name, found)
+            except ZnodeError as error:
+                logger.error("%s", error)
+                continue
+            if assignment.topic_id is not None:
+                counts[assignment.topic_id] = len(assignment.partitions)
+        return counts
 
     async def _id_of(self, name: str) -> UUID | None:
         try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.cluster.replicas import Told
 from oncelog.broker.request import Request
+from oncelog.broker.storage.topics import INTERNAL_TOPICS
 from oncelog.replication import LeaderAndIsrTold
 from oncelog.wire import ErrorCode
 
@@ -24,6 +25,8 @@ class Needs(Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     body, membership = request.body, broker.membership
+    coordinated = [topic.topic_name for topic in body.topic_states if topic.topic_name in INTERNAL_TOPICS]
+    partition_counts = await membership.topic_changes.partition_counts(coordinated)
     problem = await membership.problem(body.controller_id, body.controller_epoch, body.broker_epoch)
     if problem is not None:
         return request.answer(error_code=problem, topics=())
@@ -32,7 +35,7 @@ async def handle(broker: Needs, request: Request) -> Any:
         for topic in body.topic_states
         for one in topic.partition_states
     ]
-    errors = iter(await membership.replicas.become(told))
+    errors = iter(await membership.replicas.become(told, partition_counts))
     types = request.types
     return request.answer(
         error_code=ErrorCode.none,

@@ -70,7 +70,7 @@ class SharedTopics(Topics):
         self._before_deletion = before_deletion
         self._after_deletion = after_deletion
         self.on_learned: Callable[[Topic], None] = lambda _: None
-        """Hears of each topic that the controller speaks of."""
+        """Hears of each topic of which there is something to know."""
         self.on_gone: Callable[[str, int], None] = lambda name, partition_count: None
         """Hears of a topic that was deleted."""
         self._here: dict[tuple[str, int], Partition] = {}
@@ -128,6 +128,16 @@ class SharedTopics(Topics):
         self._forget_if_gone(topic)
         self._tell(name)
         return topic
+
+    def reach(self, partition_counts: Mapping[UUID, int]) -> None:
+        """Know of so many partitions of these topics: the controller may not have told of each yet."""
+        for topic_id, count in partition_counts.items():
+            topic = self._by_id.get(topic_id)
+            if topic is not None:
+                if count > len(topic.partitions):
+                    self._reach(topic, count - 1)
+                    self.version += 1
+                self.on_learned(topic)
 
     def _make_topic(self, name: str, topic_id: UUID) -> Topic:
         before = self._by_name.get(name)
