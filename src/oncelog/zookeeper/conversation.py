@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
@@ -92,3 +93,37 @@ class Conversation:
             # Whoever heard of the last one may have closed the client.
             if self.phase is not Phase.CLOSED:
                 parked.release(error)
+
+
+class ConversationClient(ABC):
+    """What every client hands on to its conversation. Who sees to the connection, adds `close` and makes it a `ZooKeeper`."""
+
+    def __init__(self) -> None:
+        self._conversation = Conversation(self._send)
+
+    @abstractmethod
+    def _send(self, request: Request) -> None:
+        """Carry a request to the server: there is a connection."""
+
+    @property
+    def on_watched(self) -> Callable[[Watched], None]:
+        return self._conversation.on_watched
+
+    @on_watched.setter
+    def on_watched(self, hear: Callable[[Watched], None]) -> None:
+        self._conversation.on_watched = hear
+
+    @property
+    def on_session(self) -> Callable[[ZooKeeperSessionState], None]:
+        return self._conversation.on_session
+
+    @on_session.setter
+    def on_session(self, hear: Callable[[ZooKeeperSessionState], None]) -> None:
+        self._conversation.on_session = hear
+
+    @property
+    def session_id(self) -> int:
+        return self._conversation.session_id
+
+    def submit(self, request: Request) -> Parked[Result]:
+        return self._conversation.submit(request)

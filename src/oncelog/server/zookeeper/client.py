@@ -12,19 +12,16 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 
-from oncelog.coordination import Parked
 from oncelog.server.zookeeper import records
 from oncelog.server.zookeeper.addresses import Ensemble
 from oncelog.server.zookeeper.connection import Guard, ServerConnection
 from oncelog.server.zookeeper.records import NODE_EXISTS, OK, PING_XID, WATCH_XID, JuteRecord, Welcome
-from oncelog.zookeeper.conversation import Conversation, Phase
+from oncelog.zookeeper.conversation import ConversationClient, Phase
 from oncelog.zookeeper.session import (
     NodeChange,
     Request,
     Result,
-    Watched,
     ZooKeeperError,
-    ZooKeeperSessionState,
 )
 
 logger = logging.getLogger("oncelog.zookeeper")
@@ -53,7 +50,7 @@ class _Credentials:
     password: bytes = bytes(16)
 
 
-class RealZooKeeper:
+class RealZooKeeper(ConversationClient):
     """A `ZooKeeper`. It is made in a running event loop, looks for a server at once, and goes on until it is closed.
 
     Everything is called back in `guard`, as by `RealClock`. The server may give another timeout than is asked for:
@@ -61,13 +58,13 @@ class RealZooKeeper:
     """
 
     def __init__(self, ensemble: Ensemble, session_timeout_ms: int, connection_timeout_ms: int, guard: Guard) -> None:
+        super().__init__()
         self.session_timeout_ms = session_timeout_ms
         self._asked_timeout_ms = session_timeout_ms
         self._connection_timeout_ms = connection_timeout_ms
         self._ensemble = ensemble
         self._guard = guard
         self._loop = asyncio.get_running_loop()
-        self._conversation = Conversation(self._send)
         self._session = _Credentials()
         self._last_zxid = 0
         self._last_xid = 0
@@ -78,29 +75,6 @@ class RealZooKeeper:
         self._first_session = asyncio.Event()
         self._keeper = self._loop.create_task(self._stay_connected())
         self._keeper.add_done_callback(self._keeper_ended)
-
-    @property
-    def on_watched(self) -> Callable[[Watched], None]:
-        return self._conversation.on_watched
-
-    @on_watched.setter
-    def on_watched(self, hear: Callable[[Watched], None]) -> None:
-        self._conversation.on_watched = hear
-
-    @property
-    def on_session(self) -> Callable[[ZooKeeperSessionState], None]:
-        return self._conversation.on_session
-
-    @on_session.setter
-    def on_session(self, hear: Callable[[ZooKeeperSessionState], None]) -> None:
-        self._conversation.on_session = hear
-
-    @property
-    def session_id(self) -> int:
-        return self._conversation.session_id
-
-    def submit(self, request: Request) -> Parked[Result]:
-        return self._conversation.submit(request)
 
     async def connected(self) -> None:
         """Wait for the first session. Raises ZooKeeperUnreachableError after zookeeper.connection.timeout.ms."""

@@ -2,61 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from random import Random
 
-from oncelog.coordination import Parked
 from oncelog.simulation.events import Process
 from oncelog.simulation.zookeeper.ensemble import SimulatedEnsemble
 from oncelog.simulation.zookeeper.link import EnsembleLink
-from oncelog.zookeeper.conversation import Conversation, Phase
-from oncelog.zookeeper.session import NodeChange, Request, Result, Watched, ZooKeeperSessionState
+from oncelog.zookeeper.conversation import ConversationClient, Phase
+from oncelog.zookeeper.session import NodeChange, Request, Result
 
 SILENCE_SHARE = 2 / 3
 PING_SHARE = 1 / 6
 PAUSE_MS = (100.0, 500.0)
 
 
-class SimulatedZooKeeper:
+class SimulatedZooKeeper(ConversationClient):
     """A `ZooKeeper`, with the habits of the real client: it looks for the ensemble at once, and until it is closed.
 
     It sends pings, so that a process that is paused, or parted from the ensemble, loses its session.
     """
 
     def __init__(self, ensemble: SimulatedEnsemble, process: Process, random: Random, session_timeout_ms: int) -> None:
+        super().__init__()
         self._ensemble = ensemble
         self._process = process
         self._random = random
         self.session_timeout_ms = session_timeout_ms
-        self._conversation = Conversation(self._send)
         self._last_session_id = 0
         self._zxid = 0
         self._answered_ms = 0.0
         self._link: EnsembleLink | None = None
         self._connect()
-
-    @property
-    def on_watched(self) -> Callable[[Watched], None]:
-        return self._conversation.on_watched
-
-    @on_watched.setter
-    def on_watched(self, hear: Callable[[Watched], None]) -> None:
-        self._conversation.on_watched = hear
-
-    @property
-    def on_session(self) -> Callable[[ZooKeeperSessionState], None]:
-        return self._conversation.on_session
-
-    @on_session.setter
-    def on_session(self, hear: Callable[[ZooKeeperSessionState], None]) -> None:
-        self._conversation.on_session = hear
-
-    @property
-    def session_id(self) -> int:
-        return self._conversation.session_id
-
-    def submit(self, request: Request) -> Parked[Result]:
-        return self._conversation.submit(request)
 
     def close(self) -> None:
         link, session_id = self._link, self.session_id
