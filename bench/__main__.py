@@ -5,6 +5,7 @@ python -m bench
 
 from bench.arrow import ArrowProgram
 from bench.cluster import ClusterProgram
+from bench.cluster_failures import ClusterFailuresProgram
 from bench.compaction import CompactionProgram
 from bench.groups import ManyGroupsProgram, RebalanceProgram
 from bench.guarantees import FormatProgram, GuaranteesProgram
@@ -23,6 +24,7 @@ main(
         ProduceConsumeProgram,
         TransactionsProgram,
         ClusterProgram,
+        ClusterFailuresProgram,
         CompactionProgram,
         GuaranteesProgram,
         FormatProgram,
