@@ -113,6 +113,61 @@ def test_partition_that_the_coordinator_was_not_told_of_gets_its_marker_when_it_
     assert transaction.status() in COMPLETE
 
 
+def test_broker_that_was_not_told_who_coordinates_writes_the_marker_although_no_transaction_is_open() -> None:
+    """KafkaApis.handleWriteTxnMarkersRequest appends it whoever leads what: the next batch is of the epoch after it."""
+    brokers = three()
+    transaction = Transaction(brokers)
+    transaction.producer.add_partitions()
+    transaction.end(committed=False)
+    (sent,) = brokers.sent
+    for index in (0, 1):
+        # As broker 1 knows it, which has just become a leader.
+        brokers.leaders[LOG, index] = AWAY
+    errors: list[ErrorCode] = []
+    brokers.receive(sent, lambda found: errors.extend(found.values()))
+    brokers.settle()
+    assert errors == [NONE]
+    assert transaction.markers(1) == [(ControlType.ABORT, brokers.epochs[LOG, transaction.home])]
+
+
+def test_broker_that_does_not_know_that_it_coordinates_no_more_writes_the_marker_of_the_next_coordinator() -> None:
+    """ProducerAppendInfo.checkCoordinatorEpoch: only an epoch before that of the last marker is refused."""
+    brokers = three()
+    transaction = Transaction(brokers)
+    transaction.write("a")
+    transaction.end()
+    brokers.run()
+    brokers.lead(LOG, transaction.home, 1)
+    brokers.run()
+    brokers.unaware.add(1)
+    brokers.lead(LOG, transaction.home, 0)
+    transaction.write("b")
+    transaction.end(committed=False)
+    brokers.run()
+    epoch = brokers.epochs[LOG, transaction.home]
+    assert transaction.markers(1)[-1] == (ControlType.ABORT, epoch)
+    assert transaction.status() in COMPLETE
+
+
+def test_coordinator_that_knows_no_other_does_not_take_over_the_epoch_of_the_next_one() -> None:
+    """The brokers may be told late who leads: a decision of this one may be one that the next coordinator does not know."""
+    brokers = three()
+    transaction = Transaction(brokers)
+    transaction.write("a")
+    brokers.unaware.add(0)
+    brokers.lead(LOG, transaction.home, 2)
+    newer = brokers.epochs[LOG, transaction.home]
+    partition = brokers.partition(0, (TOPIC, 0))
+    producer = transaction.producer
+    partition.append_marker(ControlType.ABORT, producer.producer_id, producer.epoch, newer, 0, 0)
+    for index in (0, 1):
+        brokers.leaders[LOG, index] = 0
+    transaction.producer.send_end(committed=True)
+    brokers.settle()
+    assert transaction.markers(0) == [(ControlType.ABORT, newer)]
+    assert transaction.status() is TransactionStatus.PREPARE_COMMIT
+
+
 def test_answer_does_not_wait_for_other_brokers_and_complete_does() -> None:
     """KIP-98: the producer is answered when the decision is durable; the markers go out after that."""
     brokers = three()

@@ -101,13 +101,6 @@ class Transactions:
             return True
         return all(self.elections.error(index) is ErrorCode.none for index in range(len(topic.partitions)))
 
-    def has_other_coordinators(self) -> bool:
-        """Whether another broker leads a partition of the transaction log."""
-        topic = self._broker.topics.named(TRANSACTION_STATE)
-        count = 0 if topic is None else len(topic.partitions)
-        leaders = (self._broker.known_brokers.leader_of(TRANSACTION_STATE, index) for index in range(count))
-        return any(isinstance(leader, int) and leader != self._broker.node_id for leader in leaders)
-
     def describe(self, transactional_id: str) -> DescribedTransaction:
         """Errors: invalid_request, not_coordinator, coordinator_load_in_progress, transactional_id_not_found."""
         error = self.error(transactional_id)
@@ -423,7 +416,7 @@ class Transactions:
 
     def _mark(self, partition: Partition, markers: MarkersToSend, epoch: int) -> ErrorCode:
         error = self._mark_with(partition, markers, epoch)
-        if error is not ErrorCode.transaction_coordinator_fenced or self.has_other_coordinators():
+        if error is not ErrorCode.transaction_coordinator_fenced or self._broker.known_brokers.may_coordinate:
             return error
         # Nobody else decides how transactions end: what was before this one was written by hand, and ends none of them.
         return self._mark_with(partition, markers, partition.log.coordinator_epoch(markers.producer_id))
