@@ -120,8 +120,8 @@ class ClusterInMemory:
     def _step(self, end_ms: float) -> bool:
         try:
             event = self.queue.step(end_ms)
-        except ProcessEndedError:
-            (ended,) = (one for one in self.nodes.values() if one.is_up and one.disk.operations_left is None)
+        except ProcessEndedError as disk:
+            (ended,) = (one for one in self.nodes.values() if one.name == disk.node)
             ended.die(power=self.cuts_power)
             return True
         if self.errors:

@@ -57,6 +57,8 @@ class BrokersInMemory:
         self.held_back: set[Key] = set()
         self.untold: set[Key] = set()
         """There are these partitions, and no broker was told of them."""
+        self.unaware: set[int] = set()
+        """These brokers are told of no leader that changes, and do not know that they lead no more."""
         for node_id, broker in enumerate(self.brokers):
             make_topic(broker)
             for key, kind in (("any", 1), ("any", 0)):
@@ -77,7 +79,7 @@ class BrokersInMemory:
         epoch = self.epochs[key] = self.epochs.get(key, 0) + 1
         self.leaders[key] = leader
         for node_id, broker in enumerate(self.brokers):
-            if topic in COORDINATED and node_id != leader:
+            if topic in COORDINATED and node_id != leader and node_id not in self.unaware:
                 self.elections(broker, topic).resigned(index, epoch)
         for parked in self.uncommitted.pop(key, ()):
             parked.release(ErrorCode.not_leader_or_follower)
@@ -177,6 +179,8 @@ class BrokersInMemory:
 
 class _View:
     """What one broker knows of the others."""
+
+    may_coordinate = True
 
     def __init__(self, brokers: BrokersInMemory, node_id: int) -> None:
         self._brokers = brokers

@@ -202,7 +202,7 @@ class BrokerNode:
             self._disk_failed(error)
             return
         except ProcessEndedError:
-            self.die(power=self._random.random() < 0.5)
+            self._ended_in_step(power=self._random.random() < 0.5)
             return
         self.starts += 1
         core.serve_at(self.name, 9092)
@@ -224,7 +224,7 @@ class BrokerNode:
                 self._disk_failed(error)
                 return
             except ProcessEndedError:
-                self.die(power=True)
+                self._ended_in_step(power=True)
                 return
             self._end(silently=False)
             self.disk.kill()
@@ -256,6 +256,10 @@ class BrokerNode:
             self._disk_failed(error)
         else:
             self._failed(error)
+
+    def _ended_in_step(self, *, power: bool) -> None:
+        """The disk has ended it while it started or stopped."""
+        self.die(power=power)
 
     def _disk_failed(self, error: DiskError) -> None:
         """The broker stops when the disk fails; somebody starts it again."""

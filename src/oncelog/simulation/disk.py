@@ -16,6 +16,10 @@ Done = Callable[[DiskError | None], None]
 class ProcessEndedError(BaseException):
     """The process is no more: nothing of it runs on. No code of the broker catches it."""
 
+    def __init__(self, node: str) -> None:
+        super().__init__(node)
+        self.node = node
+
 
 class SimulatedDisk(MemoryDisk):
     """What was written before a sync was asked for is durable when it is answered; what came after, nobody knows.
@@ -41,7 +45,8 @@ class SimulatedDisk(MemoryDisk):
             self.operations_left -= 1
             if self.operations_left < 0:
                 self.operations_left = None
-                raise ProcessEndedError
+                assert self._process is not None, "nobody uses the disk"
+                raise ProcessEndedError(self._process.node)
         super().changed(path)
 
     def sync(self, files: Sequence[Syncable], done: Done) -> None:

@@ -18,8 +18,10 @@ EVENTS_AT_ONE_TIME_MAX = 20_000
 class Driver:
     """Takes the events of a run. What fails in one of them ends the run."""
 
-    def __init__(self, queue: EventQueue, happened: Callable[[Event], None], ended_in_step: Callable[[], None]) -> None:
-        """`happened` is called after each event; `ended_in_step` where a disk has ended its process in the middle of one."""
+    def __init__(
+        self, queue: EventQueue, happened: Callable[[Event], None], ended_in_step: Callable[[str], None]
+    ) -> None:
+        """`happened` is called after each event; `ended_in_step` with the node whose disk has ended its process in one."""
         self._queue = queue
         self._happened = happened
         self._ended_in_step = ended_in_step
@@ -34,8 +36,8 @@ class Driver:
         while True:
             try:
                 event = queue.step(until_ms)
-            except ProcessEndedError:
-                self._ended_in_step()
+            except ProcessEndedError as ended:
+                self._ended_in_step(ended.node)
                 continue
             if self._failure is not None:
                 raise self._failure

@@ -76,7 +76,7 @@ class Simulation:
         )
         self.view: View = {}
         """What read_committed shows in the end."""
-        self.driver = Driver(self.queue, self._happened, lambda: self.injection.broker_ended_in_step())
+        self.driver = Driver(self.queue, self._happened, lambda _: self.injection.broker_ended_in_step())
         self.disk = SimulatedDisk(stream(seed, "disk"), lambda: int(self.queue.now_ms))
         self.disk.lose_by(stream(seed, "power"))
         self.broker = BrokerNode(

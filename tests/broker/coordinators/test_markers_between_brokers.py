@@ -113,6 +113,61 @@ def test_partition_that_the_coordinator_was_not_told_of_gets_its_marker_when_it_
     assert transaction.status() in COMPLETE
 
 
+def test_broker_that_was_not_told_who_coordinates_writes_the_marker_although_no_transaction_is_open() -> None:
+    """KafkaApis.handleWriteTxnMarkersRequest appends it whoever leads what: the next batch is of the epoch after it."""
+    brokers = three()
+    transaction = Transaction(brokers)
+    transaction.producer.add_partitions()
+    transaction.end(committed=False)
+    (sent,) = brokers.sent
+    for index in (0, 1):
+        # As broker 1 knows it, which has just become a leader.
+        brokers.leaders[LOG, index] = AWAY
+    errors: list[ErrorCode] = []
+    brokers.receive(sent, lambda found: errors.extend(found.values()))
+    brokers.settle()
+    assert errors == [NONE]
+    assert transaction.markers(1) == [(ControlType.ABORT, brokers.epochs[LOG, transaction.home])]
+
+
+def test_broker_that_does_not_know_that_it_coordinates_no_more_writes_the_marker_of_the_next_coordinator() -> None:
+    """ProducerAppendInfo.checkCoordinatorEpoch: only an epoch before that of the last marker is refused."""
+    brokers = three()
+    transaction = Transaction(brokers)
+    transaction.write("a")
+    transaction.end()
+    brokers.run()
+    brokers.lead(LOG, transaction.home, 1)
+    brokers.run()
+    brokers.unaware.add(1)
+    brokers.lead(LOG, transaction.home, 0)
+    transaction.write("b")
+    transaction.end(committed=False)
+    brokers.run()
+    epoch = brokers.epochs[LOG, transaction.home]
+    assert transaction.markers(1)[-1] == (ControlType.ABORT, epoch)
+    assert transaction.status() in COMPLETE
+
+
+def test_coordinator_that_knows_no_other_does_not_take_over_the_epoch_of_the_next_one() -> None:
+    """The brokers may be told late who leads: a decision of this one may be one that the next coordinator does not know."""
+    brokers = three()
+    transaction = Transaction(brokers)
+    transaction.write("a")
+    brokers.unaware.add(0)
+    brokers.lead(LOG, transaction.home, 2)
+    newer = brokers.epochs[LOG, transaction.home]
+    partition = brokers.partition(0, (TOPIC, 0))
+    producer = transaction.producer
+    partition.append_marker(ControlType.ABORT, producer.producer_id, producer.epoch, newer, 0, 0)
+    for index in (0, 1):
+        brokers.leaders[LOG, index] = 0
+    transaction.producer.send_end(committed=True)
+    brokers.settle()
+    assert transaction.markers(0) == [(ControlType.ABORT, newer)]
+    assert transaction.status() is TransactionStatus.PREPARE_COMMIT
+
+
 def test_answer_does_not_wait_for_other_brokers_and_complete_does() -> None:
     """KIP-98: the producer is answered when the decision is durable; the markers go out after that."""
     brokers = three()
@@ -309,7 +364,8 @@ def test_coordinator_that_is_one_no_more_sends_nothing_more() -> None:
     assert {sent.sender for sent in brokers.sent} == {2}
 
 
-def test_commit_that_comes_after_the_coordinator_has_changed_is_not_this_ones() -> None:
+@pytest.mark.parametrize("is_same_epoch", [False, True])
+def test_commit_that_comes_after_the_coordinator_has_changed_is_not_this_ones(is_same_epoch: bool) -> None:
     brokers = three()
     transaction = Transaction(brokers)
     key = (LOG, transaction.home)
@@ -318,11 +374,33 @@ def test_commit_that_comes_after_the_coordinator_has_changed_is_not_this_ones() 
     reply = transaction.coordinator.send("init_producer_id", 4, **asked)
     brokers.settle()
     assert not reply.came
-    elections = brokers.elections(transaction.coordinator, LOG)
-    elections.resigned(transaction.home, 100)
-    elections.elected(transaction.home, 101)
+    lead_again(brokers, transaction.home, None if is_same_epoch else 100)
     brokers.commit(key)
     assert reply.message.error_code is ErrorCode.not_coordinator
+
+
+def test_decision_that_waits_while_its_broker_leaves_the_cluster_and_leads_under_the_same_epoch_again_is_none() -> None:
+    """A broker whose session ends forgets what it led; if the controller was away it leads under the epochs of before."""
+    brokers = three()
+    transaction = Transaction(brokers)
+    transaction.write("a")
+    commit = transaction.producer.send_end(committed=True)
+    lead_again(brokers, transaction.home, None)
+    abort = transaction.producer.send_end(committed=False)
+    brokers.run()
+    assert commit.message.error_code is ErrorCode.not_coordinator
+    assert abort.message.error_code is NONE
+    assert [control for control, _ in transaction.markers(0)] == [ControlType.ABORT]
+    assert [control for control, _ in transaction.markers(1)] == [ControlType.ABORT]
+
+
+def lead_again(brokers: BrokersInMemory, home: int, epoch: int | None) -> None:
+    """Have broker 0 resign, and lead the partition of the transaction log again: under the same epoch if it is told none."""
+    elections = brokers.elections(brokers.brokers[0], LOG)
+    same = elections.epoch(home)
+    elections.resigned(home, epoch)
+    elections.elected(home, same if epoch is None else epoch + 1)
+    assert elections.error(home) is NONE
 
 
 def test_what_groups_are_told_waits_until_it_is_committed() -> None:
@@ -342,13 +420,16 @@ def test_what_groups_are_told_waits_until_it_is_committed() -> None:
     assert (held.message.error_code, bytes(held.message.assignment)) == (NONE, b"all")
 
 
-def test_what_groups_wait_for_is_another_coordinators_when_the_leader_changes() -> None:
+@pytest.mark.parametrize("epoch", [None, 100], ids=["same epoch", "newer epoch"])
+def test_what_groups_wait_for_is_another_coordinators_when_the_leader_changes(epoch: int | None) -> None:
     brokers = BrokersInMemory(2)
     broker = brokers.brokers[0]
     home = (OFFSETS, broker.core.offsets.partition_for("readers"))
     held = held_back(brokers, home, "offset_commit", 8, commit_fields("readers", TOPIC, {0: 7}, "", -1))
-    brokers.elections(broker, OFFSETS).resigned(home[1], 100)
-    brokers.elections(broker, OFFSETS).elected(home[1], 101)
+    elections = brokers.elections(broker, OFFSETS)
+    after = elections.epoch(home[1]) if epoch is None else epoch + 1
+    elections.resigned(home[1], epoch)
+    elections.elected(home[1], after)
     brokers.commit(home)
     assert held.message.topics[0].partitions[0].error_code is ErrorCode.not_coordinator
 

@@ -95,12 +95,18 @@ class Elections:
         return ErrorCode.not_coordinator if led is None else _ERRORS[led.state]
 
     def epoch(self, partition: int) -> int:
-        """The leader epoch under which what is known of the partition was loaded: the coordinator's epoch. Else NOT_LED.
-
-        Whoever waits compares it with the one before the wait.
-        """
+        """The leader epoch under which what is known of the partition was loaded: the coordinator's epoch. Else NOT_LED."""
         led = self._led.get(partition)
         return led.epoch if led is not None and led.state is ACTIVE else NOT_LED
+
+    def term(self, partition: int) -> object:
+        """Whoever waits asks whether it is the same as before the wait. None where this broker does not coordinate.
+
+        An epoch does not tell: a broker that has left the cluster for a moment may lead under the same one again, and has
+        loaded anew what others, or nobody, decided meanwhile.
+        """
+        led = self._led.get(partition)
+        return led if led is not None and led.state is ACTIVE else None
 
     @property
     def is_loading(self) -> bool:

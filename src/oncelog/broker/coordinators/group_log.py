@@ -70,9 +70,9 @@ class GroupLog:
         partition = self._broker.topics.partition(CONSUMER_OFFSETS, index)
         if partition is None:
             return ErrorCode.none
-        epoch = self._elections.epoch(index)
+        term = self._elections.term(index)
         error = await self._broker.known_brokers.committed(partition)
-        return told(error) if self._elections.epoch(index) == epoch else ErrorCode.not_coordinator
+        return told(error) if self._elections.term(index) is term else ErrorCode.not_coordinator
 
     def append(self, group: str, records: Sequence[GroupRecord], producer: tuple[int, int] = NO_PRODUCER) -> ErrorCode:
         """Write what a client asked for, as one batch, and make it true; or say what it is told when that cannot be.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from oncelog.broker.coordinators.elections import NOT_LED
 from oncelog.broker.storage.partition import Partition
 from oncelog.log import OpenTransaction
 from oncelog.transactions import DECIDED, ONGOING, TransactionMetadata, has_epoch_per_transaction
@@ -16,6 +17,7 @@ from oncelog.transactions.state import PRODUCER_EPOCH_MAX
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
+    from oncelog.broker.coordinators.known_brokers import KnownBrokers
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.topics import Topics
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 class Needs(Protocol):
     """What of the broker is needed here."""
 
+    known_brokers: KnownBrokers
     leader_epoch: int
     topics: Topics
     transactions: Transactions
@@ -38,19 +41,7 @@ class AskedMarker(NamedTuple):
     committed: bool
 
 
-class Coordinators(NamedTuple):
-    """Who coordinates transactional ids, when a request for markers comes."""
-
-    knows_every_id: bool
-    has_others: bool
-
-
-def coordinators_of(broker: Needs) -> Coordinators:
-    transactions = broker.transactions
-    return Coordinators(transactions.knows_every_id(), transactions.has_other_coordinators())
-
-
-def end_as_asked(broker: Needs, coordinators: Coordinators, partition: Partition, asked: AskedMarker) -> ErrorCode:
+def end_as_asked(broker: Needs, partition: Partition, asked: AskedMarker) -> ErrorCode:
     """Write a marker of another broker's coordinator, or an administrator's that ends a hanging transaction.
 
     Of the latter nothing is written where no transaction is open.
@@ -59,15 +50,18 @@ def end_as_asked(broker: Needs, coordinators: Coordinators, partition: Partition
     not_leader_or_follower.
     """
     owner = broker.transactions.coordinator.owner_of(asked.producer_id)
-    if owner is None and coordinators.has_others:
-        return _write(broker, partition, asked)
-    if owner is not None and coordinators.has_others and _is_stale(broker, owner, asked):
-        # The coordinator before this one: what it has decided is carried out here.
-        return ErrorCode.transaction_coordinator_fenced
+    if broker.known_brokers.may_coordinate:
+        epoch = NOT_LED if owner is None else broker.transactions.epoch(owner.transactional_id)
+        if asked.coordinator_epoch > epoch:
+            # The coordinator, or the next one, of which this broker was not told yet.
+            return _write(broker, partition, asked)
+        if asked.coordinator_epoch < epoch:
+            # The coordinator before this one: what it has decided is carried out here.
+            return ErrorCode.transaction_coordinator_fenced
     found = partition.log.open_transaction(asked.producer_id)
     if found is None:
         return ErrorCode.none
-    if owner is None and not coordinators.knows_every_id:
+    if owner is None and not broker.transactions.knows_every_id():
         # Its coordinator may have decided about it, in a partition that is offline.
         return ErrorCode.coordinator_not_available
     if _is_about(owner, partition) and owner is not None and owner.status in {ONGOING, *DECIDED}:
@@ -91,10 +85,6 @@ def _write(broker: Needs, partition: Partition, asked: AskedMarker) -> ErrorCode
         asked.transaction_version,
         committed=asked.committed,
     )
-
-
-def _is_stale(broker: Needs, owner: TransactionMetadata, asked: AskedMarker) -> bool:
-    return asked.coordinator_epoch < broker.transactions.epoch(owner.transactional_id)
 
 
 def _marker_epoch(found: OpenTransaction, transaction_version: int) -> int:

@@ -28,7 +28,7 @@ class Needs(Protocol):
 
 
 class TransactionLog:
-    """The log of one broker's transaction coordinator. Each wait ends with not_coordinator if the epoch changes meanwhile."""
+    """The log of one broker's transaction coordinator. Each wait ends with not_coordinator if the term changes meanwhile."""
 
     def __init__(self, broker: Needs, coordinator: TransactionCoordinator, elections: Elections) -> None:
         self._broker = broker
@@ -66,16 +66,16 @@ class TransactionLog:
     async def committed(self, transactional_id: str) -> ErrorCode:
         """Wait until what is known of the id now cannot be lost with this broker. One that is alone waits for nothing."""
         index = self._coordinator.partition_for(transactional_id)
-        epoch = self._elections.epoch(index)
+        term = self._elections.term(index)
         error = await self._broker.known_brokers.committed(self._home(transactional_id))
-        return told(error) if self._elections.epoch(index) == epoch else ErrorCode.not_coordinator
+        return told(error) if self._elections.term(index) is term else ErrorCode.not_coordinator
 
     async def durable(self, transactional_id: str) -> ErrorCode:
         """The same, and until it would survive a power cut here."""
         index = self._coordinator.partition_for(transactional_id)
-        epoch = self._elections.epoch(index)
+        term = self._elections.term(index)
         is_durable = await self._broker.durability.make_durable([self._home(transactional_id).log])
-        if not is_durable or self._elections.epoch(index) != epoch:
+        if not is_durable or self._elections.term(index) is not term:
             return ErrorCode.not_coordinator
         return await self.committed(transactional_id)
 

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from oncelog.broker.coordinators.elections import NOT_LED, Elections
+from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.loading import load_transactions, not_cleaned
 from oncelog.broker.coordinators.markers import RETRY_MAX_MS, MarkerDelivery, MarkerOutcome, MarkerSender, outcome_of
 from oncelog.broker.coordinators.transaction_log import TransactionLog
@@ -94,19 +94,16 @@ class Transactions:
         """The coordinator epoch of the id; NOT_LED if this broker does not coordinate it."""
         return self.elections.epoch(self.coordinator.partition_for(transactional_id))
 
+    def _term(self, transactional_id: str) -> object:
+        """Of the partition that has the id; None if this broker does not coordinate it."""
+        return self.elections.term(self.coordinator.partition_for(transactional_id))
+
     def knows_every_id(self) -> bool:
         """Whether this broker coordinates every id: what others decide nobody knows here."""
         topic = self._broker.topics.named(TRANSACTION_STATE)
         if topic is None:
             return True
         return all(self.elections.error(index) is ErrorCode.none for index in range(len(topic.partitions)))
-
-    def has_other_coordinators(self) -> bool:
-        """Whether another broker leads a partition of the transaction log."""
-        topic = self._broker.topics.named(TRANSACTION_STATE)
-        count = 0 if topic is None else len(topic.partitions)
-        leaders = (self._broker.known_brokers.leader_of(TRANSACTION_STATE, index) for index in range(count))
-        return any(isinstance(leader, int) and leader != self._broker.node_id for leader in leaders)
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
         """Errors: invalid_request, not_coordinator, coordinator_load_in_progress, transactional_id_not_found."""
@@ -333,12 +330,12 @@ class Transactions:
         return prepared
 
     async def _end(self, record: TransactionRecord, markers: MarkersToSend, prepared: Parked[ErrorCode]) -> None:
-        epoch = self.epoch(record.transactional_id)
+        term = self._term(record.transactional_id)
         self.coordinator.hold(record)
         # An abort needs none of it. But readers go on over what was aborted: were that lost, they would pass over the
         # records that take its place.
         are_kept = await self._put_first(markers)
-        if self.epoch(record.transactional_id) != epoch:
+        if self._term(record.transactional_id) is not term:
             prepared.release(ErrorCode.not_coordinator)
             return
         if markers.committed and not are_kept:
@@ -349,7 +346,7 @@ class Transactions:
         error = self._log.append(record)
         if error is ErrorCode.none:
             error = await self._log.durable(record.transactional_id)
-        elif self.epoch(record.transactional_id) == epoch:
+        elif self._term(record.transactional_id) is term:
             self._let_go(markers.transactional_id)
         prepared.release(error)
         if error is ErrorCode.none:
@@ -361,10 +358,10 @@ class Transactions:
         It is not complete while one of its partitions has no leader: that one gets its marker when it is back, and until
         then the transactional id is in the middle of this.
         """
-        epoch = self.epoch(markers.transactional_id)
-        if epoch == NOT_LED or not await self._mark_all(markers, epoch):
+        term = self._term(markers.transactional_id)
+        if term is None or not await self._mark_all(markers, term):
             return
-        record = await self._write_complete(markers.transactional_id, epoch)
+        record = await self._write_complete(markers.transactional_id, term)
         if record is None:
             return
         if not has_epoch_per_transaction(markers.transaction_version):
@@ -379,9 +376,9 @@ class Transactions:
         self._fence_if_asked(record.transactional_id)
         self._settled(record.transactional_id)
 
-    async def _write_complete(self, transactional_id: str, epoch: int) -> TransactionRecord | None:
+    async def _write_complete(self, transactional_id: str, term: object) -> TransactionRecord | None:
         """The Complete record, once the log has taken it; None if another coordinator is to see to it."""
-        while self.epoch(transactional_id) == epoch:
+        while self._term(transactional_id) is term:
             record = self.coordinator.complete(transactional_id, self._now_ms()).records[0]
             if self._log.write(record) is ErrorCode.none:
                 return record
@@ -389,12 +386,13 @@ class Transactions:
             await sleep(self._broker.clock, RETRY_MAX_MS)
         return None
 
-    async def _mark_all(self, markers: MarkersToSend, epoch: int) -> bool:
+    async def _mark_all(self, markers: MarkersToSend, term: object) -> bool:
         """Whether every partition has its marker, and no Complete record can outlive those that are here."""
 
         def is_coordinated() -> bool:
-            return self.epoch(markers.transactional_id) == epoch
+            return self._term(markers.transactional_id) is term
 
+        epoch = self.epoch(markers.transactional_id)
         left = await self._mark_here(markers, epoch)
         while True:
             if left and not await self._sender.deliver(MarkerDelivery(markers, epoch, is_coordinated), left):
@@ -423,7 +421,7 @@ class Transactions:
 
     def _mark(self, partition: Partition, markers: MarkersToSend, epoch: int) -> ErrorCode:
         error = self._mark_with(partition, markers, epoch)
-        if error is not ErrorCode.transaction_coordinator_fenced or self.has_other_coordinators():
+        if error is not ErrorCode.transaction_coordinator_fenced or self._broker.known_brokers.may_coordinate:
             return error
         # Nobody else decides how transactions end: what was before this one was written by hand, and ends none of them.
         return self._mark_with(partition, markers, partition.log.coordinator_epoch(markers.producer_id))

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.coordinators import hanging
-from oncelog.broker.coordinators.hanging import AskedMarker, Coordinators, coordinators_of, end_as_asked
+from oncelog.broker.coordinators.hanging import AskedMarker, end_as_asked
 from oncelog.broker.coordinators.known_brokers import GONE
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
@@ -35,9 +35,9 @@ class Needs(hanging.Needs, Protocol):
 
 
 async def handle(broker: Needs, request: Request) -> Any:
-    coordinators, turn = coordinators_of(broker), Turn(broker.clock)
+    turn = Turn(broker.clock)
     written: Replicating = {}
-    errors = [_end_all(broker, coordinators, marker, written) for marker in request.body.markers]
+    errors = [_end_all(broker, marker, written) for marker in request.body.markers]
     lost = await _kept(broker, written)
     answered = zip(request.body.markers, errors, strict=True)
     return request.answer(
@@ -57,7 +57,7 @@ async def _kept(broker: Needs, written: Replicating) -> Errors:
     return lost
 
 
-def _end_all(broker: Needs, coordinators: Coordinators, marker: Any, written: Replicating) -> Errors:
+def _end_all(broker: Needs, marker: Any, written: Replicating) -> Errors:
     """Write a marker to each of its partitions, and note what other brokers have to have before it counts."""
     asked = AskedMarker(
         marker.producer_id,
@@ -75,7 +75,7 @@ def _end_all(broker: Needs, coordinators: Coordinators, marker: Any, written: Re
             return ErrorCode.not_leader_or_follower
         if partition.is_offline:
             return ErrorCode.kafka_storage_error
-        error = end_as_asked(broker, coordinators, partition, asked)
+        error = end_as_asked(broker, partition, asked)
         if error is ErrorCode.none:
             written[topic, index] = broker.known_brokers.committed(partition)
         return error

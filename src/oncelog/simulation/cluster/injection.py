@@ -53,7 +53,6 @@ class ClusterInjection:
         self._clients = clients
         self._metadata = metadata
         self._is_over = False
-        self._ending_in_step: set[MemberNode] = set()
         self._slice_ms = slices.SLICE_MS
         self._carry_out: dict[Enum, Callable[[Random], None]] = {
             ClusterFault.KILL: lambda random: self._kill(self._any(random), random),
@@ -102,10 +101,9 @@ class ClusterInjection:
             broker.process.paused_until_ms = 0.0
             self._start(broker)
 
-    def broker_ended_in_step(self) -> None:
+    def broker_ended_in_step(self, name: str) -> None:
         """Its disk has ended it."""
-        (ended,) = (one for one in self._ending_in_step if one.disk.operations_left is None)
-        self._ending_in_step.remove(ended)
+        (ended,) = (one for one in self._brokers if one.name == name)
         ended.die(power=False)
         self._start_later(ended, Random(self._queue.count))
 
@@ -128,8 +126,14 @@ class ClusterInjection:
         self._queue.after(random.uniform(*down_ms), f"{broker.name} start", partial(self._start, broker))
 
     def _start(self, broker: MemberNode) -> None:
-        """Whoever lost what the others wait for nobody may take for in sync: it stays down until the controller knows."""
-        if broker.is_to_be_left_out and self._metadata.is_in_sync_anywhere(broker.broker_id):
+        """Whoever lost what the others wait for nobody may take for in sync: it stays down until the controller knows.
+
+        Where the others left before it, it alone may lead, and the cluster has no more than what it has.
+        """
+        metadata, broker_id = self._metadata, broker.broker_id
+        if broker.is_to_be_left_out and metadata.is_alone_in_sync_anywhere(broker_id):
+            broker.lose_nothing()
+        if broker.is_to_be_left_out and metadata.is_in_sync_anywhere(broker_id):
             self._queue.after(LOOKED_AGAIN_AFTER_MS, f"{broker.name} start", partial(self._start, broker))
         else:
             broker.start()
@@ -142,7 +146,6 @@ class ClusterInjection:
     def _kill_in_step(self, random: Random) -> None:
         broker = self._any(random)
         if broker.is_up:
-            self._ending_in_step.add(broker)
             broker.disk.operations_left = random.randrange(OPERATIONS_MAX)
 
     def _kill_controller(self, random: Random) -> None:

@@ -53,9 +53,10 @@ class Ledger:
         core = node.core
         if core is None or not node.is_up or not hasattr(core, "topics"):
             return
-        for partition in core.topics.partitions():
-            if partition.role is ReplicaRole.LEADER and not partition.is_offline:
-                self._look_at_leader(node, partition)
+        for topic in core.topics:
+            for partition in topic.partitions:
+                if partition.role is ReplicaRole.LEADER and not partition.is_offline:
+                    self._look_at_leader(node, partition)
 
     def _look_at_leader(self, node: MemberNode, partition: Partition) -> None:
         log = partition.log

@@ -46,8 +46,15 @@ class MemberNode(BrokerNode):
         return core if core is not None and self.is_up and core.progress.reached is Readiness.COORDINATORS else None
 
     def start(self) -> None:
-        self.is_to_be_left_out = False
+        """After a power cut what was not synced is lost by now."""
+        if self.is_to_be_left_out:
+            self.disk.crash()
+            self.is_to_be_left_out = False
         super().start()
+
+    def lose_nothing(self) -> None:
+        """The disk had written everything by itself when its power was cut."""
+        self.is_to_be_left_out = self.has_lost_power = False
 
     def environment(self, process: Process) -> Environment:
         session_ms = int(self.settings["zookeeper.session.timeout.ms"])
@@ -66,15 +73,25 @@ class MemberNode(BrokerNode):
             super().stop()
 
     def die(self, *, power: bool) -> None:
+        """What a power cut takes is lost at the next start: until then it may turn out that it takes nothing."""
         self._ended.append(self.core)
-        super().die(power=power)
+        self._end(silently=power)
+        self.disk.kill()
+        self.power_cuts += power
         self.has_lost_power |= power
         self.is_to_be_left_out |= power
+
+    def _ended_in_step(self, *, power: bool) -> None:
+        """It is killed, and keeps its power: whose power is cut, and when, is decided with what the others have in mind."""
+        self._die_and_come_back()
 
     def _stopped(self, error: BaseException) -> None:
         """A start that outlives its session with ZooKeeper is none; somebody starts the broker again."""
         if isinstance(error, SessionEndedError):
-            self.die(power=False)
-            self._queue.after(RETRY_START_MS, f"{self.name} start", self.start)
+            self._die_and_come_back()
         else:
             super()._stopped(error)
+
+    def _die_and_come_back(self) -> None:
+        self.die(power=False)
+        self._queue.after(RETRY_START_MS, f"{self.name} start", self.start)

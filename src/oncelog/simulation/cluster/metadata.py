@@ -46,6 +46,9 @@ class ClusterMetadata:
     def is_in_sync_anywhere(self, broker_id: int) -> bool:
         return any(one.state is not None and broker_id in one.state.isr for one in self.partitions())
 
+    def is_alone_in_sync_anywhere(self, broker_id: int) -> bool:
+        return any(one.state is not None and set(one.state.isr) == {broker_id} for one in self.partitions())
+
     def _children(self, path: str) -> list[str]:
         node = self._tree.node(path)
         return [] if node is None else sorted(node.children)

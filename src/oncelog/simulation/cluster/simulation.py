@@ -46,7 +46,7 @@ class ClusterSimulation:
         self.seed = seed
         self.minutes = minutes
         self.queue = EventQueue()
-        self.driver = Driver(self.queue, self._happened, lambda: self.injection.broker_ended_in_step())
+        self.driver = Driver(self.queue, self._happened, lambda node: self.injection.broker_ended_in_step(node))
         self.network = Network(self.queue, stream(seed, "network"))
         self.ensemble = SimulatedEnsemble(self.network, stream(seed, "zookeeper"))
         self.history = RunHistory()
@@ -102,6 +102,7 @@ class ClusterSimulation:
         until_settled = partial(self.driver.until_settled, within_ms=LIVENESS_MS)
         until_settled("partitions are not led and in sync", self.agreement.unled)
         self.driver.advance(self.queue.now_ms + self._draw.uniform(*CALM_MS))
+        until_settled("nobody commits anything", self._nothing_committed)
         self.shared.stop_writing()
         until_settled("the writers do not end", lambda: self._busy_client(WRITERS))
         until_settled("transactions do not end", self.agreement.unsettled)
@@ -111,6 +112,9 @@ class ClusterSimulation:
         self.shared.is_over = True
         until_settled("the clients do not end", lambda: self._busy_client(("",)))
         until_settled("transactions do not end", self.agreement.unsettled)
+
+    def _nothing_committed(self) -> str | None:
+        return None if self.history.count(Outcome.COMMITTED) else f"{self.history.count(Outcome.FAILED)} have failed"
 
     def _busy_client(self, prefixes: tuple[str, ...]) -> str | None:
         return next((one.name for one in self.clients if one.name.startswith(prefixes) and not one.is_done), None)
