@@ -467,6 +467,11 @@ class BrokerCore:
             return Parked.ready(None)
         return start(self.membership.hand_over())
 
+    def metrics(self) -> str:
+        """Of a member of a cluster that has started, in the text format of Prometheus."""
+        assert self.membership is not None, "a broker that is alone has none"
+        return self.membership.metrics()
+
     def stop(self) -> None:
         """Close every log and leave the directories so that the next start has nothing to repair. Blocks on the disk."""
         self._housekeeping.stop()

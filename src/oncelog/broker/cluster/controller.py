@@ -10,6 +10,7 @@ from uuid import UUID
 from oncelog.broker.cluster import controller_term
 from oncelog.broker.cluster.controller_term import ControllerEvent, ControllerSettings, ControllerTerm
 from oncelog.broker.cluster.controller_watches import event_of
+from oncelog.broker.cluster.counts import ControllerCounts
 from oncelog.controller import (
     ApiError,
     ControllerContext,
@@ -86,6 +87,7 @@ class Controller:
         self._session = 0
         self._is_electing = False
         self._is_looked_for_again = False
+        self.counts = ControllerCounts()
         self.controller_id = NO_CONTROLLER
         """Who is the controller, as far as is known here."""
 
@@ -97,6 +99,16 @@ class Controller:
     def context(self) -> ControllerContext | None:
         """What the active controller knows. It is there to be looked at."""
         return None if self._term is None else self._term.context
+
+    @property
+    def waiting_event_count(self) -> int:
+        return 0 if self._term is None else self._term.waiting_count
+
+    @property
+    def unclean_election_count(self) -> int:
+        """Those that this broker has held since its start."""
+        before = self.counts.unclean_elections_before
+        return before if self._term is None else before + self._term.context.unclean_elections
 
     def begin(self) -> None:
         """See who is the controller, and become it if there is none."""
@@ -286,7 +298,7 @@ class Controller:
                 self._resign("another controller was elected")
                 self.begin()
 
-        term = ControllerTerm(self._needs, self._settings, controller_epoch, epoch_version, moved)
+        term = ControllerTerm(self._needs, self._settings, controller_epoch, epoch_version, self.counts, moved)
         self._term = term
         term.begin()
 
@@ -294,6 +306,7 @@ class Controller:
         term, self._term = self._term, None
         if term is not None:
             logger.info("broker %d is the controller no more: %s", self._needs.node_id, reason)
+            self.counts.unclean_elections_before += term.context.unclean_elections
             term.end()
 
     def _znode(self) -> bytes:

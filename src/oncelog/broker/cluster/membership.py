@@ -13,6 +13,7 @@ from oncelog.broker.cluster.channels import Channels
 from oncelog.broker.cluster.configs import ClusterConfigs
 from oncelog.broker.cluster.controller import Controller
 from oncelog.broker.cluster.controller_term import ControllerSettings
+from oncelog.broker.cluster.counts import InSyncCounts, SessionCounts
 from oncelog.broker.cluster.fetcher import ReplicaFetchSettings
 from oncelog.broker.cluster.fetchers import Fetchers
 from oncelog.broker.cluster.in_sync_changes import InSyncChanges
@@ -99,6 +100,8 @@ class ClusterMembership:
         number = broker.settings.number
         self.members = ClusterMembers(listener)
         self._watchers = Watchers(zookeeper)
+        self._session = SessionCounts()
+        self._watchers.listen_to_sessions(self._session.session_changed)
         node_id = broker.settings.number("node.id")
         self.configs = ClusterConfigs(zookeeper, self._watchers, broker.clock, broker.settings, node_id)
         self.topic_changes = TopicChanges(zookeeper, broker.clock, random, broker.settings, self.members)
@@ -164,8 +167,9 @@ class ClusterMembership:
             topic = topics.named(name)
             return 1 if topic is None else int(topic.values["min.insync.replicas"])
 
+        self._in_sync = InSyncCounts()
         surroundings = Surroundings(
-            broker.clock, broker.node_id, self._lag_time_max_ms, self.members, self._changes, min_in_sync
+            broker.clock, broker.node_id, self._lag_time_max_ms, self.members, self._changes, min_in_sync, self._in_sync
         )
         self.replicas = Replicas(broker.clock, broker.node_id, topics, self._fetchers, surroundings, leads)
         controller_settings = ControllerSettings(
@@ -192,6 +196,15 @@ class ClusterMembership:
         """Others are to lead what this broker can read no more."""
         self.replicas.went_offline(partition)
         self._log_dir_events.tell()
+
+    def metrics(self) -> str:
+        """In the text format of Prometheus."""
+        # Only when the first are asked for.
+        from oncelog.broker.cluster.metrics import Measured, exposition
+
+        return exposition(
+            Measured(self.topics, self.replicas, self._fetchers, self.controller, self._in_sync, self._session)
+        )
 
     def verification(self, transactions: Transactions) -> TransactionVerification:
         return TransactionVerification(
