@@ -206,7 +206,8 @@ class Controller:
         """The setting of a topic, or the default, allows it from now on: there may be leaders to find."""
         term = self._term
         if term is not None:
-            term.put(ControllerEvent("unclean election", lambda: _bring_online(term, topic)))
+            name = "unclean election" if topic is None else "unclean election of a topic"
+            term.put(ControllerEvent(name, lambda: _bring_online(term, topic)))
 
     # The election
 

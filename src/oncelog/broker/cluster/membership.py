@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.cluster import fetcher
-from oncelog.broker.cluster.asking import ask
+from oncelog.broker.cluster.asking import SessionEndedError, ask
 from oncelog.broker.cluster.channel import Channel, ChannelError
 from oncelog.broker.cluster.channels import Channels
 from oncelog.broker.cluster.configs import ClusterConfigs
@@ -134,7 +135,12 @@ class ClusterMembership:
         return self._liveness.epoch
 
     async def cluster_id(self, new_id: str) -> str:
-        """The id of the cluster, which the first broker gives it. Raises SessionEndedError."""
+        """The id of the cluster, which the first broker gives it, in whichever session that is learned."""
+        while True:
+            with suppress(SessionEndedError):
+                return await self._learn_cluster_id(new_id)
+
+    async def _learn_cluster_id(self, new_id: str) -> str:
         for path in paths.MADE_AT_START:
             for parent in (*paths.parents(path), path):
                 await ask(self._zookeeper, Create(parent))

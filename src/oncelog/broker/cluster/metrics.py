@@ -153,7 +153,7 @@ STATES = {
     "answer to StopReplica": "TopicDeletion",
     "reassignment by znode": "PartitionReassignment",
     "AlterPartitionReassignments": "PartitionReassignment",
-    "ListPartitionReassignments": "PartitionReassignment",
+    "ListPartitionReassignments": "ListPartitionReassignment",
     "automatic rebalance of leaders": "AutoLeaderBalance",
     "preferred election by znode": "ManualLeaderBalance",
     "ElectLeaders": "ManualLeaderBalance",
@@ -163,6 +163,7 @@ STATES = {
     "answer to LeaderAndIsr": "LeaderAndIsrResponseReceived",
     "failure of a log directory": "LogDirChange",
     "unclean election": "UncleanLeaderElectionEnable",
+    "unclean election of a topic": "TopicUncleanLeaderElectionEnable",
 }
 """Kafka's state of the controller while it serves each event; it is Idle while it gives out producer ids."""
 
@@ -171,14 +172,16 @@ _SERVED_HELP = {
     "ControllerChange": "elections of this broker as the controller",
     "TopicChange": "topics and partitions that were made",
     "TopicDeletion": "topics that were deleted",
-    "PartitionReassignment": "reassignments of partitions, and questions for them",
+    "PartitionReassignment": "reassignments of partitions",
+    "ListPartitionReassignment": "questions for reassignments",
     "AutoLeaderBalance": "looks for leaders that are not the preferred ones",
     "ManualLeaderBalance": "elections that were asked for",
     "ControlledShutdown": "brokers that shut down, with the elections that this takes",
     "IsrChange": "changes of in-sync sets",
     "LeaderAndIsrResponseReceived": "answers of brokers to LeaderAndIsr",
     "LogDirChange": "log directories that failed",
-    "UncleanLeaderElectionEnable": "settings that allow unclean elections",
+    "UncleanLeaderElectionEnable": "brokers' settings that allow unclean elections",
+    "TopicUncleanLeaderElectionEnable": "topics' settings that allow unclean elections",
 }
 
 METRICS: tuple[Metric, ...] = (
