@@ -101,7 +101,7 @@ _BETWEEN_BROKERS = (
 )
 """What brokers of one cluster say to each other, as Kafka's do up to 3.9."""
 
-_ALONE = (34, 57, 68, 69, 74, 75)
+_ALONE = (57, 68, 69, 74, 75)
 """What a member of a cluster does not serve."""
 
 _OTHERWISE = (19, 20, 32, 33, 37, 43, 44, 45, 46)

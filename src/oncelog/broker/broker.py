@@ -531,8 +531,13 @@ class BrokerCore:
         await self.moves.end_all(topic)
         await self.checkpoints.write()
 
-    def _before_leaving(self, _: Sequence[Partition]) -> Parked[None]:
-        return self.checkpoints.write()
+    def _before_leaving(self, partitions: Sequence[Partition]) -> Parked[None]:
+        return start(self._end_moves_of(partitions))
+
+    async def _end_moves_of(self, partitions: Sequence[Partition]) -> None:
+        for partition in partitions:
+            await self.moves.end((partition.topic_id, partition.index))
+        await self.checkpoints.write()
 
     def _after_leaving(self, partitions: Sequence[Partition]) -> Parked[None]:
         self.log_directories.forget((one.topic, one.index) for one in partitions)
