@@ -78,7 +78,8 @@ def _move(broker: Needs, key: PartitionKey, path: str) -> ErrorCode:
     partition = _find(broker, key)
     if partition is None:
         broker.log_directories.prefer(topic, index, path)
-        return ErrorCode.replica_not_available if broker.topics.exists(topic) else ErrorCode.unknown_topic_or_partition
+        is_known = broker.topics.partition(topic, index) is not None
+        return ErrorCode.replica_not_available if is_known else ErrorCode.unknown_topic_or_partition
     if partition.is_offline:
         return ErrorCode.kafka_storage_error
     is_there = broker.log_directories.directory_of(topic, index) == path

@@ -167,8 +167,11 @@ def test_replica_is_made_in_the_directory_that_was_asked_for(
         until(lambda topic=topic, target=target: placed(tools, topic).get(OURS_TOO) == [(target, False)])
 
 
-def test_both_kinds_give_the_same_answers(cluster: Cluster, directories: dict[int, list[str]]) -> None:
+def test_both_kinds_give_the_same_answers(
+    cluster: Cluster, tools: KafkaTools, directories: dict[int, list[str]]
+) -> None:
     topic = make(cluster, [OURS], [KAFKAS])
+    until(lambda: [len(found) for found in placed(tools, topic).values()] == [1, 1, 0])
     here = {OURS: 0, KAFKAS: 1}
 
     def answers(number: int) -> list[object]:
@@ -190,4 +193,5 @@ def test_both_kinds_give_the_same_answers(cluster: Cluster, directories: dict[in
                 found.append(result.partitions[0].error_code.name)
         return found
 
+    until(lambda: answers(OURS)[1] == answers(KAFKAS)[1] == "replica_not_available")
     assert answers(OURS) == answers(KAFKAS)
