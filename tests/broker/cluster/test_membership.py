@@ -197,6 +197,25 @@ def test_who_stops_has_handed_over_what_it_led() -> None:
     three.until_same()
 
 
+def test_follower_that_stops_before_it_hears_of_the_high_watermark_misses_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It reads again what it had beyond that, and nothing was lost of which it would have to warn."""
+    three = Three()
+    assert three.write(b"a") is NONE
+    follower = next(one for one in ALL if one != three.until_led())
+    log = three.cluster.partition(follower).log
+    assert three.write(b"b") is NONE
+    assert log.high_watermark < log.log_end_offset
+    three.cluster.nodes[follower].stop()
+    with caplog.at_level("INFO"):
+        three.cluster.start_served(follower)
+    said = [record for record in caplog.records if f"{TOPIC}-0" in record.getMessage()]
+    assert any("closed above its high watermark" in record.getMessage() for record in said)
+    assert not [record for record in said if record.levelname in ("WARNING", "ERROR")]
+    three.until_same()
+
+
 def test_a_leader_that_is_cut_off_from_zookeeper_is_followed_by_another() -> None:
     three = Three()
     assert three.write(b"a") is NONE
