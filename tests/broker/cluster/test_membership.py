@@ -197,6 +197,28 @@ def test_who_stops_has_handed_over_what_it_led() -> None:
     three.until_same()
 
 
+def test_controller_that_stops_has_told_the_others_who_leads_now() -> None:
+    """Nobody else tells them before another controller is elected, and until then they would know a leader that is gone."""
+    cluster = Three().cluster
+    stopped = next(one for one in ALL if cluster.core(one).controller.is_active)
+    others = [one for one in ALL if one != stopped]
+    names = [f"led-{number}" for number in range(20)]
+    for number, name in enumerate(names):
+        cluster.create(name, UUID(int=1000 + number), (stopped, *others))
+
+    def known(one: int) -> set[int]:
+        found = [cluster.core(one).topics.partition(name, 0) for name in names]
+        return {-1 if partition is None else partition.leadership.leader for partition in found}
+
+    cluster.until(lambda: all(known(one) == {stopped} for one in ALL))
+    cluster.until(
+        lambda: all(set(state.isr) == set(ALL) for name in names if (state := cluster.state(name)) is not None)
+    )
+    cluster.wait(cluster.core(stopped).hand_over())
+    assert [known(one) for one in others] == [{others[0]}] * 2
+    assert {cluster.partition(others[0], topic=name).role for name in names} == {ReplicaRole.LEADER}
+
+
 def test_follower_that_stops_before_it_hears_of_the_high_watermark_misses_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -169,6 +169,10 @@ class Controller:
             "ControlledShutdown", lambda context: shut_down(context, broker_id, broker_epoch), refused
         )
 
+    def all_told(self) -> Parked[None]:
+        """Released when every broker has answered what this controller has sent; at once where this broker is none."""
+        return Parked.ready(None) if self._term is None else self._term.all_told()
+
     async def elect_leaders(self, partitions: list[TopicPartition], election_type: ElectionType) -> ElectionAnswers:
         not_controller = ApiError(ErrorCode.not_controller)
         refused: ElectionAnswers = dict.fromkeys(partitions, not_controller)

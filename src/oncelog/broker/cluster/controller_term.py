@@ -38,7 +38,7 @@ from oncelog.controller import (
     rebalance,
     stop_replica_errors,
 )
-from oncelog.coordination import Flow, start
+from oncelog.coordination import Flow, Parked, start
 from oncelog.environment import Random, Timer
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import ZooKeeper
@@ -125,6 +125,10 @@ class ControllerTerm:
         events, self._events = self._events, deque()
         for event, _ in events:
             event.refuse()
+
+    def all_told(self) -> Parked[None]:
+        """Released when every broker has answered what it was sent, or is gone."""
+        return self._queues.all_told()
 
     @property
     def waiting_count(self) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.cluster import fetcher
-from oncelog.broker.cluster.asking import SessionEndedError, ask
+from oncelog.broker.cluster.asking import SessionEndedError, ask, within
 from oncelog.broker.cluster.channel import Channel, ChannelError
 from oncelog.broker.cluster.channels import Channels
 from oncelog.broker.cluster.configs import ClusterConfigs
@@ -53,6 +53,8 @@ logger = logging.getLogger("oncelog.broker")
 
 
 CONTROLLED_SHUTDOWN, CONTROLLED_SHUTDOWN_VERSION = 7, 3
+TOLD_WITHIN_MS = 2_000
+"""Who stops waits no longer than that for brokers that do not answer: the next controller will tell them."""
 HEARD_BY_CONTROLLER = (
     paths.CONTROLLER,
     "/brokers",
@@ -275,6 +277,8 @@ class ClusterMembership:
                 await sleep(self._broker.clock, number("controlled.shutdown.retry.backoff.ms"))
             remaining = await self._ask_for_shutdown()
             if remaining == 0:
+                # The controller's own broker: when it is gone, nobody tells the others before the next one is elected.
+                await within(self._broker.clock, TOLD_WITHIN_MS, self.controller.all_told())
                 return
             logger.info("%s partitions have no other leader yet", "all" if remaining is None else remaining)
 
