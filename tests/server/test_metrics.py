@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
 from functools import wraps
 
@@ -33,10 +34,10 @@ class Page:
         self.text = PAGE
         self.listener: MetricsListener | None = None
 
-    def exposition(self) -> str:
+    def exposition(self) -> Iterator[str]:
         if not self.text:
             raise AssertionError("a bug")
-        return self.text
+        yield from self.text.splitlines(keepends=True)
 
     async def ask(self, request: bytes) -> bytes:
         reader, writer = await asyncio.open_connection(HOST, self.port)
@@ -133,6 +134,29 @@ async def test_a_bug_is_told_and_the_connection_ends() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
         assert await page.ask(b"GET /metrics HTTP/1.1\r\n\r\n") == b""
         assert [str(error) for error in page.bugs] == ["a bug"]
+
+
+@on_a_loop
+async def test_others_have_their_turn_while_a_long_page_is_made() -> None:
+    async with listening() as page:
+        turns = 0
+        asking = asyncio.ensure_future(page.ask(b"GET /metrics HTTP/1.1\r\n\r\n"))
+        made = False
+
+        def slow() -> Iterator[str]:
+            nonlocal made
+            for _ in range(20):
+                time.sleep(0.003)
+                yield "a_metric 1\n"
+            made = True
+
+        assert page.listener is not None
+        page.listener._exposition = slow
+        while not made:
+            await asyncio.sleep(0)
+            turns += 1
+        assert (await asking).count(b"a_metric") == 20
+        assert turns > 15
 
 
 @on_a_loop

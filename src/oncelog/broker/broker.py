@@ -467,8 +467,8 @@ class BrokerCore:
             return Parked.ready(None)
         return start(self.membership.hand_over())
 
-    def metrics(self) -> str:
-        """Of a member of a cluster that has started, in the text format of Prometheus."""
+    def metrics(self) -> Iterator[str]:
+        """Of a member of a cluster that has started, in the text format of Prometheus, line by line."""
         assert self.membership is not None, "a broker that is alone has none"
         return self.membership.metrics()
 

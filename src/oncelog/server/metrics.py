@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from oncelog.broker.cluster.metrics import CONTENT_TYPE
 
 REQUEST_BYTES_MAX = 16_384
 REQUEST_TIMEOUT_S = 10
 ANSWER_TIMEOUT_S = 30
+TURN_S = 0.002
 CONNECTIONS_MAX = 32
 """More than that are closed at once: who reads metrics takes nothing from those who read records."""
 
@@ -19,7 +20,7 @@ class MetricsListener:
     """`exposition` gives what is read, and `on_bug` hears where it does not."""
 
     def __init__(
-        self, listener: socket.socket, exposition: Callable[[], str], on_bug: Callable[[BaseException], None]
+        self, listener: socket.socket, exposition: Callable[[], Iterable[str]], on_bug: Callable[[BaseException], None]
     ) -> None:
         self._listener = listener
         self._exposition = exposition
@@ -45,7 +46,7 @@ class MetricsListener:
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-            writer.write(self._answer(head))
+            writer.write(await self._answer(head))
             writer.write_eof()
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 await writer.drain()
@@ -58,7 +59,7 @@ class MetricsListener:
             self._connections.discard(writer)
             writer.transport.abort()
 
-    def _answer(self, head: bytes) -> bytes:
+    async def _answer(self, head: bytes) -> bytes:
         method, _, rest = head.partition(b"\r\n")[0].partition(b" ")
         target = rest.partition(b" ")[0].partition(b"?")[0]
         if target != b"/metrics":
@@ -66,11 +67,23 @@ class MetricsListener:
         if method not in (b"GET", b"HEAD"):
             return _response("405 Method Not Allowed", "text/plain", b"Metrics are read with GET.\n", method)
         try:
-            page = self._exposition().encode()
+            page = await self._page()
         except Exception as error:
             self._on_bug(error)
             raise
         return _response("200 OK", CONTENT_TYPE, page, method)
+
+    async def _page(self) -> bytes:
+        """In turns with everybody else."""
+        loop = asyncio.get_running_loop()
+        lines = []
+        end_s = loop.time() + TURN_S
+        for line in self._exposition():
+            lines.append(line)
+            if loop.time() > end_s:
+                await asyncio.sleep(0)
+                end_s = loop.time() + TURN_S
+        return "".join(lines).encode()
 
 
 def _response(status: str, content_type: str, body: bytes, method: bytes) -> bytes:

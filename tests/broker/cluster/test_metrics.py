@@ -26,7 +26,7 @@ LAG_TIME_MS = 1_000
 def metrics(cluster: ClusterOfCores, broker_id: int) -> dict[str, float]:
     """By name, with labels where there are some."""
     found = {}
-    for line in cluster.brokers[broker_id].metrics().splitlines():
+    for line in "".join(cluster.brokers[broker_id].metrics()).splitlines():
         if not line.startswith("#"):
             read = LINE.fullmatch(line)
             assert read is not None, line
@@ -51,7 +51,7 @@ def away(cluster: ClusterOfCores, *broker_ids: int) -> None:
 
 def test_every_metric_has_its_type_and_every_name_is_there_once(cluster: ClusterOfCores) -> None:
     make_topic(cluster, (0, 1, 2))
-    text = cluster.brokers[0].metrics()
+    text = "".join(cluster.brokers[0].metrics())
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     assert types == {metric.name: str(metric.kind) for metric in METRICS}
     assert len(types) == len(METRICS) == text.count("# HELP")

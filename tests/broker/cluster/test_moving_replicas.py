@@ -8,6 +8,8 @@ import pytest
 
 from harness.cluster_of_cores import ClusterOfCores
 from oncelog.broker.storage.partition import ReplicaRole
+from oncelog.log import DamagedLogError, Origin, Refused
+from oncelog.records import Record, build_batch, check_batch
 from oncelog.wire import ErrorCode
 from tests.broker.cluster.in_memory import MINUTE, TOPIC, fetched, isr_of, leader_of, make_topic, produced
 
@@ -81,18 +83,12 @@ def test_replica_that_moves_is_led_by_another_broker_and_back(cluster: ClusterOf
     assert produced(cluster, 0, b"a") is NONE
     for number in cluster.brokers:
         assert move(cluster, number) is NONE
-    cluster.brokers[0].shared_topics.take_offline(cluster.partition(0, TOPIC), _damage())
+    cluster.brokers[0].shared_topics.take_offline(cluster.partition(0, TOPIC), DamagedLogError("it is damaged"))
     cluster.until(lambda: leader_of(cluster, seen_by=2) == 1)
     assert produced(cluster, 1, b"b") is NONE
     cluster.until(lambda: place(cluster, 1) == place(cluster, 2) == OTHER)
     assert contents(cluster, 1) == contents(cluster, 2)
     assert not cluster.brokers[0].moves._moves
-
-
-def _damage() -> Any:
-    from oncelog.log import DamagedLogError
-
-    return DamagedLogError("it is damaged")
 
 
 def test_answers_are_kafkas(cluster: ClusterOfCores) -> None:
@@ -102,7 +98,7 @@ def test_answers_are_kafkas(cluster: ClusterOfCores) -> None:
     assert move(cluster, 1, OTHER, topic="elsewhere") is ErrorCode.replica_not_available
     assert move(cluster, 1, OTHER, topic="unknown") is ErrorCode.unknown_topic_or_partition
     assert move(cluster, 0, HOME) is NONE
-    cluster.brokers[0].shared_topics.take_offline(cluster.partition(0, TOPIC), _damage())
+    cluster.brokers[0].shared_topics.take_offline(cluster.partition(0, TOPIC), DamagedLogError("it is damaged"))
     assert move(cluster, 0, OTHER) is ErrorCode.kafka_storage_error
     cluster.disks[2].failing.add(OTHER)
     assert move(cluster, 2, OTHER) is ErrorCode.kafka_storage_error
@@ -125,12 +121,65 @@ def test_directory_is_remembered_for_a_replica_that_is_not_there_yet(cluster: Cl
     assert [place(cluster, 1, index, "moving") for index in (0, 1)] == [OTHER, HOME]
 
 
+class HeldDisk:
+    """Makes nothing of a broker's future logs durable until `go_on`: a move gets no further."""
+
+    def __init__(self, cluster: ClusterOfCores, broker_id: int) -> None:
+        self._disk: Any = cluster.disks[broker_id]
+        self._sync = self._disk.sync
+        self._held: list[Any] = []
+        self._disk.sync = self._hold
+
+    def _hold(self, files: Any, done: Any) -> None:
+        if any("-future/" in getattr(file, "path", "") for file in files):
+            self._held.append((files, done))
+        else:
+            self._sync(files, done)
+
+    def go_on(self) -> None:
+        self._disk.sync = self._sync
+        assert self._held, "it was held"
+        for files, done in self._held:
+            self._sync(files, done)
+
+
+@pytest.mark.parametrize("goes_on", ["at once", "later"])
+def test_log_that_is_cut_off_while_it_moves_arrives_with_what_its_leader_has(
+    cluster: ClusterOfCores, goes_on: str
+) -> None:
+    """The old leader hands over before its follower has its last batch."""
+    old, new = (number for number in cluster.brokers if number != cluster.controller)
+    make_topic(cluster, (old, new), name="handed-over")
+    log = cluster.partition(old, "handed-over").log
+    source = place(cluster, old, topic="handed-over")
+    target = OTHER if source == HOME else HOME
+    cluster.rest(1_000)
+    cluster.hold(new)
+    batch = build_batch([Record(None, b"lost")])
+    log.append(batch, check_batch(batch))
+    disk = HeldDisk(cluster, old)
+    assert move(cluster, old, target, topic="handed-over") is NONE
+    cluster.brokers[old].hand_over()
+    cluster.until(lambda: leader_of(cluster, name="handed-over", seen_by=old) == new)
+    if goes_on == "at once":
+        disk.go_on()
+    cluster.let_go(new)
+    cluster.until(lambda: cluster.partition(new, "handed-over").role is ReplicaRole.LEADER)
+    instead = build_batch([Record(None, b"instead")])
+    assert not isinstance(
+        cluster.partition(new, "handed-over").append(instead, check_batch(instead), Origin.CLIENT), Refused
+    )
+    cluster.rest(2_000)
+    if goes_on == "later":
+        disk.go_on()
+    cluster.until(lambda: place(cluster, old, topic="handed-over") == target and log.log_end_offset == 1)
+    assert b"instead" in log.read(0, 1 << 20, 1).data
+    assert leftovers(cluster, old) == []
+
+
 def test_replica_that_leaves_moves_no_more(cluster: ClusterOfCores) -> None:
     assert produced(cluster, 0, b"a" * 10_000) is NONE
-    disk = cluster.disks[2]
-    syncs = disk.sync
-    held: list[Any] = []
-    disk.sync = lambda files, done: held.append((files, done))  # type: ignore[method-assign]
+    disk = HeldDisk(cluster, 2)
     assert move(cluster, 2) is NONE
     assert {key[0] for key in described(cluster, 2)} == {HOME, OTHER}
     topics = [{"name": TOPIC, "partitions": [{"partition_index": 0, "replicas": [0, 1]}]}]
@@ -138,13 +187,11 @@ def test_replica_that_leaves_moves_no_more(cluster: ClusterOfCores) -> None:
     assert answer.error_code is NONE
     cluster.until(lambda: cluster.partition(2, TOPIC).role is not ReplicaRole.FOLLOWER)
     assert move(cluster, 2, HOME) is ErrorCode.replica_not_available
-    disk.sync = syncs  # type: ignore[method-assign]
-    for files, done in held:
-        syncs(files, done)
+    disk.go_on()
     cluster.until(lambda: cluster.partition(2, TOPIC).role is ReplicaRole.NONE)
     cluster.rest(5_000)
     assert leftovers(cluster, 2) == []
-    assert not [path for path in disk.paths() if f"/{TOPIC}-0" in path]
+    assert not [path for path in cluster.disks[2].paths() if f"/{TOPIC}-0" in path]
     assert not cluster.brokers[2].moves._moves
 
 

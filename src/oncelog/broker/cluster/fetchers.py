@@ -41,8 +41,8 @@ class Fetchers:
 
     def lags(self) -> Iterator[tuple[int, Key, int]]:
         """The leader, the partition, and how far its log was behind the leader's high watermark when it was fetched last."""
-        for leader_id, fetcher in self._by_leader.items():
-            for key, lag in fetcher.lags.items():
+        for leader_id, fetcher in tuple(self._by_leader.items()):
+            for key, lag in tuple(fetcher.lags.items()):
                 yield leader_id, key, lag
 
     def stop(self) -> None:

@@ -42,6 +42,8 @@ from oncelog.zookeeper.znodes import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from oncelog.broker.config.configuration import Settings
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.readiness import StartProgress
@@ -205,8 +207,8 @@ class ClusterMembership:
         self.replicas.went_offline(partition)
         self._log_dir_events.tell()
 
-    def metrics(self) -> str:
-        """In the text format of Prometheus."""
+    def metrics(self) -> Iterator[str]:
+        """In the text format of Prometheus, line by line."""
         # Only when the first are asked for.
         from oncelog.broker.cluster.metrics import Measured, exposition
 

@@ -60,8 +60,10 @@ class Metric:
     samples: Callable[[Measured], Iterable[Sample]]
 
 
-def exposition(measured: Measured) -> str:
-    return "".join(line for metric in METRICS for line in _lines(metric, metric.samples(measured)))
+def exposition(measured: Measured) -> Iterator[str]:
+    """Line by line: a broker may have many partitions, and whoever reads it lets others have their turn."""
+    for metric in METRICS:
+        yield from _lines(metric, metric.samples(measured))
 
 
 def _lines(metric: Metric, samples: Iterable[Sample]) -> Iterator[str]:
