@@ -36,6 +36,9 @@ KEY = (TOPIC_ID, INDEX)
 class ReplicaOnMemoryDisk:
     """Opened when it is made, and again after `crash` or `kill`. It follows until `log.lead` says otherwise."""
 
+    paths = (HOME,)
+    """The log directories."""
+
     def __init__(
         self, config: LogConfig | None = None, seed: int = 0, disk: MemoryDisk | None = None, *, decides: bool = False
     ) -> None:
@@ -46,19 +49,21 @@ class ReplicaOnMemoryDisk:
         self.open()
 
     def open(self) -> None:
-        self.directories = LogDirectories(self.disk, [HOME], OWN_CHECKPOINT)
+        self.directories = LogDirectories(self.disk, self.paths, OWN_CHECKPOINT)
         self.directories.find_partitions(set(), set(), {})
         if self.directories.partition_path(TOPIC, INDEX) is None:
             self.directories.place(TOPIC, INDEX)
+        directory = self.directories.partition_path(TOPIC, INDEX)
+        assert directory is not None, "it has its place"
         own = read_own_checkpoint(self.disk, HOME)
-        replayed = replay(self.disk, HOME, lambda topic_id, _: DIRECTORY if topic_id == TOPIC_ID else None)
+        replayed = replay(self.disk, HOME, lambda topic_id, _: directory if topic_id == TOPIC_ID else None)
         key = (TOPIC, INDEX)
         recovery_point = self.directories.recovery_points().get(key, 0)
         digest = None if own is None else own.aborted.get(KEY, LogDigest(recovery_point))
         self.log = PartitionLog.open(
             self.disk,
             self.clock,
-            DIRECTORY,
+            directory,
             TOPIC,
             INDEX,
             self.config,
@@ -66,7 +71,7 @@ class ReplicaOnMemoryDisk:
             recovery_point=recovery_point,
             log_start_offset=0 if digest is None else digest.log_start_offset,
             leader_epoch=NO_LEADER_EPOCH,
-            high_watermark=next(iter(self.directories)).high_watermarks().get(key, 0),
+            high_watermark=self.directories.high_watermarks().get(key, 0),
             topic_id=TOPIC_ID,
             durable_end=replayed.durable_ends.get(KEY, 0),
             aborted=digest,

@@ -163,6 +163,31 @@ def test_apis_of_the_page_are_those_that_kafka_lists(kafka: BrokerProcess) -> No
     assert listed == {api.key: (api.minimum, api.maximum) for api in KAFKA_APIS if api.key}
 
 
+def test_access_control_is_disabled_without_an_authorizer(connection: Connection) -> None:
+    described = connection.ask(
+        "describe_acls",
+        3,
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    )
+    assert described.error_code.name == "security_disabled"
+    assert described.error_message == "No Authorizer is configured on the broker"
+    rule = {"principal": "User:a", "host": "*", "operation": 3, "permission_type": 3}
+    made = {"resource_type": 2, "resource_name": "t", "resource_pattern_type": 3} | rule
+    (created,) = connection.ask("create_acls", 3, creations=[made]).results
+    assert (created.error_code.name, created.error_message) == ("security_disabled", "No Authorizer is configured.")
+    gone = {"resource_type_filter": 2, "resource_name_filter": "t", "pattern_type_filter": 3, "operation": 3}
+    (deleted,) = connection.ask(
+        "delete_acls", 3, filters=[gone | {"principal_filter": None, "host_filter": None, "permission_type": 3}]
+    ).filter_results
+    assert (deleted.error_code.name, deleted.error_message) == ("security_disabled", "No Authorizer is configured.")
+
+
 # --- topics
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from oncelog.broker.apis import APIS, CLUSTER_APIS, ServedApi
-from tools.pages.kafka_apis import KAFKA_APIS, KafkaApi
+from tools.pages.kafka_apis import KAFKA_APIS, NOT_IN_CLUSTER, OVER_ZOOKEEPER, KafkaApi
 
 _INTRODUCTION = """\
 # APIs and versions
 
 The APIs that a broker of Apache Kafka 4.3 lists, by key, and the versions of each that oncelog serves. That is also what
 ApiVersions answers, with one exception that Kafka makes too: the lowest version of Produce is given as 0, because old librdkafka
-reads from it which codecs there are. A broker that is alone serves what is under "alone", a member of a cluster what is under "in a
-cluster", which is what Apache Kafka 3.9 has over ZooKeeper.
+reads from it which codecs there are. A broker that is alone serves what is under "alone", as Kafka 4.3 does; a member of a cluster
+serves what is under "in a cluster". What a broker of Apache Kafka 3.9.1 over ZooKeeper lists is under "Kafka 3.9". It names no
+feature, so transactions are those of KIP-98; versions that it has not are served to newer clients.
 
-| key | API | Kafka 4.3 | alone | in a cluster | why not |
-|---|---|---|---|---|---|
+Without an authorizer DescribeAcls, CreateAcls and DeleteAcls answer SECURITY_DISABLED, as Kafka's do.
+
+| key | API | Kafka 4.3 | alone | Kafka 3.9 | in a cluster | why not |
+|---|---|---|---|---|---|---|
 """
 
 _BETWEEN_BROKERS = """
@@ -22,8 +25,12 @@ _BETWEEN_BROKERS = """
 
 What members of a cluster say to each other, and to the controller among them. Kafka 4 has the first four no more.
 
-| key | API | in a cluster |
-|---|---|---|
+| key | API | Kafka 3.9 | in a cluster |
+|---|---|---|---|
+"""
+
+_ONLY_OVER_ZOOKEEPER = """
+Apache Kafka 3.9 lists Envelope (58) too, which a broker over ZooKeeper does not serve.
 """
 
 
@@ -32,17 +39,22 @@ def page() -> str:
     of_kafka = {theirs.key for theirs in KAFKA_APIS}
     between = (api for api in CLUSTER_APIS.values() if api.key not in of_kafka)
     rows = "".join(_row(theirs, APIS.get(theirs.key), CLUSTER_APIS.get(theirs.key)) for theirs in KAFKA_APIS)
-    return _INTRODUCTION + rows + _BETWEEN_BROKERS + "".join(map(_row_between, between))
+    return _INTRODUCTION + rows + _BETWEEN_BROKERS + "".join(map(_row_between, between)) + _ONLY_OVER_ZOOKEEPER
 
 
 def _row(theirs: KafkaApi, alone: ServedApi | None, in_cluster: ServedApi | None) -> str:
-    reason = theirs.reason if alone is None else ""
-    kafkas = f"{theirs.minimum}-{theirs.maximum}"
-    return f"| {theirs.key} | {theirs.name} | {kafkas} | {_versions(alone)} | {_versions(in_cluster)} | {reason} |\n"
+    reason = theirs.reason if alone is None else NOT_IN_CLUSTER.get(theirs.key, "")
+    served = f"{theirs.minimum}-{theirs.maximum} | {_versions(alone)} | {_over_zookeeper(theirs.key)} | {_versions(in_cluster)}"
+    return f"| {theirs.key} | {theirs.name} | {served} | {reason} |\n"
 
 
 def _row_between(api: ServedApi) -> str:
-    return f"| {api.key} | {api.name} | {_versions(api)} |\n"
+    return f"| {api.key} | {api.name} | {_over_zookeeper(api.key)} | {_versions(api)} |\n"
+
+
+def _over_zookeeper(key: int) -> str:
+    minimum, maximum = OVER_ZOOKEEPER.get(key, (None, None))
+    return "" if minimum is None else f"{minimum}-{maximum}"
 
 
 def _versions(api: ServedApi | None) -> str:

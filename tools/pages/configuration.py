@@ -11,8 +11,8 @@ from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 _INTRODUCTION = """\
 # Settings
 
-The broker's settings have Kafka's names, types and defaults, but for the few that [differ](#defaults-that-differ); one is
-oncelog's own, `transaction.session.guard.enable`. They come from
+The broker's settings have Kafka's names, types and defaults, but for the few that [differ](#defaults-that-differ).
+`transaction.session.guard.enable`, `log.dir.reserve.bytes` and `prometheus.listener` are oncelog's own. They come from
 
 1. what was changed while the broker ran (`oncelog configs alter`, `kafka-configs`): for this broker first, then for every one,
 2. the command line: `oncelog serve --set NAME=VALUE`, and `--listen` and `--data-dir` for listeners and log.dirs,

@@ -1,4 +1,4 @@
-"""The APIs that a broker of Apache Kafka 4.3 lists, their versions, and why oncelog has not those that it has not."""
+"""The APIs that brokers of Apache Kafka list, their versions, and why oncelog has not those that it has not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 SECURITY = "there is no authentication and no access control"
 QUOTAS = "there are no quotas"
-STAYS = "a partition stays in the log directory that it was made in"
 ONE_NODE = "there is one node, and no quorum of controllers"
 SHARE_GROUPS = "there are no share groups"
 STREAMS_GROUPS = "there are no streams groups; Kafka Streams uses consumer groups"
@@ -14,7 +13,7 @@ STREAMS_GROUPS = "there are no streams groups; Kafka Streams uses consumer group
 
 @dataclass(frozen=True, slots=True)
 class KafkaApi:
-    """The versions that are served, both ends included. `reason` is for an API that oncelog has not."""
+    """The versions that Kafka 4.3 serves, both ends included. `reason` is for an API that oncelog has not."""
 
     key: int
     name: str
@@ -49,12 +48,12 @@ KAFKA_APIS = (
     KafkaApi(26, "EndTxn", 0, 5),
     KafkaApi(27, "WriteTxnMarkers", 1, 2),
     KafkaApi(28, "TxnOffsetCommit", 0, 5),
-    KafkaApi(29, "DescribeAcls", 1, 3, SECURITY),
-    KafkaApi(30, "CreateAcls", 1, 3, SECURITY),
-    KafkaApi(31, "DeleteAcls", 1, 3, SECURITY),
+    KafkaApi(29, "DescribeAcls", 1, 3),
+    KafkaApi(30, "CreateAcls", 1, 3),
+    KafkaApi(31, "DeleteAcls", 1, 3),
     KafkaApi(32, "DescribeConfigs", 1, 4),
     KafkaApi(33, "AlterConfigs", 0, 2),
-    KafkaApi(34, "AlterReplicaLogDirs", 1, 2, STAYS),
+    KafkaApi(34, "AlterReplicaLogDirs", 1, 2),
     KafkaApi(35, "DescribeLogDirs", 1, 5),
     KafkaApi(36, "SaslAuthenticate", 0, 2, SECURITY),
     KafkaApi(37, "CreatePartitions", 0, 3),
@@ -100,3 +99,79 @@ KAFKA_APIS = (
     KafkaApi(91, "AlterShareGroupOffsets", 0, 0, SHARE_GROUPS),
     KafkaApi(92, "DeleteShareGroupOffsets", 0, 0, SHARE_GROUPS),
 )
+
+OVER_ZOOKEEPER = {
+    0: (0, 11),
+    1: (0, 17),
+    2: (0, 9),
+    3: (0, 12),
+    4: (0, 7),
+    5: (0, 4),
+    6: (0, 8),
+    7: (0, 3),
+    8: (0, 9),
+    9: (0, 9),
+    10: (0, 6),
+    11: (0, 9),
+    12: (0, 4),
+    13: (0, 5),
+    14: (0, 5),
+    15: (0, 5),
+    16: (0, 5),
+    17: (0, 1),
+    18: (0, 4),
+    19: (0, 7),
+    20: (0, 6),
+    21: (0, 2),
+    22: (0, 5),
+    23: (0, 4),
+    24: (0, 5),
+    25: (0, 4),
+    26: (0, 4),
+    27: (0, 1),
+    28: (0, 4),
+    29: (0, 3),
+    30: (0, 3),
+    31: (0, 3),
+    32: (0, 4),
+    33: (0, 2),
+    34: (0, 2),
+    35: (0, 4),
+    36: (0, 2),
+    37: (0, 3),
+    38: (0, 3),
+    39: (0, 2),
+    40: (0, 2),
+    41: (0, 3),
+    42: (0, 2),
+    43: (0, 2),
+    44: (0, 1),
+    45: (0, 0),
+    46: (0, 0),
+    47: (0, 0),
+    48: (0, 1),
+    49: (0, 1),
+    50: (0, 0),
+    51: (0, 0),
+    56: (0, 3),
+    57: (0, 1),
+    58: (0, 0),
+    60: (0, 1),
+    61: (0, 0),
+    65: (0, 0),
+    66: (0, 1),
+    67: (0, 0),
+    68: (0, 0),
+    69: (0, 0),
+}
+"""What a broker of Apache Kafka 3.9.1 lists that has its metadata in ZooKeeper, by key."""
+
+NOT_IN_CLUSTER = {
+    45: "v1 asks for what a controller over ZooKeeper does not do",
+    57: "v2 came with Kafka 4; over ZooKeeper there is no feature, and each update is refused",
+    68: "Kafka 3.9 over ZooKeeper lists it, and answers UNSUPPORTED_VERSION: groups are classic",
+    69: "Kafka 3.9 over ZooKeeper lists it, and answers UNSUPPORTED_VERSION: groups are classic",
+    74: "Kafka has it only without ZooKeeper",
+    75: "Kafka has it only without ZooKeeper",
+}
+"""Why a member of a cluster does not serve what a broker that is alone serves."""

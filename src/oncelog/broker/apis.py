@@ -66,6 +66,9 @@ _TABLE = (
     ServedApi(26, "EndTxn", 0, 5, "end_txn"),
     ServedApi(27, "WriteTxnMarkers", 1, 2, "write_txn_markers"),
     ServedApi(28, "TxnOffsetCommit", 0, 5, "txn_offset_commit"),
+    ServedApi(29, "DescribeAcls", 1, 3, "describe_acls", Readiness.IDENTITY),
+    ServedApi(30, "CreateAcls", 1, 3, "create_acls", Readiness.IDENTITY),
+    ServedApi(31, "DeleteAcls", 1, 3, "delete_acls", Readiness.IDENTITY),
     ServedApi(32, "DescribeConfigs", 1, 4, "describe_configs"),
     ServedApi(33, "AlterConfigs", 0, 2, "alter_configs"),
     ServedApi(34, "AlterReplicaLogDirs", 1, 2, "alter_replica_log_dirs"),
@@ -101,13 +104,13 @@ _BETWEEN_BROKERS = (
 )
 """What brokers of one cluster say to each other, as Kafka's do up to 3.9."""
 
-_ALONE = (34, 57, 68, 69, 74, 75)
+_ALONE = (68, 69, 74, 75)
 """What a member of a cluster does not serve."""
 
-_OTHERWISE = (19, 20, 32, 33, 37, 43, 44, 45, 46)
+_OTHERWISE = (19, 20, 32, 33, 37, 43, 44, 45, 46, 57)
 """What a member of a cluster serves in a way of its own: handlers of the same names in `handlers.cluster`."""
 
-_MAXIMUM_IN_CLUSTER = {45: 0}
+_MAXIMUM_IN_CLUSTER = {45: 0, 57: 1}
 """Where a later version asks for what a controller over ZooKeeper does not do."""
 
 

@@ -467,6 +467,11 @@ class BrokerCore:
             return Parked.ready(None)
         return start(self.membership.hand_over())
 
+    def metrics(self) -> Iterator[str]:
+        """Of a member of a cluster that has started, in the text format of Prometheus, line by line."""
+        assert self.membership is not None, "a broker that is alone has none"
+        return self.membership.metrics()
+
     def stop(self) -> None:
         """Close every log and leave the directories so that the next start has nothing to repair. Blocks on the disk."""
         self._housekeeping.stop()
@@ -526,8 +531,13 @@ class BrokerCore:
         await self.moves.end_all(topic)
         await self.checkpoints.write()
 
-    def _before_leaving(self, _: Sequence[Partition]) -> Parked[None]:
-        return self.checkpoints.write()
+    def _before_leaving(self, partitions: Sequence[Partition]) -> Parked[None]:
+        return start(self._end_moves_of(partitions))
+
+    async def _end_moves_of(self, partitions: Sequence[Partition]) -> None:
+        for partition in partitions:
+            await self.moves.end((partition.topic_id, partition.index))
+        await self.checkpoints.write()
 
     def _after_leaving(self, partitions: Sequence[Partition]) -> Parked[None]:
         self.log_directories.forget((one.topic, one.index) for one in partitions)

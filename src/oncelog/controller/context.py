@@ -44,6 +44,8 @@ class ControllerContext:
         self.to_be_deleted: set[str] = set()
         self.deletion_started: set[str] = set()
         self.ineligible_for_deletion: set[str] = set()
+        self.unclean_elections = 0
+        """Those that this controller has held."""
 
     # Brokers
 
@@ -144,6 +146,25 @@ class ControllerContext:
             for partition, led in self.leaders.items()
             if led.leader == broker_id and partition[0] not in self.to_be_deleted and len(self.replicas(partition)) > 1
         ]
+
+    # What Kafka's metrics of a KafkaController count
+
+    @property
+    def offline_partition_count(self) -> int:
+        """Those that nobody leads, of topics that stay."""
+        return sum(
+            state is PartitionState.OFFLINE and topic not in self.to_be_deleted
+            for (topic, _), state in self.partition_states.items()
+        )
+
+    @property
+    def preferred_replica_imbalance_count(self) -> int:
+        """Those that another than the first of their replicas leads, of topics that stay."""
+        return sum(
+            self.leaders[partition].leader != replicas[0]
+            for partition in self.with_leaders()
+            if (replicas := self.replicas(partition))
+        )
 
     # States
 

@@ -30,6 +30,7 @@ class Election(NamedTuple):
     elected: LeaderAndIsr | None
     recipients: tuple[int, ...]
     """The replicas that are told of it by LeaderAndIsr."""
+    is_unclean: bool = False
 
 
 def offline_election(
@@ -41,7 +42,7 @@ def offline_election(
     if in_sync is not None:
         return Election(led.new_leader_and_isr(in_sync, tuple(filter(is_online, led.isr))), live)
     if allow_unclean and live:
-        return Election(led.new_recovering_leader(live[0]), live)
+        return Election(led.new_recovering_leader(live[0]), live, is_unclean=True)
     return Election(None, live)
 
 

@@ -154,6 +154,7 @@ def _elect(
             else:
                 state = update.state.written(outcome)
                 results[partition] = state
+                context.unclean_elections += election.is_unclean
                 _elected(context, batch, partition, state, election.recipients, strategy)
         known = yield from read_states(remaining)
     return results

@@ -93,6 +93,7 @@ class PartitionLog:
         "_unsynced",
         "name",
         "on_acknowledged",
+        "on_cut",
         "partition",
         "recovery",
         "topic_id",
@@ -121,6 +122,8 @@ class PartitionLog:
         self.name = name
         self.on_acknowledged: Callable[[], None] = lambda: None
         """Called when `acknowledged_offset` may have moved without an append."""
+        self.on_cut: Callable[[], None] = lambda: None
+        """Called when bytes have gone from the end of the log: others may take their place."""
         self.topic_id = topic_id
         self.partition = partition
         self.recovery: RecoveryReport = loaded.report
@@ -767,6 +770,7 @@ class PartitionLog:
             if self._epochs.truncate_end(self._end):
                 self._rewrite_epochs()
             return
+        self.on_cut()
         self.drop_cleaning()
         if self._cleaned_offset is not None:
             self._cleaned_offset = min(self._cleaned_offset, offset)
@@ -779,8 +783,10 @@ class PartitionLog:
         self._unsynced.drop(lambda _, joined_end: joined_end > offset)
         self._unsynced.add(offset, self._segments.active.file)
         self._snapshots.remove_above(offset)
-        if self._epochs.truncate_end(offset):
-            self._rewrite_epochs()
+        self._epochs.truncate_end(offset)
+        # Also where none is forgotten, for it makes durable which files there are: a segment that a power cut brings back would
+        # follow on what is written next.
+        self._rewrite_epochs()
         self._high_watermark = min(self._high_watermark, offset)
         reload_producers(self._segments, self._producers, self._snapshots, self._high_watermark)
         self._producers.advance_high_watermark(self._high_watermark)
@@ -792,6 +798,7 @@ class PartitionLog:
         Before `delete_old` removes the files, a checkpoint says that it begins there. After a power cut in between, the log is
         the old one, or part of it, or empty.
         """
+        self.on_cut()
         self.drop_cleaning()
         self._unsynced.forget_files()
         for segment in self._segments:

@@ -47,6 +47,8 @@ class RecoveryReport:
     batches_read: int = 0
     bytes_cut: int = 0
     indexes_rebuilt: int = 0
+    is_snapshot_undecided: bool = False
+    """The newest snapshot is beyond the high watermark: what was not decided there may be by now, or be cut off."""
     snapshots_damaged: int = 0
     epochs_rebuilt: bool = False
     fault_path: str | None = None
@@ -208,6 +210,7 @@ class _Loading:
     def _load_snapshot(self, offset_max: int) -> int:
         """Take the newest usable snapshot; return the offset from which the log has to be read."""
         # Beyond the high watermark a snapshot would hide transactions that are not decided yet.
+        self._loaded.report.is_snapshot_undecided = self._loaded.snapshots.latest_offset > self._high_watermark
         found = self._loaded.snapshots.newest(min(offset_max, self._high_watermark))
         if found is None:
             return self._loaded.segments[0].base_offset

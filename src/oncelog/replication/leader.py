@@ -33,6 +33,7 @@ class LeaderReplica:
 
     __slots__ = (
         "_lag_time_max_ms",
+        "adding_replicas",
         "broker_id",
         "controller_epoch",
         "epoch_start_offset",
@@ -40,6 +41,7 @@ class LeaderReplica:
         "is_leader",
         "leader_epoch",
         "partition_epoch",
+        "removing_replicas",
         "replicas",
         "state",
     )
@@ -52,6 +54,8 @@ class LeaderReplica:
         self.controller_epoch = self.leader_epoch = self.partition_epoch = NO_EPOCH
         self.epoch_start_offset = 0
         self.replicas: tuple[int, ...] = ()
+        self.adding_replicas: tuple[int, ...] = ()
+        self.removing_replicas: tuple[int, ...] = ()
         self.state = IsrPartitionState(IsrState.COMMITTED, frozenset())
         self.followers: dict[int, FollowerProgress] = {}
 
@@ -90,6 +94,23 @@ class LeaderReplica:
         self.leader_epoch = told.leader_epoch
         self.partition_epoch = told.partition_epoch
         self.replicas = told.replicas
+        self.adding_replicas = told.adding_replicas
+        self.removing_replicas = told.removing_replicas
+
+    # What Kafka's metrics of a ReplicaManager count, of a leader
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether fewer are in sync than there are replicas, not counting those that a reassignment adds (Partition.scala)."""
+        return len(self.state.isr) < len(set(self.replicas) - set(self.adding_replicas))
+
+    def above_min_isr(self, min_isr: int) -> int:
+        """How many more are in sync than have to be; negative where acks=all is refused."""
+        return len(self.state.isr) - self.needed_isr_size(min_isr)
 
     def fetched(
         self,

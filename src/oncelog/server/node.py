@@ -36,6 +36,7 @@ from oncelog.server.memory import MemoryBudget
 from oncelog.server.workers import WorkerThreads
 
 if TYPE_CHECKING:
+    from oncelog.server.metrics import MetricsListener
     from oncelog.server.zookeeper import RealZooKeeper
     from oncelog.zookeeper.session import ZooKeeper
 
@@ -75,6 +76,7 @@ class Broker:
         self._connections: set[Connection] = set()
         self._failure: asyncio.Future[BaseException] | None = None
         self._zookeeper: RealZooKeeper | None = None
+        self._metrics: MetricsListener | None = None
         self._has_stopped = False
 
     async def __aenter__(self) -> Self:
@@ -107,6 +109,7 @@ class Broker:
         # Before anything is loaded: an address that is taken must not cost the replay of a log.
         listener = _bind(self._host, self._port, self._parsed)
         self._port = listener.getsockname()[1]
+        self._bind_metrics(listener)
         self._temporary = None if self._log_dirs else tempfile.mkdtemp(prefix="oncelog-")
         budget = descriptor_budget()
         self._disk = RealDisk(partial(self._call_in, loop), self._bug, open_files_max=budget.files)
@@ -133,6 +136,8 @@ class Broker:
             loop, self._connections, self._core.settings.number("connections.max.idle.ms") / 1000
         )
         await self._loaded()
+        if self._metrics is not None:
+            await self._metrics.start()
         report = self._core.start_report
         logger.info(
             "node %d is ready on %s, with its log in %s",
@@ -149,6 +154,20 @@ class Broker:
                 report.bytes_cut,
                 report.hanging_transactions,
             )
+
+    def _bind_metrics(self, listener: socket.socket) -> None:
+        """Raises OSError for an address that cannot be had."""
+        where = self._parsed.value("prometheus.listener")
+        if where is None:
+            return
+        from oncelog.server.metrics import MetricsListener
+
+        try:
+            bound = _bind(*parse_address(str(where)), self._parsed)
+        except OSError:
+            listener.close()
+            raise
+        self._metrics = MetricsListener(bound, lambda: self._core.metrics(), self._bug)
 
     async def _others(
         self, loop: asyncio.AbstractEventLoop, listener: socket.socket
@@ -221,6 +240,7 @@ class Broker:
             self._zookeeper = None
 
     def _hang_up(self) -> None:
+        self._close_metrics()
         self._idle.stop()
         self._memory.stop()
         self._admission.stop()
@@ -232,7 +252,13 @@ class Broker:
         assert self._failure is not None, "the broker was not started"
         return await asyncio.shield(self._failure)
 
+    def _close_metrics(self) -> None:
+        if self._metrics is not None:
+            self._metrics.close()
+            self._metrics = None
+
     def _discard(self) -> None:
+        self._close_metrics()
         self._workers.stop()
         self._disk.close()
         if self._temporary is not None:

@@ -10,8 +10,10 @@ import pytest
 
 from harness.cluster_in_memory import ClusterInMemory, PlayedController
 from harness.cluster_messages import CONTROLLED_SHUTDOWN, TOPIC, TOPIC_ID, produced, records
+from harness.cluster_of_cores import ClusterOfCores
 from oncelog.broker.readiness import Readiness
 from oncelog.broker.storage.partition import ReplicaRole
+from oncelog.coordination import start
 from oncelog.wire import ErrorCode
 from oncelog.wire.zookeeper_mode import controlled_shutdown_v3 as controlled_shutdown
 from oncelog.zookeeper.session import Create, GetChildren, ZooKeeperError
@@ -33,6 +35,16 @@ def test_clients_are_served_when_a_controller_has_said_what_there_is() -> None:
     assert cluster.core(BROKER).progress.reached is Readiness.LOGS
     controller.update(BROKER)
     assert cluster.core(BROKER).progress.reached is Readiness.COORDINATORS
+
+
+def test_a_session_that_ends_during_a_start_is_followed_by_another() -> None:
+    cluster = ClusterOfCores(1)
+    core = cluster.brokers[0]
+    assert core.membership is not None
+    found = start(core.membership.cluster_id("of another cluster"))
+    cluster.world.ensemble.expire(core.zookeeper.session_id)
+    cluster.until(lambda: found.is_released)
+    assert found.value == core.cluster_id
 
 
 def _shutdown(*remaining: int, error: ErrorCode = NONE) -> Callable[[Any], Any]:
@@ -182,6 +194,47 @@ def test_who_stops_has_handed_over_what_it_led() -> None:
     three.cluster.nodes[stopped].stop()
     assert three.write(b"b") is NONE
     three.cluster.start_served(stopped)
+    three.until_same()
+
+
+def test_controller_that_stops_has_told_the_others_who_leads_now() -> None:
+    """Nobody else tells them before another controller is elected, and until then they would know a leader that is gone."""
+    cluster = Three().cluster
+    stopped = next(one for one in ALL if cluster.core(one).controller.is_active)
+    others = [one for one in ALL if one != stopped]
+    names = [f"led-{number}" for number in range(20)]
+    for number, name in enumerate(names):
+        cluster.create(name, UUID(int=1000 + number), (stopped, *others))
+
+    def known(one: int) -> set[int]:
+        found = [cluster.core(one).topics.partition(name, 0) for name in names]
+        return {-1 if partition is None else partition.leadership.leader for partition in found}
+
+    cluster.until(lambda: all(known(one) == {stopped} for one in ALL))
+    cluster.until(
+        lambda: all(set(state.isr) == set(ALL) for name in names if (state := cluster.state(name)) is not None)
+    )
+    cluster.wait(cluster.core(stopped).hand_over())
+    assert [known(one) for one in others] == [{others[0]}] * 2
+    assert {cluster.partition(others[0], topic=name).role for name in names} == {ReplicaRole.LEADER}
+
+
+def test_follower_that_stops_before_it_hears_of_the_high_watermark_misses_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It reads again what it had beyond that, and nothing was lost of which it would have to warn."""
+    three = Three()
+    assert three.write(b"a") is NONE
+    follower = next(one for one in ALL if one != three.until_led())
+    log = three.cluster.partition(follower).log
+    assert three.write(b"b") is NONE
+    assert log.high_watermark < log.log_end_offset
+    three.cluster.nodes[follower].stop()
+    with caplog.at_level("INFO"):
+        three.cluster.start_served(follower)
+    said = [record for record in caplog.records if f"{TOPIC}-0" in record.getMessage()]
+    assert any("closed above its high watermark" in record.getMessage() for record in said)
+    assert not [record for record in said if record.levelname in ("WARNING", "ERROR")]
     three.until_same()
 
 

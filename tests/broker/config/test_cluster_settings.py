@@ -27,3 +27,20 @@ def test_selector_that_is_not_known_is_refused():
     assert Settings(member | {"replica.selector.class": RACK_AWARE_SELECTOR}).value("replica.selector.class")
     with pytest.raises(SettingError, match=r"replica\.selector\.class"):
         Settings(member | {"replica.selector.class": "com.example.Nearest"})
+
+
+@pytest.mark.parametrize(
+    "text", ["9404", "localhost", ":9404", "localhost:", "localhost:65536", "localhost:-1", "localhost:x"]
+)
+def test_metrics_have_a_whole_address(text: str) -> None:
+    cluster = {"zookeeper.connect": "here", "broker.id": "1"}
+    with pytest.raises(
+        SettingError, match=r"Invalid value .* for configuration prometheus\.listener: it is no address"
+    ):
+        Settings(cluster | {"prometheus.listener": text})
+    assert Settings(cluster | {"prometheus.listener": "[::1]:9404"}).value("prometheus.listener") == "[::1]:9404"
+
+
+def test_broker_that_is_alone_has_no_metrics() -> None:
+    with pytest.raises(SettingError, match=r"prometheus\.listener is not allowed without zookeeper\.connect"):
+        Settings({"prometheus.listener": "127.0.0.1:9404"})

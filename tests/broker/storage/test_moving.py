@@ -533,7 +533,7 @@ def test_what_cannot_be_moved_is_refused_with_kafkas_errors() -> None:
     broker = new_broker()
     assert move(broker, "/nowhere") is ErrorCode.log_dir_not_found
     assert move(broker, B, "unknown") is ErrorCode.unknown_topic_or_partition
-    assert move(broker, B, TOPIC, 9) is ErrorCode.replica_not_available
+    assert move(broker, B, TOPIC, 9) is ErrorCode.unknown_topic_or_partition
     broker.core.topics.take_offline(partition_of(broker), DamagedLogError("it is broken"))
     assert move(broker, B) is ErrorCode.kafka_storage_error
     both = [{"path": path, "topics": [{"name": TOPIC, "partitions": [1]}]} for path in (B, "/nowhere")]

@@ -10,6 +10,7 @@ from uuid import UUID
 from oncelog.broker.cluster import controller_term
 from oncelog.broker.cluster.controller_term import ControllerEvent, ControllerSettings, ControllerTerm
 from oncelog.broker.cluster.controller_watches import event_of
+from oncelog.broker.cluster.counts import ControllerCounts
 from oncelog.controller import (
     ApiError,
     ControllerContext,
@@ -86,6 +87,7 @@ class Controller:
         self._session = 0
         self._is_electing = False
         self._is_looked_for_again = False
+        self.counts = ControllerCounts()
         self.controller_id = NO_CONTROLLER
         """Who is the controller, as far as is known here."""
 
@@ -97,6 +99,16 @@ class Controller:
     def context(self) -> ControllerContext | None:
         """What the active controller knows. It is there to be looked at."""
         return None if self._term is None else self._term.context
+
+    @property
+    def waiting_event_count(self) -> int:
+        return 0 if self._term is None else self._term.waiting_count
+
+    @property
+    def unclean_election_count(self) -> int:
+        """Those that this broker has held since its start."""
+        before = self.counts.unclean_elections_before
+        return before if self._term is None else before + self._term.context.unclean_elections
 
     def begin(self) -> None:
         """See who is the controller, and become it if there is none."""
@@ -157,6 +169,10 @@ class Controller:
             "ControlledShutdown", lambda context: shut_down(context, broker_id, broker_epoch), refused
         )
 
+    def all_told(self) -> Parked[None]:
+        """Released when every broker has answered what this controller has sent; at once where this broker is none."""
+        return Parked.ready(None) if self._term is None else self._term.all_told()
+
     async def elect_leaders(self, partitions: list[TopicPartition], election_type: ElectionType) -> ElectionAnswers:
         not_controller = ApiError(ErrorCode.not_controller)
         refused: ElectionAnswers = dict.fromkeys(partitions, not_controller)
@@ -194,7 +210,8 @@ class Controller:
         """The setting of a topic, or the default, allows it from now on: there may be leaders to find."""
         term = self._term
         if term is not None:
-            term.put(ControllerEvent("unclean election", lambda: _bring_online(term, topic)))
+            name = "unclean election" if topic is None else "unclean election of a topic"
+            term.put(ControllerEvent(name, lambda: _bring_online(term, topic)))
 
     # The election
 
@@ -286,7 +303,7 @@ class Controller:
                 self._resign("another controller was elected")
                 self.begin()
 
-        term = ControllerTerm(self._needs, self._settings, controller_epoch, epoch_version, moved)
+        term = ControllerTerm(self._needs, self._settings, controller_epoch, epoch_version, self.counts, moved)
         self._term = term
         term.begin()
 
@@ -294,6 +311,7 @@ class Controller:
         term, self._term = self._term, None
         if term is not None:
             logger.info("broker %d is the controller no more: %s", self._needs.node_id, reason)
+            self.counts.unclean_elections_before += term.context.unclean_elections
             term.end()
 
     def _znode(self) -> bytes:

@@ -14,7 +14,7 @@ from oncelog.controller import (
     RegisteredBroker,
     address,
 )
-from oncelog.coordination import sleep, start
+from oncelog.coordination import Parked, sleep, start
 from oncelog.environment import Clock
 
 PAUSE_MS = 100
@@ -61,6 +61,10 @@ class BrokerQueue:
         if not self._is_busy:
             start(self._send())
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._waiting
+
     def close(self) -> None:
         self._is_closed = True
         self._waiting.clear()
@@ -89,22 +93,41 @@ class BrokerQueues:
         self._on_answer = on_answer
         self._messages = Messages(controller_id, listener)
         self._queues: dict[int, BrokerQueue] = {}
+        self._all_told: Parked[None] | None = None
 
     def send(self, request: BrokerRequest, broker: RegisteredBroker) -> None:
         queue = self._queues.get(broker.broker_id)
         if queue is None or queue.epoch != broker.epoch:
             if queue is not None:
                 queue.close()
-            queue = BrokerQueue(self._needs, broker, self._listener, self._timeout_ms, self._on_answer)
+            queue = BrokerQueue(self._needs, broker, self._listener, self._timeout_ms, self._answered)
             self._queues[broker.broker_id] = queue
         queue.add(request, self._messages.message(request))
+
+    def all_told(self) -> Parked[None]:
+        """Released when every broker has answered everything, or is gone."""
+        if self._all_told is None:
+            self._all_told = Parked()
+            self._see_whether_all_are_told()
+        return self._all_told or Parked.ready(None)
+
+    def _answered(self, request: BrokerRequest, answer: Any) -> None:
+        self._on_answer(request, answer)
+        self._see_whether_all_are_told()
+
+    def _see_whether_all_are_told(self) -> None:
+        if self._all_told is not None and all(queue.is_empty for queue in self._queues.values()):
+            told, self._all_told = self._all_told, None
+            told.release(None)
 
     def keep(self, registered: dict[int, RegisteredBroker]) -> None:
         """Brokers that are gone are asked no more."""
         for broker_id in self._queues.keys() - registered.keys():
             self._queues.pop(broker_id).close()
+        self._see_whether_all_are_told()
 
     def close(self) -> None:
         for queue in self._queues.values():
             queue.close()
         self._queues.clear()
+        self._see_whether_all_are_told()

@@ -16,6 +16,7 @@ from oncelog.broker.cluster import controller_queues
 from oncelog.broker.cluster.controller_loading import load, read_reassignments, read_states
 from oncelog.broker.cluster.controller_queues import BrokerQueues
 from oncelog.broker.cluster.controller_zookeeper import ControllerZooKeeper, ResignedError
+from oncelog.broker.cluster.counts import ControllerCounts
 from oncelog.controller import (
     Ask,
     BrokerRequest,
@@ -37,7 +38,7 @@ from oncelog.controller import (
     rebalance,
     stop_replica_errors,
 )
-from oncelog.coordination import Flow, start
+from oncelog.coordination import Flow, Parked, start
 from oncelog.environment import Random, Timer
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import ZooKeeper
@@ -90,6 +91,7 @@ class ControllerTerm:
         settings: ControllerSettings,
         controller_epoch: int,
         epoch_version: int,
+        counts: ControllerCounts,
         on_resigned: Callable[[], None],
     ) -> None:
         self.context = ControllerContext(needs.node_id, controller_epoch)
@@ -103,7 +105,9 @@ class ControllerTerm:
             settings.controller_socket_timeout_ms,
             self._answered,
         )
-        self._events: deque[ControllerEvent] = deque()
+        self._counts = counts
+        self._events: deque[tuple[ControllerEvent, float]] = deque()
+        """Each with the time at which it came."""
         self._is_busy = False
         self._is_over = False
         self._timer: Timer | None = None
@@ -119,14 +123,23 @@ class ControllerTerm:
         if self._timer is not None:
             self._timer.cancel()
         events, self._events = self._events, deque()
-        for event in events:
+        for event, _ in events:
             event.refuse()
+
+    def all_told(self) -> Parked[None]:
+        """Released when every broker has answered what it was sent, or is gone."""
+        return self._queues.all_told()
+
+    @property
+    def waiting_count(self) -> int:
+        """Events that have come, and are not served yet."""
+        return len(self._events)
 
     def put(self, event: ControllerEvent) -> None:
         if self._is_over:
             event.refuse()
             return
-        self._events.append(event)
+        self._events.append((event, self._needs.clock.monotonic_ms()))
         if not self._is_busy:
             start(self._serve())
 
@@ -147,7 +160,9 @@ class ControllerTerm:
     async def _serve(self) -> None:
         self._is_busy = True
         while self._events:
-            event = self._events.popleft()
+            event, came_ms = self._events.popleft()
+            began_ms = self._needs.clock.monotonic_ms()
+            self._counts.queued.add(began_ms - came_ms)
             try:
                 await event.serve()
             except ResignedError:
@@ -155,6 +170,7 @@ class ControllerTerm:
             except ZnodeError as error:
                 logger.error("%s was not served: %s", event.name, error)
                 event.refuse()
+            self._counts.served[event.name].add(self._needs.clock.monotonic_ms() - began_ms)
             self._queues.keep(self.context.brokers)
         self._is_busy = False
 

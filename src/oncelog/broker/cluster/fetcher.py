@@ -84,6 +84,8 @@ class LeaderFetcher:
         self._follower = Follower(settings.max_bytes, settings.backoff_ms)
         self._partitions: dict[Key, Partition] = {}
         self._out_of_range: dict[Key, int] = {}
+        self.lags: dict[Key, int] = {}
+        """How many offsets below its leader's high watermark each log ended when something of it was fetched last."""
         self._logs = OneAtATime()
         self._has_more: Parked[None] = Parked()
         self._task = start(self._follow())
@@ -99,6 +101,8 @@ class LeaderFetcher:
         """Follow it no more for these; when this is over, nothing is done to their logs."""
         gone = [key for key in keys if self._partitions.pop(key, None) is not None]
         self._follower.remove(gone)
+        for key in gone:
+            self.lags.pop(key, None)
         if gone:
             await self._logs.enter()
             self._logs.leave()
@@ -296,6 +300,7 @@ class LeaderFetcher:
                     if isinstance(result, Refused):
                         logger.error("%s", result.message)
                         error = result.error
+                self.lags[key] = max(0, fetched.high_watermark - log.log_end_offset)
                 return self._follower.appended(key, fetched, error, log, self._broker.clock.now_ms())
             case AdvanceHighWatermark(offset):
                 log.advance_high_watermark(offset)

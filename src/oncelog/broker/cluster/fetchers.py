@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from oncelog.broker.cluster.channels import Channels
 from oncelog.broker.cluster.fetcher import Key, LeaderFetcher, Needs, ReplicaFetchSettings
@@ -38,6 +38,12 @@ class Fetchers:
     def members_changed(self) -> None:
         for fetcher in self._by_leader.values():
             fetcher.leader_may_be_back()
+
+    def lags(self) -> Iterator[tuple[int, Key, int]]:
+        """The leader, the partition, and how far its log was behind the leader's high watermark when it was fetched last."""
+        for leader_id, fetcher in tuple(self._by_leader.items()):
+            for key, lag in tuple(fetcher.lags.items()):
+                yield leader_id, key, lag
 
     def stop(self) -> None:
         for fetcher in self._by_leader.values():

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.cluster import fetcher
-from oncelog.broker.cluster.asking import ask
+from oncelog.broker.cluster.asking import SessionEndedError, ask, within
 from oncelog.broker.cluster.channel import Channel, ChannelError
 from oncelog.broker.cluster.channels import Channels
 from oncelog.broker.cluster.configs import ClusterConfigs
 from oncelog.broker.cluster.controller import Controller
 from oncelog.broker.cluster.controller_term import ControllerSettings
+from oncelog.broker.cluster.counts import InSyncCounts, SessionCounts
 from oncelog.broker.cluster.fetcher import ReplicaFetchSettings
 from oncelog.broker.cluster.fetchers import Fetchers
 from oncelog.broker.cluster.in_sync_changes import InSyncChanges
@@ -40,6 +42,8 @@ from oncelog.zookeeper.znodes import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from oncelog.broker.config.configuration import Settings
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.readiness import StartProgress
@@ -51,6 +55,8 @@ logger = logging.getLogger("oncelog.broker")
 
 
 CONTROLLED_SHUTDOWN, CONTROLLED_SHUTDOWN_VERSION = 7, 3
+TOLD_WITHIN_MS = 2_000
+"""Who stops waits no longer than that for brokers that do not answer: the next controller will tell them."""
 HEARD_BY_CONTROLLER = (
     paths.CONTROLLER,
     "/brokers",
@@ -99,6 +105,8 @@ class ClusterMembership:
         number = broker.settings.number
         self.members = ClusterMembers(listener)
         self._watchers = Watchers(zookeeper)
+        self._session = SessionCounts()
+        self._watchers.listen_to_sessions(self._session.session_changed)
         node_id = broker.settings.number("node.id")
         self.configs = ClusterConfigs(zookeeper, self._watchers, broker.clock, broker.settings, node_id)
         self.topic_changes = TopicChanges(zookeeper, broker.clock, random, broker.settings, self.members)
@@ -131,7 +139,12 @@ class ClusterMembership:
         return self._liveness.epoch
 
     async def cluster_id(self, new_id: str) -> str:
-        """The id of the cluster, which the first broker gives it. Raises SessionEndedError."""
+        """The id of the cluster, which the first broker gives it, in whichever session that is learned."""
+        while True:
+            with suppress(SessionEndedError):
+                return await self._learn_cluster_id(new_id)
+
+    async def _learn_cluster_id(self, new_id: str) -> str:
         for path in paths.MADE_AT_START:
             for parent in (*paths.parents(path), path):
                 await ask(self._zookeeper, Create(parent))
@@ -164,8 +177,9 @@ class ClusterMembership:
             topic = topics.named(name)
             return 1 if topic is None else int(topic.values["min.insync.replicas"])
 
+        self._in_sync = InSyncCounts()
         surroundings = Surroundings(
-            broker.clock, broker.node_id, self._lag_time_max_ms, self.members, self._changes, min_in_sync
+            broker.clock, broker.node_id, self._lag_time_max_ms, self.members, self._changes, min_in_sync, self._in_sync
         )
         self.replicas = Replicas(broker.clock, broker.node_id, topics, self._fetchers, surroundings, leads)
         controller_settings = ControllerSettings(
@@ -192,6 +206,15 @@ class ClusterMembership:
         """Others are to lead what this broker can read no more."""
         self.replicas.went_offline(partition)
         self._log_dir_events.tell()
+
+    def metrics(self) -> Iterator[str]:
+        """In the text format of Prometheus, line by line."""
+        # Only when the first are asked for.
+        from oncelog.broker.cluster.metrics import Measured, exposition
+
+        return exposition(
+            Measured(self.topics, self.replicas, self._fetchers, self.controller, self._in_sync, self._session)
+        )
 
     def verification(self, transactions: Transactions) -> TransactionVerification:
         return TransactionVerification(
@@ -256,6 +279,8 @@ class ClusterMembership:
                 await sleep(self._broker.clock, number("controlled.shutdown.retry.backoff.ms"))
             remaining = await self._ask_for_shutdown()
             if remaining == 0:
+                # The controller's own broker: when it is gone, nobody tells the others before the next one is elected.
+                await within(self._broker.clock, TOLD_WITHIN_MS, self.controller.all_told())
                 return
             logger.info("%s partitions have no other leader yet", "all" if remaining is None else remaining)
 

@@ -17,6 +17,7 @@ from oncelog.replication import (
     AfterAnswer,
     AlterPartition,
     AlterPartitionAnswer,
+    IsrState,
     LeaderAndIsrTold,
     LeaderReplica,
     preferred_read_replica,
@@ -24,6 +25,7 @@ from oncelog.replication import (
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
+    from oncelog.broker.cluster.counts import InSyncCounts
     from oncelog.broker.cluster.in_sync_changes import InSyncChanges
     from oncelog.broker.cluster.members import ClusterMembers
     from oncelog.environment import Clock
@@ -44,6 +46,7 @@ class Surroundings(NamedTuple):
     changes: InSyncChanges
     min_in_sync: Callable[[str], int]
     """min.insync.replicas of the topic of this name."""
+    counts: InSyncCounts
 
 
 class HostedReplica:
@@ -142,6 +145,15 @@ class HostedReplica:
         if asked is not None:
             self._ask_for(asked)
 
+    @property
+    def is_under_replicated(self) -> bool:
+        return self.state.is_under_replicated
+
+    @property
+    def above_min_isr(self) -> int:
+        """How many more are in sync than have to be; negative where acks=all is refused."""
+        return self.state.above_min_isr(self._min_in_sync)
+
     def refuses(self) -> Refused | None:
         min_in_sync = self._min_in_sync
         error = self.state.append_problem(ACKS_ALL, min_in_sync)
@@ -217,7 +229,7 @@ class HostedReplica:
             asked.partition_epoch,
         )
         outcome = await self._surroundings.changes.ask(change)
-        while (after := self.state.answered(asked, _answer(outcome))) is AfterAnswer.RETRY:
+        while (after := self._answered(asked, outcome)) is AfterAnswer.RETRY:
             await sleep(self._surroundings.clock, ASKED_AGAIN_AFTER_MS)
             if self.state.state.asked is not asked:
                 # The partition has gone on meanwhile, or is here no more.
@@ -228,6 +240,19 @@ class HostedReplica:
             self._advance()
         else:
             logger.info("%s: the in-sync set was not changed: %s", self.partition, after.value)
+
+    def _answered(self, asked: AlterPartition, outcome: InSyncState | ErrorCode) -> AfterAnswer:
+        """Take it, and count it as Kafka does: what was asked for, and every refusal, also where it is tried again."""
+        before, counts = self.state.state, self._surroundings.counts
+        after = self.state.answered(asked, _answer(outcome))
+        if before.asked == asked:
+            if isinstance(outcome, ErrorCode):
+                counts.failed += 1
+            elif after is AfterAnswer.COMMITTED and before.state is IsrState.PENDING_EXPAND:
+                counts.expands += 1
+            elif after is AfterAnswer.COMMITTED:
+                counts.shrinks += 1
+        return after
 
 
 def _answer(outcome: InSyncState | ErrorCode) -> AlterPartitionAnswer:

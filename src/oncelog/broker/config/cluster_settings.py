@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from oncelog.broker.config.setting import INT, LONG, SHORT, Setting
+from oncelog.broker.config.setting import INT, LONG, SHORT, Setting, Value
 
+PORT_MAX = 65_535
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 ALONE = "A broker without zookeeper.connect has nobody to replicate to, and stores it only."
+
+
+def _not_an_address(value: Value) -> str | None:
+    host, _, port = str(value).rpartition(":")
+    is_one = host != "" and port.isascii() and port.isdecimal() and int(port) <= PORT_MAX
+    return None if is_one else "it is no address: give HOST:PORT, for example 127.0.0.1:9404"
+
 
 CLUSTER_SETTINGS = (
     Setting(
@@ -178,6 +186,15 @@ CLUSTER_SETTINGS = (
         choices=(RACK_AWARE_SELECTOR,),
         help="With it a leader sends consumers to an in-sync follower whose broker.rack is their client.rack; without a value they "
         "read from the leader. " + ALONE,
+    ),
+    Setting(
+        name="prometheus.listener",
+        default=None,
+        type="string",
+        is_own=True,
+        checks=_not_an_address,
+        help="HOST:PORT, where Prometheus reads the metrics of a member of a cluster: `http://HOST:PORT/metrics`. Without a value "
+        "there are none. Kafka has no such setting.",
     ),
     Setting(
         name="replica.high.watermark.checkpoint.interval.ms",

@@ -81,6 +81,10 @@ class Settings:
                 f"default.replication.factor={self.given['default.replication.factor']} is not allowed without "
                 "zookeeper.connect: one broker has room for one replica"
             )
+        if not self.is_in_cluster and "prometheus.listener" in self.given:
+            raise SettingError(
+                "prometheus.listener is not allowed without zookeeper.connect: a broker that is alone has no metrics"
+            )
         self._layers: dict[SettingSource, dict[str, Value]] = {
             SettingSource.DYNAMIC_BROKER_CONFIG: {},
             SettingSource.DYNAMIC_DEFAULT_BROKER_CONFIG: {},

@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs v1-2: begins to move the logs of partitions to other log directories of this broker.
 
 It is answered when the move has begun; DescribeLogDirs says how far it is. Asking for the directory where a log is ends a
-move. For a partition that is not there the directory is remembered until it is made.
+move. For a partition of which there is no replica here the directory is remembered until it is made.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
+from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.environment import Clock, DiskError
 from oncelog.wire import ErrorCode
 
@@ -71,12 +72,15 @@ def _move(broker: Needs, key: PartitionKey, path: str) -> ErrorCode:
     topic, index = key
     if path not in broker.log_directories.paths:
         return ErrorCode.log_dir_not_found
+    directory = broker.log_directories.of_path(path)
+    if directory is None or directory.is_offline:
+        return ErrorCode.kafka_storage_error
     partition = _find(broker, key)
     if partition is None:
         broker.log_directories.prefer(topic, index, path)
-        return ErrorCode.replica_not_available if broker.topics.exists(topic) else ErrorCode.unknown_topic_or_partition
-    directory = broker.log_directories.of_path(path)
-    if partition.is_offline or directory is None or directory.is_offline:
+        is_known = broker.topics.partition(topic, index) is not None
+        return ErrorCode.replica_not_available if is_known else ErrorCode.unknown_topic_or_partition
+    if partition.is_offline:
         return ErrorCode.kafka_storage_error
     is_there = broker.log_directories.directory_of(topic, index) == path
     if not is_there and broker.moves.of((partition.log.topic_id, index)) is None:
@@ -85,8 +89,11 @@ def _move(broker: Needs, key: PartitionKey, path: str) -> ErrorCode:
 
 
 def _find(broker: Needs, key: PartitionKey) -> Partition | None:
+    """The replica that is here, and stays."""
     topic, index = key
-    return None if broker.topics.is_being_deleted(topic) else broker.topics.partition(topic, index)
+    partition = None if broker.topics.is_being_deleted(topic) else broker.topics.partition(topic, index)
+    is_here = partition is not None and partition.role in (ReplicaRole.LEADER, ReplicaRole.FOLLOWER)
+    return partition if is_here else None
 
 
 def _answer(request: Request, results: dict[PartitionKey, ErrorCode]) -> Any:

@@ -245,9 +245,11 @@ class Durability:
     async def hold(self, log: PartitionLog) -> None:
         """Let nobody sync the log's own files until `let_go`; come back when no such sync is under way.
 
-        Meanwhile whoever waits for one waits on. What the write-ahead log takes of the log is durable as ever.
+        Meanwhile whoever waits for one waits on. What the write-ahead log takes of the log is durable as ever. One holds a log
+        at a time: it moves to another directory, or is cut off.
         """
-        assert log not in self._held, "one holds it at a time"
+        while (held := self._held.get(log)) is not None:
+            await held
         self._held[log] = Parked()
         while (under_way := self._in_place.get(log)) is not None:
             await under_way.over

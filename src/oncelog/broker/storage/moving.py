@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
+from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.coordination import Parked, Task, sleep, start
 from oncelog.environment import DiskError, Syncable
 from oncelog.log import PARTITION_METADATA, FutureLog, PartitionLog, SyncPoint, delete_partition, read_topic_id
@@ -67,9 +68,12 @@ NEXT = {
 
 
 class Move:
-    """One log on its way to `log_directory`. `over` is released when it is there, or will not go there."""
+    """One log on its way to `log_directory`. `over` is released when it is there, or will not go there.
 
-    __slots__ = ("_state", "future", "is_called_off", "key", "log_directory", "name", "over")
+    `is_cut`: the log was cut off, and what was copied of it counts no more.
+    """
+
+    __slots__ = ("_state", "future", "is_called_off", "is_cut", "key", "log_directory", "name", "over")
 
     def __init__(self, key: LogKey, name: str, log_directory: str, future: FutureLog) -> None:
         self.key = key
@@ -78,7 +82,11 @@ class Move:
         self.future = future
         self.over: Parked[None] = Parked()
         self.is_called_off = False
+        self.is_cut = False
         self._state = MoveState.WAITING
+
+    def log_is_cut(self) -> None:
+        self.is_cut = True
 
     @property
     def state(self) -> MoveState:
@@ -106,7 +114,7 @@ class LogMoves:
         for log_directory, path in self._broker.log_directories.futures():
             partition = self._partition_of(path)
             self._disk.remove(path)
-            if partition is None or partition.is_offline:
+            if partition is None or not partition.is_readable:
                 continue
             where = self._broker.log_directories.directory_of(partition.topic, partition.index)
             if where != log_directory and self.of((partition.log.topic_id, partition.index)) is None:
@@ -134,13 +142,18 @@ class LogMoves:
         log = partition.log
         key = (log.topic_id, log.partition)
         assert key not in self._moves, "a log moves to one directory at a time"
-        number = self._broker.log_directories.moves_of(partition.topic, partition.index) + 1
-        future = FutureLog(self._disk, log, log_directory, self._random.uuid(), number)
+        move = Move(key, log.name, log_directory, self._new_future(log, log_directory))
         log.pause_cleaning()
-        self._moves[key] = Move(key, log.name, log_directory, future)
+        log.on_cut = move.log_is_cut
+        self._moves[key] = move
         logger.info("%s moves to %s", log.name, log_directory)
         if self._task is None or self._task.is_released:
             self._task = start(self._run())
+
+    def _new_future(self, log: PartitionLog, log_directory: str) -> FutureLog:
+        topic, _, _ = log.name.rpartition("-")
+        number = self._broker.log_directories.moves_of(topic, log.partition) + 1
+        return FutureLog(self._disk, log, log_directory, self._random.uuid(), number)
 
     async def end(self, key: LogKey) -> None:
         """Come back when a log is on its way no more: a move that can be taken back is."""
@@ -179,12 +192,21 @@ class LogMoves:
     async def _carry_out(self, move: Move) -> None:
         move.become(MoveState.COPYING)
         while move.state is MoveState.COPYING:
-            if move.is_called_off or self._log(move) is None:
+            log = self._log(move)
+            if move.is_called_off or log is None:
                 self._drop(move)
                 return
+            if move.is_cut:
+                self._begin_again(move, log)
             await self._copy(move)
-            if move.state is MoveState.COPYING and move.future.is_near:
+            if move.state is MoveState.COPYING and not move.is_cut and move.future.is_near:
                 await self._switch(move)
+
+    def _begin_again(self, move: Move, log: PartitionLog) -> None:
+        """Copy it into a directory of another name: no power cut may bring back there what was copied before."""
+        self._discard(move.future)
+        move.is_cut = False
+        move.future = self._new_future(log, move.log_directory)
 
     async def _copy(self, move: Move) -> None:
         """One pass over the log."""
@@ -196,7 +218,7 @@ class LogMoves:
             took_ms = clock.monotonic_ms() - began_ms
             if took_ms > 0:
                 await sleep(clock, took_ms * REST)
-            if move.state is MoveState.OVER or self._log(move) is None:
+            if move.state is MoveState.OVER or move.is_cut or self._log(move) is None:
                 return
             began_ms = clock.monotonic_ms()
 
@@ -236,7 +258,7 @@ class LogMoves:
         """Up to where the log is durable in the copy, in which it goes on; None if it changed too much meanwhile."""
         for _ in range(ATTEMPTS):
             log = self._log(move)
-            if log is None:
+            if log is None or move.is_cut:
                 return None
             synced = log.sync_point()
             for step in move.future.steps():
@@ -254,12 +276,11 @@ class LogMoves:
         return None
 
     def _moved(self, move: Move) -> None:
-        topic, _, index = move.name.rpartition("-")
-        directories = self._broker.log_directories
-        directories.moved((topic, int(index)), move.log_directory)
-        partition = self._broker.topics.partition(topic, int(index))
+        partition = self._partition(move)
         assert partition is not None, "it is not deleted while a log of it changes its directory"
-        partition.directory = directories.holder(topic, int(index))
+        directories = self._broker.log_directories
+        directories.moved((partition.topic, partition.index), move.log_directory)
+        partition.directory = directories.holder(partition.topic, partition.index)
 
     async def _finish(self, move: Move, source: str) -> None:
         """Remove what the log was before; nothing can bring it back when this is over."""
@@ -279,23 +300,32 @@ class LogMoves:
         """Leave the log where it is, and remove what was copied."""
         assert not move.future.is_in_place, "the log is in there now"
         self._forget(move)
+        self._discard(move.future)
+
+    def _discard(self, future: FutureLog) -> None:
         with suppress(DiskError):
-            move.future.drop()
-        self._disk.in_background(lambda: self._disk.remove(move.future.directory), lambda _: None)
+            future.drop()
+        self._disk.in_background(lambda: self._disk.remove(future.directory), lambda _: None)
 
     def _forget(self, move: Move) -> None:
         del self._moves[move.key]
         log = self._log(move)
         if log is not None:
             log.resume_cleaning()
+            log.on_cut = lambda: None
         move.become(MoveState.OVER)
 
     def _log(self, move: Move) -> PartitionLog | None:
         """The log that moves; None if it is gone, or offline."""
+        partition = self._partition(move)
+        return None if partition is None or partition.is_offline else partition.log
+
+    def _partition(self, move: Move) -> Partition | None:
+        """By the id of its topic: another one may have its name by now."""
         topic_id, index = move.key
         topic = self._broker.topics.with_id(topic_id)
         partition = None if topic is None else topic.partition(index)
-        return None if partition is None or partition.is_offline else partition.log
+        return None if partition is None or partition.role is ReplicaRole.NONE else partition
 
 
 async def _synced(disk: Disk, files: Sequence[Syncable]) -> None:

@@ -257,6 +257,10 @@ def _say_what_was_found(log: PartitionLog, *, was_clean: bool) -> None:
     found = log.recovery
     if was_clean and not found.was_clean:
         logger.warning("%s is read again, for it is not as a clean stop leaves it", log.name)
+    elif was_clean and found.bytes_read and found.is_snapshot_undecided:
+        logger.info(
+            "%s: %d bytes are read again, for it was closed above its high watermark", log.name, found.bytes_read
+        )
     elif was_clean and found.bytes_read:
         logger.warning("%s: %d bytes are read again, for a producer snapshot is missing", log.name, found.bytes_read)
     if found.snapshots_damaged:

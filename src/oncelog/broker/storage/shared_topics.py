@@ -110,6 +110,10 @@ class SharedTopics(Topics):
         if awaited is not None:
             awaited.release(None)
 
+    def hosted(self) -> Iterable[Partition]:
+        """All that have a replica here."""
+        return self._here.values()
+
     def replica(self, name: str, index: int) -> Partition | None:
         """The replica that is here of a partition of this name, also of a topic that was deleted and made again since."""
         return self._here.get((name, index))
