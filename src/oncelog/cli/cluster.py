@@ -1,4 +1,4 @@
-"""`oncelog cluster`: the brokers of a cluster, and the features that they have agreed on; start is in a file of its own."""
+"""`oncelog cluster`: the brokers of a cluster, and the features they have agreed on; start and convert have their own files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import typer
 
 from oncelog.cli.brokers import connect
+from oncelog.cli.cluster_convert import convert
 from oncelog.cli.cluster_start import start
 from oncelog.cli.options import BootstrapServer, Config, Json
 from oncelog.cli.reach import reach
@@ -16,6 +17,7 @@ from oncelog.client import ClusterDescription, PartitionDescription
 
 app = typer.Typer()
 app.command()(start)
+app.command()(convert)
 
 
 @app.command()

@@ -273,6 +273,15 @@ class LogDirectories:
         self._places[key] = directory
         self._counts[directory] += 1
 
+    def were_closed(self) -> bool:
+        """Whether the last owner closed every log. Nothing is taken: the next start is told the same."""
+        return all(one.was_closed or not (self.is_home(one) or self._counts[one]) for one in self._directories)
+
+    def keep_names(self) -> None:
+        """Make durable which partitions are in the directories."""
+        for directory in self._directories:
+            directory.keep_names()
+
     def take_clean_shutdown(self) -> bool:
         """Whether the last owner closed every log. Asked once: from now on a stop is unclean until it is marked.
 
