@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -86,9 +86,9 @@ class Operator:
 
 
 class ConversionInMemory(ClusterInMemory):
-    """Broker 1 has one directory; broker 2 of the cluster that it becomes has nothing yet."""
+    """Broker 1 has its directories; broker 2 of the cluster that it becomes has nothing yet."""
 
-    def __init__(self, seed: int = 0, **settings: str) -> None:
+    def __init__(self, seed: int = 0, directories: Sequence[str] = (DIRECTORY,), **settings: str) -> None:
         super().__init__(BROKER_ID, 2, seed=seed, **settings)
         self.alone = BrokerNode(
             "alone",
@@ -97,9 +97,12 @@ class ConversionInMemory(ClusterInMemory):
             self.disk,
             Random(f"{seed}/alone"),
             ALONE,
-            [DIRECTORY],
+            directories,
             self.errors.append,
         )
+        self.disk.lose_by(Random(f"{seed}/power"))
+        self.directories = directories
+        self.nodes[BROKER_ID].directories = directories
         self.broker = AskedBroker(self, self._running)
         self.producer: ProducerInMemory
         """Whose transaction is open, where a test has one."""
@@ -135,7 +138,7 @@ class ConversionInMemory(ClusterInMemory):
         self.disk.serve(operator.process)
         directories: LogDirectories | None = None
         try:
-            directories = LogDirectories(self.disk, [DIRECTORY], FILE_NAME)
+            directories = LogDirectories(self.disk, self.directories, FILE_NAME)
             done = start(convert(read_left_alone(self.disk, directories, Settings(given)), operator))
             while not done.is_released:
                 assert self.queue.step(self.queue.now_ms + 60_000) is not None, "nothing is left to wait for"

@@ -23,8 +23,9 @@ from harness.transaction_in_memory import (
 from oncelog.broker.cluster.conversion import Converted
 from oncelog.broker.cluster.left_alone import ConversionRefusedError
 from oncelog.broker.coordinators.loading import journal_state
-from oncelog.broker.storage.journal import FILE_NAME, decode_line
+from oncelog.broker.storage.journal import FILE_NAME, Journal, TopicDeleted, decode_line
 from oncelog.environment import DirectoryInUseError, DiskError
+from oncelog.log import write_topic_id
 from oncelog.zookeeper.session import Create, Delete
 from oncelog.zookeeper.znodes import (
     AssignedReplicas,
@@ -50,9 +51,9 @@ def world() -> ConversionInMemory:
     return used_world()
 
 
-def used_world() -> ConversionInMemory:
+def used_world(seed: int = 0, *more_directories: str) -> ConversionInMemory:
     """A broker that was alone and stopped cleanly: it has a topic, a committed transaction, and one that is open."""
-    world = ConversionInMemory()
+    world = ConversionInMemory(seed, (DIRECTORY, *more_directories))
     world.start_alone()
     make_topic(world.broker)
     world.producer = ProducerInMemory(world.broker, TV1)
@@ -98,8 +99,11 @@ def journal_of(world: ConversionInMemory):
     return journal_state(record for line in lines if (record := decode_line(line)) is not None)
 
 
-def alter(broker: AskedBroker, kind: int, name: str, **configs: str) -> None:
-    entries = [{"name": key.replace("_", "."), "config_operation": 0, "value": value} for key, value in configs.items()]
+def alter(broker: AskedBroker, kind: int, name: str, **configs: str | None) -> None:
+    entries = [
+        {"name": key.replace("_", "."), "config_operation": int(value is None), "value": value}
+        for key, value in configs.items()
+    ]
     resource = {"resource_type": kind, "resource_name": name, "configs": entries}
     answer = broker.ask("incremental_alter_configs", 1, resources=[resource], validate_only=False)
     assert answer.responses[0].error_code is NONE, answer
@@ -135,6 +139,7 @@ def test_transaction_of_the_second_generation_ends_as_one_of_the_first(world: Co
 def test_zookeeper_has_what_the_journal_had(world: ConversionInMemory) -> None:
     world.start_alone()
     alter(world.broker, 2, TOPIC, retention_ms="7200000")
+    alter(world.broker, 2, "__consumer_offsets", cleanup_policy=None)
     alter(world.broker, 4, "", log_retention_ms="3600000")
     alter(world.broker, 4, "1", log_cleaner_backoff_ms="17")
     epoch = world.broker.core.leader_epoch
@@ -199,6 +204,34 @@ def test_end_at_any_change_of_the_disk_is_made_good_by_the_next_attempt(*, loses
         changes += 1
     assert len(news) >= LAST_WRITES
     assert news[0]
+
+
+def test_what_is_left_of_a_deleted_topic_does_not_come_back_with_the_power() -> None:
+    """What a member finds of a topic that nobody knows it takes for a journal that is damaged."""
+    for seed in range(8):
+        world = used_world(seed, "/more")
+        journal = Journal(world.disk, DIRECTORY, lambda error: None)
+        journal.append_now(TopicDeleted(name="gone"))
+        world.disk.make_directory("/more/gone-0")
+        write_topic_id(world.disk, "/more/gone-0/partition.metadata", UUID(int=9))
+        world.disk.commit_names()
+        assert world.convert().is_news
+        world.disk.crash()
+        check_goes_on(world)
+
+
+def test_levels_of_features_do_not_come_along(world: ConversionInMemory) -> None:
+    """A cluster over ZooKeeper knows of no transaction.version."""
+    world.start_alone()
+    update = {"feature": "transaction.version", "max_version_level": 1, "upgrade_type": 3}
+    answer = world.broker.ask("update_features", 1, timeout=MINUTE, feature_updates=[update], validate_only=False)
+    assert answer.error_code is NONE, answer
+    world.broker.settle()
+    assert world.broker.core.features == {"transaction.version": 1}
+    world.stop_alone()
+    world.convert()
+    world.start_member()
+    assert world.broker.core.features == {}
 
 
 def test_attempt_after_the_last_one_finds_it_done(world: ConversionInMemory) -> None:

@@ -57,7 +57,7 @@ class Converted:
     is_news: bool
 
 
-class _Node(NamedTuple):
+class NodeToWrite(NamedTuple):
     path: str
     data: bytes | None
 
@@ -126,41 +126,41 @@ async def _check_unused(zookeeper: ZooKeeper) -> None:
         )
 
 
-def _nodes(found: LeftAlone) -> Iterator[_Node]:
+def _nodes(found: LeftAlone) -> Iterator[NodeToWrite]:
     """What is to be in ZooKeeper, in Kafka's order: parents first, and the settings of a topic before the topic."""
-    yield from (_Node(parent, None) for parent in paths.parents(paths.CLUSTER_ID))
-    yield _Node(paths.CLUSTER_ID, encode_cluster_id(found.identity.cluster_id))
+    yield from (NodeToWrite(parent, None) for parent in paths.parents(paths.CLUSTER_ID))
+    yield NodeToWrite(paths.CLUSTER_ID, encode_cluster_id(found.identity.cluster_id))
     for path in paths.MADE_AT_START:
-        yield from (_Node(one, None) for one in (*paths.parents(path), path))
+        yield from (NodeToWrite(one, None) for one in (*paths.parents(path), path))
     state = found.state
     if state.reserved_producer_ids:
         # Every id below may have been given out; whoever asks next gets those behind.
         block = ProducerIdBlock(found.identity.node_id, 0, state.reserved_producer_ids - 1)
-        yield _Node(paths.PRODUCER_ID_BLOCK, block.encode())
+        yield NodeToWrite(paths.PRODUCER_ID_BLOCK, block.encode())
     names = {"": DEFAULT_ENTITY, str(found.identity.node_id): str(found.identity.node_id)}
     for broker_id, name in names.items():
         configs = state.broker_configs.get(broker_id, {})
-        yield _Node(paths.config("brokers", name), encode_config(configs))
+        yield NodeToWrite(paths.config("brokers", name), encode_config(configs))
     yield from _topic_nodes(found)
 
 
-def _topic_nodes(found: LeftAlone) -> Iterator[_Node]:
+def _topic_nodes(found: LeftAlone) -> Iterator[NodeToWrite]:
     own = found.identity.node_id
     leads = PartitionStateZnode(BEFORE_ANY_CONTROLLER, own, found.leader_epoch, (own,)).encode()
     for topic in found.topics:
         # Nobody may take what the coordinators keep for data that grow old.
         always = {"cleanup.policy": "compact"} if topic.name in INTERNAL_TOPICS else {}
-        yield _Node(paths.config("topics", topic.name), encode_config(always | topic.configs))
+        yield NodeToWrite(paths.config("topics", topic.name), encode_config(always | topic.configs))
         indexes = range(topic.partition_count)
         assignment = TopicZnode(topic.uuid, {index: AssignedReplicas((own,)) for index in indexes})
-        yield _Node(paths.topic(topic.name), assignment.encode())
-        yield _Node(paths.partitions(topic.name), None)
+        yield NodeToWrite(paths.topic(topic.name), assignment.encode())
+        yield NodeToWrite(paths.partitions(topic.name), None)
         for index in indexes:
-            yield _Node(paths.partition(topic.name, index), None)
-            yield _Node(paths.partition_state(topic.name, index), leads)
+            yield NodeToWrite(paths.partition(topic.name, index), None)
+            yield NodeToWrite(paths.partition_state(topic.name, index), leads)
 
 
-async def _write(zookeeper: ZooKeeper, nodes: tuple[_Node, ...]) -> None:
+async def _write(zookeeper: ZooKeeper, nodes: tuple[NodeToWrite, ...]) -> None:
     """Raises ConversionRefusedError."""
     under_way = [zookeeper.submit(Create(node.path, node.data)) for node in nodes]
     for node, written in zip(nodes, under_way, strict=True):
@@ -171,7 +171,7 @@ async def _write(zookeeper: ZooKeeper, nodes: tuple[_Node, ...]) -> None:
             raise ConversionRefusedError(f"ZooKeeper does not write {node.path}: {result.name}")
 
 
-async def _write_over(zookeeper: ZooKeeper, node: _Node) -> Result:
+async def _write_over(zookeeper: ZooKeeper, node: NodeToWrite) -> Result:
     """The node is there, or nobody knows whether it is."""
     result = await _ask(zookeeper, Create(node.path, node.data))
     if result is not ZooKeeperError.NODE_EXISTS:
