@@ -11,7 +11,8 @@ from harness.cluster_in_memory import SESSION_TIMEOUT_MS, ClusterInMemory
 from harness.transaction_in_memory import ProducerInMemory
 from harness.wire import request_payload
 from oncelog.broker import BrokerCore, Settings
-from oncelog.broker.cluster.conversion import Converted, convert
+from oncelog.broker.cluster.conversion import convert
+from oncelog.broker.cluster.converted import Converted
 from oncelog.broker.cluster.left_alone import read_left_alone
 from oncelog.broker.storage.journal import FILE_NAME
 from oncelog.coordination import Parked, start

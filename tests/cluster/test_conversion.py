@@ -60,7 +60,7 @@ def test_first_broker_has_all_and_hands_it_to_the_second(tool_process: ToolProce
         for what in ("is now", "was already"):
             done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
             assert done.returncode == 0, done.stderr
-            assert f"{what} the data directory of broker 1 of cluster" in done.stdout
+            assert f"{what} the data directory of broker 1 in cluster" in done.stdout
             assert "topics: 3, partitions: 9" in done.stdout
         first = cluster.add(1, OncelogMember, log_dirs=str(alone.data_directory))
         first.port = alone.port

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from oncelog.broker import Settings
-from oncelog.broker.cluster.conversion import Converted, convert
+from oncelog.broker.cluster.conversion import convert
+from oncelog.broker.cluster.converted import Converted
+from oncelog.broker.cluster.kafka_directories import give_to_kafka, take_from_kafka
 from oncelog.broker.cluster.left_alone import read_left_alone
 from oncelog.broker.storage.journal import FILE_NAME
 from oncelog.coordination import start
-from oncelog.log import LogDirectories
+from oncelog.environment import Disk
+from oncelog.log import DataDirectory, LogDirectories
+from oncelog.server.clock import RealRandom
 from oncelog.server.disk import RealDisk
 from oncelog.zookeeper.session import ZooKeeperSessionState
 
@@ -19,7 +24,33 @@ if TYPE_CHECKING:
     from oncelog.server.zookeeper import RealZooKeeper
 
 
-async def convert_directories(paths: Sequence[str], settings: Mapping[str, str]) -> Converted:
+def convert_from_kafka(paths: Sequence[str]) -> Converted:
+    """Raises ConversionRefusedError, DirectoryInUseError and DiskError."""
+    with _taken(paths) as (disk, directories):
+        return take_from_kafka(disk, directories, RealRandom())
+
+
+def convert_to_kafka(paths: Sequence[str]) -> Converted:
+    """Raises ConversionRefusedError, DirectoryInUseError and DiskError."""
+    with _taken(paths) as (disk, directories):
+        return give_to_kafka(disk, directories)
+
+
+@contextmanager
+def _taken(paths: Sequence[str]) -> Iterator[tuple[Disk, list[DataDirectory]]]:
+    def raise_it(error: BaseException) -> None:
+        raise error
+
+    with RealDisk(lambda callback: callback(), raise_it) as disk, ExitStack() as held:
+        directories = []
+        for path in paths:
+            directory = DataDirectory(disk, path)
+            held.callback(directory.release)
+            directories.append(directory)
+        yield disk, directories
+
+
+async def convert_alone(paths: Sequence[str], settings: Mapping[str, str]) -> Converted:
     """Raises ConversionRefusedError, DirectoryInUseError, DiskError, ValueError, and OSError where ZooKeeper cannot be reached."""
     parsed = Settings(settings)
     if not parsed.is_in_cluster:

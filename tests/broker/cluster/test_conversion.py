@@ -20,8 +20,7 @@ from harness.transaction_in_memory import (
     make_topic,
     visible,
 )
-from oncelog.broker.cluster.conversion import Converted
-from oncelog.broker.cluster.left_alone import ConversionRefusedError
+from oncelog.broker.cluster.converted import ConversionRefusedError, Converted
 from oncelog.broker.coordinators.loading import journal_state
 from oncelog.broker.storage.journal import FILE_NAME, Journal, TopicDeleted, decode_line
 from oncelog.environment import DirectoryInUseError, DiskError

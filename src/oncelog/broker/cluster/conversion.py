@@ -8,11 +8,11 @@ same once more. Until then the broker may go on alone; what it changes meanwhile
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from oncelog.broker.cluster.asking import read_each
-from oncelog.broker.cluster.left_alone import ConversionRefusedError, LeftAlone
+from oncelog.broker.cluster.converted import ConversionRefusedError, Converted
+from oncelog.broker.cluster.left_alone import LeftAlone
 from oncelog.broker.slices import parts
 from oncelog.broker.storage.journal import BecameMember
 from oncelog.broker.storage.topics import INTERNAL_TOPICS
@@ -44,17 +44,6 @@ from oncelog.zookeeper.znodes import (
 AT_ONCE = 100
 """So many nodes are written side by side."""
 BEFORE_ANY_CONTROLLER = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Converted:
-    """What the cluster has now. `is_news` is false where an earlier attempt had done all of it."""
-
-    cluster_id: str
-    broker_id: int
-    topic_count: int
-    partition_count: int
-    is_news: bool
 
 
 class NodeToWrite(NamedTuple):

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from oncelog import groups
+from oncelog.broker.cluster.converted import ConversionRefusedError
 from oncelog.broker.config.configuration import Settings
 from oncelog.broker.coordinators.loading import JournalState, find_partitions, read_journal
 from oncelog.broker.identity import is_of_member
@@ -22,10 +23,6 @@ from oncelog.log.checkpoints import read_epoch_starts
 from oncelog.log.names import LOG, offset_of
 from oncelog.records import batches, decode_batch
 from oncelog.wire import WireError
-
-
-class ConversionRefusedError(Exception):
-    """One sentence: what stands in the way, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
