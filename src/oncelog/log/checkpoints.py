@@ -105,8 +105,13 @@ def write_topic_id(disk: Disk, path: str, topic_id: UUID) -> None:
     """Not durable: a log tells its topic by its directory, and the file is for programs that look at that alone."""
     file = disk.open(path, create=True)
     file.truncate(0)
-    file.write(0, f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}".encode())
+    file.write(0, topic_id_file(topic_id))
     file.close()
+
+
+def topic_id_file(topic_id: UUID) -> bytes:
+    """What `partition.metadata` has."""
+    return f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}".encode()
 
 
 def read_identity(disk: Disk, path: str) -> NodeIdentity:

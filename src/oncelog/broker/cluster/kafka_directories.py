@@ -11,12 +11,12 @@ starts, and the same once more completes it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
 from oncelog.broker.cluster.converted import ConversionRefusedError, Converted
-from oncelog.broker.coordinators.loading import journal_state
+from oncelog.broker.coordinators.loading import HostedReplicas, journal_state
 from oncelog.broker.storage.journal import (
     FILE_NAME,
     BrokerStarted,
@@ -27,6 +27,7 @@ from oncelog.broker.storage.journal import (
 )
 from oncelog.environment import Disk, Random
 from oncelog.log import OWN_CHECKPOINT, PARTITION_METADATA, DataDirectory, NodeIdentity, read_topic_id, uuid_text
+from oncelog.log.checkpoints import topic_id_file
 from oncelog.log.names import partition_directory
 from oncelog.log.reserve import RESERVE
 from oncelog.log.write_ahead import files_in
@@ -39,6 +40,7 @@ def take_from_kafka(disk: Disk, directories: Sequence[DataDirectory], random: Ra
     done = _outcome(identities, hosted, is_news=any(one.is_kafkas for one in identities))
     if not done.is_news:
         return done
+    _check_moves(directories)
     _check_closed(directories, "start Apache Kafka on it, and stop it with SIGTERM")
     home = directories[0].path
     for directory in directories:
@@ -59,16 +61,17 @@ def take_from_kafka(disk: Disk, directories: Sequence[DataDirectory], random: Ra
 def give_to_kafka(disk: Disk, directories: Sequence[DataDirectory]) -> Converted:
     """Raises ConversionRefusedError, and DiskError."""
     identities = _identities(directories)
-    done = _outcome(identities, _replicas(disk, directories), is_news=not all(one.is_kafkas for one in identities))
-    if done.is_news:
+    is_news = not all(one.is_kafkas for one in identities)
+    if is_news:
         _check_closed(directories, "start the broker on it, and stop it with SIGTERM")
-        _check_member(disk, directories)
+        _check_moves(directories)
+        _name_topics(disk, directories, _hosted(disk, directories))
         for directory, identity in zip(directories, identities, strict=True):
             directory.write_identity(replace(identity, is_kafkas=True))
     for directory in directories:
         for own in (OWN_CHECKPOINT, FILE_NAME, RESERVE):
             disk.remove(f"{directory.path}/{own}")
-    return done
+    return _outcome(identities, _replicas(disk, directories), is_news=is_news)
 
 
 def _identities(directories: Sequence[DataDirectory]) -> list[NodeIdentity]:
@@ -92,10 +95,6 @@ def _replicas(disk: Disk, directories: Sequence[DataDirectory]) -> dict[tuple[st
     """The partitions that are there, by the topics that their own files name."""
     found: defaultdict[tuple[str, UUID], set[int]] = defaultdict(set)
     for directory in directories:
-        if directory.futures():
-            raise ConversionRefusedError(
-                f"{directory.futures()[0]} is of a partition that moves to another log directory: let the broker complete the move"
-            )
         for name, index in directory.partitions():
             path = f"{directory.partition_path(name, index)}/{PARTITION_METADATA}"
             if not disk.exists(path):
@@ -124,19 +123,35 @@ def _check_closed(directories: Sequence[DataDirectory], how: str) -> None:
             raise ConversionRefusedError(f"{directory.path} was not closed by a clean stop: {how}")
 
 
-def _check_member(disk: Disk, directories: Sequence[DataDirectory]) -> None:
-    """What a broker that is alone has besides its logs Kafka would not find."""
+def _check_moves(directories: Sequence[DataDirectory]) -> None:
+    for directory in directories:
+        if directory.futures():
+            raise ConversionRefusedError(
+                f"{directory.futures()[0]} is of a partition that moves to another log directory: let the broker complete the move"
+            )
+
+
+def _hosted(disk: Disk, directories: Sequence[DataDirectory]) -> dict[UUID, HostedReplicas]:
+    """What the journal knows. What a broker that is alone has besides its logs Kafka would not find."""
     homes = [directory for directory in directories if directory.has(FILE_NAME)]
-    if not homes:
-        raise ConversionRefusedError(f"none of the directories has {FILE_NAME}: name all log directories of the broker")
-    for home in homes:
-        lines = disk.read_file(f"{home.path}/{FILE_NAME}").splitlines()
-        state = journal_state(record for line in lines if (record := decode_line(line)) is not None)
-        if state.topics:
-            raise ConversionRefusedError(
-                f"{home.path} is that of a broker that is alone: `oncelog cluster convert` makes it a member's first"
-            )
-        if files_in(disk, home.path):
-            raise ConversionRefusedError(
-                f"{home.path} has a write-ahead log: start the broker on it, and stop it with SIGTERM"
-            )
+    if len(homes) != 1:
+        raise ConversionRefusedError(f"{FILE_NAME} is in {len(homes)} of the directories: name all those of one broker")
+    home = homes[0].path
+    lines = disk.read_file(f"{home}/{FILE_NAME}").splitlines()
+    state = journal_state(record for line in lines if (record := decode_line(line)) is not None)
+    if state.topics:
+        raise ConversionRefusedError(
+            f"{home} is that of a broker that is alone: `oncelog cluster convert` makes it a member's first"
+        )
+    if files_in(disk, home):
+        raise ConversionRefusedError(f"{home} has a write-ahead log: start the broker on it, and stop it with SIGTERM")
+    return state.hosted
+
+
+def _name_topics(disk: Disk, directories: Sequence[DataDirectory], hosted: Mapping[UUID, HostedReplicas]) -> None:
+    """Kafka goes by these files. Ours are made without a sync, for our brokers go by the journal."""
+    ids = {(one.topic, index): topic_id for topic_id, one in hosted.items() for index in one.partitions}
+    for directory in directories:
+        for key in directory.partitions():
+            if key in ids:
+                disk.replace_file(f"{directory.partition_path(*key)}/{PARTITION_METADATA}", topic_id_file(ids[key]))
