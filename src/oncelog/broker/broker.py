@@ -202,7 +202,9 @@ class BrokerCore:
         def new_id() -> str:
             return uuid_text(environment.random.uuid())
 
-        cluster_id = None if self.membership is None else await self.membership.cluster_id(new_id())
+        cluster_id = None
+        if self.membership is not None:
+            cluster_id = await self.membership.cluster_id(new_id() if directories.identity() is None else None)
         self.cluster_id, self.node_id = take_identity(directories, self.settings, new_id, cluster_id)
         if self.membership is not None:
             await self.membership.configs.start()

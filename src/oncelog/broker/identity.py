@@ -10,6 +10,8 @@ from oncelog.broker.coordinators.loading import JournalState
 from oncelog.environment import DiskError
 from oncelog.log import LogDirectories
 
+HOW_TO_CONVERT = "let `oncelog cluster convert` make the data directory that of the first broker of a new cluster"
+
 
 def take_identity(
     directories: LogDirectories, settings: Settings, new_id: Callable[[], str], cluster_id: str | None
@@ -40,12 +42,17 @@ def take_identity(
     return new_id() if found is None else found.cluster_id, node_id
 
 
+def is_of_member(state: JournalState) -> bool:
+    """Whether the directories are known to be a member's: they were converted, or have replicas."""
+    return state.is_converted or any(one.partitions for one in state.hosted.values())
+
+
 def check_kind(state: JournalState, home: str, *, is_in_cluster: bool) -> None:
     """Raise SettingError for the directories of a broker of the other kind: what they hold would be served by nobody."""
     if is_in_cluster and state.topics:
         raise SettingError(
-            f"{home} has topics of a broker that is alone, and zookeeper.connect makes this one a member of a cluster: give it an "
-            "empty data directory"
+            f"{home} has topics of a broker that is alone, and zookeeper.connect makes this one a member of a cluster: "
+            f"{HOW_TO_CONVERT}, or give it an empty one"
         )
-    if not is_in_cluster and any(one.partitions for one in state.hosted.values()):
+    if not is_in_cluster and is_of_member(state):
         raise SettingError(f"{home} has replicas of a cluster: give zookeeper.connect and broker.id, as before")

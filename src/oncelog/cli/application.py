@@ -46,7 +46,9 @@ COMMANDS = {
         "oncelog.cli.configs", "Show and change the settings of topics and brokers.", is_group=True
     ),
     "cluster": CommandEntry(
-        "oncelog.cli.cluster", "Start a cluster on this machine; show the brokers of one.", is_group=True
+        "oncelog.cli.cluster",
+        "Start or show a cluster, or make one of a broker that was alone.",
+        is_group=True,
     ),
     "broker-api-versions": CommandEntry("oncelog.cli.broker_api_versions", "Show which APIs each broker serves."),
     "produce": CommandEntry("oncelog.cli.produce", "Write lines to a topic."),

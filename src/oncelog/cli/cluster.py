@@ -1,4 +1,4 @@
-"""`oncelog cluster`: the brokers of a cluster, and the features that they have agreed on; start is in a file of its own."""
+"""`oncelog cluster`: the brokers of a cluster and the features of it; the other commands have their own files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import typer
 
 from oncelog.cli.brokers import connect
+from oncelog.cli.cluster_convert import convert
+from oncelog.cli.cluster_reassign import reassign
 from oncelog.cli.cluster_start import start
 from oncelog.cli.options import BootstrapServer, Config, Json
 from oncelog.cli.reach import reach
@@ -16,6 +18,8 @@ from oncelog.client import ClusterDescription, PartitionDescription
 
 app = typer.Typer()
 app.command()(start)
+app.command()(convert)
+app.command()(reassign)
 
 
 @app.command()

@@ -74,7 +74,7 @@ def run(arguments: list[str]) -> int:
 
     begin_logging(options.log_level, LogFormat(options.log_format))
     try:
-        settings = _settings(options.config, dict(options.set))
+        settings = broker_settings(options.config, dict(options.set))
         listen = options.listen or (None if "listeners" in settings else DEFAULT_LISTEN)
         return serve(listen, options.data_dir, settings)
     except KeyboardInterrupt:
@@ -87,7 +87,7 @@ def run(arguments: list[str]) -> int:
         return ExitStatus.FAILED
 
 
-def _settings(file: Path | None, given: dict[str, str]) -> dict[str, str]:
+def broker_settings(file: Path | None, given: dict[str, str]) -> dict[str, str]:
     """The file's settings with those of the command line over them; says what of them has no effect.
 
     Raises ValueError for a wrong value, and OSError for a file that cannot be read.

@@ -199,6 +199,15 @@ class ConfigChange:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionReassignment:
+    """A partition whose replicas go to other brokers: all that it has meanwhile, and which of them come and go."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaLog:
     """A replica's log in one of its broker's log directories.
 

@@ -30,7 +30,7 @@ from oncelog.groups.coordinator import (
 from oncelog.groups.members import MembersDecision
 from oncelog.groups.offset_records import CommittedOffset, OffsetRecord
 from oncelog.groups.offsets import StoredOffset, TopicPartition
-from oncelog.groups.records import GroupRecord, decode, encode
+from oncelog.groups.records import GroupRecord, decode, decode_of_member, encode
 from oncelog.groups.timestamps import Timestamps
 from oncelog.groups.topics import KnownTopic, KnownTopics
 
@@ -71,5 +71,6 @@ __all__ = [
     "Tombstones",
     "TopicPartition",
     "decode",
+    "decode_of_member",
     "encode",
 ]

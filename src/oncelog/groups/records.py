@@ -43,3 +43,10 @@ def decode(record: Record) -> GroupRecord | None:
 
         return decode_consumer(version, key, record)
     return decode_metadata(key.string(), record) if version == GROUP_KEY_VERSION else None
+
+
+def decode_of_member(record: Record) -> GroupRecord | None:
+    """The same in a cluster over ZooKeeper, which has no consumer groups: Kafka 3.9 leaves out what is of them, too."""
+    if record.key is not None and FieldReader(record.key).int16() in CONSUMER_KEY_VERSIONS:
+        return None
+    return decode(record)

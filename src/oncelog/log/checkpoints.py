@@ -19,6 +19,8 @@ CLEANED_OFFSETS = "cleaner-offset-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 
+VERSION_OVER_ZOOKEEPER = "0"
+"""Of `meta.properties`."""
 _VERSION = "0"
 _UUID_BYTES = 16
 
@@ -35,11 +37,16 @@ class EpochStart:
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """Whose data directory this is. Ids are Kafka's 22-character base64 text, but for a cluster id given by hand."""
+    """Whose data directory this is. Ids are Kafka's 22-character base64 text, but for a cluster id given by hand.
+
+    `is_kafkas`: a broker of Apache Kafka over ZooKeeper has it. Such one takes no `meta.properties` but of version 0, and ours
+    none but of version 1, which KRaft has too: neither starts on what the other has left.
+    """
 
     cluster_id: str
     node_id: int
     directory_id: str
+    is_kafkas: bool = False
 
 
 def read_partition_offsets(disk: Disk, path: str) -> dict[tuple[str, int], int]:
@@ -98,30 +105,44 @@ def write_topic_id(disk: Disk, path: str, topic_id: UUID) -> None:
     """Not durable: a log tells its topic by its directory, and the file is for programs that look at that alone."""
     file = disk.open(path, create=True)
     file.truncate(0)
-    file.write(0, f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}".encode())
+    file.write(0, topic_id_file(topic_id))
     file.close()
+
+
+def topic_id_file(topic_id: UUID) -> bytes:
+    """What `partition.metadata` has."""
+    return f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}".encode()
 
 
 def read_identity(disk: Disk, path: str) -> NodeIdentity:
     """Read `meta.properties`. Raises DiskError for a file that is none."""
     properties = _properties(disk, path, "=")
+    is_kafkas = properties.get("version") == VERSION_OVER_ZOOKEEPER
     try:
         return NodeIdentity(
             cluster_id=properties["cluster.id"],
-            node_id=int(properties["node.id"]),
+            node_id=int(properties["broker.id" if is_kafkas else "node.id"]),
             directory_id=properties.get("directory.id", ""),
+            is_kafkas=is_kafkas,
         )
     except (KeyError, ValueError) as error:
         raise _malformed(path, str(error)) from error
 
 
 def write_identity(disk: Disk, path: str, identity: NodeIdentity) -> None:
-    lines = [
-        "version=1",
-        f"cluster.id={identity.cluster_id}",
-        f"node.id={identity.node_id}",
-        f"directory.id={identity.directory_id}",
-    ]
+    if identity.is_kafkas:
+        lines = [
+            f"version={VERSION_OVER_ZOOKEEPER}",
+            f"cluster.id={identity.cluster_id}",
+            f"broker.id={identity.node_id}",
+        ]
+    else:
+        lines = [
+            "version=1",
+            f"cluster.id={identity.cluster_id}",
+            f"node.id={identity.node_id}",
+            f"directory.id={identity.directory_id}",
+        ]
     disk.replace_file(path, "".join(f"{line}\n" for line in lines).encode())
 
 

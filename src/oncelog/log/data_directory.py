@@ -144,9 +144,14 @@ class DataDirectory:
             if name.endswith(DELETED_DIRECTORY):
                 self._disk.remove(self._file(name))
 
+    @property
+    def was_closed(self) -> bool:
+        """Whether the last owner closed every log."""
+        return self.has(CLEAN_SHUTDOWN)
+
     def take_clean_shutdown(self) -> bool:
-        """Whether the last owner closed every log. Asked once: from now on a stop is unclean until it is marked."""
-        was_clean = self.has(CLEAN_SHUTDOWN)
+        """The same, asked once: from now on a stop is unclean until it is marked."""
+        was_clean = self.was_closed
         if was_clean:
             self._disk.remove(self._file(CLEAN_SHUTDOWN))
         return was_clean

@@ -63,6 +63,7 @@ class LogDirectories:
             )
         if homes:
             return homes[0]
+        self._check_whose()
         for directory in self._directories:
             if directory.has_partitions() or directory.has(OWN_CHECKPOINT):
                 raise DiskError(
@@ -92,6 +93,7 @@ class LogDirectories:
 
     def identity(self) -> NodeIdentity | None:
         """Whose directories these are; None for new ones. Raises DiskError if they are not all of one node."""
+        self._check_whose()
         found = self._identities()
         if not found:
             return None
@@ -104,6 +106,14 @@ class LogDirectories:
                     "log.dirs"
                 )
         return expected
+
+    def _check_whose(self) -> None:
+        for directory, identity in self._identities().items():
+            if identity.is_kafkas:
+                raise DiskError(
+                    f"{directory.path} is that of broker {identity.node_id} of Apache Kafka: let `oncelog cluster convert --from "
+                    "kafka` make it one of oncelog, when the broker has stopped"
+                )
 
     def claim(self, cluster_id: str, node_id: int, new_id: Callable[[], str]) -> dict[str, str]:
         """Write whose they are where nothing says it. Return the path of each directory by its id."""
@@ -272,6 +282,15 @@ class LogDirectories:
     def _put(self, key: PartitionKey, directory: DataDirectory) -> None:
         self._places[key] = directory
         self._counts[directory] += 1
+
+    def were_closed(self) -> bool:
+        """Whether the last owner closed every log. Nothing is taken: the next start is told the same."""
+        return all(one.was_closed or not (self.is_home(one) or self._counts[one]) for one in self._directories)
+
+    def keep_names(self) -> None:
+        """Make durable which partitions are in the directories."""
+        for directory in self._directories:
+            directory.keep_names()
 
     def take_clean_shutdown(self) -> bool:
         """Whether the last owner closed every log. Asked once: from now on a stop is unclean until it is marked.

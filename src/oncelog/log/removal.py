@@ -32,8 +32,12 @@ def remove_later(disk: Disk, clock: Clock, paths: Sequence[str], delay_ms: int) 
 def delete_partition(
     disk: Disk, clock: Clock, directory: str, topic: str, partition: int, unique_id: UUID, delay_ms: int
 ) -> None:
-    """Give a partition's directory the name of a deleted one at once, and remove it once `delay_ms` is over."""
+    """Give a partition's directory the name of a deleted one at once, and remove it once `delay_ms` is over.
+
+    A replica may have left, come back and leave again within that time: then the name is taken.
+    """
     parent, _, _ = directory.rpartition("/")
-    deleted = f"{parent}/{deleted_directory(topic, partition, unique_id)}"
+    while disk.exists(deleted := f"{parent}/{deleted_directory(topic, partition, unique_id)}"):
+        unique_id = UUID(int=(unique_id.int + 1) % 2**128)
     disk.rename(directory, deleted)
     remove_later(disk, clock, [deleted], delay_ms)

@@ -28,6 +28,8 @@ class RealLock:
             fail("open the lock file", path, error)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The other kind of lock is Java's: a broker of Apache Kafka has it.
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._descriptor)
             directory = os.path.dirname(path)

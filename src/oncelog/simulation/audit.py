@@ -181,7 +181,7 @@ def audit_coordinators(core: BrokerCore) -> None:
     replayed = TransactionCoordinator(live.partition_count)
     said = GroupCoordinator(offsets.partition_count)
     logs = [load_transactions(one, replayed) for one in _served(core.topics.named(TRANSACTION_STATE))]
-    logs += [load_offsets(one, said) for one in _served(core.topics.named(CONSUMER_OFFSETS))]
+    logs += [load_offsets(one, said, groups.decode) for one in _served(core.topics.named(CONSUMER_OFFSETS))]
     for _ in chain.from_iterable(logs):
         pass
     known = {one.transactional_id: one for one in live.transactions()}

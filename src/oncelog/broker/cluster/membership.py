@@ -29,6 +29,8 @@ from oncelog.broker.cluster.replicas import Leads, Replicas
 from oncelog.broker.cluster.topic_changes import TopicChanges
 from oncelog.broker.cluster.verification import TransactionVerification
 from oncelog.broker.cluster.watchers import Watchers
+from oncelog.broker.config.setting import SettingError
+from oncelog.broker.identity import HOW_TO_CONVERT
 from oncelog.broker.readiness import Readiness
 from oncelog.coordination import sleep, start
 from oncelog.wire import ErrorCode, message_class
@@ -138,13 +140,23 @@ class ClusterMembership:
         """This broker's epoch; -1 before it has one."""
         return self._liveness.epoch
 
-    async def cluster_id(self, new_id: str) -> str:
-        """The id of the cluster, which the first broker gives it, in whichever session that is learned."""
+    async def cluster_id(self, new_id: str | None) -> str:
+        """The id of the cluster, which the first broker gives it, in whichever session that is learned.
+
+        Without `new_id` this broker is not new: raises SettingError if there is no cluster.
+        """
         while True:
             with suppress(SessionEndedError):
                 return await self._learn_cluster_id(new_id)
 
-    async def _learn_cluster_id(self, new_id: str) -> str:
+    async def _learn_cluster_id(self, new_id: str | None) -> str:
+        if new_id is None:
+            found = await ask(self._zookeeper, GetData(paths.CLUSTER_ID))
+            if not isinstance(found, Data):
+                raise SettingError(
+                    "ZooKeeper has no cluster yet, and the log directories are those of a broker that is not new: correct "
+                    f"zookeeper.connect or log.dirs; if the broker was alone, {HOW_TO_CONVERT}"
+                )
         for path in paths.MADE_AT_START:
             for parent in (*paths.parents(path), path):
                 await ask(self._zookeeper, Create(parent))
@@ -152,6 +164,7 @@ class ClusterMembership:
             found = await ask(self._zookeeper, GetData(paths.CLUSTER_ID))
             if isinstance(found, Data):
                 return decode_cluster_id(found.data)
+            assert new_id is not None, "the cluster has lost its id"
             await ask(self._zookeeper, Create("/cluster"))
             await ask(self._zookeeper, Create(paths.CLUSTER_ID, encode_cluster_id(new_id)))
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
+from oncelog import groups
 from oncelog.broker.coordinators.loading import load_offsets, not_cleaned
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS
 from oncelog.groups import GroupCoordinator
 
 if TYPE_CHECKING:
+    from oncelog.broker.config.configuration import Settings
     from oncelog.broker.coordinators.memberships import Memberships
     from oncelog.broker.storage.topics import Topics
 
@@ -18,6 +20,7 @@ class Needs(Protocol):
     """What of the broker is needed here."""
 
     memberships: Memberships
+    settings: Settings
     topics: Topics
 
 
@@ -27,13 +30,14 @@ class GroupPartitions:
     def __init__(self, broker: Needs, coordinator: GroupCoordinator) -> None:
         self._broker = broker
         self._coordinator = coordinator
+        self._decode = groups.decode_of_member if broker.settings.is_in_cluster else groups.decode
         self._groups: dict[int, frozenset[str]] = {}
 
     def load(self, partition: int) -> Iterator[None]:
         found = self._broker.topics.partition(CONSUMER_OFFSETS, partition)
         if found is not None and not found.is_offline:
             with not_cleaned(found):
-                self._groups[partition] = yield from load_offsets(found, self._coordinator)
+                self._groups[partition] = yield from load_offsets(found, self._coordinator, self._decode)
 
     def loaded(self, partition: int, epoch: int) -> None:
         self._broker.memberships.loaded(self._groups.pop(partition, frozenset()))

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from uuid import UUID
 
-from oncelog import groups, transactions
+from oncelog import transactions
 from oncelog.broker.storage.journal import (
+    BecameMember,
     BootTrusted,
     BrokerConfigured,
     BrokerStarted,
@@ -74,6 +75,8 @@ class JournalState:
     """The replicas that this broker has in a cluster, by the ids of their topics."""
     left: set[tuple[str, int]] = field(default_factory=set)
     """The partitions of which it has none any more."""
+    is_converted: bool = False
+    """Whether it was alone before it became a member of a cluster."""
     compacted: set[UUID] = field(default_factory=set)
     """The topics that were compacted once: offsets may be missing."""
 
@@ -123,6 +126,8 @@ def _replay(state: JournalState, record: MetadataRecord) -> None:
         case ReplicasLeft():
             state.hosted[UUID(record.topic_id)].partitions.difference_update(record.partitions)
             state.left.update((record.topic, index) for index in record.partitions)
+        case BecameMember():
+            _become_member(state)
         case BrokerConfigured():
             state.broker_configs[record.broker_id] = record.configs
         case GroupConfigured():
@@ -132,6 +137,20 @@ def _replay(state: JournalState, record: MetadataRecord) -> None:
             state.features_epoch += 1
         case ProducerIdsReserved():
             state.reserved_producer_ids = record.next_producer_id
+
+
+def _become_member(state: JournalState) -> None:
+    """What a broker that is alone keeps of these is in ZooKeeper from now on, and changes there."""
+    for topic in state.topics.values():
+        state.hosted[topic.uuid] = HostedReplicas(topic.name, set(range(topic.partition_count)))
+    state.topics.clear()
+    # Another broker may make a topic of the same name.
+    state.deleted.clear()
+    state.broker_configs.clear()
+    state.features.clear()
+    state.features_epoch = 0
+    state.reserved_producer_ids = 0
+    state.is_converted = True
 
 
 def _note_compaction(state: JournalState, topic_id: str, configs: Mapping[str, str]) -> None:
@@ -239,12 +258,14 @@ class _Marker:
     is_commit: bool
 
 
-def load_offsets(partition: Partition, coordinator: GroupCoordinator) -> Generator[None, None, frozenset[str]]:
+def load_offsets(
+    partition: Partition, coordinator: GroupCoordinator, decode: Callable[[Record], GroupRecord | None]
+) -> Generator[None, None, frozenset[str]]:
     """Replay a partition of the committed offsets, in short steps, with the markers that say which transactional ones count.
 
     Return the groups that it is about. Raises DamagedLogError.
     """
-    steps = yield from _offset_steps(partition, coordinator.partition_for)
+    steps = yield from _offset_steps(partition, coordinator.partition_for, decode)
     groups_found: set[str] = set()
     for number, step in enumerate(() if partition.is_offline else steps):
         if number % BATCHES_OF_A_STEP == 0:
@@ -259,7 +280,7 @@ def load_offsets(partition: Partition, coordinator: GroupCoordinator) -> Generat
 
 
 def _offset_steps(
-    partition: Partition, home_of: Callable[[str], int]
+    partition: Partition, home_of: Callable[[str], int], decode: Callable[[Record], GroupRecord | None]
 ) -> Generator[None, None, list[_Replayed | _Marker]]:
     """What is replayed of a partition of the offsets topic. Raises DamagedLogError.
 
@@ -272,7 +293,7 @@ def _offset_steps(
             yield
         header = batch.header
         if not header.is_control:
-            found: Iterator[tuple[Record, GroupRecord]] = _readable(partition, batch, groups.decode)
+            found: Iterator[tuple[Record, GroupRecord]] = _readable(partition, batch, decode)
             for raw, record in found:
                 if _belongs(partition, home_of(record.group), raw):
                     steps.append(_Replayed(record, header, raw.offset))

@@ -100,6 +100,13 @@ class ReplicasLeft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BecameMember:
+    """A broker that was alone is a member of a cluster from now on. Its topics, its settings and the producer ids that it gave
+    out are in ZooKeeper; of its partitions it has replicas.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfigured:
     """All that was changed of the broker's settings, for this broker (its id) or for every one (no id)."""
 
@@ -139,6 +146,7 @@ MetadataRecord = (
     | TopicConfigured
     | ReplicasHosted
     | ReplicasLeft
+    | BecameMember
     | BrokerConfigured
     | GroupConfigured
     | FeatureFinalized

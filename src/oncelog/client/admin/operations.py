@@ -119,7 +119,8 @@ def ask_controller(cluster: Cluster, request: ApiRequest, what: str) -> Conversa
             if lost.sent or not (yield from retries.pause()):
                 raise
             continue
-        errors = {result.error_code for result in _results(answer)}
+        errors = {result.error_code for result in _results(answer) if hasattr(result, "error_code")}
+        errors.add(getattr(answer, "error_code", ErrorCode.none))
         if ErrorCode.not_controller not in errors:
             return answer
         if not (yield from retries.pause()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from oncelog.client.admin import groups as group_admin
-from oncelog.client.admin import log_directories, topic_rights
+from oncelog.client.admin import log_directories, reassignments, topic_rights
 from oncelog.client.admin import operations as admin
 from oncelog.client.consumer import offsets
 from oncelog.client.groups.values import GroupDescription, GroupListing
@@ -27,6 +27,7 @@ from oncelog.client.values import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     OffsetSpec,
+    PartitionReassignment,
     ProducerState,
     ReplicaLog,
     TopicPartition,
@@ -86,6 +87,15 @@ class Client(BlockingBase):
     def create_topics(self, topics: Sequence[NewTopic]) -> None:
         """Create topics, and return when they have leaders."""
         self._run(admin.create_topics(self._cluster, topics))
+
+    def reassign_partitions(self, replicas: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+        """Have these brokers keep these partitions, the first one lead. `partition_reassignments` says what is still under way;
+        None ends that.
+        """
+        self._run(reassignments.reassign_partitions(self._cluster, replicas))
+
+    def partition_reassignments(self) -> dict[TopicPartition, PartitionReassignment]:
+        return self._run(reassignments.partition_reassignments(self._cluster))
 
     def delete_topics(self, names: Sequence[str]) -> None:
         self._run(admin.delete_topics(self._cluster, names))
