@@ -121,7 +121,9 @@ def chosen_brokers(directory: Path, size: int, seed: int | None) -> Brokers:
         return OneBroker(directory)
     from oncelog.cli.demo.cluster import DemoCluster
 
-    return DemoCluster(directory, size, random.randrange(SEED_MAX) if seed is None else seed)
+    seed = random.randrange(SEED_MAX) if seed is None else seed
+    print(f"seed {seed}", file=sys.stderr)
+    return DemoCluster(directory, size, seed)
 
 
 def examples_directory() -> Path:

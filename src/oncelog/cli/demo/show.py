@@ -64,6 +64,7 @@ def _print_cluster(cluster: ClusterState) -> None:
     print()
     rows = [{"member": name, "resident_MB": round(size / 1e6)} for name, size in cluster.resident_bytes.items()]
     print_table(("member", "resident_MB"), rows)
+    print()
     print(f"seed {cluster.seed}")
 
 
