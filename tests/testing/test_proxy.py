@@ -6,7 +6,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -163,13 +163,55 @@ def test_cut_of_one_connection_leaves_the_others_open(proxy):
     assert second.ask(ApiKey.FETCH, 3) == (3, b"")
 
 
+def on_the_wire(address: str) -> bytes:
+    host, port = address.split(":")
+    return b"\x0a" + host.encode() + struct.pack(">i", int(port))
+
+
 def test_addresses_in_answers_become_the_proxys(proxy, server):
-    host, port = server.address.split(":")
-    body = b"\x0a" + host.encode() + struct.pack(">i", int(port))
-    own = b"\x0a" + host.encode() + struct.pack(">i", int(proxy.bootstrap_servers.split(":")[1]))
+    body, own = on_the_wire(server.address), on_the_wire(proxy.bootstrap_servers)
     caller = Caller(proxy.bootstrap_servers)
     assert caller.ask(ApiKey.METADATA, 1, body) == (1, own)
-    assert caller.ask(ApiKey.FETCH, 2, body) == (2, body)
+    # KIP-951: "new optional fields CurrentLeader and NodeEndpoints ... in FetchResponse and ProduceResponse".
+    assert caller.ask(ApiKey.PRODUCE, 2, body) == (2, own)
+    assert caller.ask(ApiKey.FETCH, 3, body) == (3, body)
+
+
+def test_each_broker_of_a_cluster_has_an_address_of_the_proxys():
+    with (
+        closing(EchoServer()) as first,
+        closing(EchoServer()) as second,
+        Proxy(f"{first.address},{second.address}") as proxy,
+    ):
+        theirs = first.address, second.address
+        own = proxy.bootstrap_servers.split(",")
+        assert len({*theirs, *own}) == 4
+        for number, (address, server) in enumerate(zip(own, (first, second), strict=True)):
+            body = b"".join(map(on_the_wire, theirs))
+            answer = Caller(address).ask(ApiKey.METADATA, number, body)
+            assert answer == (number, b"".join(map(on_the_wire, own)))
+            assert server.got == [number]
+
+
+def test_rule_counts_what_goes_to_all_brokers():
+    with (
+        closing(EchoServer()) as first,
+        closing(EchoServer()) as second,
+        Proxy(f"{first.address},{second.address}") as proxy,
+    ):
+        rule = proxy.at_request(ApiKey.PRODUCE, nth=2, then=Then.CUT)
+        one, other = map(Caller, proxy.bootstrap_servers.split(","))
+        assert one.ask(ApiKey.PRODUCE, 1) == (1, b"")
+        assert other.ask(ApiKey.PRODUCE, 2) is None
+        assert rule.fired.is_set()
+        assert (first.got, second.got) == ([1], [])
+
+
+def test_ports_of_a_proxy_before_a_cluster_count_up_from_the_one_that_is_given(server):
+    with Proxy(server.address) as probe:
+        _, _, port = probe.bootstrap_servers.partition(":")
+    with Proxy(f"{server.address},{server.address}", listen=f"127.0.0.1:{port}") as proxy:
+        assert proxy.bootstrap_servers == f"127.0.0.1:{port},127.0.0.1:{int(port) + 1}"
 
 
 def test_bytes_that_are_no_frame_close_the_connection(proxy):

@@ -116,6 +116,12 @@ class LocalCluster:
 
     def launch(self) -> None:
         """Start every process, and wait for nothing: the brokers wait for ZooKeeper themselves."""
+        self.launch_zookeeper()
+        for broker in self.brokers.values():
+            broker.launch()
+
+    def launch_zookeeper(self) -> None:
+        """Start its process, and wait for nothing."""
         settings = [f"--set={name}={value}" for name, value in self.plan.zookeeper_settings.items()]
         self.zookeeper.launch(
             [
@@ -123,8 +129,6 @@ class LocalCluster:
                 *("--listen", self.zookeeper_connect, *settings),
             ]
         )
-        for broker in self.brokers.values():
-            broker.launch()
 
     def wait_until_ready(self) -> None:
         """Raises MemberError where one of them does not start, or they do not find each other."""
@@ -139,7 +143,18 @@ class LocalCluster:
     def is_joined(self) -> bool:
         """Whether each broker that runs knows all others that run, and a controller among them."""
         running = {number: broker for number, broker in self.brokers.items() if broker.process.is_running}
-        return all(self._known_to(broker) >= running.keys() for broker in running.values())
+        return all(self.known_to(broker) >= running.keys() for broker in running.values())
+
+    @staticmethod
+    def known_to(broker: LocalBroker) -> set[int]:
+        """The brokers that this one was told of; none as long as it knows no controller among them."""
+        try:
+            with Client(broker.bootstrap_servers, call_timeout_ms=PROBE_TIMEOUT_MS) as client:
+                found = client.describe_cluster()
+        except ClientError:
+            return set()
+        known = {node.node_id for node in found.nodes}
+        return known if found.controller_id in known else set()
 
     def stop(self) -> None:
         """A clean stop: the brokers one after the other, so that each hands over what it leads, then ZooKeeper.
@@ -166,17 +181,6 @@ class LocalCluster:
             broker.process.kill()
         with suppress(MemberError):
             self.zookeeper.stop()
-
-    @staticmethod
-    def _known_to(broker: LocalBroker) -> set[int]:
-        """The brokers that this one was told of; none as long as it knows no controller among them."""
-        try:
-            with Client(broker.bootstrap_servers, call_timeout_ms=PROBE_TIMEOUT_MS) as client:
-                found = client.describe_cluster()
-        except ClientError:
-            return set()
-        known = {node.node_id for node in found.nodes}
-        return known if found.controller_id in known else set()
 
 
 def _with_port(listen: str) -> str:

@@ -5,12 +5,13 @@
         run_the_pipeline(proxy.bootstrap_servers)
         assert killed.fired.wait(30)
 
-It needs one broker that leads everything, and puts its own address in the place of that broker's in the answers that
-name one, so that no client goes round it.
+It stands before all brokers of a cluster, and puts its own addresses in the place of theirs in the answers that name one, so that
+no client goes round it. Only answers to Fetch, which may name new leaders too (KIP-951), are left as they are: records are in them.
 """
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 import threading
@@ -54,7 +55,10 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_HEARTBEAT = 68
 
 
-ANSWERS_WITH_ADDRESSES = frozenset({ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_CLUSTER})
+ANSWERS_WITH_ADDRESSES = frozenset({ApiKey.METADATA, ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_CLUSTER, ApiKey.PRODUCE})
+"""An answer to Produce names the new leader of a partition that has moved (KIP-951)."""
+
+Address = tuple[str, int]
 
 
 class Point(Enum):
@@ -106,23 +110,33 @@ class Rule:
 
 
 class Proxy:
-    """Listens on a port of its own and passes everything on to one broker. Threads do the work; `close` ends them."""
+    """Listens on a port of its own for each broker, and passes everything on to it. Threads do the work; `close` ends them.
+
+    `bootstrap_servers` has to name every broker there is. With a port in `listen` it takes that and the ones after it.
+    """
 
     def __init__(self, bootstrap_servers: str, listen: str = "127.0.0.1:0") -> None:
-        self._target = _address(bootstrap_servers)
-        self._listener = socket.create_server(_address(listen))
-        self._host, self._port = self._listener.getsockname()[:2]
+        targets = [_address(server) for server in bootstrap_servers.split(",")]
+        host, port = _address(listen)
+        self._listeners = [socket.create_server((host, port and port + number)) for number in range(len(targets))]
+        self._own = [listener.getsockname()[:2] for listener in self._listeners]
+        self._instead = {
+            _on_the_wire(target): _on_the_wire((target[0], own[1]))
+            for target, own in zip(targets, self._own, strict=True)
+        }
+        self._theirs = re.compile(b"|".join(map(re.escape, self._instead)))
         self._lock = threading.Lock()
         self._rules: list[Rule] = []
         self._links: set[_Link] = set()
         self._closed = False
         self.connections = 0
         self.counts: Counter[tuple[Point, int]] = Counter()
-        threading.Thread(target=self._accept, name="proxy", daemon=True).start()
+        for listener, target in zip(self._listeners, targets, strict=True):
+            threading.Thread(target=self._accept, args=(listener, target), name="proxy", daemon=True).start()
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"{self._host}:{self._port}"
+        return ",".join(f"{host}:{port}" for host, port in self._own)
 
     def at_request(
         self,
@@ -159,9 +173,8 @@ class Proxy:
 
     def close(self) -> None:
         self._closed = True
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        for listener in self._listeners:
+            _shut(listener)
         self.cut_all()
 
     def __enter__(self) -> Proxy:
@@ -187,12 +200,10 @@ class Proxy:
         return rule.then
 
     def readdressed(self, frame: Frame) -> bytes:
-        """The answer, with the proxy's port where the broker named its own: host, then port, as the protocol has it."""
+        """The answer, with the proxy's ports where it names brokers: host, then port, as the protocol has it."""
         if frame.api_key not in ANSWERS_WITH_ADDRESSES:
             return frame.payload
-        host, port = self._target
-        place = host.encode()
-        return frame.payload.replace(place + LENGTH.pack(port), place + LENGTH.pack(self._port))
+        return self._theirs.sub(lambda found: self._instead[found[0]], frame.payload)
 
     def forget(self, link: _Link) -> None:
         with self._lock:
@@ -216,14 +227,14 @@ class Proxy:
             self._rules.remove(chosen)
         return chosen
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket, target: Address) -> None:
         while not self._closed:
             try:
-                client, _ = self._listener.accept()
+                client, _ = listener.accept()
             except OSError:
                 return
             try:
-                broker = socket.create_connection(self._target, timeout=10)
+                broker = socket.create_connection(target, timeout=10)
             except OSError:
                 client.close()
                 continue
@@ -302,9 +313,14 @@ class _Link:
         return Frame(Point.ANSWER, api_key, version, correlation, client_id, self._number, payload)
 
 
-def _address(text: str) -> tuple[str, int]:
+def _address(text: str) -> Address:
     host, _, port = text.rpartition(":")
     return host, int(port)
+
+
+def _on_the_wire(address: Address) -> bytes:
+    host, port = address
+    return host.encode() + LENGTH.pack(port)
 
 
 def _shut(side: socket.socket) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 
-from oncelog.cli.broker_process import BrokerProcess, ProcessError
+from oncelog.cli.broker_process import ProcessError
 from oncelog.cli.demo import processes
+from oncelog.cli.demo.brokers import Brokers
 from oncelog.cli.demo.column import UNPLANNED_ENDS_MAX, Runs, Stage
 from oncelog.cli.demo.kills import Kill, Victim, WireMoment
+from oncelog.cli.demo.one_broker import OneBroker
 from oncelog.cli.demo.plan import DEPARTURES, Guarantee
-from oncelog.cli.demo.processes import DriverProcess, Drivers, free_port
+from oncelog.cli.demo.processes import DriverProcess, Drivers
 from oncelog.testing.proxy import ApiKey, Point, Proxy
 
 WRITES_TEN = """
@@ -34,6 +38,12 @@ import sys
 from oncelog.cli.demo.plan import DemoRun
 
 DemoRun.from_line(sys.stdin.readline()).finished.touch()
+"""
+
+WAITS = """
+import sys
+
+sys.stdin.read()
 """
 
 FAILS = """
@@ -58,19 +68,28 @@ SECOND_WRITE = WireMoment(ApiKey.PRODUCE, Point.ANSWER, 2)
 KILL = Kill(Victim.DRIVER, DEPARTURES, "two records had been produced", SECOND_WRITE)
 
 
+BROKER_KILL = Kill(Victim.BROKER, DEPARTURES, "two records had been produced", SECOND_WRITE)
+
+
 @pytest.fixture
-def runs_of(tmp_path) -> Iterator[Callable[[str], Runs]]:
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def runs_of(tmp_path, said) -> Iterator[Callable[..., Runs]]:
     """Runs of a program as the driver, with a broker, a proxy and drivers of their own."""
     with ExitStack() as stack:
-        broker = BrokerProcess(f"127.0.0.1:{free_port()}", tmp_path / "data", tmp_path / "broker.txt")
+        broker = OneBroker(tmp_path)
+        stack.callback(broker.close)
         broker.start()
-        stack.callback(broker.stop)
         proxy = stack.enter_context(Proxy(broker.bootstrap_servers))
 
-        def of(program: str) -> Runs:
+        def of(program: str, brokers: Brokers = broker) -> Runs:
             drivers = Drivers(["-c", program], tmp_path)
             stack.callback(drivers.close)
-            return Runs(Stage(tmp_path, drivers, broker, proxy, offsets_per_batch=1), Guarantee.EXACTLY_ONCE, say=print)
+            stage = Stage(tmp_path, drivers, brokers, proxy, offsets_per_batch=1)
+            return Runs(stage, Guarantee.EXACTLY_ONCE, said.append)
 
         yield of
 
@@ -84,13 +103,13 @@ def test_driver_that_is_gone_before_the_kill_has_returned_was_killed(runs_of, mo
     monkeypatch.setattr(processes, "DriverProcess", SlowToReturn)
     runs = runs_of(WRITES_TEN)
     runs.run_under(KILL)
-    assert (runs.driver_kills, runs.unplanned_restarts, runs.is_done) == (1, 0, False)
+    assert (runs.kills, runs.unplanned_restarts, runs.is_done) == ({Victim.DRIVER: 1}, 0, False)
 
 
 def test_driver_that_fails_by_itself_is_started_again_under_the_same_kill(runs_of):
     runs = runs_of(FAILS_AT_FIRST)
     runs.run_under(KILL)
-    assert (runs.driver_kills, runs.unplanned_restarts, runs.is_done) == (1, 1, False)
+    assert (runs.kills, runs.unplanned_restarts, runs.is_done) == ({Victim.DRIVER: 1}, 1, False)
 
 
 def test_driver_that_always_fails_is_an_error_with_what_it_said(runs_of):
@@ -105,7 +124,51 @@ def test_driver_that_is_done_before_the_moment_is_an_error(runs_of):
         runs_of(WRITES_NOTHING).run_under(KILL)
 
 
-def test_killed_broker_is_started_again_and_the_driver_ends_its_work(runs_of):
+def test_killed_broker_is_started_again_and_the_driver_ends_its_work(runs_of, said):
     runs = runs_of(WRITES_TEN)
-    runs.run_under(Kill(Victim.BROKER, DEPARTURES, "two records had been produced", SECOND_WRITE))
-    assert (runs.broker_kills, runs.driver_kills, runs.is_done) == (1, 0, True)
+    runs.run_under(BROKER_KILL)
+    assert not runs.is_done
+    runs.run_to_the_end()
+    assert (runs.kills, runs.unplanned_restarts, runs.is_done) == ({Victim.BROKER: 1}, 0, True)
+    assert said == ["broker killed in departures once two records had been produced"]
+
+
+def test_driver_goes_on_after_a_broker_was_killed_and_is_killed_itself_next(runs_of, tmp_path):
+    runs = runs_of(WRITES_TEN)
+    runs.run_under(BROKER_KILL)
+    runs.run_under(KILL)
+    assert (runs.kills, runs.is_done) == ({Victim.BROKER: 1, Victim.DRIVER: 1}, False)
+    assert sorted(path.name for path in tmp_path.glob("driver-*.txt")) == ["driver-1.txt", "driver-2.txt"]
+    runs.run_to_the_end()
+    assert (runs.unplanned_restarts, runs.is_done) == (0, True)
+
+
+def test_brokers_that_complain_are_an_error_and_the_driver_is_left_to_nobody(runs_of):
+    class Complaining:
+        bootstrap_servers = ""
+        complaint = "broker 2 stopped by itself: no more disk"
+
+    runs = runs_of(WAITS, Complaining())
+    with pytest.raises(ProcessError, match=r"^broker 2 stopped by itself: no more disk$"):
+        runs.run_to_the_end()
+
+
+def test_no_driver_is_left_running(tmp_path):
+    drivers = Drivers(["-c", WAITS], tmp_path)
+    begun = drivers.take()
+    drivers.prepare()
+    standby = drivers.take()
+    drivers.close()
+    assert [driver.wait(0) for driver in (begun, standby)] == [-signal.SIGKILL] * 2
+
+
+def test_broker_whose_restart_is_under_way_is_stopped_too(tmp_path):
+    broker = OneBroker(tmp_path)
+    broker.start()
+    assert broker.kill(BROKER_KILL, "departures") == "broker"
+    broker.close()
+    host, port = broker.bootstrap_servers.split(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)))
+    with pytest.raises(ProcessError, match="over"):
+        broker.kill(BROKER_KILL, "departures")

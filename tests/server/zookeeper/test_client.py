@@ -36,6 +36,9 @@ from oncelog.zookeeper.session import (
 
 TIMEOUT_MS = 3000
 PATIENCE_MS = 30_000
+PASSWORD = bytes(range(16))
+WELCOME = struct.pack("!iiiqi16s?", 37, 0, TIMEOUT_MS, 1, len(PASSWORD), PASSWORD, False)
+"""What a server says when it gives a session: protocol, timeout, the session's id and password, whether it only reads."""
 
 
 def client_of(connect: str, connection_timeout_ms: int = PATIENCE_MS) -> RealZooKeeper:
@@ -233,6 +236,52 @@ def test_server_that_is_none_is_left_and_looked_for_again(run, answer):
         assert client.session_id == 0
         await end(client)
         server.close()
+
+    run(go())
+
+
+def test_session_is_found_again_where_a_server_that_starts_takes_a_connection_and_never_answers_on_it(run):
+    """ZooKeeper 3.9 does so between the opening of its port and the loading of its data."""
+
+    async def go() -> None:
+        asked_at: list[float] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked_at.append(asyncio.get_running_loop().time())
+            await reader.read(100)
+            if len(asked_at) > 1:
+                writer.write(WELCOME)
+            await reader.read()
+            writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            client = client_of(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            await client.connected()
+            first, second = asked_at
+            assert second - first < TIMEOUT_MS / 1000
+            await end(client)
+
+    run(go())
+
+
+def test_server_that_is_slow_to_answer_is_given_more_time_at_each_try(run):
+    async def go() -> None:
+        connections = 0
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal connections
+            connections += 1
+            await reader.read(100)
+            await asyncio.sleep(TIMEOUT_MS / 1000 * 0.6)
+            writer.write(WELCOME)
+            await reader.read()
+            writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            client = client_of(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            await client.connected()
+            assert connections > 1
+            await end(client)
 
     run(go())
 

@@ -10,8 +10,15 @@ from oncelog.testing.proxy import ApiKey, Point
 
 
 class Victim(Enum):
+    """A broker of a cluster is killed for what it is at that moment."""
+
     DRIVER = "driver"
     BROKER = "broker"
+    PARTITION_LEADER = "leader of a partition"
+    TRANSACTION_COORDINATOR = "transaction coordinator"
+    GROUP_COORDINATOR = "group coordinator"
+    CONTROLLER = "controller"
+    ZOOKEEPER = "ZooKeeper"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +34,8 @@ class WireMoment:
 class Kill:
     """One kill -9: at `moment` of a run of the driver, counted from the first write of `pipeline`.
 
-    `after` is a moment that has to pass first, so that a kill falls into the middle of a micro-batch.
+    `after` is a moment that has to pass first, so that a kill falls into the middle of a micro-batch. `partition` is the one
+    of the output topic whose leader is killed.
     """
 
     victim: Victim
@@ -35,10 +43,11 @@ class Kill:
     what: str
     moment: WireMoment
     after: WireMoment | None = None
+    partition: int = 0
 
 
 def kills(guarantee: Guarantee) -> tuple[Kill, ...]:
-    """One for each run of the driver. The broker's comes in the last run, which ends by itself."""
+    """Of a broker that is alone: one for each run of the driver. The broker's comes in the last run, which ends by itself."""
     return EXACTLY_ONCE_KILLS if guarantee is Guarantee.EXACTLY_ONCE else AT_LEAST_ONCE_KILLS
 
 

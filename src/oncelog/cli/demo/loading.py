@@ -20,11 +20,11 @@ Placed = tuple[int, int, Flight]
 """Partition, offset, and what is there."""
 
 
-def create_topics(bootstrap_servers: str) -> None:
+def create_topics(bootstrap_servers: str, replication_factor: int) -> None:
     """The input, and each pipeline's output for each way of writing. Raises ProcessError."""
     outputs = [pipeline.topic(guarantee) for guarantee in Guarantee for pipeline in PIPELINES]
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
-    made = admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (INPUT_TOPIC, *outputs)])
+    made = admin.create_topics([NewTopic(name, PARTITIONS, replication_factor) for name in (INPUT_TOPIC, *outputs)])
     for name, done in made.items():
         if (error := done.exception(timeout=30)) is not None:
             raise ProcessError(f"topic {name} could not be made: {error}")

@@ -1,56 +1,72 @@
-"""The demo itself: start a broker, load the flights, run the job in both ways."""
+"""The demo itself: start the brokers, load the flights, run the job in both ways."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import islice
 from math import ceil
 from pathlib import Path
 
 from rich.progress import Progress
 
-from oncelog.cli.broker_process import BrokerProcess
+from oncelog.cli.demo.brokers import Brokers, ClusterState
 from oncelog.cli.demo.column import Column, Settled, Stage, count, settle
 from oncelog.cli.demo.flights import Flight, flights
 from oncelog.cli.demo.loading import create_topics, input_log, load
-from oncelog.cli.demo.plan import FLIGHTS_MIN, MICRO_BATCHES, Guarantee
-from oncelog.cli.demo.processes import Drivers, free_port
+from oncelog.cli.demo.plan import FLIGHTS_MIN, Guarantee
+from oncelog.cli.demo.processes import Drivers
 from oncelog.cli.demo.tally import Expectations
 from oncelog.testing.proxy import Proxy
 
 
-def perform(directory: Path, examples: Path, flight_count: int, progress: Progress) -> list[Column]:
+@dataclass(frozen=True, slots=True)
+class Performance:
+    """What came of it. There is no `cluster` where the broker was alone."""
+
+    columns: Sequence[Column]
+    cluster: ClusterState | None
+
+
+def perform(
+    brokers: Brokers,
+    directory: Path,
+    examples: Path,
+    flight_count: int,
+    progress: Progress,
+    guarantees: Sequence[Guarantee] = tuple(Guarantee),
+) -> Performance:
     """Run everything in `directory`. Raises ProcessError when a process does not do what it has to."""
     # Millions of tuples will be there, and none of them in a cycle: a collection would look at all of them for nothing.
     gc.disable()
     with ExitStack() as stack:
-        broker = BrokerProcess(f"127.0.0.1:{free_port()}", directory / "data", directory / "broker.txt")
-        stack.callback(broker.stop)
-        broker.start()
-        proxy = stack.enter_context(Proxy(broker.bootstrap_servers))
+        stack.callback(brokers.close)
+        brokers.start()
+        proxy = stack.enter_context(Proxy(brokers.bootstrap_servers))
         address = ("--bootstrap-server", proxy.bootstrap_servers)
         drivers = Drivers(["-m", "oncelog.cli.demo.driver", *address, "--examples", str(examples)], directory)
         stack.callback(drivers.close)
-        stage = Stage(directory, drivers, broker, proxy, offsets_per_batch=ceil(flight_count / MICRO_BATCHES))
+        stage = Stage(directory, drivers, brokers, proxy, offsets_per_batch=ceil(flight_count / brokers.micro_batches))
         log = _loaded(stage, flight_count, progress)
         flown = sum(not flight.is_cancelled for partition in log for flight in partition)
         expectations = Expectations(log)
         # One column is counted while the next one runs.
         counting = stack.enter_context(ThreadPoolExecutor(max_workers=1))
-        columns = [
+        counted = [
             counting.submit(count, stage, _settled(stage, guarantee, flown, progress), expectations)
-            for guarantee in Guarantee
+            for guarantee in guarantees
         ]
-        return [column.result() for column in columns]
+        columns = [column.result() for column in counted]
+        return Performance(columns, brokers.state())
 
 
 def _loaded(stage: Stage, flight_count: int, progress: Progress) -> list[list[Flight]]:
-    """Load the flights straight into the broker: nothing is killed yet. The first driver gets ready meanwhile."""
-    address = stage.broker.bootstrap_servers
-    create_topics(address)
+    """Load the flights straight into the brokers: nothing is killed yet. The first driver gets ready meanwhile."""
+    address = stage.brokers.bootstrap_servers
+    create_topics(address, stage.brokers.replication_factor)
     advance = _advancing(progress, "loading the flights", flight_count)
     coming = flights(flight_count)
     placed = load(address, list(islice(coming, FLIGHTS_MIN)), advance)

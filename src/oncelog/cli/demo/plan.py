@@ -9,7 +9,6 @@ from pathlib import Path
 
 INPUT_TOPIC = "flights"
 PARTITIONS = 4
-MICRO_BATCHES = 6
 FLIGHTS_MIN = 1000
 """With fewer, a micro-batch would not have records for every partition, and some moments to kill would never come."""
 

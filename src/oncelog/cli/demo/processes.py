@@ -75,14 +75,15 @@ class Drivers:
     def __init__(self, arguments: Sequence[str], directory: Path) -> None:
         self._arguments = arguments
         self._directory = directory
-        self._count = 0
+        self._started: list[DriverProcess] = []
         self._standby: DriverProcess | None = None
 
     def prepare(self) -> None:
         """Have one get ready."""
         if self._standby is None:
-            self._count += 1
-            self._standby = DriverProcess(self._arguments, self._directory / f"driver-{self._count}.txt")
+            output = self._directory / f"driver-{len(self._started) + 1}.txt"
+            self._standby = DriverProcess(self._arguments, output)
+            self._started.append(self._standby)
 
     def take(self) -> DriverProcess:
         """The one that got ready, or is about to be."""
@@ -99,6 +100,8 @@ class Drivers:
             driver.kill()
 
     def close(self) -> None:
-        if self._standby is not None:
-            self._standby.kill()
-            self._standby.wait(KILL_SECONDS)
+        """Leave none, whatever it does."""
+        for driver in self._started:
+            if driver.wait(0) is None:
+                driver.kill()
+                driver.wait(KILL_SECONDS)

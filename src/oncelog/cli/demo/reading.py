@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
@@ -12,6 +12,7 @@ from oncelog.cli.demo.tally import OutputRecord, Place
 
 MESSAGES_AT_ONCE = 10_000
 POLL_SECONDS = 0.2
+ANSWER_SECONDS = 10
 FETCH_BYTES = 8 * 1024 * 1024
 
 
@@ -44,14 +45,22 @@ def place(message: Message) -> Place:
     return topic, partition, offset
 
 
-def read_all(bootstrap_servers: str, topic: str) -> Iterator[OutputRecord]:
-    """Every committed record of a topic up to where it ends now; each partition in its order."""
+def end_offsets(bootstrap_servers: str, topic: str) -> dict[int, int]:
+    """Where each partition of a topic ends now."""
     reader = consumer(bootstrap_servers)
     try:
-        ends = {
-            number: reader.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1]
+        return {
+            number: reader.get_watermark_offsets(TopicPartition(topic, number), timeout=ANSWER_SECONDS)[1]
             for number in range(PARTITIONS)
         }
+    finally:
+        reader.close()
+
+
+def read_all(bootstrap_servers: str, topic: str, ends: Mapping[int, int]) -> Iterator[OutputRecord]:
+    """Every committed record of a topic up to these end offsets; each partition in its order."""
+    reader = consumer(bootstrap_servers)
+    try:
         left = {number for number, end in ends.items() if end > 0}
         reader.assign([TopicPartition(topic, number, 0) for number in left])
         while left:

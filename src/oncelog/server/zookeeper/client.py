@@ -29,6 +29,11 @@ logger = logging.getLogger("oncelog.zookeeper")
 SILENCE_SHARE = 2 / 3
 """Of the session's timeout: a server that answers nothing for so long is left, and there is time to find another one."""
 PING_SHARE = 1 / 6
+FIRST_PATIENCE_SHARE = 1 / 4
+"""Of the time in which every server can be asked once before a session is over. A server that is just starting may take a
+connection and never answer on it: the first is left soon enough for the session to be found again on the next. At each
+further try the time is twice as long.
+"""
 PAUSE_S = (0.1, 0.5)
 """Between two rounds through the servers; at random, so that not all clients come back at the same time."""
 SHORT_LIFE_S = 1.0
@@ -71,6 +76,7 @@ class RealZooKeeper(ConversationClient):
         self._sent: deque[tuple[int, Request | None]] = deque()
         """What has no answer yet, by its number; the client's own requests are None."""
         self._answered_at = 0.0
+        self._patience_share = FIRST_PATIENCE_SHARE
         self._connection: ServerConnection | None = None
         self._first_session = asyncio.Event()
         self._keeper = self._loop.create_task(self._stay_connected())
@@ -124,7 +130,7 @@ class RealZooKeeper(ConversationClient):
     async def _use(self, host: str, port: int) -> bool:
         """Return when a connection to this server is over: whether it was good for something."""
         session = self._session
-        timeout_s = self._asked_timeout_ms / 1000 / len(self._ensemble.servers)
+        timeout_s = self._patience_share * self._asked_timeout_ms / 1000 / len(self._ensemble.servers)
         connection = self._connection = ServerConnection(self._loop, self._guard, self._heard, self._lost)
         connection.send(records.connect_frame(self._last_zxid, self._asked_timeout_ms, session.id, session.password))
         deadline = self._loop.call_later(timeout_s, self._give_up, connection)
@@ -133,6 +139,8 @@ class RealZooKeeper(ConversationClient):
                 await self._loop.create_connection(lambda: connection, host, port)
             await asyncio.shield(connection.over)
         except (OSError, TimeoutError) as error:
+            if isinstance(error, TimeoutError):
+                self._be_more_patient()
             logger.info("ZooKeeper at %s:%d cannot be reached: %s", host, port, str(error) or "it does not answer")
             return False
         finally:
@@ -143,7 +151,11 @@ class RealZooKeeper(ConversationClient):
 
     def _give_up(self, connection: ServerConnection) -> None:
         if connection.welcomed_at is None:
+            self._be_more_patient()
             connection.abort("the server gave no session in time")
+
+    def _be_more_patient(self) -> None:
+        self._patience_share = min(1.0, 2 * self._patience_share)
 
     def _keeper_ended(self, keeper: asyncio.Task[None]) -> None:
         if not keeper.cancelled():
@@ -209,6 +221,7 @@ class RealZooKeeper(ConversationClient):
         self._session = _Credentials(welcome.session_id, welcome.password)
         self.session_timeout_ms = welcome.timeout_ms
         connection.welcomed_at = self._answered_at = self._loop.time()
+        self._patience_share = FIRST_PATIENCE_SHARE
         logger.info("session %#x with ZooKeeper, timeout %d ms", self._session.id, self.session_timeout_ms)
         # First what the requests build on: a watch from before has to be heard before any newer result is.
         for record in self._paths_of_chroot() if is_new else self._watches():

@@ -1,0 +1,122 @@
+"""The demo's cluster: who is killed is who it should be, and comes back; and the whole demo on it."""
+
+from __future__ import annotations
+
+import io
+import random
+from contextlib import closing
+
+import psutil
+import pytest
+from confluent_kafka.admin import AdminClient
+from rich.console import Console
+from rich.progress import Progress
+
+from harness import requirements
+from oncelog.cli.broker_process import ProcessError
+from oncelog.cli.demo import cluster as demo_cluster
+from oncelog.cli.demo.cluster import DemoCluster
+from oncelog.cli.demo.cluster_kills import ROLES
+from oncelog.cli.demo.command import SEED_MAX, examples_directory
+from oncelog.cli.demo.flights import flights
+from oncelog.cli.demo.kills import Kill, Victim, WireMoment
+from oncelog.cli.demo.loading import create_topics
+from oncelog.cli.demo.performance import perform
+from oncelog.cli.demo.plan import DEPARTURES, Guarantee
+from oncelog.cli.demo.tally import Tally
+from oncelog.client import Client, OffsetAndMetadata, TopicPartition
+from oncelog.testing.proxy import ApiKey, Point
+
+FLIGHTS = 1500
+TOPIC = DEPARTURES.topic(Guarantee.EXACTLY_ONCE)
+MOMENT = WireMoment(ApiKey.PRODUCE, Point.REQUEST, 1)
+
+pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.timeout(900)]
+
+
+def kill_of(victim: Victim) -> Kill:
+    return Kill(victim, DEPARTURES, "Produce was sent", MOMENT, partition=2)
+
+
+def members() -> dict[int, psutil.Process]:
+    """ZooKeeper, its Java and the brokers."""
+    return {child.pid: child for child in psutil.Process().children(recursive=True)}
+
+
+@pytest.fixture
+def three(tmp_path):
+    requirements.java()
+    with closing(DemoCluster(tmp_path, size=3, seed=1)) as brokers:
+        brokers.start()
+        yield brokers
+
+
+def test_each_is_killed_for_what_it_is_and_comes_back(three):
+    create_topics(three.bootstrap_servers, three.replication_factor)
+    with Client(three.bootstrap_servers) as client:
+        client.commit_offsets(TOPIC, {TopicPartition(TOPIC, 0): OffsetAndMetadata(0)})
+    three.wait_until_whole()
+    admin = AdminClient({"bootstrap.servers": three.bootstrap_servers, "log_level": 0})
+
+    leader = admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions[2].leader
+    assert three.kill(kill_of(Victim.PARTITION_LEADER), TOPIC) == f"broker {leader}, leader of {TOPIC}-2,"
+    three.wait_until_whole()
+    assert admin.list_topics(TOPIC, timeout=30).topics[TOPIC].partitions[2].leader != leader
+
+    coordinator = admin.describe_consumer_groups([TOPIC])[TOPIC].result(30).coordinator.id
+    assert three.kill(kill_of(Victim.GROUP_COORDINATOR), TOPIC) == f"broker {coordinator}, group coordinator,"
+
+    # The one before may not be back yet: this waits.
+    java = [member for member in members().values() if member.name() == "java"]
+    assert three.kill(kill_of(Victim.ZOOKEEPER), TOPIC) == "ZooKeeper"
+    assert psutil.wait_procs(java, timeout=30)[1] == []
+
+    three.wait_until_whole()
+    controller = admin.list_topics(timeout=30).controller_id
+    assert three.kill(kill_of(Victim.CONTROLLER), TOPIC) == f"broker {controller}, controller,"
+    three.wait_until_whole()
+    assert three.complaint is None
+    state = three.state()
+    assert (state.under_replicated, state.offline) == (0, 0)
+    assert sorted(state.resident_bytes) == ["ZooKeeper", "broker 1", "broker 2", "broker 3"]
+    assert all(size > 20_000_000 for size in state.resident_bytes.values())
+
+
+def test_nothing_is_left_running_while_one_is_about_to_come_back(three):
+    create_topics(three.bootstrap_servers, three.replication_factor)
+    left = list(members().values())
+    assert len(left) == 5
+    three.kill(kill_of(Victim.CONTROLLER), TOPIC)
+    three.close()
+    assert psutil.wait_procs(left, timeout=30)[1] == []
+    assert not members()
+    with pytest.raises(ProcessError, match="over"):
+        three.kill(kill_of(Victim.ZOOKEEPER), TOPIC)
+    assert three.complaint is None
+
+
+def test_member_that_stops_by_itself_is_a_complaint(three, monkeypatch):
+    (java,) = (member for member in members().values() if member.name() == "java")
+    monkeypatch.setattr(demo_cluster, "LOOK_SECONDS", 0.01)
+    java.kill()
+    with pytest.raises(ProcessError, match=r"^ZooKeeper stopped by itself: signal 9 killed ZooKeeper's Java$"):
+        three.wait_until_whole()
+
+
+@pytest.mark.spark
+def test_what_is_killed_on_a_cluster_comes_out_exactly_once(tmp_path):
+    requirements.java()
+    seed = random.SystemRandom().randrange(SEED_MAX)
+    print(f"seed {seed}")
+    lines = io.StringIO()
+    progress = Progress(console=Console(file=lines), disable=True)
+    brokers = DemoCluster(tmp_path, size=3, seed=seed)
+    found = perform(brokers, tmp_path, examples_directory(), FLIGHTS, progress, [Guarantee.EXACTLY_ONCE])
+    print(lines.getvalue())
+    (column,) = found.columns
+    assert column.tally == Tally(expected=column.tally.expected)
+    assert column.tally.expected >= sum(not flight.is_cancelled for flight in flights(FLIGHTS))
+    assert column.settled.kills == {Victim.DRIVER: 5, **dict.fromkeys(ROLES, 1)}
+    assert (found.cluster.under_replicated, found.cluster.offline, found.cluster.seed) == (0, 0, seed)
+    assert lines.getvalue().count("\n") == 5 + len(ROLES)
+    assert not members()
