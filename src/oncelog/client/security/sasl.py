@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 from oncelog.client import requests
 from oncelog.client.errors import AuthenticationFailed
 from oncelog.client.requests import ApiRequest
-from oncelog.client.security.scram import ScramRefused, scram
 from oncelog.client.security.tokens import Token
-from oncelog.client.security.values import Login, PlainLogin, ScramLogin, TokenLogin
 from oncelog.client.values import Address
+from oncelog.security.scram import ScramRefused, scram
+from oncelog.security.values import Login, PlainLogin, ScramLogin, TokenLogin
 from oncelog.wire import ErrorCode
 
 LogIn: TypeAlias = Generator[ApiRequest, Any, float]

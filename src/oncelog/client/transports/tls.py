@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost
-from oncelog.client.security.der import end_of_certificate
-from oncelog.client.security.stores import identity_pem, trusted_pem
-from oncelog.client.security.values import Certificate, Security, Store, Tls, TlsVersion, Verification
 from oncelog.client.transports.files import inlined
 from oncelog.client.values import Address
+from oncelog.security.der import end_of_certificate
+from oncelog.security.stores import identity_pem, trusted_pem
+from oncelog.security.values import Certificate, Security, Store, Tls, TlsVersion, Verification
 
 VERSIONS = {TlsVersion.TLS_1_2: ssl.TLSVersion.TLSv1_2, TlsVersion.TLS_1_3: ssl.TLSVersion.TLSv1_3}
 
