@@ -79,8 +79,6 @@ def _reset_strategy(value: Value) -> str | None:
 INERT_BROKER_SETTINGS = (
     _inert("share.coordinator.state.topic.replication.factor", 1, SHARE, "short", minimum=1),
     _inert("share.coordinator.state.topic.min.isr", 1, SHARE, "short", minimum=1),
-    _inert("inter.broker.listener.name", None, ONE_NODE, "string"),
-    _inert("security.inter.broker.protocol", "PLAINTEXT", ONE_NODE),
     _inert("num.replica.fetchers", 1, ONE_NODE, minimum=1, is_dynamic=True),
     _inert("num.replica.alter.log.dirs.threads", None, "a partition stays in its log directory", "int"),
     _inert("replica.socket.receive.buffer.bytes", 65_536, ONE_NODE),

@@ -59,20 +59,22 @@ def _context(tls: Tls) -> ssl.SSLContext:
     if tls.trusted is None:
         context.load_default_certs()
     else:
-        _trust(context, tls.trusted)
+        trust(context, tls.trusted)
     if tls.certificate is not None:
-        _show(context, tls.certificate)
+        show(context, tls.certificate)
     return context
 
 
-def _trust(context: ssl.SSLContext, store: Store) -> None:
+def trust(context: ssl.SSLContext, store: Store) -> None:
+    """Trust the certificates in a store whose file was read. Raises ValueError."""
     try:
         context.load_verify_locations(cadata=trusted_pem(store).decode("ascii", "replace"))
     except ssl.SSLError:
         raise ValueError(f"{store.option}: there is no certificate in PEM") from None
 
 
-def _show(context: ssl.SSLContext, certificate: Certificate) -> None:
+def show(context: ssl.SSLContext, certificate: Certificate) -> None:
+    """Show a certificate whose files were read. Raises ValueError."""
     pem, password = identity_pem(certificate)
     option = certificate.chain.option if certificate.key is None else certificate.key.option
 
