@@ -41,7 +41,7 @@ OPENING, OPEN, CLOSED = LinkState
 class SocketNetwork:
     """Makes links over TCP on one event loop. A frame that says it is longer than `frame_bytes_max` ends its link."""
 
-    __slots__ = ("_buffer", "_frame_bytes_max", "_guard", "_loop", "_security")
+    __slots__ = ("_buffer", "_frame_bytes_max", "_guard", "_loop", "_receive_buffer_bytes", "_security")
 
     def __init__(
         self,
@@ -50,8 +50,11 @@ class SocketNetwork:
         security: LinkSecurity | None = None,
         *,
         frame_bytes_max: int = FRAME_BYTES_MAX,
+        receive_buffer_bytes: int = -1,
     ) -> None:
+        """A receive buffer of -1 bytes is as the operating system has it."""
         self._loop = loop
+        self._receive_buffer_bytes = receive_buffer_bytes
         self._guard = guard
         self._security = security
         self._frame_bytes_max = frame_bytes_max
@@ -61,6 +64,7 @@ class SocketNetwork:
         log_in = None if self._security is None else self._security.new_log_in(host, port)
         name = f"{host}:{port}"
         link = SocketLink(name, listener, self._guard, self._buffer, self._frame_bytes_max, log_in)
+        link.receive_buffer_bytes = self._receive_buffer_bytes
         link.tls_failure = partial(self._tls_failure, host, port)
         link.opening = self._loop.create_task(self._open(link, host, port, timeout_ms))
         return link
@@ -108,6 +112,7 @@ class SocketLink(asyncio.BufferedProtocol):
         "_unsent",
         "name",
         "opening",
+        "receive_buffer_bytes",
         "settled",
         "tls_failure",
     )
@@ -124,6 +129,7 @@ class SocketLink(asyncio.BufferedProtocol):
         self.name = name
         self.opening: asyncio.Task[None] | None = None
         self.settled = asyncio.Event()
+        self.receive_buffer_bytes = -1
         self.tls_failure: Callable[[Exception], str | None] = lambda _: None
         self._log_in = log_in
         self._listener = listener
@@ -169,6 +175,8 @@ class SocketLink(asyncio.BufferedProtocol):
         connected = transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self.receive_buffer_bytes >= 0:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
         if self._log_in is None:
             self._open()
         else:

@@ -189,7 +189,12 @@ class Broker:
         except ImportError as missing:
             raise ValueError(str(missing)) from missing
 
-        network = SocketNetwork(loop, self._guard, self._link_security)
+        network = SocketNetwork(
+            loop,
+            self._guard,
+            self._link_security,
+            receive_buffer_bytes=self._parsed.number("replica.socket.receive.buffer.bytes"),
+        )
         session_ms = self._parsed.number("zookeeper.session.timeout.ms")
         connection_ms = self._parsed.value("zookeeper.connection.timeout.ms") or session_ms
         ensemble = parse_ensemble(self._parsed.text("zookeeper.connect"))

@@ -108,10 +108,13 @@ class ClusterMembership:
         self.topic_changes = TopicChanges(zookeeper, broker.clock, random, broker.settings, self.members)
         self._log_dir_events = LogDirEvents(zookeeper, broker.clock, node_id)
         self._to_controller = Channels(network, broker.clock, random, str(node_id))
-        self._to_leaders = Channels(network, broker.clock, random, f"broker-{node_id}-fetcher-0")
+        self._to_leaders = [
+            Channels(network, broker.clock, random, f"broker-{node_id}-fetcher-{fetcher}")
+            for fetcher in range(number("num.replica.fetchers"))
+        ]
         self._to_coordinators = Channels(network, broker.clock, random, f"AddPartitionsManager-client-{node_id}")
         self._to_others = Channels(network, broker.clock, random, f"broker-{node_id}-txn-marker-sender")
-        self._channels = self._to_controller, self._to_leaders, self._to_coordinators, self._to_others
+        self._channels = self._to_controller, *self._to_leaders, self._to_coordinators, self._to_others
         self._changes = InSyncChanges(
             broker.clock,
             node_id,

@@ -56,17 +56,19 @@ def parse_settings(values: Mapping[str, str], table: Mapping[str, Setting], what
 
 def _parse_for_listeners(values: Mapping[str, str]) -> dict[str, Value]:
     """What is said of single listeners. Raises SettingError."""
-    found: dict[str, Value] = {}
-    for name, text in values.items():
-        _, own = named_for_listener(name)
-        if own not in LISTENER_SETTINGS:
-            near = get_close_matches(own, LISTENER_SETTINGS, n=1)
-            raise SettingError(
-                f"{name} is not allowed: {own} is no setting that a listener has of its own"
-                + (f"; the nearest is {near[0]}" if near else "")
-            )
-        found[name] = replace(LISTENER_SETTINGS[own], name=name).parse(text)
-    return found
+    return {name: setting_of_listener(name).parse(text) for name, text in values.items()}
+
+
+def setting_of_listener(name: str) -> Setting:
+    """The setting of a single listener that has this name. Raises SettingError: unknown ones may be about its security."""
+    _, own = named_for_listener(name)
+    if own not in LISTENER_SETTINGS:
+        near = get_close_matches(own, LISTENER_SETTINGS, n=1)
+        raise SettingError(
+            f"{name} is not allowed: {own} is no setting that a listener has of its own"
+            + (f"; the nearest is {near[0]}" if near else "")
+        )
+    return replace(LISTENER_SETTINGS[own], name=name)
 
 
 def unknown_name(name: str, table: Mapping[str, Setting], what: str) -> str:
