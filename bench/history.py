@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from oncelog.broker import BrokerCore, Environment
+from oncelog.broker import BrokerCore, Endpoint, Environment
 from oncelog.broker.storage.auto_creation import create_internal
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from oncelog.coordination import Parked, start
@@ -165,7 +165,7 @@ async def main(directory: str, extent: Extent) -> None:
         RealClock(loop, lambda callback: callback()), disk, WorkerThreads(loop.call_soon_threadsafe, fail), RealRandom()
     )
     core = BrokerCore(environment, [directory], {}, fail)
-    core.serve_at("127.0.0.1", 0)
+    core.serve_at([Endpoint("PLAINTEXT", "127.0.0.1", 0)])
     ShortCollections().begin()
     await History(core, extent).write()
     say(WRITTEN)

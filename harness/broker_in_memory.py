@@ -11,7 +11,7 @@ from uuid import UUID
 from harness.manual_clock import ManualClock
 from harness.memory_disk import MemoryDisk
 from harness.wire import parse, request_payload
-from oncelog.broker import BrokerCore, Environment
+from oncelog.broker import BrokerCore, Endpoint, Environment
 from oncelog.coordination import Parked, Task
 from oncelog.environment import DiskError, Syncable
 
@@ -131,6 +131,7 @@ class CountingRandom:
 class ClientConnection:
     """Stands for a socket: it notes that it was closed, and why."""
 
+    listener = "PLAINTEXT"
     peer_host = "test"
     numbers = count(1)
 
@@ -196,7 +197,7 @@ class BrokerInMemory:
         self.core = BrokerCore(
             environment, self.directories, self._settings, self.failures.append, in_turns=self.in_turns
         )
-        self.core.serve_at("memory", 9092)
+        self.core.serve_at([Endpoint("PLAINTEXT", "memory", 9092)])
 
     def send(self, api: str, version: int, **fields: Any) -> Reply:
         reply = Reply(api, version)

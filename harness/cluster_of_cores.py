@@ -12,7 +12,7 @@ from harness.broker_in_memory import ClientConnection, CountingRandom, Reply, Wo
 from harness.memory_disk import MemoryDisk
 from harness.wire import request_payload
 from harness.zookeeper_worlds import SimulatedWorld
-from oncelog.broker import BrokerCore, Environment
+from oncelog.broker import BrokerCore, Endpoint, Environment
 from oncelog.broker.readiness import Readiness
 from oncelog.broker.storage.partition import Partition
 from oncelog.coordination import Parked
@@ -108,12 +108,14 @@ class ClusterOfCores:
                 self.clock, disk, WorkersAtOnce(), CountingRandom(), LinksOf(self, number), self.world.connect()
             )
             core = BrokerCore(environment, directories, FEW | own | given, self.failures.append)
-            core.serve_at("memory", PORT + number)
+            core.serve_at([Endpoint("PLAINTEXT", "memory", PORT + number)])
             self.brokers[number] = core
         self.until(lambda: all(self._knows_all(core) for core in self.brokers.values()))
 
     def _knows_all(self, core: BrokerCore) -> bool:
-        return core.progress.reached is Readiness.COORDINATORS and len(core.view.brokers()) == len(self.brokers)
+        return core.progress.reached is Readiness.COORDINATORS and len(core.view.at("PLAINTEXT").brokers()) == len(
+            self.brokers
+        )
 
     @property
     def controller(self) -> int:

@@ -195,7 +195,7 @@ class _View:
         found = self._brokers.brokers[self._node_id].core.topics.partition(topic, index)
         return GONE if found is None else self._brokers.leaders.get((topic, index), AWAY)
 
-    def address_of(self, node_id: int) -> BrokerAddress | None:
+    def address_of(self, node_id: int, listener: str) -> BrokerAddress | None:
         return BrokerAddress(f"broker-{node_id}", 9092)
 
     def partition(self, topic: str, index: int) -> Partition | None:

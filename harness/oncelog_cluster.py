@@ -17,7 +17,8 @@ class OncelogMember(ClusterMember):
     def command(self) -> list[str]:
         where = [] if "log.dirs" in self.settings else ["--data-dir", str(self.data_directory)]
         options = [f"--set={name}={value}" for name, value in self.settings.items()]
-        return [OncelogNode.program(), "serve", "--listen", self.bootstrap_servers, *where, *options]
+        listen = [] if "listeners" in self.settings else ["--listen", self.bootstrap_servers]
+        return [OncelogNode.program(), "serve", *listen, *where, *options]
 
 
 class OncelogCluster(Cluster):

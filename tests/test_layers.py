@@ -12,10 +12,21 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "oncelog"
-PURE = ("broker", "transactions", "groups", "replication", "log", "coordination", "records", "wire", "client")
+PURE = (
+    "broker",
+    "security",
+    "transactions",
+    "groups",
+    "replication",
+    "log",
+    "coordination",
+    "records",
+    "wire",
+    "client",
+)
 MESSAGE_VERSIONS = SOURCE / "wire" / "zookeeper_mode"
 TRANSPORTS = SOURCE / "client" / "transports"
-DECIDING = ("transactions", "groups", "replication", "log", "records", "wire", "client")
+DECIDING = ("security", "transactions", "groups", "replication", "log", "records", "wire", "client")
 """Flows that wait are the broker's; what it asks answers at once."""
 WAITING = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
 

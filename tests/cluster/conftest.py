@@ -11,6 +11,7 @@ from harness.cluster import Cluster, ClusterMember
 from harness.kafka_tools import ToolProcess
 from harness.kafka_with_zookeeper import ZooKeeperKafkaBroker
 from harness.oncelog_cluster import OncelogMember
+from harness.secured_cluster import BetweenBrokers
 
 KINDS: dict[str, type[ClusterMember]] = {"oncelog": OncelogMember, "kafka": ZooKeeperKafkaBroker}
 NOT_CLEANED = {"log.cleaner.enable": "false"}
@@ -19,14 +20,19 @@ NOT_CLEANED = {"log.cleaner.enable": "false"}
 
 @pytest.fixture
 def led_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
-    """led_cluster("kafka", "oncelog", "oncelog", controller=1): brokers 0, 1 and 2, of which 1 is the controller."""
+    """led_cluster("kafka", "oncelog", "oncelog", controller=1): brokers 0, 1 and 2, of which 1 is the controller.
+
+    `between` says how they speak to each other, if not in plain text.
+    """
     made: list[Cluster] = []
 
-    def make(*kinds: str, controller: int = 0, **settings: str) -> Cluster:
+    def make(*kinds: str, controller: int = 0, between: BetweenBrokers | None = None, **settings: str) -> Cluster:
         cluster = Cluster(tmp_path / f"cluster-{len(made)}", [KINDS[kind] for kind in kinds], **NOT_CLEANED, **settings)
         made.append(cluster)
         assert cluster.zookeeper is not None
         cluster.zookeeper.start()
+        if between is not None:
+            between.secure(cluster)
         cluster.brokers[controller].start()
         cluster.start()
         return cluster

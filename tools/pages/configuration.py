@@ -82,6 +82,7 @@ DIFFERENT_DEFAULTS: dict[str, tuple[str | None, str]] = {
     "queued.max.request.bytes": ("-1", "no client may use up the memory; answers count, too"),
     "socket.send.buffer.bytes": ("102400", "the operating system fits it to the connection"),
     "socket.receive.buffer.bytes": ("102400", "the operating system fits it to the connection"),
+    "replica.socket.receive.buffer.bytes": ("65536", "the operating system fits it to the connection"),
     "socket.listen.backlog.size": ("50", "many clients may come at once"),
     "group.initial.rebalance.delay.ms": ("3000", "a test does not wait for members that never come"),
     "offsets.topic.replication.factor": ("3", "one node has room for one replica"),

@@ -2,22 +2,43 @@
 
 from oncelog.broker.broker import BrokerCore, Environment, StartReport
 from oncelog.broker.config.configuration import Settings, log_directories
-from oncelog.broker.config.listeners import advertised_endpoint, listening_endpoint
+from oncelog.broker.config.listener_security import (
+    ClientAuth,
+    ListenerSecurity,
+    check_names_of_listeners,
+    security_of_listener,
+    security_towards_listener,
+)
+from oncelog.broker.config.listeners import (
+    Endpoint,
+    advertised_endpoints,
+    check_inter_broker_listener,
+    inter_broker_listener,
+    listening_endpoints,
+)
 from oncelog.broker.config.properties import Configuration, inert_remarks, read_configuration
 from oncelog.broker.config.setting import SettingError
 from oncelog.broker.readiness import Readiness
 
 __all__ = [
     "BrokerCore",
+    "ClientAuth",
     "Configuration",
+    "Endpoint",
     "Environment",
+    "ListenerSecurity",
     "Readiness",
     "SettingError",
     "Settings",
     "StartReport",
-    "advertised_endpoint",
+    "advertised_endpoints",
+    "check_inter_broker_listener",
+    "check_names_of_listeners",
     "inert_remarks",
-    "listening_endpoint",
+    "inter_broker_listener",
+    "listening_endpoints",
     "log_directories",
     "read_configuration",
+    "security_of_listener",
+    "security_towards_listener",
 ]

@@ -55,7 +55,7 @@ from oncelog.broker.storage.opening import LeftByLastStop, LogOpening, say_what_
 from oncelog.broker.storage.own_topics import OwnTopics
 from oncelog.broker.storage.partition import Partition, UnopenedLog
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic, Topics
-from oncelog.broker.view import Alone, ClusterNode, ClusterView
+from oncelog.broker.view import Alone, ClusterView
 from oncelog.coordination import Parked, start
 from oncelog.environment import BrokerNetwork, Clock, Disk, DiskError, Random, Workers
 from oncelog.groups import GroupCoordinator, MembershipLimits
@@ -74,11 +74,14 @@ from oncelog.log import (
 from oncelog.transactions import TransactionCoordinator
 
 if TYPE_CHECKING:
+    from oncelog.broker.authentication import SaslAuthenticator
     from oncelog.broker.cluster.altering import ClusterAlterations
     from oncelog.broker.cluster.configs import ClusterConfigs
     from oncelog.broker.cluster.controller import Controller
     from oncelog.broker.cluster.membership import ClusterMembership
     from oncelog.broker.cluster.topic_changes import TopicChanges
+    from oncelog.broker.config.listener_security import ListenerSecurity
+    from oncelog.broker.config.listeners import Endpoint
     from oncelog.broker.storage.shared_topics import SharedTopics
     from oncelog.zookeeper.session import ZooKeeper
 
@@ -155,6 +158,7 @@ class BrokerCore:
         self.slices = Slices(environment.clock)
         self.workers = environment.workers
         self._disk = environment.disk
+        self._random = environment.random
         self._report_failure = on_failure
         self._has_failed = False
         # Kafka's clusters over ZooKeeper know of no level of it: transactions are those of KIP-98.
@@ -312,7 +316,7 @@ class BrokerCore:
         if self.membership is None:
             self.progress.reach(Readiness.COORDINATORS)
         else:
-            await self.membership.join(self.host, self.port, text_of(self.settings.value("broker.rack")))
+            await self.membership.join(self._endpoints, text_of(self.settings.value("broker.rack")))
 
     def _find_others(self, state: JournalState) -> None:
         """Who gives out producer ids, and who leads what."""
@@ -431,11 +435,27 @@ class BrokerCore:
         self._is_trusted = True
         await self._journal.write([BootTrusted(boot_id=boot_id)])
 
-    def serve_at(self, host: str, port: int) -> None:
-        """Say where clients reach this broker; it is what Metadata answers."""
-        self.host, self.port = host, port
+    def serve_at(self, endpoints: Sequence[Endpoint]) -> None:
+        """Say where clients reach this broker, at each listener that they are told of; it is what Metadata answers."""
+        self._endpoints = endpoints
         if not self.settings.is_in_cluster:
-            self.view = Alone(ClusterNode(self.node_id, host, port, text_of(self.settings.value("broker.rack"))))
+            self.view = Alone(self.node_id, endpoints, text_of(self.settings.value("broker.rack")))
+
+    def new_authenticator(self, security: ListenerSecurity, complete: Callable[[], None]) -> SaslAuthenticator:
+        """For a connection to a listener with SASL: it serves it until `complete` is called."""
+        # Only now: most brokers have no such listener.
+        from oncelog.broker.authentication import SaslAuthenticator
+
+        return SaslAuthenticator(
+            self.clock,
+            self._random,
+            security.mechanisms,
+            security.plain_users,
+            None if self.membership is None else self.membership.scram_users,
+            self.settings.number("connection.failed.authentication.delay.ms"),
+            self.receive,
+            complete,
+        )
 
     def finalize_feature(self, name: str, level: int) -> None:
         """Set the level of a feature; the journal says so already."""

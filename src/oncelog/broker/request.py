@@ -19,6 +19,10 @@ class Peer(Protocol):
         """Grows in the order in which connections are accepted."""
 
     @property
+    def listener(self) -> str:
+        """The name of the one that it came to."""
+
+    @property
     def peer_host(self) -> str: ...
 
     @property

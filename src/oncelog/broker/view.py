@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.operations import NO_LEADER
+
+if TYPE_CHECKING:
+    from oncelog.broker.config.listeners import Endpoint
 
 LEADER_DURING_DELETE = -2
 """What UpdateMetadata names as the leader of a partition that is being deleted."""
@@ -46,6 +49,22 @@ class KnownPartition(Protocol):
     def is_offline(self) -> bool: ...
 
 
+class ListenerView(Protocol):
+    """The cluster as it is seen by whoever connects to one listener: a broker that has no such listener is not reached."""
+
+    def brokers(self) -> Sequence[ClusterNode]:
+        """Those that are alive."""
+        ...
+
+    def broker(self, node_id: int) -> ClusterNode | None:
+        """None for one that is not alive."""
+        ...
+
+    def leadership(self, partition: KnownPartition) -> Leadership:
+        """A leader that is not reached is none."""
+        ...
+
+
 class ClusterView(Protocol):
     """What is known at this moment."""
 
@@ -57,15 +76,11 @@ class ClusterView(Protocol):
         """-1 while there is none."""
         ...
 
-    def brokers(self) -> Sequence[ClusterNode]:
-        """Those that are alive."""
-        ...
+    def at(self, listener: str) -> ListenerView: ...
 
-    def broker(self, node_id: int) -> ClusterNode | None:
-        """None for one that is not alive."""
+    def is_alive(self, node_id: int) -> bool:
+        """At whatever listener."""
         ...
-
-    def leadership(self, partition: KnownPartition) -> Leadership: ...
 
 
 class Alone:
@@ -73,21 +88,38 @@ class Alone:
 
     has_others = False
 
-    def __init__(self, node: ClusterNode) -> None:
-        self._node = node
+    def __init__(self, node_id: int, endpoints: Sequence[Endpoint], rack: str | None) -> None:
+        nodes = {one.name: ClusterNode(node_id, one.host, one.port, rack) for one in endpoints}
+        self._node_id = node_id
+        self._views = {name: _OneNode(node_id, (node,)) for name, node in nodes.items()}
+        self._nowhere = _OneNode(node_id, ())
 
     @property
     def controller_id(self) -> int:
-        return self._node.node_id
+        return self._node_id
+
+    def at(self, listener: str) -> ListenerView:
+        return self._views.get(listener, self._nowhere)
+
+    def is_alive(self, node_id: int) -> bool:
+        return node_id == self._node_id
+
+
+class _OneNode:
+    """At a listener that is not advertised there is none."""
+
+    def __init__(self, node_id: int, nodes: tuple[ClusterNode, ...]) -> None:
+        self._node_id = node_id
+        self._nodes = nodes
 
     def brokers(self) -> Sequence[ClusterNode]:
-        return (self._node,)
+        return self._nodes
 
     def broker(self, node_id: int) -> ClusterNode | None:
-        return self._node if node_id == self._node.node_id else None
+        return next((node for node in self._nodes if node.node_id == node_id), None)
 
     def leadership(self, partition: KnownPartition) -> Leadership:
-        own = (self._node.node_id,)
+        own = (self._node_id,)
         if partition.is_offline:
             return Leadership(NO_LEADER, partition.leader_epoch, own, own, own)
-        return Leadership(self._node.node_id, partition.leader_epoch, own, own)
+        return Leadership(self._node_id, partition.leader_epoch, own, own)

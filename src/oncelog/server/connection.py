@@ -62,6 +62,7 @@ class Connection(asyncio.BufferedProtocol):
         "_write_paused",
         "close_reason",
         "last_active_s",
+        "listener",
         "number",
         "peer_host",
         "peer_port",
@@ -70,6 +71,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(
         self,
         number: int,
+        listener: str,
         handler: Handler,
         request_bytes_max: int,
         buffer: bytearray,
@@ -79,6 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         on_bug: Callable[[BaseException], None],
     ) -> None:
         self.number = number
+        self.listener = listener
         self._handler = handler
         self._request_bytes_max = request_bytes_max
         self._on_open = on_open
@@ -154,6 +157,11 @@ class Connection(asyncio.BufferedProtocol):
             elif self._frame_filled == self._frame_room:
                 self._ask_for_room()
         self._serve()
+
+    def serve_with(self, handler: Handler, request_bytes_max: int) -> None:
+        """What comes from now on is for another one, and may be as large as this: whoever connected has shown who it is."""
+        self._handler = handler
+        self._request_bytes_max = request_bytes_max
 
     def pause_writing(self) -> None:
         self._write_paused = True

@@ -1,4 +1,4 @@
-"""Links to other brokers over TCP: frames out, frames in. It never looks inside a frame.
+"""Links to other brokers over TCP, secured or not: frames out, frames in. It never looks inside a frame.
 
 Bytes come into a buffer that all links of an event loop share: it belongs to one of them from `get_buffer` to `buffer_updated`,
 and nothing comes in between. A frame that is whole in there is copied out once; of one that is not, what follows comes straight
@@ -12,12 +12,15 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from typing_extensions import Buffer
 
 from oncelog.environment import LINK_TRANSITIONS, LinkListener, LinkState
 from oncelog.wire import FRAME_LENGTH, WireError, frame_bytes
+
+if TYPE_CHECKING:
+    from oncelog.server.link_security import LinkLogIn, LinkSecurity
 
 logger = logging.getLogger("oncelog.links")
 
@@ -25,6 +28,8 @@ RECEIVE_BYTES = 64 * 1024
 FIRST_ROOM_BYTES = 1024 * 1024
 GROWTH = 4
 FRAME_BYTES_MAX = 1024 * 1024 * 1024
+TLS_ALERT = b"\x15\x03"
+"""How a TLS record begins that says no to what was no TLS (RFC 8446 §5.1)."""
 
 Guard = Callable[[Callable[[], None]], None]
 """Runs a callback, and sees to what leaves it."""
@@ -36,25 +41,40 @@ OPENING, OPEN, CLOSED = LinkState
 class SocketNetwork:
     """Makes links over TCP on one event loop. A frame that says it is longer than `frame_bytes_max` ends its link."""
 
-    __slots__ = ("_buffer", "_frame_bytes_max", "_guard", "_loop")
+    __slots__ = ("_buffer", "_frame_bytes_max", "_guard", "_loop", "_receive_buffer_bytes", "_security")
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, guard: Guard, *, frame_bytes_max: int = FRAME_BYTES_MAX
+        self,
+        loop: asyncio.AbstractEventLoop,
+        guard: Guard,
+        security: LinkSecurity | None = None,
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        receive_buffer_bytes: int = -1,
     ) -> None:
+        """A receive buffer of -1 bytes is as the operating system has it."""
         self._loop = loop
+        self._receive_buffer_bytes = receive_buffer_bytes
         self._guard = guard
+        self._security = security
         self._frame_bytes_max = frame_bytes_max
         self._buffer = bytearray(RECEIVE_BYTES)
 
     def connect(self, host: str, port: int, listener: LinkListener, *, timeout_ms: int) -> SocketLink:
-        link = SocketLink(f"{host}:{port}", listener, self._guard, self._buffer, self._frame_bytes_max)
+        log_in = None if self._security is None else self._security.new_log_in(host, port)
+        name = f"{host}:{port}"
+        link = SocketLink(name, listener, self._guard, self._buffer, self._frame_bytes_max, log_in)
+        link.receive_buffer_bytes = self._receive_buffer_bytes
+        link.tls_failure = partial(self._tls_failure, host, port)
         link.opening = self._loop.create_task(self._open(link, host, port, timeout_ms))
         return link
 
     async def _open(self, link: SocketLink, host: str, port: int, timeout_ms: int) -> None:
+        context = None if self._security is None else self._security.context
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await self._loop.create_connection(lambda: link, host, port)
+                await self._loop.create_connection(lambda: link, host, port, ssl=context)
+                await link.settled.wait()
         except TimeoutError as error:
             # The operating system may be the one that has waited for long enough.
             late = f"did not answer in {timeout_ms} ms" if not error.errno else _words(error)
@@ -65,11 +85,17 @@ class SocketNetwork:
             link.end(f"{link.name}: the host is not known ({_words(error)})")
         except (OSError, UnicodeError, OverflowError) as error:
             # The last two: names and ports that none can have.
-            link.end(f"{link.name} cannot be reached: {_words(error)}")
+            link.end(link.tls_failure(error) or f"{link.name} cannot be reached: {_words(error)}")
+
+    def _tls_failure(self, host: str, port: int, error: Exception) -> str | None:
+        return None if self._security is None else self._security.tls_failure(host, port, error)
 
 
 class SocketLink(asyncio.BufferedProtocol):
-    """One link. `opening` is the task that makes it."""
+    """One link. `opening` is the task that makes it, `settled` says that it is open, or never will be.
+
+    With a `log_in` it is open when that is over.
+    """
 
     __slots__ = (
         "_buffer",
@@ -79,19 +105,33 @@ class SocketLink(asyncio.BufferedProtocol):
         "_frame_size",
         "_guard",
         "_listener",
+        "_log_in",
         "_rest",
         "_state",
         "_transport",
         "_unsent",
         "name",
         "opening",
+        "receive_buffer_bytes",
+        "settled",
+        "tls_failure",
     )
 
     def __init__(
-        self, name: str, listener: LinkListener, guard: Guard, buffer: bytearray, frame_bytes_max: int
+        self,
+        name: str,
+        listener: LinkListener,
+        guard: Guard,
+        buffer: bytearray,
+        frame_bytes_max: int,
+        log_in: LinkLogIn | None = None,
     ) -> None:
         self.name = name
         self.opening: asyncio.Task[None] | None = None
+        self.settled = asyncio.Event()
+        self.receive_buffer_bytes = -1
+        self.tls_failure: Callable[[Exception], str | None] = lambda _: None
+        self._log_in = log_in
         self._listener = listener
         self._guard = guard
         self._buffer = buffer
@@ -118,6 +158,7 @@ class SocketLink(asyncio.BufferedProtocol):
             return
         self._move(CLOSED)
         self._forget()
+        self.settled.set()
         if self.opening is not None:
             self.opening.cancel()
         if self._transport is not None:
@@ -134,11 +175,12 @@ class SocketLink(asyncio.BufferedProtocol):
         connected = transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._move(OPEN)
-        unsent, self._unsent = self._unsent, []
-        if unsent:
-            self._write(unsent)
-        self._guard(partial(self._listener.opened, self))
+        if self.receive_buffer_bytes >= 0:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
+        if self._log_in is None:
+            self._open()
+        else:
+            self._write(self._log_in.begin())
 
     def get_buffer(self, size_hint: int) -> memoryview:
         frame = self._frame
@@ -166,7 +208,9 @@ class SocketLink(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         is_cut = bool(self._rest) or self._frame is not None
         if error is not None:
-            self.end(f"the connection to {self.name} is lost: {_words(error)}")
+            self.end(self.tls_failure(error) or f"the connection to {self.name} is lost: {_words(error)}")
+        elif self._log_in is not None:
+            self.end(f"{self.name} closed the connection during the log-in")
         elif is_cut:
             self.end(f"{self.name} closed the connection in the middle of a frame")
         else:
@@ -174,12 +218,21 @@ class SocketLink(asyncio.BufferedProtocol):
 
     # --- inside
 
+    def _open(self) -> None:
+        self._move(OPEN)
+        self.settled.set()
+        unsent, self._unsent = self._unsent, []
+        if unsent:
+            self._write(unsent)
+        self._guard(partial(self._listener.opened, self))
+
     def end(self, reason: str) -> None:
         """It is over, and whoever made it hears why."""
         if self._state is CLOSED:
             return
         self._move(CLOSED)
         self._forget()
+        self.settled.set()
         if self._transport is not None:
             self._transport.abort()
         logger.debug("link to %s is closed: %s", self.name, reason)
@@ -194,7 +247,8 @@ class SocketLink(asyncio.BufferedProtocol):
             try:
                 size = frame_bytes(view[start:begin], self._frame_bytes_max)
             except WireError as error:
-                self.end(f"{self.name} sent what is no frame: {error}")
+                is_tls = bytes(view[start:begin]).startswith(TLS_ALERT)
+                self.end(f"{self.name} " + ("speaks TLS" if is_tls else f"sent what is no frame: {error}"))
                 return
             if stop - begin < size:
                 if FRAME_LENGTH.size + size > RECEIVE_BYTES:
@@ -216,7 +270,22 @@ class SocketLink(asyncio.BufferedProtocol):
         self._frame[: len(beginning)] = beginning
 
     def _hand_on(self, frame: memoryview) -> None:
-        self._guard(partial(self._listener.received, frame))
+        if self._log_in is None:
+            self._guard(partial(self._listener.received, frame))
+        else:
+            self._guard(partial(self._go_on_with, self._log_in, frame))
+
+    def _go_on_with(self, log_in: LinkLogIn, frame: memoryview) -> None:
+        try:
+            chunks = log_in.received(frame)
+        except log_in.refusals as refused:
+            self.end(str(refused))
+            return
+        if chunks is not None:
+            self._write(chunks)
+            return
+        self._log_in = None
+        self._open()
 
     def _write(self, chunks: Sequence[Buffer]) -> None:
         assert self._transport is not None, "an open link has a transport"

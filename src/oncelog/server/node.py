@@ -8,8 +8,9 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import combinations, count
 from types import TracebackType
@@ -17,18 +18,25 @@ from typing import TYPE_CHECKING, Self
 
 from oncelog.broker import BrokerCore as BrokerCore
 from oncelog.broker import (
+    Endpoint,
     Environment,
+    ListenerSecurity,
     Readiness,
     Settings,
     StartReport,
-    advertised_endpoint,
-    listening_endpoint,
+    advertised_endpoints,
+    check_inter_broker_listener,
+    check_names_of_listeners,
+    inter_broker_listener,
+    listening_endpoints,
     log_directories,
+    security_of_listener,
+    security_towards_listener,
 )
 from oncelog.environment import BrokerNetwork, DiskError
-from oncelog.server.admission import Admission
+from oncelog.server.admission import Admission, Listening
 from oncelog.server.clock import RealClock, RealRandom
-from oncelog.server.connection import RECEIVE_BYTES, Connection
+from oncelog.server.connection import RECEIVE_BYTES, Connection, Handler
 from oncelog.server.descriptors import descriptor_budget
 from oncelog.server.disk import RealDisk
 from oncelog.server.idle import IdleConnections
@@ -36,12 +44,16 @@ from oncelog.server.memory import MemoryBudget
 from oncelog.server.workers import WorkerThreads
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from oncelog.server.link_security import LinkSecurity
     from oncelog.server.metrics import MetricsListener
     from oncelog.server.zookeeper import RealZooKeeper
     from oncelog.zookeeper.session import ZooKeeper
 
 logger = logging.getLogger("oncelog.broker")
 
+PLAINTEXT = "PLAINTEXT"
 DEFAULT_LISTEN = "127.0.0.1:0"
 EVERY_ADDRESS = "0.0.0.0"
 
@@ -52,7 +64,9 @@ class Broker:
     `listen` is HOST:PORT, where port 0 takes a free one; without it the setting listeners counts, or a free port of this
     machine. Without `data_dir`, log.dirs and log.dir the log lives in a temporary directory that is removed at the end.
     Settings have Kafka's names, either in `settings` or as arguments with underscores for dots:
-    `Broker(num_partitions=4, log_dirs="/a,/b")`. Entering raises DirectoryInUseError, DiskError, ValueError for a wrong
+    `Broker(num_partitions=4, log_dirs="/a,/b")`; a name that has dots is taken as it is.
+
+    Entering raises DirectoryInUseError, DiskError, ValueError for a wrong
     setting, and OSError for an address that cannot be had.
     """
 
@@ -65,14 +79,19 @@ class Broker:
         **more_settings: str | int | bool,
     ) -> None:
         self._settings = dict(settings or {}) | {
-            name.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value)
+            name if "." in name else name.replace("_", "."): str(value).lower()
+            if isinstance(value, bool)
+            else str(value)
             for name, value in more_settings.items()
         }
         self._parsed = Settings(self._settings)
         self._log_dirs = [data_dir] if data_dir else log_directories(self._parsed)
         self._directories = _apart(self._log_dirs)
         self._listen = listen
-        self._host, self._port = _listen_address(listen, self._parsed)
+        self._endpoints = _listening(listen, self._parsed)
+        self._security = {one.name: security_of_listener(self._parsed, one) for one in self._endpoints}
+        self._contexts = {name: _context(security) for name, security in self._security.items()}
+        self._link_security = _link_security(self._parsed, self._endpoints)
         self._connections: set[Connection] = set()
         self._failure: asyncio.Future[BaseException] | None = None
         self._zookeeper: RealZooKeeper | None = None
@@ -90,8 +109,13 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client takes as `bootstrap.servers`."""
-        return f"{self._reachable_host}:{self._port}"
+        """What a client takes as `bootstrap.servers`: the first listener's address."""
+        return _reachable(self._endpoints[0]).address
+
+    @property
+    def endpoints(self) -> Sequence[Endpoint]:
+        """Where it listens; ports that were 0 are known when it is started."""
+        return [_reachable(endpoint) for endpoint in self._endpoints]
 
     @property
     def log_dirs(self) -> list[str]:
@@ -107,14 +131,15 @@ class Broker:
         self._failure = loop.create_future()
         self._has_stopped = False
         # Before anything is loaded: an address that is taken must not cost the replay of a log.
-        listener = _bind(self._host, self._port, self._parsed)
-        self._port = listener.getsockname()[1]
-        self._bind_metrics(listener)
+        sockets = _bind_all(self._endpoints, self._parsed)
+        ports = [one.getsockname()[1] for one in sockets]
+        self._endpoints = tuple(replace(one, port=port) for one, port in zip(self._endpoints, ports, strict=True))
+        self._bind_metrics(sockets)
         self._temporary = None if self._log_dirs else tempfile.mkdtemp(prefix="oncelog-")
         budget = descriptor_budget()
         self._disk = RealDisk(partial(self._call_in, loop), self._bug, open_files_max=budget.files)
         self._workers = WorkerThreads(partial(self._call_in, loop), self._bug)
-        network, zookeeper = await self._others(loop, listener)
+        network, zookeeper = await self._others(loop, sockets)
         environment = Environment(
             RealClock(loop, self._guard), self._disk, self._workers, RealRandom(), network, zookeeper
         )
@@ -124,14 +149,14 @@ class Broker:
                 environment, directories, self._settings | self._whereabouts(directories), self._fail, in_turns=True
             )
         except BaseException:
-            listener.close()
+            _close_all(sockets)
             if zookeeper is not None:
                 zookeeper.close()
             self._discard()
             raise
-        self._core.serve_at(*self._advertised())
+        self._core.serve_at(self._advertised())
         self._memory = MemoryBudget(loop, self._core.settings.number("queued.max.request.bytes"))
-        self._admission = Admission(loop, listener, self._core.settings, budget.connections, self._connections_maker())
+        self._admission = Admission(loop, self._listening(sockets), self._core.settings, budget.connections)
         self._idle = IdleConnections(
             loop, self._connections, self._core.settings.number("connections.max.idle.ms") / 1000
         )
@@ -155,7 +180,7 @@ class Broker:
                 report.hanging_transactions,
             )
 
-    def _bind_metrics(self, listener: socket.socket) -> None:
+    def _bind_metrics(self, others: Sequence[socket.socket]) -> None:
         """Raises OSError for an address that cannot be had."""
         where = self._parsed.value("prometheus.listener")
         if where is None:
@@ -165,12 +190,12 @@ class Broker:
         try:
             bound = _bind(*parse_address(str(where)), self._parsed)
         except OSError:
-            listener.close()
+            _close_all(others)
             raise
         self._metrics = MetricsListener(bound, lambda: self._core.metrics(), self._bug)
 
     async def _others(
-        self, loop: asyncio.AbstractEventLoop, listener: socket.socket
+        self, loop: asyncio.AbstractEventLoop, sockets: Sequence[socket.socket]
     ) -> tuple[BrokerNetwork | None, ZooKeeper | None]:
         """What a member of a cluster speaks with others by. Raises OSError if ZooKeeper cannot be reached, and ValueError."""
         if not self._parsed.is_in_cluster:
@@ -183,6 +208,12 @@ class Broker:
         except ImportError as missing:
             raise ValueError(str(missing)) from missing
 
+        network = SocketNetwork(
+            loop,
+            self._guard,
+            self._link_security,
+            receive_buffer_bytes=self._parsed.number("replica.socket.receive.buffer.bytes"),
+        )
         session_ms = self._parsed.number("zookeeper.session.timeout.ms")
         connection_ms = self._parsed.value("zookeeper.connection.timeout.ms") or session_ms
         ensemble = parse_ensemble(self._parsed.text("zookeeper.connect"))
@@ -191,10 +222,10 @@ class Broker:
             await zookeeper.connected()
         except BaseException:
             zookeeper.close()
-            listener.close()
+            _close_all(sockets)
             self._discard()
             raise
-        return SocketNetwork(loop, self._guard), zookeeper
+        return network, zookeeper
 
     async def _loaded(self) -> None:
         """Whoever connects is answered meanwhile, as far as the broker is. Raises what stops it."""
@@ -264,20 +295,42 @@ class Broker:
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
-    def _connections_maker(self) -> Callable[[], Connection]:
-        request_bytes_max = self._core.settings.number("socket.request.max.bytes")
+    def _listening(self, sockets: Sequence[socket.socket]) -> list[Listening]:
         buffer = bytearray(RECEIVE_BYTES)
         numbers = count(1)
-        return lambda: Connection(
-            next(numbers),
-            self._core.receive,
-            request_bytes_max,
-            buffer,
-            self._memory,
-            self._connections.add,
-            self._closed,
-            self._bug,
-        )
+        return [
+            Listening(one, self._connections_maker(endpoint, buffer, numbers), self._contexts[endpoint.name])
+            for one, endpoint in zip(sockets, self._endpoints, strict=True)
+        ]
+
+    def _connections_maker(
+        self, endpoint: Endpoint, buffer: bytearray, numbers: Iterator[int]
+    ) -> Callable[[], Connection]:
+        core, security = self._core, self._security[endpoint.name]
+        request_bytes_max = core.settings.number("socket.request.max.bytes")
+        first_bytes_max = core.settings.number("sasl.server.max.receive.size")
+
+        def make(handler: Handler, bytes_max: int) -> Connection:
+            return Connection(
+                next(numbers),
+                endpoint.name,
+                handler,
+                bytes_max,
+                buffer,
+                self._memory,
+                self._connections.add,
+                self._closed,
+                self._bug,
+            )
+
+        def make_with_sasl() -> Connection:
+            authenticator = core.new_authenticator(
+                security, lambda: connection.serve_with(core.receive, request_bytes_max)
+            )
+            connection = make(authenticator.receive, first_bytes_max)
+            return connection
+
+        return make_with_sasl if security.mechanisms else partial(make, core.receive, request_bytes_max)
 
     def _closed(self, connection: Connection) -> None:
         self._connections.discard(connection)
@@ -288,22 +341,14 @@ class Broker:
         """The address and the directories as settings, where they are not from settings: DescribeConfigs tells them."""
         found = {}
         if self._listen is not None or "listeners" not in self._parsed.given:
-            host = f"[{self._host}]" if ":" in self._host else self._host
-            found["listeners"] = f"PLAINTEXT://{host}:{self._port}"
+            found["listeners"] = str(self._endpoints[0])
         if self._log_dirs != log_directories(self._parsed) or not self._log_dirs:
             found["log.dirs"] = ",".join(directories)
         return found
 
-    def _advertised(self) -> tuple[str, int]:
+    def _advertised(self) -> Sequence[Endpoint]:
         """What clients are told."""
-        endpoint = advertised_endpoint(self._parsed)
-        if endpoint is not None:
-            return endpoint.host, endpoint.port
-        return self._reachable_host, self._port
-
-    @property
-    def _reachable_host(self) -> str:
-        return self._host or socket.gethostname()
+        return advertised_endpoints(self._parsed) or self.endpoints
 
     def _guard(self, callback: Callable[[], None]) -> None:
         """Run what the clock or the disk calls back: the event loop would log an error and go on without the answer."""
@@ -352,12 +397,70 @@ def _apart(log_dirs: list[str]) -> list[str]:
     return [os.path.abspath(path) for path in log_dirs]
 
 
-def _listen_address(listen: str | None, settings: Settings) -> tuple[str, int]:
-    """The address to listen on; no host is every address of the machine. Raises ValueError."""
-    endpoint = listening_endpoint(settings) if listen is None else None
-    if endpoint is None:
-        return parse_address(listen or DEFAULT_LISTEN)
-    return "" if endpoint.is_every_address else endpoint.host, endpoint.port
+def _listening(listen: str | None, settings: Settings) -> tuple[Endpoint, ...]:
+    """Where to listen; no host is every address of the machine. Raises ValueError."""
+    endpoints = listening_endpoints(settings)
+    if listen is not None and len(endpoints) + any(one.protocol != PLAINTEXT for one in endpoints) > 1:
+        raise ValueError(
+            f"listeners={settings.text('listeners')} is not allowed beside --listen, which is one listener without protection"
+        )
+    advertised = advertised_endpoints(settings)
+    if listen is not None or not endpoints:
+        host, port = parse_address(listen or DEFAULT_LISTEN)
+        name = (*endpoints, *advertised, Endpoint(PLAINTEXT, host, port))[0].name
+        endpoints = (Endpoint(name, host, port),)
+        if any(one != Endpoint(name, one.host, one.port) for one in advertised):
+            raise ValueError(f"advertised.listeners={settings.text('advertised.listeners')} needs these in listeners")
+    check_names_of_listeners(settings, {endpoint.name for endpoint in endpoints})
+    advertised = advertised or endpoints
+    if settings.is_in_cluster:
+        check_inter_broker_listener(settings, advertised)
+    return endpoints
+
+
+def _context(security: ListenerSecurity) -> SSLContext | None:
+    """Raises ValueError for a file or store that is no good."""
+    if security.tls is None:
+        return None
+    # Only now: it takes a while, and most brokers have none.
+    from oncelog.server.tls import listener_context
+
+    return listener_context(security)
+
+
+def _link_security(settings: Settings, endpoints: Sequence[Endpoint]) -> LinkSecurity | None:
+    """How this broker connects to the others, if it does. Raises ValueError, for a file that is no good, too."""
+    if not settings.is_in_cluster:
+        return None
+    between = inter_broker_listener(settings)
+    security = security_towards_listener(settings, next(one for one in endpoints if one.name == between))
+    if security.protocol == PLAINTEXT:
+        return None
+    from oncelog.server.link_security import LinkSecurity
+
+    return LinkSecurity(security)
+
+
+def _reachable(endpoint: Endpoint) -> Endpoint:
+    return replace(endpoint, host=socket.gethostname()) if endpoint.is_every_address else endpoint
+
+
+def _bind_all(endpoints: Sequence[Endpoint], settings: Settings) -> list[socket.socket]:
+    """Raises OSError, and has bound nothing then."""
+    sockets: list[socket.socket] = []
+    try:
+        for endpoint in endpoints:
+            host = "" if endpoint.is_every_address else endpoint.host
+            sockets.append(_bind(host, endpoint.port, settings))
+    except OSError:
+        _close_all(sockets)
+        raise
+    return sockets
+
+
+def _close_all(sockets: Sequence[socket.socket]) -> None:
+    for one in sockets:
+        one.close()
 
 
 def _bind(host: str, port: int, settings: Settings) -> socket.socket:

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, TypeVar
 from uuid import UUID
 
-from oncelog.broker import BrokerCore, Environment
+from oncelog.broker import BrokerCore, Endpoint, Environment
 from oncelog.broker.storage.topics import Topic
 from oncelog.client.values import Address
 from oncelog.coordination import Parked, Task
@@ -75,6 +75,7 @@ class ServedConnection:
     def __init__(self, node: BrokerNode, core: BrokerCore, end: StreamEnd) -> None:
         node.accepted += 1
         self.number = self.peer_port = node.accepted
+        self.listener = "PLAINTEXT"
         self.peer_host = end.other.process.node
         self._node = node
         self._core = core
@@ -205,7 +206,7 @@ class BrokerNode:
             self._ended_in_step(power=self._random.random() < 0.5)
             return
         self.starts += 1
-        core.serve_at(self.name, 9092)
+        core.serve_at([Endpoint("PLAINTEXT", self.name, 9092)])
         self.core = core
         self._network.listen(self.address, Listener(process, lambda end: self._accept(core, end)))
 

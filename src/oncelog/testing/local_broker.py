@@ -21,12 +21,12 @@ class RunningBroker:
 
 @contextmanager
 def broker(
-    data_dir: str | None = None, *, listen: str = "127.0.0.1:0", **settings: str | int | bool
+    data_dir: str | None = None, *, listen: str | None = None, **settings: str | int | bool
 ) -> Iterator[RunningBroker]:
     """Run a broker on a thread for the length of a `with` block.
 
-    Without `data_dir` the log is gone afterwards. Settings are Kafka's, with underscores for dots:
-    `broker(num_partitions=4, log_dirs="/a,/b")`. Raises what `oncelog.Broker` raises.
+    Without `listen` and the setting listeners it takes a free port. Without `data_dir` the log is gone afterwards. Settings are
+    Kafka's, with underscores for dots: `broker(num_partitions=4, log_dirs="/a,/b")`. Raises what `oncelog.Broker` raises.
     """
     thread = _BrokerThread(Broker(data_dir=data_dir, listen=listen, settings=None, **settings))
     running = thread.begin()

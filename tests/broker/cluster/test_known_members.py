@@ -57,11 +57,11 @@ def test_a_leader_that_is_dead_is_away(members: Known) -> None:
     members.controller.members = [one for one in members.controller.members if one.id != OTHER]
     members.controller.update(BROKER)
     assert members.brokers.leader_of(TOPIC, LED_THERE) is AWAY
-    assert members.brokers.address_of(OTHER) is None
+    assert members.brokers.address_of(OTHER, "PLAINTEXT") is None
 
 
 def test_a_broker_is_where_it_listens(members: Known) -> None:
-    assert members.brokers.address_of(OTHER) == BrokerAddress(members.other.host, 9092)
+    assert members.brokers.address_of(OTHER, "PLAINTEXT") == BrokerAddress(members.other.host, 9092)
 
 
 def test_only_what_is_led_here_is_written_here(members: Known) -> None:

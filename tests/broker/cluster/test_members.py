@@ -37,6 +37,22 @@ def test_a_broker_without_that_listener_is_not_reached() -> None:
     assert 2 not in members
 
 
+def test_clients_of_a_listener_see_those_that_have_it() -> None:
+    members = ClusterMembers(INTERNAL)
+    assert members.at(CLIENTS).brokers() == ()
+    members.are_now([FIRST, SECOND])
+    assert members.at(CLIENTS).brokers() == (ClusterNode(1, "one", 9092, "rack-a"),)
+    assert members.at(INTERNAL) is members
+    assert members.at("NOBODY'S").brokers() == ()
+    hidden = Led(Leadership(2, 7, (1, 2), (1, 2)))
+    assert members.at(CLIENTS).leadership(hidden).leader == -1
+    assert members.leadership(hidden).leader == 2
+    assert members.is_alive(2)
+    members.are_now([FIRST])
+    assert not members.is_alive(2)
+    assert [one.host for one in members.at(CLIENTS).brokers()] == ["one"]
+
+
 def test_those_that_are_named_are_all_that_there_are() -> None:
     members = ClusterMembers(INTERNAL)
     members.are_now([FIRST, SECOND])

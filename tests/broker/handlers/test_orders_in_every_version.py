@@ -83,7 +83,7 @@ def test_update_metadata(ordered: Ordered, version: int) -> None:
     partition = ordered.cluster.partition(BROKER)
     assert partition.leadership == Leadership(99, 6, (99, 98), (99,))
     view = ordered.cluster.core(BROKER).view
-    assert {one.node_id for one in view.brokers()} == {99, BROKER}
+    assert {one.node_id for one in view.at("PLAINTEXT").brokers()} == {99, BROKER}
 
 
 def test_what_an_earlier_controller_says_of_many_topics_ends_when_a_later_one_speaks(
@@ -99,4 +99,4 @@ def test_what_an_earlier_controller_says_of_many_topics_ends_when_a_later_one_sp
     late = ordered.controller.update(BROKER, controller_epoch=ordered.controller.epoch + 1)
     assert late.error_code is NONE
     assert ordered.cluster.wait(early).error_code is ErrorCode.stale_controller_epoch
-    assert ordered.cluster.core(BROKER).view.broker(50) is not None
+    assert ordered.cluster.core(BROKER).view.at("PLAINTEXT").broker(50) is not None

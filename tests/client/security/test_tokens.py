@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.token_endpoint import unsigned_token
 from oncelog.client.security.tokens import NoToken, read_token, refusal, token_request
-from oncelog.client.security.values import Secret, TokenLogin
+from oncelog.security.values import Secret, TokenLogin
 
 NOW_MS = 1_000_000.0
 LOGIN = TokenLogin("http://here/token", "al:ice", Secret("s+e%c"), scope="kafka read")

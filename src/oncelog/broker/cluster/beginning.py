@@ -10,7 +10,7 @@ from oncelog.broker.cluster import altering, elected, membership
 from oncelog.broker.cluster.altering import ClusterAlterations
 from oncelog.broker.cluster.elected import Elected
 from oncelog.broker.cluster.membership import ClusterMembership
-from oncelog.broker.config.listeners import PLAINTEXT, listening_endpoint
+from oncelog.broker.config.listeners import inter_broker_listener
 from oncelog.broker.slices import Slices
 from oncelog.broker.storage.shared_topics import SharedTopics
 from oncelog.environment import BrokerNetwork, DiskError, Random
@@ -44,10 +44,8 @@ class Needs(membership.Needs, elected.Needs, altering.Needs, Protocol):
 
 
 def new_membership(broker: Needs, zookeeper: ZooKeeper, network: BrokerNetwork, random: Random) -> ClusterMembership:
-    endpoint = listening_endpoint(broker.settings)
-    listener = PLAINTEXT if endpoint is None else endpoint.name
     broker.zookeeper = zookeeper
-    return ClusterMembership(broker, zookeeper, network, random, listener)
+    return ClusterMembership(broker, zookeeper, network, random, inter_broker_listener(broker.settings))
 
 
 def new_topics(

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("oncelog.broker")
 
 TOPICS, BROKERS = "topics", "brokers"
+THROTTLED = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
 CHANGE_KEPT_MS = 15 * 60_000
 """So long others have time to read of a change, as in Kafka."""
@@ -114,6 +115,10 @@ class ClusterConfigs:
 
     def usable_of_topic(self, name: str, stored: Mapping[str, str]) -> dict[str, str]:
         """Those of a topic's settings that this broker knows. It follows them; the others are for others."""
+        for throttled in sorted(stored.keys() & THROTTLED):
+            self._remark(
+                f"{throttled} of topic {name} in ZooKeeper is for brokers of Apache Kafka: this one throttles nothing"
+            )
         usable = self._usable(f"topic {name}", stored, TOPIC_SETTINGS)
         try:
             check_topic(self._settings, usable)

@@ -1,4 +1,4 @@
-"""The leaders that this broker follows."""
+"""The leaders that this broker follows, each by one connection or by several (`num.replica.fetchers`)."""
 
 from __future__ import annotations
 
@@ -8,25 +8,28 @@ from oncelog.broker.cluster.channels import Channels
 from oncelog.broker.cluster.fetcher import Key, LeaderFetcher, Needs, ReplicaFetchSettings
 from oncelog.broker.cluster.members import ClusterMembers
 from oncelog.broker.storage.partition import Partition
+from oncelog.coordination.placement import java_string_hash
 
 
 class Fetchers:
     """A partition is followed to one leader at a time. Whoever wants to change its log otherwise stops that first."""
 
     def __init__(
-        self, broker: Needs, members: ClusterMembers, channels: Channels, settings: ReplicaFetchSettings
+        self, broker: Needs, members: ClusterMembers, channels: Sequence[Channels], settings: ReplicaFetchSettings
     ) -> None:
+        """Of `channels` there is one for each connection to a leader."""
         self._broker = broker
         self._members = members
         self._channels = channels
         self._settings = settings
-        self._by_leader: dict[int, LeaderFetcher] = {}
+        self._by_leader: dict[tuple[int, int], LeaderFetcher] = {}
 
     def follow(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
-        fetcher = self._by_leader.get(leader_id)
+        number = fetcher_number(partition.topic, partition.index, len(self._channels))
+        fetcher = self._by_leader.get((leader_id, number))
         if fetcher is None:
-            fetcher = LeaderFetcher(self._broker, leader_id, self._members, self._channels, self._settings)
-            self._by_leader[leader_id] = fetcher
+            fetcher = LeaderFetcher(self._broker, leader_id, self._members, self._channels[number], self._settings)
+            self._by_leader[leader_id, number] = fetcher
         fetcher.add(partition, leader_epoch)
 
     async def stop_following(self, partitions: Sequence[Partition]) -> None:
@@ -41,7 +44,7 @@ class Fetchers:
 
     def lags(self) -> Iterator[tuple[int, Key, int]]:
         """The leader, the partition, and how far its log was behind the leader's high watermark when it was fetched last."""
-        for leader_id, fetcher in tuple(self._by_leader.items()):
+        for (leader_id, _), fetcher in tuple(self._by_leader.items()):
             for key, lag in tuple(fetcher.lags.items()):
                 yield leader_id, key, lag
 
@@ -49,6 +52,11 @@ class Fetchers:
         for fetcher in self._by_leader.values():
             fetcher.stop()
         self._by_leader.clear()
+
+
+def fetcher_number(topic: str, index: int, count: int) -> int:
+    """Which of a leader's connections a partition is followed by, as in Kafka's AbstractFetcherManager."""
+    return ((31 * java_string_hash(topic) + index) & 0x7FFF_FFFF) % count
 
 
 __all__ = ["Fetchers", "Key", "ReplicaFetchSettings"]

@@ -66,8 +66,8 @@ class KnownMembers:
             return False
         return not isinstance(found, Data) or index not in decode_topic(topic, found.data).partitions
 
-    def address_of(self, node_id: int) -> BrokerAddress | None:
-        node = self._members.broker(node_id)
+    def address_of(self, node_id: int, listener: str) -> BrokerAddress | None:
+        node = self._members.at(listener).broker(node_id)
         return None if node is None else BrokerAddress(node.host, node.port)
 
     def partition(self, topic: str, index: int) -> Partition | None:

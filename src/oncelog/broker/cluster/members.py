@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from oncelog.broker.operations import NO_LEADER
 from oncelog.broker.view import LEADER_DURING_DELETE, ClusterNode, KnownPartition, Leadership
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,32 +33,13 @@ class Member:
         return None
 
 
-class ClusterMembers:
-    """The live brokers and the controller. `listener` is the name of the one that clients and brokers speak to."""
+class MembersAtListener:
+    """Those that are alive and have a listener of this name."""
 
-    has_others = True
-
-    def __init__(self, listener: str) -> None:
+    def __init__(self, listener: str, members: Iterable[Member] = ()) -> None:
         self._listener = listener
         self._nodes: dict[int, ClusterNode] = {}
-        self._controller_id = -1
-        self._controller_epoch = 0
-
-    @property
-    def controller_id(self) -> int:
-        return self._controller_id
-
-    @property
-    def controller_epoch(self) -> int:
-        """The highest that was heard of."""
-        return self._controller_epoch
-
-    def hear(self, controller_id: int, controller_epoch: int) -> bool:
-        """Take note of a controller that speaks; False if there was a newer one."""
-        if controller_epoch < self._controller_epoch:
-            return False
-        self._controller_id, self._controller_epoch = controller_id, controller_epoch
-        return True
+        self.are_now(members)
 
     def are_now(self, members: Iterable[Member]) -> None:
         """These are all that are alive."""
@@ -85,3 +62,48 @@ class ClusterMembers:
         if known.leader in self._nodes or known.leader in (NO_LEADER, LEADER_DURING_DELETE):
             return known
         return replace(known, leader=NO_LEADER)
+
+
+class ClusterMembers(MembersAtListener):
+    """The live brokers and the controller. `listener` is the name of the one at which brokers reach each other."""
+
+    has_others = True
+
+    def __init__(self, listener: str) -> None:
+        super().__init__(listener)
+        self._members: tuple[Member, ...] = ()
+        self._views: dict[str, MembersAtListener] = {listener: self}
+        self._controller_id = -1
+        self._controller_epoch = 0
+
+    @property
+    def controller_id(self) -> int:
+        return self._controller_id
+
+    @property
+    def controller_epoch(self) -> int:
+        """The highest that was heard of."""
+        return self._controller_epoch
+
+    def hear(self, controller_id: int, controller_epoch: int) -> bool:
+        """Take note of a controller that speaks; False if there was a newer one."""
+        if controller_epoch < self._controller_epoch:
+            return False
+        self._controller_id, self._controller_epoch = controller_id, controller_epoch
+        return True
+
+    def are_now(self, members: Iterable[Member]) -> None:
+        """These are all that are alive."""
+        self._members = tuple(members)
+        super().are_now(self._members)
+        self._views = {self._listener: self}
+
+    def at(self, listener: str) -> MembersAtListener:
+        """As clients of this listener see them."""
+        found = self._views.get(listener)
+        if found is None:
+            found = self._views[listener] = MembersAtListener(listener, self._members)
+        return found
+
+    def is_alive(self, node_id: int) -> bool:
+        return any(member.node_id == node_id for member in self._members)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -26,6 +27,7 @@ from oncelog.broker.cluster.producer_id_blocks import ProducerIdBlocks
 from oncelog.broker.cluster.registration import Registration
 from oncelog.broker.cluster.replica import Surroundings
 from oncelog.broker.cluster.replicas import Leads, Replicas
+from oncelog.broker.cluster.scram_credentials import ScramCredentials
 from oncelog.broker.cluster.topic_changes import TopicChanges
 from oncelog.broker.cluster.verification import TransactionVerification
 from oncelog.broker.cluster.watchers import Watchers
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.config.listeners import Endpoint
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.readiness import StartProgress
     from oncelog.broker.storage.partition import Partition
@@ -111,13 +114,17 @@ class ClusterMembership:
         self._watchers.listen_to_sessions(self._session.session_changed)
         node_id = broker.settings.number("node.id")
         self.configs = ClusterConfigs(zookeeper, self._watchers, broker.clock, broker.settings, node_id)
+        self.scram_users = ScramCredentials(self.configs, broker.clock)
         self.topic_changes = TopicChanges(zookeeper, broker.clock, random, broker.settings, self.members)
         self._log_dir_events = LogDirEvents(zookeeper, broker.clock, node_id)
         self._to_controller = Channels(network, broker.clock, random, str(node_id))
-        self._to_leaders = Channels(network, broker.clock, random, f"broker-{node_id}-fetcher-0")
+        self._to_leaders = [
+            Channels(network, broker.clock, random, f"broker-{node_id}-fetcher-{fetcher}")
+            for fetcher in range(number("num.replica.fetchers"))
+        ]
         self._to_coordinators = Channels(network, broker.clock, random, f"AddPartitionsManager-client-{node_id}")
         self._to_others = Channels(network, broker.clock, random, f"broker-{node_id}-txn-marker-sender")
-        self._channels = self._to_controller, self._to_leaders, self._to_coordinators, self._to_others
+        self._channels = self._to_controller, *self._to_leaders, self._to_coordinators, self._to_others
         self._changes = InSyncChanges(
             broker.clock,
             node_id,
@@ -238,9 +245,10 @@ class ClusterMembership:
             self._broker.settings.number("controller.socket.timeout.ms"),
         )
 
-    async def join(self, host: str, port: int, rack: str | None) -> None:
+    async def join(self, endpoints: Sequence[Endpoint], rack: str | None) -> None:
         """Be among the live brokers: from now on the controller says what to do."""
-        entry = BrokerZnode((ListenerEndpoint(self._listener, host, port),), self._broker.clock.now_ms(), rack)
+        listeners = tuple(ListenerEndpoint(one.name, one.host, one.port, one.protocol) for one in endpoints)
+        entry = BrokerZnode(listeners, self._broker.clock.now_ms(), rack)
         path = paths.broker(self._broker.node_id)
         self._liveness = Liveness(
             self._broker.clock,

@@ -180,6 +180,21 @@ CLUSTER_SETTINGS = (
         help="How long a follower waits for an answer. " + ALONE,
     ),
     Setting(
+        name="replica.socket.receive.buffer.bytes",
+        default=-1,
+        type="int",
+        minimum=-1,
+        maximum=INT,
+        help="The receive buffer of a connection to another broker; -1 leaves it to the operating system. " + ALONE,
+    ),
+    Setting(
+        name="num.replica.fetchers",
+        default=1,
+        minimum=1,
+        maximum=INT,
+        help="By how many connections a broker follows each other one; a partition stays with one of them. " + ALONE,
+    ),
+    Setting(
         name="replica.selector.class",
         default=None,
         type="string",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import IntEnum
 from types import MappingProxyType
 
 from oncelog.broker.config.cluster_settings import CLUSTER_DEFAULTS
+from oncelog.broker.config.security_settings import LISTENER_SETTINGS, OF_LISTENER, named_for_listener
 from oncelog.broker.config.setting import Setting, SettingError, Value, items_of
 from oncelog.broker.config.settings import BROKER_NAME_OF_TOPIC_SETTING, BROKER_SETTINGS, TOPIC_SETTINGS
 
@@ -53,6 +54,23 @@ def parse_settings(values: Mapping[str, str], table: Mapping[str, Setting], what
     return {name: table[name].parse(text) for name, text in values.items()}
 
 
+def _parse_for_listeners(values: Mapping[str, str]) -> dict[str, Value]:
+    """What is said of single listeners. Raises SettingError."""
+    return {name: setting_of_listener(name).parse(text) for name, text in values.items()}
+
+
+def setting_of_listener(name: str) -> Setting:
+    """The setting of a single listener that has this name. Raises SettingError: unknown ones may be about its security."""
+    _, own = named_for_listener(name)
+    if own not in LISTENER_SETTINGS:
+        near = get_close_matches(own, LISTENER_SETTINGS, n=1)
+        raise SettingError(
+            f"{name} is not allowed: {own} is no setting that a listener has of its own"
+            + (f"; the nearest is {near[0]}" if near else "")
+        )
+    return replace(LISTENER_SETTINGS[own], name=name)
+
+
 def unknown_name(name: str, table: Mapping[str, Setting], what: str) -> str:
     near = get_close_matches(name, table, n=1)
     # Kafka stores a broker setting that it does not know, and so has no words for it.
@@ -67,7 +85,9 @@ class Settings:
 
     def __init__(self, given: Mapping[str, str] | None = None) -> None:
         """Raises SettingError."""
-        self.given = parse_settings(given or {}, BROKER_SETTINGS, "broker")
+        of_listeners = {name: text for name, text in (given or {}).items() if name.startswith(OF_LISTENER)}
+        of_all = {name: text for name, text in (given or {}).items() if name not in of_listeners}
+        self.given = parse_settings(of_all, BROKER_SETTINGS, "broker") | _parse_for_listeners(of_listeners)
         broker_id = self.given.get("broker.id", -1)
         if broker_id != -1 and self.given.setdefault("node.id", broker_id) != broker_id:
             raise SettingError(f"broker.id={broker_id} is not allowed beside node.id={self.given['node.id']}")
@@ -141,6 +161,11 @@ class Settings:
     def value(self, name: str) -> Value | None:
         """What a setting of this name is; None if it has no value."""
         return self._values.get(name)
+
+    def of_listener(self, listener: str, name: str) -> Value | None:
+        """What a setting is for this listener: its own value, else that of all."""
+        own = self._values.get(f"{OF_LISTENER}{listener.lower()}.{name}")
+        return self._values.get(name) if own is None else own
 
     def effective(self, name: str) -> Value | None:
         """What counts for a setting that other names give a value in other units; elsewhere its own value."""

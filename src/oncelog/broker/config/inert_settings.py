@@ -1,7 +1,7 @@
 """Settings of Kafka that are accepted, stored and shown, because a user's file has them, and that change nothing here.
 
-Most are about other brokers, controllers or threads, which one node of oncelog does not have, or about groups of a kind that it
-does not serve.
+Most are about a quorum of controllers or about threads, which oncelog does not have, or about groups of a kind that it does not
+serve.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from oncelog.broker.config.setting import INT, LONG, SHORT, Effect, Kind, Setting, Value
 
-ONE_NODE = "there is one node, and it replicates to no other"
+NOT_THROTTLED = "replication is not throttled; a cluster keeps it for brokers of Apache Kafka that are members"
 OWN_CONTROLLER = "the broker is its own controller and keeps a journal of its own"
 ONE_LOOP = "one event loop serves every connection"
 TIERED = "there is no tiered storage"
@@ -63,7 +63,7 @@ def _replicas(name: str) -> Setting:
             "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
         )
 
-    return _inert(name, "", ONE_NODE, "list", is_dynamic=True, checks=problem)
+    return _inert(name, "", NOT_THROTTLED, "list", is_dynamic=True, checks=problem)
 
 
 _DURATION = re.compile(r"P(?=\d|T\d)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+([.,]\d{0,9})?S)?)?", re.ASCII | re.IGNORECASE)
@@ -79,11 +79,7 @@ def _reset_strategy(value: Value) -> str | None:
 INERT_BROKER_SETTINGS = (
     _inert("share.coordinator.state.topic.replication.factor", 1, SHARE, "short", minimum=1),
     _inert("share.coordinator.state.topic.min.isr", 1, SHARE, "short", minimum=1),
-    _inert("inter.broker.listener.name", None, ONE_NODE, "string"),
-    _inert("security.inter.broker.protocol", "PLAINTEXT", ONE_NODE),
-    _inert("num.replica.fetchers", 1, ONE_NODE, minimum=1, is_dynamic=True),
     _inert("num.replica.alter.log.dirs.threads", None, "a partition stays in its log directory", "int"),
-    _inert("replica.socket.receive.buffer.bytes", 65_536, ONE_NODE),
     _inert("log.flush.start.offset.checkpoint.interval.ms", 60_000, FIXED_INTERVAL, minimum=0),
     _inert("process.roles", None, OWN_CONTROLLER, "list"),
     _inert("controller.quorum.voters", None, OWN_CONTROLLER, "list"),

@@ -19,6 +19,8 @@ INT = 2**31 - 1
 LONG = 2**63 - 1
 _LARGEST = {"short": SHORT, "int": INT, "long": LONG}
 TEXT_BYTES_MAX = 2**15 - 1
+HIDDEN = "[hidden]"
+"""What is shown of a secret, as in Kafka."""
 
 
 class SettingError(ValueError):
@@ -68,7 +70,8 @@ class Setting:
         return value
 
     def _refused(self, text: str, problem: str) -> SettingError:
-        return SettingError(f"Invalid value {text} for configuration {self.name}: {problem}")
+        shown = HIDDEN if self.is_sensitive else text
+        return SettingError(f"Invalid value {shown} for configuration {self.name}: {problem}")
 
     def _parse(self, text: str) -> Value:
         match self.kind:

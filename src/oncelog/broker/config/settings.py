@@ -12,6 +12,7 @@ from oncelog.broker.config.cleaner_settings import CLEANER_SETTINGS
 from oncelog.broker.config.cluster_settings import CLUSTER_SETTINGS
 from oncelog.broker.config.consumer_group_settings import CONSUMER_GROUP_SETTINGS
 from oncelog.broker.config.inert_settings import INERT_BROKER_SETTINGS, INERT_TOPIC_SETTINGS
+from oncelog.broker.config.security_settings import SECURITY_SETTINGS
 from oncelog.broker.config.setting import INT, LONG, Effect, Setting, Value
 
 CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -53,20 +54,21 @@ BROKER_SETTINGS = _settings(
         name="listeners",
         default="PLAINTEXT://:9092",
         type="list",
-        help="Where to listen: one listener whose protocol is PLAINTEXT, beside those of controller.listener.names, which are "
-        "left out. Without a host it is every address of the machine. `--listen` has precedence.",
+        help="Where to listen: NAME://HOST:PORT, one or several, beside those of controller.listener.names, which are left out. "
+        "Without a host it is every address of the machine. `--listen HOST:PORT` says the same of one PLAINTEXT listener.",
     ),
     Setting(
         name="advertised.listeners",
         default=None,
         type="list",
-        help="The address that clients are told, if it is not the one of listeners.",
+        help="The addresses that clients and other brokers are told, where they are not those of listeners. A listener that is "
+        "left out is told to nobody.",
     ),
     Setting(
         name="listener.security.protocol.map",
         default="SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         type="string",
-        help="Which protocol each listener name stands for; only PLAINTEXT is spoken.",
+        help="Which protocol each listener name stands for: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
     ),
     Setting(
         name="controller.listener.names",
@@ -537,6 +539,7 @@ BROKER_SETTINGS = _settings(
         maximum=INT,
         help="The most partitions that one DescribeTopicPartitions answers with.",
     ),
+    *SECURITY_SETTINGS,
     *CLEANER_SETTINGS,
     *CLUSTER_SETTINGS,
     *INERT_BROKER_SETTINGS,

@@ -12,6 +12,7 @@ from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.storage.topics import Topics
+    from oncelog.broker.view import ClusterView
 
 
 class NoLeader(Enum):
@@ -62,8 +63,8 @@ class KnownBrokers(Protocol):
         """Whether there is no such partition for sure: a broker of a cluster may not have been told of it yet."""
         ...
 
-    def address_of(self, node_id: int) -> BrokerAddress | None:
-        """Where clients reach a broker; None if it is not there."""
+    def address_of(self, node_id: int, listener: str) -> BrokerAddress | None:
+        """Where clients of this listener reach a broker; None if it is not there."""
         ...
 
     def partition(self, topic: str, index: int) -> Partition | None:
@@ -89,10 +90,9 @@ class KnownBrokers(Protocol):
 class OneBrokerNeeds(Protocol):
     """What of the broker is needed here."""
 
-    host: str
     node_id: int
-    port: int
     topics: Topics
+    view: ClusterView
 
 
 class OneBroker:
@@ -113,8 +113,9 @@ class OneBroker:
     def is_gone(self, topic: str, index: int) -> Parked[bool]:
         return FOR_SURE
 
-    def address_of(self, node_id: int) -> BrokerAddress | None:
-        return BrokerAddress(self._broker.host, self._broker.port) if node_id == self._broker.node_id else None
+    def address_of(self, node_id: int, listener: str) -> BrokerAddress | None:
+        node = self._broker.view.at(listener).broker(node_id)
+        return None if node is None else BrokerAddress(node.host, node.port)
 
     def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Parked[MarkerErrors | None]:
         raise AssertionError(f"there is no broker {node_id}")

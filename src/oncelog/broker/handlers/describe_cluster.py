@@ -45,6 +45,6 @@ def handle(broker: Needs, request: Request) -> Any:
                 rack=node.rack,
                 is_fenced=False,
             )
-            for node in (broker.view.brokers() if known else ())
+            for node in (broker.view.at(request.connection.listener).brokers() if known else ())
         ),
     )

@@ -77,7 +77,7 @@ def _cursor(request: Request, name: str, partition_index: int) -> Any:
 
 
 def _partition(broker: Needs, request: Request, partition: Partition) -> Any:
-    known = broker.view.leadership(partition)
+    known = broker.view.at(request.connection.listener).leadership(partition)
     return construct(
         request.types.DescribeTopicPartitionsResponsePartition,
         error_code=ErrorCode.none,

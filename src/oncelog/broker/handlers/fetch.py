@@ -129,7 +129,7 @@ async def _answer(
     is_incremental: bool,
 ) -> Any:
     errors = MOVED if request.version >= LEADER_FROM_VERSION else ()
-    leaders = MovedLeaders(broker, request.types, errors)
+    leaders = MovedLeaders(broker, request, errors)
     topics: OrderedDict[TopicKey, list[Any]] = OrderedDict()
     for read in reads:
         if session is None or _is_news(session, read) or not is_incremental:

@@ -51,7 +51,9 @@ async def _answer(broker: Needs, request: Request, error: ErrorCode, message: st
             return _nowhere(error, message)
         topic, index = _home(broker, request, key)
         node_id = broker.known_brokers.leader_of(topic, index)
-        address = broker.known_brokers.address_of(node_id) if isinstance(node_id, int) else None
+        address = None
+        if isinstance(node_id, int):
+            address = broker.known_brokers.address_of(node_id, request.connection.listener)
         if address is None:
             text = OFFLINE if broker.topics.is_offline(topic, index) else NO_LEADER
             return _nowhere(ErrorCode.coordinator_not_available, text)

@@ -28,6 +28,7 @@ BY_ID_FROM_VERSION = 12
 INDEX_BYTES = slice(2, 6)
 """Where a partition has its index in every version: behind its error."""
 PARTITION_COUNTS_KEPT = 64
+LISTENER_NOT_FOUND_FROM_VERSION = 6
 
 
 class Needs(auto_creation.Needs, Protocol):
@@ -108,22 +109,31 @@ def _topic(request: Request, broker: Needs, topic: Topic) -> Any:
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         topic_authorized_operations=_operations(request, "include_topic_authorized_operations", EVERY_TOPIC_OPERATION),
-        partitions=_led(types, broker, topic),
+        partitions=_led(request, broker, topic),
     )
 
 
-def _led(types: Any, broker: Needs, topic: Topic) -> Any:
+def _led(request: Request, broker: Needs, topic: Topic) -> Any:
     if topic.offline or broker.view.has_others:
-        return tuple(_partition(types, broker, one) for one in topic.partitions)
-    return _partitions(types, broker.node_id, broker.leader_epoch, len(topic.partitions))
+        return tuple(_partition(request, broker, one) for one in topic.partitions)
+    return _partitions(request.types, broker.node_id, broker.leader_epoch, len(topic.partitions))
 
 
-def _partition(types: Any, broker: Needs, partition: Partition) -> Any:
-    """Without a leader, or with one that is not alive: LEADER_NOT_AVAILABLE, as Kafka says it."""
-    known = broker.view.leadership(partition)
+def _partition(request: Request, broker: Needs, partition: Partition) -> Any:
+    """Without a leader, or with one that is not alive: LEADER_NOT_AVAILABLE, as Kafka says it.
+
+    From v6 on one that is alive and has not the listener of whoever asks is told apart, as in Kafka's ZkMetadataCache.
+    """
+    known = broker.view.at(request.connection.listener).leadership(partition)
+    error = ErrorCode.none
+    if known.leader == NO_LEADER:
+        is_hidden = request.version >= LISTENER_NOT_FOUND_FROM_VERSION and broker.view.is_alive(
+            partition.leadership.leader
+        )
+        error = ErrorCode.listener_not_found if is_hidden else ErrorCode.leader_not_available
     return construct(
-        types.MetadataResponsePartition,
-        error_code=ErrorCode.leader_not_available if known.leader == NO_LEADER else ErrorCode.none,
+        request.types.MetadataResponsePartition,
+        error_code=error,
         partition_index=partition.index,
         leader_id=known.leader,
         leader_epoch=known.leader_epoch,
@@ -169,7 +179,7 @@ def _answer(broker: Needs, request: Request, topics: tuple[Any, ...]) -> Any:
                 port=node.port,
                 rack=node.rack,
             )
-            for node in broker.view.brokers()
+            for node in broker.view.at(request.connection.listener).brokers()
         ),
         cluster_id=broker.cluster_id,
         controller_id=broker.view.controller_id,

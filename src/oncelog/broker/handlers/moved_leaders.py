@@ -10,6 +10,7 @@ from oncelog.wire import ErrorCode, construct
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from oncelog.broker.request import Request
     from oncelog.broker.storage.topics import Topics
     from oncelog.broker.view import ClusterNode, ClusterView
 
@@ -24,9 +25,10 @@ class Needs(Protocol):
 class MovedLeaders:
     """Of one answer. `errors` are those with which the leader is told; none in versions that cannot tell it."""
 
-    def __init__(self, broker: Needs, types: Any, errors: Collection[ErrorCode]) -> None:
+    def __init__(self, broker: Needs, request: Request, errors: Collection[ErrorCode]) -> None:
         self._broker = broker
-        self._types = types
+        self._types = request.types
+        self._listener = request.connection.listener
         self._errors = errors
         self._nodes: dict[int, ClusterNode] = {}
 
@@ -34,7 +36,7 @@ class MovedLeaders:
         """The field of a partition's part of the answer that tells its leader, if it is to."""
         if error not in self._errors:
             return {}
-        topics, view = self._broker.topics, self._broker.view
+        topics, view = self._broker.topics, self._broker.view.at(self._listener)
         found = topics.with_id(topic) if isinstance(topic, UUID) else topics.named(topic)
         partition = None if found is None else found.partition(index)
         if partition is None:

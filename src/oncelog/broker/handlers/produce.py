@@ -329,7 +329,7 @@ async def _answer(broker: Needs, request: Request, turn: Turn, results: Results)
             request.connection.close(refused.message)
         return None
     types = request.types
-    leaders = MovedLeaders(broker, types, MOVED if request.version >= LEADER_FROM_VERSION else ())
+    leaders = MovedLeaders(broker, request, MOVED if request.version >= LEADER_FROM_VERSION else ())
     named_by = "topic_id" if request.version >= TOPIC_ID_FROM_VERSION else "name"
     responses = []
     for topic in request.body.topic_data:

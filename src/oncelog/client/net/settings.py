@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
-from oncelog.client.security.values import PLAINTEXT, Security
 from oncelog.client.values import Address
+from oncelog.security.values import PLAINTEXT, Security
 
 DEFAULT_PORT = 9092
 

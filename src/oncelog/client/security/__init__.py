@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from oncelog.client.security.names import INERT, SECURITY_OPTIONS, is_security_option
 from oncelog.client.security.reading import read_security
-from oncelog.client.security.values import PLAINTEXT, Security
+from oncelog.security.values import PLAINTEXT, Security
 
 __all__ = ["INERT", "PLAINTEXT", "SECURITY_OPTIONS", "Security", "is_security_option", "read_security"]

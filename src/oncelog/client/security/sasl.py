@@ -11,10 +11,11 @@ from typing import Any, TypeAlias
 from oncelog.client import requests
 from oncelog.client.errors import AuthenticationFailed
 from oncelog.client.requests import ApiRequest
-from oncelog.client.security.scram import ScramRefused, scram
 from oncelog.client.security.tokens import Token
-from oncelog.client.security.values import Login, PlainLogin, ScramLogin, TokenLogin
 from oncelog.client.values import Address
+from oncelog.security.plain import plain_message
+from oncelog.security.scram import ScramRefused, scram
+from oncelog.security.values import Login, PlainLogin, ScramLogin, TokenLogin
 from oncelog.wire import ErrorCode
 
 LogIn: TypeAlias = Generator[ApiRequest, Any, float]
@@ -61,8 +62,7 @@ def _exchange(login: Login, proof: Token | str) -> Generator[bytes, bytes, None]
 
 
 def _plain(login: PlainLogin) -> Generator[bytes, bytes, None]:
-    """RFC 4616."""
-    yield b"\0".join((b"", login.username.encode(), login.password.value.encode()))
+    yield plain_message(login)
 
 
 def _bearer(login: TokenLogin, token: Token) -> Generator[bytes, bytes, None]:

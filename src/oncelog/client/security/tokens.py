@@ -8,7 +8,7 @@ from base64 import b64encode, urlsafe_b64decode
 from dataclasses import dataclass, field
 from urllib.parse import quote_plus, urlencode
 
-from oncelog.client.security.values import TokenLogin
+from oncelog.security.values import TokenLogin
 
 LIFE_PART = 0.8
 """How much of its life a token is used for: the Java client's default."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from oncelog.client.security.values import Security, Store, Tls, TokenLogin
+from oncelog.security.values import Security, Store, Tls, TokenLogin
 
 
 def inlined(security: Security) -> Security:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost
 from oncelog.client.net.connection import BrokerConnection, SpeaksTlsError
 from oncelog.client.security.sasl import LogIn, log_in
-from oncelog.client.security.values import Login, Security, TokenLogin
 from oncelog.client.values import Address
+from oncelog.security.values import Login, Security, TokenLogin
 from oncelog.wire import WireError
 
 if TYPE_CHECKING:

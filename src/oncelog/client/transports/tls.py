@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost
-from oncelog.client.security.der import end_of_certificate
-from oncelog.client.security.stores import identity_pem, trusted_pem
-from oncelog.client.security.values import Certificate, Security, Store, Tls, TlsVersion, Verification
 from oncelog.client.transports.files import inlined
 from oncelog.client.values import Address
+from oncelog.security.der import end_of_certificate
+from oncelog.security.stores import identity_pem, trusted_pem
+from oncelog.security.values import Certificate, Security, Store, Tls, TlsVersion, Verification
 
 VERSIONS = {TlsVersion.TLS_1_2: ssl.TLSVersion.TLSv1_2, TlsVersion.TLS_1_3: ssl.TLSVersion.TLSv1_3}
 
@@ -59,20 +59,22 @@ def _context(tls: Tls) -> ssl.SSLContext:
     if tls.trusted is None:
         context.load_default_certs()
     else:
-        _trust(context, tls.trusted)
+        trust(context, tls.trusted)
     if tls.certificate is not None:
-        _show(context, tls.certificate)
+        show(context, tls.certificate)
     return context
 
 
-def _trust(context: ssl.SSLContext, store: Store) -> None:
+def trust(context: ssl.SSLContext, store: Store) -> None:
+    """Trust the certificates in a store whose file was read. Raises ValueError."""
     try:
         context.load_verify_locations(cadata=trusted_pem(store).decode("ascii", "replace"))
     except ssl.SSLError:
         raise ValueError(f"{store.option}: there is no certificate in PEM") from None
 
 
-def _show(context: ssl.SSLContext, certificate: Certificate) -> None:
+def show(context: ssl.SSLContext, certificate: Certificate) -> None:
+    """Show a certificate whose files were read. Raises ValueError."""
     pem, password = identity_pem(certificate)
     option = certificate.chain.option if certificate.key is None else certificate.key.option
 

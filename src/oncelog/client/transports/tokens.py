@@ -15,8 +15,8 @@ from http.client import HTTPException
 
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost
 from oncelog.client.security.tokens import NoToken, Token, read_token, refusal, token_request
-from oncelog.client.security.values import TokenLogin
 from oncelog.client.transports.tls import authorities_context
+from oncelog.security.values import TokenLogin
 
 SERVER_TROUBLE = 500
 TOO_MANY_REQUESTS = 429

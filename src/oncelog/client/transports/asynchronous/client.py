@@ -12,7 +12,6 @@ from oncelog.client.groups.values import GroupDescription, GroupListing
 from oncelog.client.net import cluster
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
-from oncelog.client.security.values import PLAINTEXT, Security
 from oncelog.client.topic_values import TopicDescription
 from oncelog.client.transports.asynchronous.base import AsyncBase
 from oncelog.client.values import (
@@ -35,6 +34,7 @@ from oncelog.client.values import (
     TransactionListing,
     TransactionVersion,
 )
+from oncelog.security.values import PLAINTEXT, Security
 
 
 class AsyncClient(AsyncBase):

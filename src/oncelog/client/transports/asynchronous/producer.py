@@ -13,11 +13,11 @@ from oncelog.client.producer.accumulating import OnDelivery, OpenBatch, RecordMe
 from oncelog.client.producer.core import ProducerCore
 from oncelog.client.producer.partitioners import Partitioner
 from oncelog.client.producer.settings import producer_settings
-from oncelog.client.security.values import PLAINTEXT, Security
 from oncelog.client.transports.asynchronous.base import AsyncBase
 from oncelog.client.transports.asynchronous.transport import monotonic_ms, wall_clock_ms
 from oncelog.client.values import GroupMetadata, OffsetAndMetadata, TopicPartition
 from oncelog.records import Record
+from oncelog.security.values import PLAINTEXT, Security
 
 
 class AsyncDelivery:

@@ -28,7 +28,6 @@ from oncelog.client.net.conversation import (
 )
 from oncelog.client.net.settings import ClientSettings
 from oncelog.client.requests import ApiRequest
-from oncelog.client.security.values import Login
 from oncelog.client.transports.sessions import (
     UNREACHABLE,
     begin_log_in,
@@ -39,6 +38,7 @@ from oncelog.client.transports.sessions import (
     renewal_ms,
 )
 from oncelog.client.values import Address
+from oncelog.security.values import Login
 from oncelog.wire import FRAME_LENGTH, WireError, frame_bytes
 
 T = TypeVar("T")

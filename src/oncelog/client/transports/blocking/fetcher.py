@@ -6,9 +6,9 @@ from oncelog.client.consumer.fetching import MIB, FetchedBatches, Fetches, Fetch
 from oncelog.client.net.conversation import ConnectionUse
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
-from oncelog.client.security.values import PLAINTEXT, Security
 from oncelog.client.transports.blocking.base import BlockingBase
 from oncelog.client.values import IsolationLevel, TopicPartition
+from oncelog.security.values import PLAINTEXT, Security
 
 
 class Fetcher(BlockingBase):

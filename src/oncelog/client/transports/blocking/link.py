@@ -13,9 +13,9 @@ from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionL
 from oncelog.client.net.connection import BrokerConnection, handshake_bytes
 from oncelog.client.net.conversation import ConnectionUse, Ticket
 from oncelog.client.net.settings import ClientSettings
-from oncelog.client.security.values import Login
 from oncelog.client.transports.sessions import UNREACHABLE, begin_log_in, forget_token, opening_failure, renewal_ms
 from oncelog.client.values import Address
+from oncelog.security.values import Login
 from oncelog.wire import FRAME_LENGTH, WireError, frame_bytes
 
 if TYPE_CHECKING:

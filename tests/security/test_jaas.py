@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.client.security.jaas import parse_jaas
+from oncelog.security.jaas import parse_jaas
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha1
 
-from oncelog.client.security.der import OCTETS, SEQUENCE, NoDer, element
+from oncelog.security.der import OCTETS, SEQUENCE, NoDer, element
 
 MAGIC = b"\xfe\xed\xfe\xed"
 DIGEST_BYTES = 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 from base64 import encodebytes
 from typing import Any
 
-from oncelog.client.security.java_store import MAGIC, KeyEntry, NoStore, read_java_store, reveal_key
-from oncelog.client.security.values import Certificate, Secret, Store, StoreKind
+from oncelog.security.java_store import MAGIC, KeyEntry, NoStore, read_java_store, reveal_key
+from oncelog.security.values import Certificate, Secret, Store, StoreKind
 
 EXTRA = "oncelog[pkcs12]"
 

@@ -11,7 +11,7 @@ import hmac
 from base64 import b64decode, b64encode
 from collections.abc import Generator
 
-from oncelog.client.security.values import Scram, ScramLogin
+from oncelog.security.values import Scram, ScramLogin
 
 HASHES = {Scram.SHA_256: "sha256", Scram.SHA_512: "sha512"}
 NO_CHANNEL_BINDING = b"n,,"
@@ -20,8 +20,11 @@ ITERATIONS_MIN = 4096
 ITERATIONS_MAX = 1_000_000
 
 
+NONE_OF_SCRAM = "its message is none of SCRAM's"
+
+
 class ScramRefused(Exception):
-    """The server said no, or has not shown that it knows the password."""
+    """The other side said no, or has not shown that it knows the password."""
 
 
 def scram(login: ScramLogin, nonce: str) -> Generator[bytes, bytes, None]:
@@ -32,7 +35,7 @@ def scram(login: ScramLogin, nonce: str) -> Generator[bytes, bytes, None]:
     name = HASHES[login.mechanism]
     first = f"n={_escaped(login.username)},r={nonce}".encode()
     server_first = yield NO_CHANNEL_BINDING + first
-    fields = _fields(server_first)
+    fields = fields_of(server_first)
     server_nonce, salt, iterations = _challenge(fields)
     if not server_nonce.startswith(nonce) or server_nonce == nonce:
         raise ScramRefused("it did not answer this client's own message")
@@ -42,11 +45,11 @@ def scram(login: ScramLogin, nonce: str) -> Generator[bytes, bytes, None]:
     client_key = hmac.digest(salted, b"Client Key", name)
     signature = hmac.digest(hashlib.new(name, client_key).digest(), authenticated, name)
     proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
-    server_last = _fields((yield without_proof + b",p=" + b64encode(proof)))
+    server_last = fields_of((yield without_proof + b",p=" + b64encode(proof)))
     if "e" in server_last:
         raise ScramRefused(server_last["e"])
     expected = hmac.digest(hmac.digest(salted, b"Server Key", name), authenticated, name)
-    if not hmac.compare_digest(expected, _decoded(server_last.get("v", ""))):
+    if not hmac.compare_digest(expected, decoded(server_last.get("v", ""))):
         raise ScramRefused("it does not know the password itself")
 
 
@@ -55,26 +58,28 @@ def _challenge(fields: dict[str, str]) -> tuple[str, bytes, int]:
     if "e" in fields:
         raise ScramRefused(fields["e"])
     if not {"r", "s", "i"} <= fields.keys() or "m" in fields or not fields["i"].isdecimal():
-        raise ScramRefused("its answer is none of SCRAM's")
+        raise ScramRefused(NONE_OF_SCRAM)
     iterations = int(fields["i"])
     if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
         raise ScramRefused(f"it asks for {iterations} iterations")
-    return fields["r"], _decoded(fields["s"]), iterations
+    return fields["r"], decoded(fields["s"]), iterations
 
 
-def _fields(message: bytes) -> dict[str, str]:
+def fields_of(message: bytes) -> dict[str, str]:
+    """The values of a message by their letters, in its order. Raises ScramRefused."""
     try:
         parts = message.decode().split(",")
     except UnicodeDecodeError:
-        raise ScramRefused("its answer is none of SCRAM's") from None
+        raise ScramRefused(NONE_OF_SCRAM) from None
     return {name: value for name, _, value in (part.partition("=") for part in parts)}
 
 
-def _decoded(text: str) -> bytes:
+def decoded(text: str) -> bytes:
+    """Raises ScramRefused."""
     try:
         return b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise ScramRefused("its answer is none of SCRAM's") from None
+        raise ScramRefused(NONE_OF_SCRAM) from None
 
 
 def _escaped(username: str) -> str:

@@ -1,0 +1,16 @@
+"""SaslHandshake v1 on a connection that is served already: there is nothing more to show. See `broker/authentication.py`."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from oncelog.broker.request import Request
+from oncelog.wire import ErrorCode
+
+
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+
+def handle(_: Needs, request: Request) -> Any:
+    return request.answer(error_code=ErrorCode.illegal_sasl_state, mechanisms=())

@@ -1,0 +1,1 @@
+"""What both sides of a secured connection know: certificates and keys in their stores, login modules, SASL's mechanisms."""
