@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -11,6 +12,8 @@ from kio.schema.errors import ErrorCode
 from harness.broker_in_memory import BrokerInMemory, Reply, SteppedDisk
 from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import MINUTE, TOPIC, TV1, TV2, ProducerInMemory, Protocol, make_topic
+from oncelog.broker import fetching
+from oncelog.broker.fetch_sessions import ALL_EVERY_MS
 from oncelog.log import PartitionLog
 from oncelog.records import Record, batches, build_batch
 
@@ -261,6 +264,80 @@ def test_wrong_session_or_epoch_makes_the_client_begin_again(broker: BrokerInMem
     assert send(broker, session=(session + 1, 1)).message.error_code is ErrorCode.fetch_session_id_not_found
     send(broker, (0, 0), session=(session, -1))
     assert send(broker, session=(session, 1)).message.error_code is ErrorCode.fetch_session_id_not_found
+
+
+def test_fetch_of_a_session_looks_at_what_has_moved(broker: BrokerInMemory) -> None:
+    session = send(broker, (0, 0), (1, 0), session=(0, 0)).message.session_id
+    send(broker, session=(session, 1))
+    append(broker, "a", 1)
+    with patch.object(fetching, "epoch_problem", Mock(wraps=fetching.epoch_problem)) as looks:
+        changed = send(broker, session=(session, 2), wait_ms=500, min_bytes=1).message
+    assert [found.partition_index for found in changed.responses[0].partitions] == [1]
+    assert {call.args[0].index for call in looks.call_args_list} == {1}
+
+
+def test_session_is_told_within_half_a_second_of_what_moves_no_partition(broker: BrokerInMemory) -> None:
+    session = send(broker, (0, 0), (1, 0), session=(0, 0)).message.session_id
+    assert send(broker, session=(session, 1)).message.responses == ()
+    partition = broker.core.topics.partition(TOPIC, 0)
+    assert partition is not None
+    partition.damage = "damaged"
+    broker.clock.advance(ALL_EVERY_MS)
+    told = send(broker, session=(session, 2)).message.responses[0].partitions
+    assert [(one.partition_index, one.error_code) for one in told] == [(0, ErrorCode.kafka_storage_error)]
+
+
+def test_error_is_told_a_session_again_and_again(broker: BrokerInMemory) -> None:
+    session = send(broker, (0, 7), (1, 0), session=(0, 0)).message.session_id
+    for epoch in range(1, 4):
+        told = send(broker, session=(session, epoch), wait_ms=500, min_bytes=1).message.responses[0].partitions
+        assert [(one.partition_index, one.error_code) for one in told] == [(0, ErrorCode.offset_out_of_range)]
+
+
+def test_partition_that_had_no_room_in_an_answer_comes_with_the_next(broker: BrokerInMemory) -> None:
+    append(broker, "a" * 1000, 0)
+    append(broker, "b" * 1000, 1)
+    session, found = (0, 0), []
+    offsets = [0, 0]
+    for epoch in range(1, 3):
+        answer = send(broker, *enumerate(offsets), session=session, max_bytes=1000, wait_ms=500, min_bytes=1).message
+        session = (answer.session_id, epoch)
+        with_records = [one.partition_index for one in answer.responses[0].partitions if one.records]
+        found += with_records
+        for index in with_records:
+            offsets[index] = 1
+    assert sorted(found) == [0, 1]
+
+
+def test_records_that_a_session_asks_for_twice_are_given_twice(broker: BrokerInMemory) -> None:
+    append(broker, "a")
+    session = send(broker, (0, 0), session=(0, 0)).message.session_id
+    for epoch in range(1, 3):
+        again = send(broker, session=(session, epoch), wait_ms=500, min_bytes=1).message
+        assert offsets_in(again.responses[0].partitions[0].records) == [0]
+
+
+def test_sessions_that_nobody_uses_watch_a_partition_until_it_moves_once(broker: BrokerInMemory) -> None:
+    for _ in range(3):
+        session = send(broker, (0, 0), session=(0, 0)).message.session_id
+    partition = broker.core.topics.partition(TOPIC, 0)
+    assert partition is not None
+    assert len(partition._watchers) == 3
+    send(broker, (0, 0), session=(session, -1))
+    assert len(partition._watchers) == 2
+    append(broker, "a")
+    assert not partition._watchers
+
+
+def test_waiting_fetch_of_a_session_waits_until_there_is_enough(broker: BrokerInMemory) -> None:
+    session = send(broker, (0, 0), (1, 0), session=(0, 0)).message.session_id
+    reply = send(broker, session=(session, 1), wait_ms=10_000, min_bytes=300)
+    for index in (0, 1, 0, 1):
+        assert not reply.came
+        append(broker, "a" * 10, index)
+        broker.settle()
+    assert reply.came
+    assert [offsets_in(one.records) for one in reply.message.responses[0].partitions] == [[0, 1], [0, 1]]
 
 
 def test_oldest_session_makes_way_when_there_is_no_room() -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from oncelog.replication import AskedPartition, FollowerFetchSession
+from oncelog.replication.fetch_session import TopicPartition
 from oncelog.wire import ErrorCode
 
 A, B = ("a", 0), ("b", 0)
@@ -69,3 +73,25 @@ def test_leader_without_room_for_a_session_is_asked_in_full_each_time() -> None:
         request = session.build({A: asked(0)})
         assert request == (0, 0, {A: asked(0)}, ())
         session.answered(request, ErrorCode.none, 0)
+
+
+PARTITIONS = st.sampled_from([("a", index) for index in range(4)])
+WANTED = st.dictionaries(PARTITIONS, st.builds(asked, st.integers(0, 2), st.sampled_from([ID, OTHER_ID])))
+
+
+@given(st.lists(WANTED, max_size=8))
+def test_request_is_the_same_whether_all_is_given_or_what_may_have_changed(
+    rounds: list[dict[TopicPartition, AskedPartition]],
+) -> None:
+    whole, changes = begun(), begun()
+    for wanted in rounds:
+        before = dict(changes.partitions)
+        changed = {key: wanted.get(key) for key in [*before, *wanted] if before.get(key) != wanted.get(key)}
+        expected, request = whole.build(wanted), changes.build_changed(changed)
+        assert changes.partitions == wanted
+        assert (expected is None) == (request is None)
+        if expected is not None and request is not None:
+            assert request.partitions == expected.partitions
+            assert set(request.forgotten) == set(expected.forgotten)
+            for session in (whole, changes):
+                session.answered(request, ErrorCode.none, 77)

@@ -6,7 +6,7 @@ import pytest
 
 from harness.replica_on_memory_disk import ReplicaOnMemoryDisk
 from harness.replicas import KEY, TOPIC_ID, Replicas
-from oncelog.log import Followed
+from oncelog.log import Followed, PartitionLog
 from oncelog.records import Record, build_batch
 from oncelog.replication import (
     AdvanceHighWatermark,
@@ -182,6 +182,42 @@ def test_log_that_was_cut_off_for_another_leader_meanwhile_is_asked_for_from_whe
     request = follower.build_fetch(lambda _: on.log, NOW_MS)
     assert request is not None
     assert request.partitions[KEY].fetch_offset == 2
+
+
+def test_fetch_looks_at_what_has_happened_and_twice_a_second_at_all() -> None:
+    """The log start offset of a replica may move by itself, and the leader has to hear of it."""
+    follower, on = following()
+    others = [("other", index) for index in range(100)]
+    for key in others:
+        follower.add(key, TOPIC_ID, 3, on.log)
+    looked_at: list[tuple[str, int]] = []
+
+    def look(key: tuple[str, int]) -> PartitionLog:
+        looked_at.append(key)
+        return on.log
+
+    first = follower.build_fetch(look, NOW_MS)
+    assert first is not None
+    follower.session.answered(first, ErrorCode.none, 77)
+    looked_at.clear()
+    follower.delay([KEY], NOW_MS)
+    request = follower.build_fetch(look, NOW_MS + 1)
+    assert request == (77, 1, {}, ((KEY, TOPIC_ID),))
+    assert set(looked_at) <= {KEY}
+    follower.session.answered(request, ErrorCode.none, 77)
+    on.log.advance_high_watermark(4)
+    on.log.advance_log_start(1)
+    request = follower.build_fetch(look, NOW_MS + 499)
+    assert request is not None
+    assert not request.partitions
+    follower.session.answered(request, ErrorCode.none, 77)
+    request = follower.build_fetch(look, NOW_MS + 500)
+    assert request is not None
+    assert {key: one.log_start_offset for key, one in request.partitions.items()} == dict.fromkeys(others, 1)
+    follower.session.answered(request, ErrorCode.none, 77)
+    request = follower.build_fetch(look, NOW_MS + BACKOFF_MS)
+    assert request is not None
+    assert set(request.partitions) == {KEY}
 
 
 def test_step_that_ends_after_its_partition_has_failed_or_gone_changes_nothing() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from typing_extensions import Buffer
 
-from oncelog.broker.fetch_sessions import FetchedPartition
+from oncelog.broker.fetch_sessions import FetchedPartition, Find
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.leader_epochs import epoch_problem
 from oncelog.broker.storage.partition import FollowerId, Partition
@@ -63,28 +63,52 @@ class FetchLimits:
     """Where a consumer is, that may be sent to a follower."""
 
 
+class FetchedPartitions(Protocol):
+    """The partitions of one fetch, in a session or without one."""
+
+    named: Sequence[FetchedPartition]
+    """What the request says something of."""
+
+    @property
+    def is_empty(self) -> bool: ...
+
+    def to_look_at(self) -> Sequence[FetchedPartition]:
+        """Those that may have something to say."""
+        ...
+
+    def settle(self, asked: FetchedPartition, partition: Partition) -> None:
+        """It has nothing to say before it moves."""
+        ...
+
+    def watch(self, wake: Callable[[], None], find: Find) -> None:
+        """Have `wake` called when one of them moves; to be said again after each time."""
+        ...
+
+    def unwatch(self, wake: Callable[[], None]) -> None: ...
+
+
 class _Watch:
     """Waits for any of the partitions to move, and for the end of the time."""
 
-    __slots__ = ("_partitions", "_timer", "_woken", "is_over")
+    __slots__ = ("_asked", "_find", "_timer", "_woken", "is_over")
 
-    def __init__(self, clock: Clock, wait_ms: float, partitions: list[Partition]) -> None:
+    def __init__(self, clock: Clock, wait_ms: float, asked: FetchedPartitions, find: Find) -> None:
         self.is_over = False
         self._woken: Parked[None] = Parked()
-        self._partitions = partitions
-        for partition in partitions:
-            partition.watch(self._wake)
+        self._asked = asked
+        self._find = find
+        asked.watch(self._wake, find)
         self._timer = clock.call_later(wait_ms, self._time_is_up)
 
     async def moved(self) -> None:
         """Wait for the next move, or for the end of the time. A move while nobody waits counts too."""
         await self._woken
         self._woken = Parked()
+        self._asked.watch(self._wake, self._find)
 
     def end(self) -> None:
         self._timer.cancel()
-        for partition in self._partitions:
-            partition.unwatch(self._wake)
+        self._asked.unwatch(self._wake)
 
     def _wake(self) -> None:
         if not self._woken.is_released:
@@ -100,17 +124,18 @@ class Fetching:
 
     __slots__ = ("_asked", "_broker", "_limits", "_turn")
 
-    def __init__(self, broker: Needs, asked: Sequence[FetchedPartition], limits: FetchLimits, turn: Turn) -> None:
+    def __init__(self, broker: Needs, asked: FetchedPartitions, limits: FetchLimits, turn: Turn) -> None:
         self._broker = broker
         self._asked = asked
         self._limits = limits
         self._turn = turn
 
     async def reads(self) -> list[PartitionRead]:
+        """What is to be answered, at least of each partition of which there is something to say."""
         if self._limits.follower is not None:
             await self._note_progress(self._limits.follower)
         if self._limits.wait_ms > 0 and not await self._is_enough():
-            watch = _Watch(self._broker.clock, self._limits.wait_ms, self._watched())
+            watch = _Watch(self._broker.clock, self._limits.wait_ms, self._asked, self._watched)
             try:
                 while not (watch.is_over or await self._is_enough()):
                     await watch.moved()
@@ -121,7 +146,7 @@ class Fetching:
 
     async def _note_progress(self, follower: FollowerId) -> None:
         """What a follower asks for tells what it has, whether or not there is more: the high watermark does not wait for that."""
-        for asked in self._asked:
+        for asked in self._asked.named:
             partition = self._look(asked)
             if isinstance(partition, Partition) and partition.leading is not None:
                 partition.leading.fetched(follower, asked.fetch_offset, asked.log_start_offset)
@@ -133,29 +158,33 @@ class Fetching:
             return partition.log.log_end_offset
         return partition.limit_offset(self._limits.isolation_level)
 
-    def _watched(self) -> list[Partition]:
-        return [found for asked in self._asked if isinstance(found := self._find(asked), Partition)]
+    def _watched(self, asked: FetchedPartition) -> Partition | None:
+        found = self._find(asked)
+        return found if isinstance(found, Partition) else None
 
     async def _is_enough(self) -> bool:
         """Whether the answer would have `size_bytes_min`, or something to say that does not wait. It reads nothing."""
         size_bytes_left = self._limits.size_bytes_min
-        for asked in self._asked:
+        for asked in self._asked.to_look_at():
             partition = self._look(asked)
             if isinstance(partition, PartitionRead):
                 return True
             limit_offset = self._limit_offset(partition)
-            size_bytes = partition.log.size_between(asked.fetch_offset, limit_offset)
-            size_bytes_left -= min(size_bytes, asked.size_bytes_max)
-            if size_bytes_left <= 0:
-                return True
+            if limit_offset > asked.fetch_offset:
+                size_bytes = partition.log.size_between(asked.fetch_offset, limit_offset)
+                size_bytes_left -= min(size_bytes, asked.size_bytes_max)
+                if size_bytes_left <= 0:
+                    return True
+            elif asked.knows(partition.log):
+                self._asked.settle(asked, partition)
             if self._turn.is_over:
                 await self._turn.rest()
-        return not self._asked
+        return self._asked.is_empty or self._limits.size_bytes_min <= 0
 
     async def _read_all(self) -> list[PartitionRead]:
         reads: list[PartitionRead] = []
         read_bytes = 0
-        for asked in self._asked:
+        for asked in self._asked.to_look_at():
             read = self._read_or_refuse(asked, self._limits.size_bytes_max - read_bytes, whole_batch=not read_bytes)
             reads.append(read)
             read_bytes += memoryview(read.data).nbytes
@@ -228,7 +257,9 @@ class Fetching:
         limit = self._limit_offset(partition)
         next_offset = asked.fetch_offset
         size_bytes = min(size_bytes_left, asked.size_bytes_max)
-        if limit > asked.fetch_offset and (size_bytes > 0 or whole_batch):
+        if limit <= asked.fetch_offset:
+            self._asked.settle(asked, partition)
+        elif size_bytes > 0 or whole_batch:
             data, end = partition.log.read(asked.fetch_offset, size_bytes, limit)
             # A batch larger than the limits is given only where it is the first of the answer (KIP-74).
             if whole_batch or memoryview(data).nbytes <= size_bytes:

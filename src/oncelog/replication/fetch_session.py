@@ -54,8 +54,13 @@ class FollowerFetchSession:
         self.partitions: dict[TopicPartition, AskedPartition] = {}
         """What the last request asked for, named or not."""
 
+    @property
+    def begins(self) -> bool:
+        """Whether the next request has to name all partitions."""
+        return self._epoch == FIRST_EPOCH
+
     def build(self, wanted: Mapping[TopicPartition, AskedPartition]) -> FetchAsked | None:
-        """The next request; None if there is nothing to ask for, and nothing to forget."""
+        """The next request, for all that is wanted; None if there is nothing to ask for, and nothing to forget."""
         before, self.partitions = self.partitions, dict(wanted)
         if self._epoch == FIRST_EPOCH:
             return FetchAsked(self._session_id, self._epoch, self.partitions, ()) if wanted else None
@@ -69,6 +74,22 @@ class FollowerFetchSession:
         if not wanted and not forgotten:
             return None
         return FetchAsked(self._session_id, self._epoch, named, forgotten)
+
+    def build_changed(self, changed: Mapping[TopicPartition, AskedPartition | None]) -> FetchAsked | None:
+        """The same where only these may be wanted otherwise than before, or with None not at all. Not if the session `begins`."""
+        named: dict[TopicPartition, AskedPartition] = {}
+        forgotten: list[tuple[TopicPartition, UUID]] = []
+        for key, asked in changed.items():
+            before = self.partitions.pop(key, None)
+            if before is not None and (asked is None or asked.topic_id != before.topic_id):
+                forgotten.append((key, before.topic_id))
+            if asked is not None:
+                self.partitions[key] = asked
+                if asked != before:
+                    named[key] = asked
+        if not self.partitions and not forgotten:
+            return None
+        return FetchAsked(self._session_id, self._epoch, named, tuple(forgotten))
 
     def answered(self, asked: FetchAsked, error: ErrorCode, session_id: int) -> None:
         """Take the error and the session id of an answer."""

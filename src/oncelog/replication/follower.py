@@ -64,6 +64,7 @@ class AskOffsets(NamedTuple):
     leader_epoch: int
 
 
+ALL_EVERY_MS = 500
 MAY_PASS = frozenset({ErrorCode.corrupt_message, ErrorCode.invalid_record, ErrorCode.kafka_storage_error})
 """What a log may refuse and take when it is fetched again: what the network made of it, or what a full disk has no room for."""
 
@@ -90,7 +91,17 @@ class EpochAsked(NamedTuple):
 class Follower:
     """The partitions that are fetched from one leader. `states` has each."""
 
-    __slots__ = ("_backoff_ms", "_fetch_size_bytes", "_truncates_on_fetch", "session", "states")
+    __slots__ = (
+        "_all_at_ms",
+        "_backoff_ms",
+        "_changed",
+        "_delayed",
+        "_fetch_size_bytes",
+        "_truncates_on_fetch",
+        "_truncating",
+        "session",
+        "states",
+    )
 
     def __init__(self, fetch_size_bytes: int, backoff_ms: int, *, truncates_on_fetch: bool = True) -> None:
         """replica.fetch.max.bytes and replica.fetch.backoff.ms. `truncates_on_fetch`: the leader takes Fetch v12."""
@@ -99,6 +110,19 @@ class Follower:
         self._truncates_on_fetch = truncates_on_fetch
         self.session = FollowerFetchSession()
         self.states: dict[TopicPartition, FetchState] = {}
+        self._changed: dict[TopicPartition, None] = {}
+        """Those of which the next Fetch may say something new: it costs what happens, not what there is."""
+        self._delayed: dict[TopicPartition, None] = {}
+        self._truncating: dict[TopicPartition, None] = {}
+        self._all_at_ms = 0
+
+    def _be(self, key: TopicPartition, state: FetchState) -> None:
+        self.states[key] = state
+        self._changed[key] = None
+        if state.state is TRUNCATING:
+            self._truncating[key] = None
+        else:
+            self._truncating.pop(key, None)
 
     def add(self, key: TopicPartition, topic_id: UUID, leader_epoch: int, log: FollowedLog) -> None:
         """Follow this leader in its epoch. One that is followed in it already goes on."""
@@ -107,22 +131,26 @@ class Follower:
             return
         epoch = log.newest_epoch
         if self._truncates_on_fetch and epoch != NO_EPOCH:
-            self.states[key] = FetchState(topic_id, leader_epoch, log.log_end_offset, epoch, FETCHING)
+            self._be(key, FetchState(topic_id, leader_epoch, log.log_end_offset, epoch, FETCHING))
         else:
             # If nothing else is known, the leader has what is below the high watermark.
-            self.states[key] = FetchState(topic_id, leader_epoch, log.high_watermark, NO_EPOCH, TRUNCATING)
+            self._be(key, FetchState(topic_id, leader_epoch, log.high_watermark, NO_EPOCH, TRUNCATING))
 
     def remove(self, keys: Iterable[TopicPartition]) -> None:
         """Follow this leader no more: it is another one, or this broker leads, or the log is gone."""
         for key in keys:
             self.states.pop(key, None)
+            self._truncating.pop(key, None)
+            self._delayed.pop(key, None)
+            self._changed[key] = None
 
     def epochs_to_ask(
         self, logs: Callable[[TopicPartition], FollowedLog], now_ms: int
     ) -> dict[TopicPartition, EpochAsked]:
         """What to ask the leader before anything is fetched: where the newest epoch of each log ends."""
         found = {}
-        for key, state in self.states.items():
+        for key in self._truncating:
+            state = self.states[key]
             epoch = logs(key).newest_epoch if state.is_ready_to_truncate(now_ms) else NO_EPOCH
             if epoch != NO_EPOCH:
                 found[key] = EpochAsked(state.leader_epoch, epoch)
@@ -134,29 +162,47 @@ class Follower:
         """Logs that know of no epoch are cut off at the high watermark, as before KIP-101."""
         return {
             key: _truncate(Truncation(state.fetch_offset, is_complete=True), logs(key))
-            for key, state in self.states.items()
-            if state.is_ready_to_truncate(now_ms) and logs(key).newest_epoch == NO_EPOCH
+            for key in self._truncating
+            if (state := self.states[key]).is_ready_to_truncate(now_ms) and logs(key).newest_epoch == NO_EPOCH
         }
 
     def build_fetch(self, logs: Callable[[TopicPartition], FollowedLog], now_ms: int) -> FetchAsked | None:
-        """The next Fetch; None if no partition is ready."""
-        for key, state in list(self.states.items()):
+        """The next Fetch; None if no partition is ready.
+
+        Twice a second all partitions are looked at: where a log begins, it may say by itself.
+        """
+        if self.session.begins or now_ms - self._all_at_ms >= ALL_EVERY_MS:
+            self._all_at_ms = now_ms
+            self._changed.clear()
+            wanted = {key: asked for key in list(self.states) if (asked := self._asked(key, logs, now_ms)) is not None}
+            return self.session.build(wanted)
+        changed = {**self._delayed, **self._changed}
+        self._changed.clear()
+        return self.session.build_changed({key: self._asked(key, logs, now_ms) for key in changed})
+
+    def _asked(
+        self, key: TopicPartition, logs: Callable[[TopicPartition], FollowedLog], now_ms: int
+    ) -> AskedPartition | None:
+        """What to ask for of a partition; None if it is not ready."""
+        state = self.states.get(key)
+        if state is None:
+            return None
+        if state.state is FETCHING and state.fetch_offset != logs(key).log_end_offset:
             # What was begun for another leader, or in another epoch, may have been done since.
-            if state.state is FETCHING and state.fetch_offset != logs(key).log_end_offset:
-                self._go_on(key, FETCHING, logs(key))
-        wanted = {
-            key: AskedPartition(
-                state.topic_id,
-                state.fetch_offset,
-                logs(key).log_start_offset,
-                self._fetch_size_bytes,
-                state.leader_epoch,
-                state.last_fetched_epoch if self._truncates_on_fetch else NO_EPOCH,
-            )
-            for key, state in self.states.items()
-            if state.is_ready_to_fetch(now_ms)
-        }
-        return self.session.build(wanted)
+            self._go_on(key, FETCHING, logs(key))
+            state = self.states[key]
+        if now_ms >= state.delayed_until_ms:
+            self._delayed.pop(key, None)
+        if not state.is_ready_to_fetch(now_ms):
+            return None
+        return AskedPartition(
+            state.topic_id,
+            state.fetch_offset,
+            logs(key).log_start_offset,
+            self._fetch_size_bytes,
+            state.leader_epoch,
+            state.last_fetched_epoch if self._truncates_on_fetch else NO_EPOCH,
+        )
 
     def epoch_answered(
         self, key: TopicPartition, asked: EpochAsked, error: ErrorCode, told: EpochEnd, log: FollowedLog, now_ms: int
@@ -211,7 +257,7 @@ class Follower:
         if answer.records:
             # Whoever got something comes last in the next request.
             del self.states[key]
-        self.states[key] = replace(state.moved(FETCHING, end, log.newest_epoch), lag=lag)
+        self._be(key, replace(state.moved(FETCHING, end, log.newest_epoch), lag=lag))
         high_watermark = max(log.high_watermark, min(answer.high_watermark, end))
         log_start_offset = min(answer.log_start_offset, high_watermark)
         steps: list[Step] = []
@@ -230,7 +276,7 @@ class Follower:
             self._go_on(key, TRUNCATING if stays else FETCHING, log)
 
     def _go_on(self, key: TopicPartition, state: FetchReplicaState, log: FollowedLog) -> None:
-        self.states[key] = self.states[key].moved(state, log.log_end_offset, log.newest_epoch)
+        self._be(key, self.states[key].moved(state, log.log_end_offset, log.newest_epoch))
 
     def offsets_answered(
         self,
@@ -265,13 +311,14 @@ class Follower:
         for key in keys:
             state = self.states.get(key)
             if state is not None and now_ms >= state.delayed_until_ms:
-                self.states[key] = state.delayed(now_ms + self._backoff_ms)
+                self._be(key, state.delayed(now_ms + self._backoff_ms))
+                self._delayed[key] = None
 
     def fail(self, key: TopicPartition) -> None:
         """Ask no more before the next LeaderAndIsr: the log has failed, or is not what it was taken for."""
         state = self.states.get(key)
         if state is not None and state.state is not FAILED:
-            self.states[key] = state.moved(FAILED, state.fetch_offset, state.last_fetched_epoch)
+            self._be(key, state.moved(FAILED, state.fetch_offset, state.last_fetched_epoch))
 
     def _refused(self, key: TopicPartition, error: ErrorCode, now_ms: int) -> None:
         """The leader has answered with an error.

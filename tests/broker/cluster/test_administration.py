@@ -77,18 +77,22 @@ def alter(admin, kind, name, key, value, **at):
     done(admin.incremental_alter_configs([ConfigResource(kind, name, incremental_configs=[entry])], **at))
 
 
+def assigned(admin, topic):
+    """The brokers of each partition, as the broker that is asked knows it: any may be, also one that learns of the topic later."""
+    return [tuple(sorted(one.replicas)) for one in (partitions(admin, topic) or {}).values()]
+
+
 def test_topics_are_made_grow_and_go_for_all(cluster):
     first, second = administrators(cluster)
     done(second.create_topics([NewTopic("t", 2, 2, config={"retention.ms": "7200000"})]))
     for admin in (first, second):
-        until(lambda admin=admin: partitions(admin, "t") is not None and len(partitions(admin, "t")) == 2)
-        assert {tuple(sorted(one.replicas)) for one in partitions(admin, "t").values()} == {(0, 1)}
+        until(lambda admin=admin: assigned(admin, "t") == [(0, 1)] * 2)
         assert setting(admin, "topic", "t", "retention.ms") == "7200000"
     with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
         done(first.create_topics([NewTopic("t", 1, 1)]))
     done(second.create_partitions([NewPartitions("t", 3)]))
     for admin in (first, second):
-        until(lambda admin=admin: len(partitions(admin, "t")) == 3)
+        until(lambda admin=admin: len(assigned(admin, "t")) == 3)
     done(first.delete_topics(["t"]))
     for admin in (first, second):
         until(lambda admin=admin: partitions(admin, "t") is None)

@@ -19,6 +19,7 @@ from oncelog.broker.fetch_sessions import (
     NO_SESSION,
     FetchedPartition,
     FetchSession,
+    FetchWithoutSession,
     Key,
     TopicKey,
     asked_partition,
@@ -67,8 +68,8 @@ async def handle(broker: Needs, request: Request) -> Any:
     if isinstance(session, ErrorCode):
         return request.answer(error_code=session, session_id=NO_SESSION, responses=())
     is_incremental = session is not None and request.body.session_epoch > FIRST_EPOCH
-    partitions = asked if session is None else session.partitions
-    reads = await Fetching(broker, tuple(partitions.values()), _limits(broker, request), turn).reads()
+    partitions = FetchWithoutSession(tuple(asked.values())) if session is None else session
+    reads = await Fetching(broker, partitions, _limits(broker, request), turn).reads()
     return await _answer(broker, request, turn, session, reads, is_incremental=is_incremental)
 
 
@@ -107,7 +108,9 @@ def _session(
     if body.session_epoch in (FINAL_EPOCH, FIRST_EPOCH):
         if body.session_id != NO_SESSION:
             sessions.end(body.session_id)
-        return sessions.begin(asked, by_id=by_id) if body.session_epoch == FIRST_EPOCH else None
+        if body.session_epoch == FINAL_EPOCH:
+            return None
+        return sessions.begin(asked, broker.clock.monotonic_ms(), by_id=by_id)
     session = sessions.resume(body.session_id, body.session_epoch, by_id=by_id)
     if isinstance(session, FetchSession):
         forgotten = [
@@ -115,7 +118,7 @@ def _session(
             for topic in body.forgotten_topics_data
             for index in topic.partitions
         ]
-        session.update(asked, forgotten)
+        session.update(asked, forgotten, broker.clock.monotonic_ms())
     return session
 
 
@@ -163,8 +166,8 @@ def _is_news(session: FetchSession, read: PartitionRead) -> bool:
     # An error is told each time: the client must see it again if it asks again.
     asked.told_high_watermark = read.high_watermark if read.error is ErrorCode.none else -1
     asked.told_log_start_offset = read.log_start_offset
-    if has_data and (asked.topic, asked.index) in session.partitions:
-        session.partitions.move_to_end((asked.topic, asked.index))
+    if has_data:
+        session.answered(asked)
     return is_news
 
 
