@@ -296,7 +296,10 @@ def _divergence(partition: Partition, asked: FetchedPartition) -> tuple[int, int
     """Where the log that the reader saw and this one part (KIP-595, Fetch v12); (-1, -1) if it never had that epoch."""
     if asked.last_fetched_epoch < 0:
         return None
-    epoch, end_offset = partition.log.epoch_end_offset(asked.last_fetched_epoch)
+    log = partition.log
+    if asked.last_fetched_epoch == log.newest_epoch and asked.fetch_offset <= log.log_end_offset:
+        return None
+    epoch, end_offset = log.epoch_end_offset(asked.last_fetched_epoch)
     if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
         return epoch, end_offset
     return None

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 UNKNOWN_OFFSET = -1
-NEVER_MS = 0
+NEVER_MS = -(2**62)
 
 
 class FollowerProgress(NamedTuple):
-    """Times are the leader's, in milliseconds. `broker_epoch` is that of the follower's last Fetch, -1 without one."""
+    """Times are of a clock of the leader that never goes back, in milliseconds. `broker_epoch` is that of the follower's last Fetch, -1 without one."""
 
     log_end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET

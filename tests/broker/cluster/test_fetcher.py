@@ -125,6 +125,21 @@ def test_a_leader_that_refuses_is_asked_again(followed: Followed, error: ErrorCo
     followed.until(lambda: followed.has(1, 1))
 
 
+def test_a_leader_is_asked_again_in_time_although_the_time_of_day_goes_back(followed: Followed) -> None:
+    def set_back(_: Any) -> Any:
+        followed.cluster.queue.after(20, "the clock is set back", lambda: jump(followed, -3_600_000))
+        followed.leader.answers[FETCH] = lambda _: fetch_answer(records=A, high_watermark=1)
+        return fetch_answer(error=ErrorCode.kafka_storage_error)
+
+    followed.leader.answers[FETCH] = set_back
+    followed.follow()
+    followed.until(lambda: followed.has(1, 1))
+
+
+def jump(followed: Followed, by_ms: int) -> None:
+    followed.cluster.nodes[BROKER].jump_ms = by_ms
+
+
 def test_a_fenced_follower_waits_for_the_next_order(followed: Followed) -> None:
     """FENCED_LEADER_EPOCH: another broker leads, or will; the controller says which."""
     followed.answers.append(fetch_answer(error=ErrorCode.fenced_leader_epoch))

@@ -184,6 +184,32 @@ def test_a_replica_that_is_late_for_too_long_is_asked_out_of_the_in_sync_set(rep
     assert replicated.asked == [((LEADER, FOLLOWER), 0)]
 
 
+def test_a_replica_is_late_in_time_although_the_time_of_day_goes_back(replicated: Led) -> None:
+    """Whoever waits for acks=all would wait for as long as the clock was set back."""
+    replicated.controller.answers[ALTER_PARTITION] = alter_answer
+    replicated.all_fetch(0, FOLLOWER, LAST)
+    replicated.cluster.produce(LEADER, records(b"a"))
+    replicated.cluster.nodes[LEADER].jump_ms = -3_600_000
+    for _ in range(8):
+        replicated.all_fetch(1, FOLLOWER)
+        replicated.cluster.rest(500)
+    assert replicated.in_sync == (LEADER, FOLLOWER)
+
+
+def test_a_replica_that_fetches_stays_in_sync_although_the_time_of_day_goes_on(replicated: Led) -> None:
+    replicated.controller.answers[ALTER_PARTITION] = alter_answer
+    waiting = replicated.cluster.produce(LEADER, records(b"a"))
+    replicated.cluster.rest(50)
+    replicated.all_fetch(0, FOLLOWER, LAST)
+    replicated.cluster.nodes[LEADER].jump_ms = 3_600_000
+    for _ in range(3):
+        replicated.cluster.rest(500)
+        replicated.all_fetch(0, FOLLOWER, LAST)
+    assert replicated.asked == []
+    replicated.all_fetch(1, FOLLOWER, LAST)
+    assert produced(replicated.cluster.wait(waiting)) == (NONE, 0)
+
+
 def test_a_replica_that_is_asked_out_counts_until_the_controller_has_said_yes(replicated: Led) -> None:
     waiting = replicated.cluster.produce(LEADER, records(b"a"))
     for _ in range(8):

@@ -118,13 +118,17 @@ class LeaderFetcher:
         if not self._has_more.is_released:
             self._has_more.release(None)
 
+    def _now_ms(self) -> int:
+        """Of the clock that nobody sets: a pause that was to be short would last for as long as the time of day goes back."""
+        return int(self._broker.clock.monotonic_ms())
+
     def _log(self, key: Key) -> PartitionLog:
         return self._partitions[key].log
 
     async def _follow(self) -> None:
         while True:
             await self._cut_what_has_no_epochs()
-            asked = self._follower.build_fetch(self._log, self._broker.clock.now_ms())
+            asked = self._follower.build_fetch(self._log, self._now_ms())
             if asked is None:
                 await self._rest()
                 continue
@@ -150,11 +154,11 @@ class LeaderFetcher:
 
     async def _cut_what_has_no_epochs(self) -> None:
         """A log without any epoch, as an empty one is, has nothing to ask its leader about."""
-        if not self._follower.cut_without_epochs(self._log, self._broker.clock.now_ms()):
+        if not self._follower.cut_without_epochs(self._log, self._now_ms()):
             return
         await self._logs.enter()
         try:
-            cuts = self._follower.cut_without_epochs(self._log, self._broker.clock.now_ms())
+            cuts = self._follower.cut_without_epochs(self._log, self._now_ms())
             await self._cut({key: cut for key, cut in cuts.items() if isinstance(cut, Truncate)})
         finally:
             self._logs.leave()
@@ -162,7 +166,7 @@ class LeaderFetcher:
     def _not_answered(self, reason: str) -> None:
         logger.info("cannot follow broker %d: %s", self._leader_id, reason)
         self._follower.session.lost()
-        self._follower.delay(list(self._partitions), self._broker.clock.now_ms())
+        self._follower.delay(list(self._partitions), self._now_ms())
 
     async def _rest(self) -> None:
         """Until there is something else to follow, or replica.fetch.backoff.ms is over."""
@@ -223,7 +227,7 @@ class LeaderFetcher:
                     if key is None:
                         continue
                     fetched = _fetched(data)
-                    steps = self._follower.fetch_answered(key, fetched, self._log(key), self._broker.clock.now_ms())
+                    steps = self._follower.fetch_answered(key, fetched, self._log(key), self._now_ms())
                     match steps:
                         case (Truncate() as cut,):
                             to_cut[key] = cut
@@ -301,7 +305,7 @@ class LeaderFetcher:
                         logger.error("%s", result.message)
                         error = result.error
                 self.lags[key] = max(0, fetched.high_watermark - log.log_end_offset)
-                return self._follower.appended(key, fetched, error, log, self._broker.clock.now_ms())
+                return self._follower.appended(key, fetched, error, log, self._now_ms())
             case AdvanceHighWatermark(offset):
                 log.advance_high_watermark(offset)
                 self._partitions[key].wake()
@@ -336,7 +340,7 @@ class LeaderFetcher:
         self, key: Key, leader_epoch: int, latest: tuple[ErrorCode, int], earliest: tuple[ErrorCode, int]
     ) -> None:
         error = latest[0] if latest[0] is not ErrorCode.none else earliest[0]
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._now_ms()
         step = self._follower.offsets_answered(key, leader_epoch, error, latest[1], earliest[1], self._log(key), now_ms)
         if step is not None:
             await self._carry_out(key, FetchedFromLeader(ErrorCode.none), (step,))

@@ -67,7 +67,7 @@ class HostedReplica:
         """Lead under this epoch from now on. Nothing fetches for the replica any more."""
         partition = self.partition
         partition.log.lead(told.leader_epoch)
-        self.state.lead(told, partition.log.log_end_offset, self._surroundings.clock.now_ms())
+        self.state.lead(told, partition.log.log_end_offset, self._now_ms)
         partition.leader_epoch = told.leader_epoch
         partition.role = ReplicaRole.LEADER
         partition.leading = self
@@ -134,7 +134,7 @@ class HostedReplica:
             fetch_offset,
             log_start_offset,
             leader_end_offset=log.log_end_offset,
-            now_ms=self._surroundings.clock.now_ms(),
+            now_ms=self._now_ms,
             broker_epoch=follower.epoch,
         )
         self._advance()
@@ -174,11 +174,16 @@ class HostedReplica:
     def shrink(self) -> None:
         """Have replicas leave the in-sync set that have not caught up for too long."""
         log = self.partition.log
-        asked = self.state.shrinking(log.log_end_offset, self._surroundings.clock.now_ms())
+        asked = self.state.shrinking(log.log_end_offset, self._now_ms)
         if asked is not None:
             self._ask_for(asked)
 
     # --- inside
+
+    @property
+    def _now_ms(self) -> int:
+        """Of the clock that nobody sets: else all followers are late when the time of day is set forward, and none when back."""
+        return int(self._surroundings.clock.monotonic_ms())
 
     @property
     def _min_in_sync(self) -> int:
@@ -186,12 +191,14 @@ class HostedReplica:
 
     def _advance(self) -> None:
         log = self.partition.log
+        if log.high_watermark >= log.log_end_offset:
+            return
         found = self.state.high_watermark(
             log.log_end_offset,
             log.acknowledged_offset,
             min_isr=self._min_in_sync,
             alive=self._surroundings.members,
-            now_ms=self._surroundings.clock.now_ms(),
+            now_ms=self._now_ms,
         )
         if found is not None and found > log.high_watermark:
             log.advance_high_watermark(found)
