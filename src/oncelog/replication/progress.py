@@ -9,7 +9,10 @@ NEVER_MS = -(2**62)
 
 
 class FollowerProgress(NamedTuple):
-    """Times are of a clock of the leader that never goes back, in milliseconds. `broker_epoch` is that of the follower's last Fetch, -1 without one."""
+    """Times are of the leader's clock that never goes back, in milliseconds.
+
+    `broker_epoch` is that of the follower's last Fetch, -1 without one.
+    """
 
     log_end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
