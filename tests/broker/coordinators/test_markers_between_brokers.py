@@ -287,6 +287,25 @@ def test_next_coordinator_sends_the_markers_of_every_decision_again(protocol: Pr
     assert not transaction.is_open(1)
 
 
+def test_next_coordinator_sends_no_marker_of_a_decision_that_other_replicas_lack() -> None:
+    """A marker before the decision is committed may contradict what is decided once both coordinators are gone."""
+    brokers = three()
+    transaction = Transaction(brokers)
+    transaction.write("a")
+    key = (LOG, transaction.home)
+    brokers.held_back.add(key)
+    transaction.producer.send_end(committed=True)
+    brokers.settle()
+    brokers.lead(LOG, transaction.home, 2)
+    brokers.run()
+    assert transaction.status(2) is TransactionStatus.PREPARE_COMMIT
+    assert transaction.markers(0) == transaction.markers(1) == []
+    brokers.commit(key)
+    brokers.run()
+    assert transaction.status(2) in COMPLETE
+    assert [control for control, _ in transaction.markers(1)] == [ControlType.COMMIT]
+
+
 def test_markers_of_the_coordinator_before_are_fenced() -> None:
     """ProducerAppendInfo.checkCoordinatorEpoch: an epoch before that of the last marker is TRANSACTION_COORDINATOR_FENCED."""
     brokers = three()

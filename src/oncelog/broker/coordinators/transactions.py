@@ -311,11 +311,16 @@ class Transactions:
         """
         self._completes_what_is_loaded = True
         for markers in self.coordinator.pending_completions():
-            start(self._complete(markers))
+            start(self._complete_loaded(markers))
 
     def _complete_prepared_of(self, partition: int) -> None:
         for markers in self.coordinator.pending_completions(partition):
-            start(self._complete(markers))
+            start(self._complete_loaded(markers))
+
+    async def _complete_loaded(self, markers: MarkersToSend) -> None:
+        """A decision that other replicas lack may be lost with this broker, and the next coordinator may decide otherwise."""
+        if await self._log.committed(markers.transactional_id) is ErrorCode.none:
+            await self._complete(markers)
 
     def leaders_changed(self) -> None:
         """Partitions have other leaders now, or are gone: what waited for them has its turn."""
