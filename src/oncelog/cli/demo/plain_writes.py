@@ -7,13 +7,28 @@ and confluent-kafka's classes cannot be copied.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from pyspark.sql import DataFrame
+
+COORDINATOR_IS_AWAY = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._WAIT_COORD,
+    }
+)
+"""librdkafka tries some of these again, and leaves others to the program."""
+COMMIT_SECONDS_MAX, PAUSE_SECONDS = 60.0, 0.5
 
 
 def at_least_once(topic: str, bootstrap_servers: str, checkpoint: Path) -> Callable[[DataFrame, int], None]:
@@ -48,5 +63,13 @@ def commit_offsets(bootstrap_servers: str, group: str, offsets: Path) -> None:
     positions = [
         TopicPartition(topic, int(number), end) for topic, parts in ends.items() for number, end in parts.items()
     ]
-    consumer.commit(offsets=positions, asynchronous=False)
+    latest = time.monotonic() + COMMIT_SECONDS_MAX
+    while True:
+        try:
+            consumer.commit(offsets=positions, asynchronous=False)
+            break
+        except KafkaException as error:
+            if error.args[0].code() not in COORDINATOR_IS_AWAY or time.monotonic() > latest:
+                raise
+            time.sleep(PAUSE_SECONDS)
     consumer.close()

@@ -12,7 +12,7 @@ from oncelog.cli.demo.tally import OutputRecord, Place
 
 MESSAGES_AT_ONCE = 10_000
 POLL_SECONDS = 0.2
-ANSWER_SECONDS = 10
+ANSWER_SECONDS = 60
 FETCH_BYTES = 8 * 1024 * 1024
 
 
