@@ -12,7 +12,7 @@ from oncelog.broker.cluster.converted import ConversionRefusedError, Converted
 from oncelog.broker.cluster.kafka_directories import give_to_kafka, take_from_kafka
 from oncelog.broker.storage.journal import FILE_NAME
 from oncelog.environment import DiskError
-from oncelog.log import DataDirectory, write_topic_id
+from oncelog.log import DataDirectory, OwnCheckpoint, write_own_checkpoint, write_topic_id
 from oncelog.log.checkpoints import write_identity
 from oncelog.simulation.broker_node import SimulatedRandom
 from oncelog.simulation.disk import ProcessEndedError
@@ -137,6 +137,15 @@ def test_replicas_that_kafka_got_meanwhile_are_taken_and_those_that_left_are_not
     here = {(one.topic, one.index) for one in world.broker.core.topics.partitions()}
     assert (TOPIC, 0) in here
     assert visible(world.broker, 0) == ["committed"]
+
+
+def test_what_an_interrupted_change_left_is_not_believed_after_kafka_had_the_directory() -> None:
+    world = kafkas(MORE)
+    for path in world.directories:
+        write_own_checkpoint(world.disk, path, OwnCheckpoint(journal_bytes=10**6))
+        world.disk.replace_file(f"{path}/{FILE_NAME}", b"what was so before")
+    change(world, to_kafka=False)
+    check_goes_on(world)
 
 
 def refused(world: ConversionInMemory, match: str, *, to_kafka: bool) -> None:
