@@ -40,7 +40,7 @@ CHANGING = [
     (re.compile(r'"(producer_id|epoch)": \d+'), r'"\1": N'),
     (re.compile(r"(?<=60\.0)( +\d+)( +\d+)$"), " N N"),
     (re.compile(r"\(pid \d+\)"), "(pid N)"),
-    (re.compile(r"^cluster [\w-]{22}$"), "cluster ID"),
+    (re.compile(r"\bcluster [\w-]{22}$"), "cluster ID"),
     (re.compile(r"crash: \d+ bytes of \d+ partitions"), "crash: N bytes of N partitions"),
     (re.compile(r"\b\d(,\d)+\b"), lambda found: ",".join(sorted(found[0].split(",")))),
     (re.compile(r"^( +\d) +\d(?=  \d,\d)"), r"\1 LEADER"),
@@ -51,7 +51,7 @@ CHANGING = [
 SERVERS = {"oncelog serve": "oncelog is ready on ", "oncelog cluster start": "the cluster is ready: "}
 """Commands that go on, and how the last line begins that they say when they are ready."""
 PID = re.compile(r"\(pid (\d+)\)")
-BY_AND_BY = re.compile(r"oncelog (topics|cluster) describe ")
+BY_AND_BY = re.compile(r"oncelog (topics|cluster) (describe|convert) ")
 BY_AND_BY_SECONDS = 60
 
 

@@ -9,7 +9,7 @@ from oncelog.broker.config.configuration import Settings
 from oncelog.broker.config.setting import SettingError
 from oncelog.broker.coordinators.loading import journal_state
 from oncelog.broker.identity import check_kind, take_identity
-from oncelog.broker.storage.journal import ReplicasHosted, ReplicasLeft, TopicCreated
+from oncelog.broker.storage.journal import BecameMember, ReplicasHosted, ReplicasLeft, TopicCreated
 from oncelog.log import LogDirectories
 from oncelog.simulation.memory_disk import MemoryDisk
 
@@ -57,6 +57,17 @@ def test_replicas_of_a_cluster_are_not_left_unserved() -> None:
     check_kind(state, "/data", is_in_cluster=True)
     with pytest.raises(SettingError, match="/data has replicas of a cluster"):
         check_kind(state, "/data", is_in_cluster=False)
+
+
+def test_broker_that_became_a_member_is_one_with_no_topic_too() -> None:
+    created = TopicCreated(name="t", topic_id=TOPIC_ID, partition_count=2)
+    for before in ([], [created]):
+        state = journal_state([*before, BecameMember()])
+        check_kind(state, "/data", is_in_cluster=True)
+        with pytest.raises(SettingError, match="/data has replicas of a cluster"):
+            check_kind(state, "/data", is_in_cluster=False)
+    assert [(one.topic, one.partitions) for one in state.hosted.values()] == [("t", {0, 1})]
+    assert state.topics == {}
 
 
 def test_broker_that_has_left_every_replica_may_be_alone() -> None:

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from oncelog.broker.cluster.converted import Converted
 
 
-class Source(StrEnum):
+class Owner(StrEnum):
     """Whose the data directory is."""
 
     ALONE = "alone"
     KAFKA = "kafka"
 
 
-class Target(StrEnum):
+class NewOwner(StrEnum):
     """Whose it is to be."""
 
     MEMBER = "member"
@@ -41,14 +41,14 @@ def convert(
         ),
     ] = None,
     source: Annotated[
-        Source,
+        Owner,
         typer.Option(
             "--from", help="Whose it is: a broker's that was alone, or one's of Apache Kafka 3.9 with ZooKeeper."
         ),
-    ] = Source.ALONE,
+    ] = Owner.ALONE,
     target: Annotated[
-        Target, typer.Option("--to", help="Whose it is to be; with kafka it is that of a member now.")
-    ] = Target.MEMBER,
+        NewOwner, typer.Option("--to", help="Whose it is to be; with kafka it is that of a member now.")
+    ] = NewOwner.MEMBER,
     config: Annotated[
         Path | None,
         typer.Option("--config", metavar="FILE", help="The broker's settings in a properties file of Kafka's."),
@@ -85,7 +85,7 @@ def convert(
     except OSError as error:
         raise CommandError(str(error), ExitStatus.UNREACHABLE) from error
     what = "is now" if done.is_news else "was already"
-    whose = "of Apache Kafka " if target is Target.KAFKA else ""
+    whose = "of Apache Kafka " if target is NewOwner.KAFKA else ""
     where = ", ".join(directories)
     print(f"{where} {what} the data directory of broker {done.broker_id} {whose}in cluster {done.cluster_id}")
     print(f"topics: {done.topic_count}, partitions: {done.partition_count}")
@@ -101,14 +101,14 @@ def _absolute(directories: list[str]) -> list[str]:
     return [os.path.abspath(path) for path in directories]
 
 
-def _converted(directories: list[str], source: Source, target: Target, settings: dict[str, str]) -> Converted:
+def _converted(directories: list[str], source: Owner, target: NewOwner, settings: dict[str, str]) -> Converted:
     from oncelog.server.conversion import convert_alone, convert_from_kafka, convert_to_kafka
 
-    if target is Target.KAFKA:
-        if source is Source.KAFKA:
+    if target is NewOwner.KAFKA:
+        if source is Owner.KAFKA:
             raise ValueError("--from kafka --to kafka changes nothing")
         return convert_to_kafka(directories)
-    if source is Source.KAFKA:
+    if source is Owner.KAFKA:
         return convert_from_kafka(directories)
     if find_spec("kazoo") is None:
         raise CommandError("cluster convert needs kazoo: pip install 'oncelog[cluster]'", ExitStatus.USAGE)

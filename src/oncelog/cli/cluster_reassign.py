@@ -83,18 +83,17 @@ def reassign(
             "changed or ended its reassignment",
             ExitStatus.REFUSED,
         )
-    print_table(("topic", "partitions", "moved"), _rows(wanted, before))
+    print_table(("topic", "partitions", "brokers"), _rows(wanted))
 
 
-def _rows(wanted: Replicas, before: Replicas) -> list[dict[str, object]]:
-    return [
-        {
-            "topic": topic,
-            "partitions": sum(one.topic == topic for one in wanted),
-            "moved": sum(one.topic == topic and before.get(one) != replicas for one, replicas in wanted.items()),
-        }
-        for topic in dict.fromkeys(one.topic for one in wanted)
-    ]
+def _rows(wanted: Replicas) -> list[dict[str, object]]:
+    """How many partitions of each topic were to have their replicas on which brokers, that have them now."""
+    rows: list[dict[str, object]] = []
+    for topic in dict.fromkeys(one.topic for one in wanted):
+        replicas = [found for one, found in wanted.items() if one.topic == topic]
+        brokers = sorted({number for found in replicas for number in found})
+        rows.append({"topic": topic, "partitions": len(replicas), "brokers": ",".join(map(str, brokers))})
+    return rows
 
 
 def read_plan(file: Path) -> dict[TopicPartition, tuple[int, ...]]:

@@ -12,7 +12,7 @@ from oncelog.broker.cluster.converted import ConversionRefusedError, Converted
 from oncelog.broker.cluster.kafka_directories import give_to_kafka, take_from_kafka
 from oncelog.broker.storage.journal import FILE_NAME
 from oncelog.environment import DiskError
-from oncelog.log import DataDirectory, write_topic_id
+from oncelog.log import DataDirectory, OwnCheckpoint, write_own_checkpoint, write_topic_id
 from oncelog.log.checkpoints import write_identity
 from oncelog.simulation.broker_node import SimulatedRandom
 from oncelog.simulation.disk import ProcessEndedError
@@ -139,6 +139,15 @@ def test_replicas_that_kafka_got_meanwhile_are_taken_and_those_that_left_are_not
     assert visible(world.broker, 0) == ["committed"]
 
 
+def test_what_an_interrupted_change_left_is_not_believed_after_kafka_had_the_directory() -> None:
+    world = kafkas(MORE)
+    for path in world.directories:
+        write_own_checkpoint(world.disk, path, OwnCheckpoint(journal_bytes=10**6))
+        world.disk.replace_file(f"{path}/{FILE_NAME}", b"what was so before")
+    change(world, to_kafka=False)
+    check_goes_on(world)
+
+
 def refused(world: ConversionInMemory, match: str, *, to_kafka: bool) -> None:
     before = {path: world.disk.read_file(f"{path}/{META}") for path in world.directories}
     with pytest.raises(ConversionRefusedError, match=match):
@@ -154,6 +163,14 @@ def test_directory_that_was_not_closed_is_refused() -> None:
 
 def test_broker_that_is_alone_is_not_given_to_kafka() -> None:
     refused(used_world(), "/data is that of a broker that is alone", to_kafka=True)
+
+
+def test_directory_of_kafka_over_kraft_or_of_a_broker_that_is_alone_is_not_taken() -> None:
+    """Both have `meta.properties` of version 1."""
+    world = member()
+    world.disk.remove(f"{DIRECTORY}/{FILE_NAME}")
+    refused(world, f"{FILE_NAME} is in 0 of the directories: .* of Apache Kafka over ZooKeeper", to_kafka=False)
+    refused(used_world(), "/data is that of a broker that is alone", to_kafka=False)
 
 
 def test_half_of_the_log_directories_is_not_given_to_kafka() -> None:

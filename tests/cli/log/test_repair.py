@@ -100,6 +100,16 @@ def test_files_of_the_directory_are_made_anew(cli, used, node, data, name):
     check_served(used, node, said)
 
 
+def test_directory_of_kafka_over_zookeeper_becomes_that_of_a_broker_that_is_alone(cli, used, node, data):
+    properties = data / "meta.properties"
+    cluster_id = next(line for line in properties.read_text().splitlines() if line.startswith("cluster.id="))
+    properties.write_text(f"version=0\n{cluster_id}\nbroker.id=1\n")
+    assert "it is that of a broker of Apache Kafka over ZooKeeper" in cli("log", "verify", data).output
+    said = repaired(cli, data)
+    assert cluster_id in properties.read_text()
+    check_served(used, node, said)
+
+
 def test_headers_get_back_what_they_had(cli, used, node, data):
     """Base offset, length, leader epoch and magic, in turn."""
     path = sorted((data / "orders-0").glob("*.log"))[1]

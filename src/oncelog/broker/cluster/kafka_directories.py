@@ -16,7 +16,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from oncelog.broker.cluster.converted import ConversionRefusedError, Converted
-from oncelog.broker.coordinators.loading import HostedReplicas, journal_state
+from oncelog.broker.coordinators.loading import HostedReplicas, JournalState, journal_state
 from oncelog.broker.storage.journal import (
     FILE_NAME,
     BrokerStarted,
@@ -39,6 +39,7 @@ def take_from_kafka(disk: Disk, directories: Sequence[DataDirectory], random: Ra
     hosted = _replicas(disk, directories)
     done = _outcome(identities, hosted, is_news=any(one.is_kafkas for one in identities))
     if not done.is_news:
+        _journal_state(disk, directories)
         return done
     _check_moves(directories)
     _check_closed(directories, "start Apache Kafka on it, and stop it with SIGTERM")
@@ -132,10 +133,24 @@ def _check_moves(directories: Sequence[DataDirectory]) -> None:
 
 
 def _hosted(disk: Disk, directories: Sequence[DataDirectory]) -> dict[UUID, HostedReplicas]:
-    """What the journal knows. What a broker that is alone has besides its logs Kafka would not find."""
+    """The replicas that the journal knows, when everything is in the logs' own files."""
+    state = _journal_state(disk, directories)
+    for directory in directories:
+        if files_in(disk, directory.path):
+            raise ConversionRefusedError(
+                f"{directory.path} has a write-ahead log: start the broker on it, and stop it with SIGTERM"
+            )
+    return state.hosted
+
+
+def _journal_state(disk: Disk, directories: Sequence[DataDirectory]) -> JournalState:
+    """What a member's journal says. What a broker that is alone has besides its logs Kafka would not find."""
     homes = [directory for directory in directories if directory.has(FILE_NAME)]
     if len(homes) != 1:
-        raise ConversionRefusedError(f"{FILE_NAME} is in {len(homes)} of the directories: name all those of one broker")
+        raise ConversionRefusedError(
+            f"{FILE_NAME} is in {len(homes)} of the directories: name all those of one broker, of oncelog or of Apache Kafka "
+            "over ZooKeeper"
+        )
     home = homes[0].path
     lines = disk.read_file(f"{home}/{FILE_NAME}").splitlines()
     state = journal_state(record for line in lines if (record := decode_line(line)) is not None)
@@ -143,9 +158,7 @@ def _hosted(disk: Disk, directories: Sequence[DataDirectory]) -> dict[UUID, Host
         raise ConversionRefusedError(
             f"{home} is that of a broker that is alone: `oncelog cluster convert` makes it a member's first"
         )
-    if files_in(disk, home):
-        raise ConversionRefusedError(f"{home} has a write-ahead log: start the broker on it, and stop it with SIGTERM")
-    return state.hosted
+    return state
 
 
 def _name_topics(disk: Disk, directories: Sequence[DataDirectory], hosted: Mapping[UUID, HostedReplicas]) -> None:

@@ -184,6 +184,10 @@ class _NodeVerification:
         except DiskError as error:
             self._say(Finding(path, str(error), AtStart.REFUSES))
             return
+        if identity.is_kafkas:
+            what = "it is that of a broker of Apache Kafka over ZooKeeper"
+            self._say(Finding(path, what, AtStart.REFUSES))
+            return
         problem = self._properties_problem(path)
         if problem is not None:
             self._say(Finding(path, problem, AtStart.IGNORES))
