@@ -160,9 +160,9 @@ def test_host_of_another_broker_is_checked_unless_a_setting_says_otherwise() -> 
 
 def test_setting_of_a_listener_that_is_not_there_is_refused() -> None:
     """Kafka takes it and does nothing with it."""
-    settings = of_tls(**{"listener.name.insid.ssl.client.auth": "required"})
+    settings = of_tls(**{"listener.name.others.ssl.client.auth": "required"})
     with pytest.raises(
-        SettingError, match=r"listener.name.insid.ssl.client.auth is not allowed: the listeners are INSIDE"
+        SettingError, match=r"listener.name.others.ssl.client.auth is not allowed: the listeners are INSIDE"
     ):
         check_names_of_listeners(settings, {"INSIDE"})
 
