@@ -93,7 +93,7 @@ def test_broker_with_the_certificate_of_a_stranger_is_left_alone(
     stranger.configure(**between.settings(stranger, free_port(), own))
     stranger.launch()
     controller = cluster.brokers[0]
-    until(lambda: "is by an authority that is not trusted here" in controller.output.read_text())
+    until(lambda: "is by an authority that is not trusted here" in controller.output.read_text(), 60)
     goes_on_without(cluster, stranger)
     assert controller.output.read_text().count("is by an authority that is not trusted here") == 1
     stranger.stop()
