@@ -24,7 +24,7 @@ WAYS = [("SSL", "none"), ("SASL_PLAINTEXT", "SCRAM-SHA-256"), ("SASL_SSL", "PLAI
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
 def test_killed_leader_loses_nothing_and_comes_back(led_cluster, tmp_path: Path, protocol: str, mechanism: str) -> None:
     between = BetweenBrokers(tmp_path / "keys", protocol, mechanism)
-    trial = Trial(led_cluster("oncelog", "oncelog", "oncelog", between=between))
+    trial = Trial(led_cluster("oncelog", "oncelog", "oncelog", between=between, num_replica_fetchers="3"))
     trial.run(lambda: trial.kill(trial.broker(Role.LEADER)))
 
 

@@ -78,7 +78,7 @@ def _announce(broker: Broker) -> None:
         )
     for damage in report.damage:
         _say(f"a partition is offline: {damage}")
-    sys.stdout.write(f"oncelog is ready on {broker.bootstrap_servers}, data in {where}{repaired}\n")
+    sys.stdout.write(f"oncelog is ready on {broker.whereabouts}, data in {where}{repaired}\n")
     sys.stdout.flush()
 
 

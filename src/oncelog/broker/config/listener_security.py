@@ -47,7 +47,7 @@ def security_of_listener(settings: Settings, endpoint: Endpoint) -> ListenerSecu
     tls, client_auth = None, ClientAuth.NONE
     if endpoint.has_tls:
         tls = _tls(settings, endpoint)
-        client_auth = ClientAuth(str(settings.of_listener(endpoint.name, "ssl.client.auth")))
+        client_auth = _client_auth(settings, endpoint)
         if tls.certificate is None:
             raise SettingError(
                 f"the listener {endpoint.name} has no certificate to show: set ssl.keystore.location, or "
@@ -77,6 +77,14 @@ def _tls(settings: Settings, endpoint: Endpoint) -> Tls:
         return read_tls({name: str(value) for name, value in found.items() if value is not None})
     except ValueError as error:
         raise SettingError(f"the listener {endpoint.name}: {error}") from None
+
+
+def _client_auth(settings: Settings, endpoint: Endpoint) -> ClientAuth:
+    """KIP-684: a listener with SASL asks for certificates only where it has a value of its own that says so."""
+    if not endpoint.has_sasl:
+        return ClientAuth(str(settings.of_listener(endpoint.name, "ssl.client.auth")))
+    own = settings.value(f"{OF_LISTENER}{endpoint.name.lower()}.ssl.client.auth")
+    return ClientAuth.NONE if own is None else ClientAuth(str(own))
 
 
 def _mechanisms(settings: Settings, endpoint: Endpoint) -> tuple[str, ...]:
