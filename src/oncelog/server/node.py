@@ -236,7 +236,7 @@ class Broker:
         return network, zookeeper
 
     async def _loaded(self) -> None:
-        """Whoever connects is answered meanwhile, as far as the broker is. Raises what stops it."""
+        """Whoever connects is answered meanwhile, as far as the broker is. Raises what stops it, and may be cancelled."""
         assert self._failure is not None, "the broker is started"
         loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._core.progress.until(Readiness.COORDINATORS).then(loaded.set_result)
@@ -248,6 +248,7 @@ class Broker:
             self._hang_up()
             self._core.give_up_start()
             self._has_stopped = True
+            await self._leave_cluster()
             self._discard()
             raise
 
