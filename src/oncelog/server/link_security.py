@@ -19,7 +19,6 @@ from oncelog.client.transports.sessions import begin_log_in
 from oncelog.client.transports.tls import handshake_failure, tls_context
 from oncelog.client.values import Address
 from oncelog.security.values import Security
-from oncelog.server.network import LinkRefusedError
 from oncelog.wire import WireError
 
 logger = logging.getLogger("oncelog.links")
@@ -50,6 +49,10 @@ class LinkSecurity:
             self._said.add(text)
             logger.warning("%s", text)
         return text
+
+
+class LinkRefusedError(Exception):
+    """One side has not shown who it is. The text says which."""
 
 
 class SecuredLink:

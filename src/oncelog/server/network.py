@@ -38,10 +38,6 @@ Guard = Callable[[Callable[[], None]], None]
 OPENING, OPEN, CLOSED = LinkState
 
 
-class LinkRefusedError(Exception):
-    """One side has not shown who it is. The text says which."""
-
-
 class SocketNetwork:
     """Makes links over TCP on one event loop. A frame that says it is longer than `frame_bytes_max` ends its link."""
 
@@ -282,6 +278,9 @@ class SocketLink(asyncio.BufferedProtocol):
             self._guard(partial(self._listener.received, frame))
 
     def _log_in(self, secured: SecuredLink, frame: memoryview) -> None:
+        # Whoever has no secured link has not loaded it.
+        from oncelog.server.link_security import LinkRefusedError
+
         try:
             chunks = secured.received(frame)
         except LinkRefusedError as refused:
