@@ -11,11 +11,13 @@ from typing import Annotated
 import typer
 
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.security.scram import ITERATIONS_MAX, ITERATIONS_MIN
+from oncelog.security.scram import ITERATIONS_MIN
 from oncelog.security.scram_server import ScramCredential
 from oncelog.security.values import Scram
 
 SALT_BYTES = 20
+ITERATIONS_MAX = 16_384
+"""Kafka's limit. Brokers that log in compute so long, and serve nobody else meanwhile."""
 SESSION_MS, CONNECT_MS = 6_000, 10_000
 
 

@@ -171,11 +171,12 @@ def test_host_of_another_broker_is_checked_unless_a_setting_says_otherwise() -> 
     assert (checked.verification, unchecked.verification) == (Verification.HOST, Verification.ISSUER)
 
 
-def test_setting_of_a_listener_that_is_not_there_is_refused() -> None:
-    """Kafka takes it and does nothing with it."""
-    settings = of_tls(**{"listener.name.others.ssl.client.auth": "required"})
+@pytest.mark.parametrize("listener", ["others", "INSIDE"])
+def test_setting_of_a_listener_that_is_not_there_is_refused(listener: str) -> None:
+    """Kafka takes it and does nothing with it; its names of listeners are in small letters here."""
+    settings = of_tls(**{f"listener.name.{listener}.ssl.client.auth": "required"})
     with pytest.raises(
-        SettingError, match=r"listener.name.others.ssl.client.auth is not allowed: the listeners are INSIDE"
+        SettingError, match=r"ssl.client.auth is not allowed: the listeners are, in small letters, inside"
     ):
         check_names_of_listeners(settings, {"INSIDE"})
 

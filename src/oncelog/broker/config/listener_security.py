@@ -66,9 +66,10 @@ def security_towards_listener(settings: Settings, endpoint: Endpoint) -> Securit
 
 def check_names_of_listeners(settings: Settings, listeners: set[str]) -> None:
     """Raise SettingError for a setting of a listener that is not there: what it was to secure would not be."""
+    known = sorted(listener.lower() for listener in listeners)
     for name in settings.given:
-        if name.startswith(OF_LISTENER) and named_for_listener(name)[0].upper() not in listeners:
-            raise SettingError(f"{name} is not allowed: the listeners are {', '.join(sorted(listeners))}")
+        if name.startswith(OF_LISTENER) and named_for_listener(name)[0] not in known:
+            raise SettingError(f"{name} is not allowed: the listeners are, in small letters, {', '.join(known)}")
 
 
 def _tls(settings: Settings, endpoint: Endpoint) -> Tls:
