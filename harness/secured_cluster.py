@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
 from pathlib import Path
-
-from kazoo.client import KazooClient
 
 from harness.certificates import Authority, Issued
 from harness.cluster import Cluster, ClusterMember
+from harness.oncelog_process import OncelogNode
 from harness.processes import free_port
-from oncelog.security.scram_server import ScramCredential
 from oncelog.security.values import Scram
-from oncelog.zookeeper.znodes import encode_config, paths, sanitize
 
 INTERNAL = "INTERNAL"
 USER, PASSWORD = "broker", "tweedledum-5b1d"
 SASL = "org.apache.kafka.common.security"
-ITERATIONS = 4096
 LOGIN_MODULES = {"PLAIN": f"{SASL}.plain.PlainLoginModule", "SCRAM": f"{SASL}.scram.ScramLoginModule"}
 
 
@@ -74,17 +70,7 @@ class BetweenBrokers:
 
 
 def add_scram_user(connect: str, mechanism: Scram, username: str = USER, password: str = PASSWORD) -> None:
-    """As `kafka-configs --zookeeper` does before there is a broker."""
-    credential = ScramCredential.of_password(mechanism, password, os.urandom(20), ITERATIONS)
-    zookeeper = KazooClient(connect)
-    zookeeper.start()
-    try:
-        data = encode_config({str(mechanism): str(credential)})
-        path = paths.config("users", sanitize(username))
-        if zookeeper.exists(path):
-            zookeeper.set(path, data)
-        else:
-            zookeeper.create(path, data, makepath=True)
-    finally:
-        zookeeper.stop()
-        zookeeper.close()
+    """As an operator does it before there is a broker."""
+    command = [OncelogNode.program(), "cluster", "user", username, "--zookeeper", connect, "--mechanism", mechanism]
+    done = subprocess.run(command, input=password, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr

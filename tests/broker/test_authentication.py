@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -175,6 +176,31 @@ def test_mechanism_that_is_not_enabled_is_refused_with_those_that_are() -> None:
     assert "it wants the SASL mechanism 'GSSAPI'" in (situation.connection.closed or "")
 
 
+def test_messages_behind_the_first_version_have_no_header() -> None:
+    """KIP-43: what follows SaslHandshake v0 are the mechanism's messages themselves; KIP-152 puts them into requests."""
+    situation = Situation("SCRAM-SHA-256", "PLAIN")
+    assert situation.ask("sasl_handshake", 0, mechanism="SCRAM-SHA-256").error_code is ErrorCode.none
+    client = scram(ScramLogin(Scram.SHA_256, ALICE, Secret(PASSWORD)), "nonce")
+    message = next(client)
+    for _ in range(2):
+        (frame,) = situation.authenticator.receive(situation.connection, memoryview(message)).value
+        assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+        with suppress(StopIteration):
+            message = client.send(frame[4:])
+    assert situation.completed == 1
+
+
+def test_wrong_password_without_headers_is_hung_up_on() -> None:
+    situation = Situation("PLAIN")
+    situation.ask("sasl_handshake", 0, mechanism="PLAIN")
+    answer = situation.authenticator.receive(situation.connection, memoryview(WRONG))
+    situation.clock.advance(DELAY_MS)
+    assert answer.value is None
+    situation.clock.advance(1)
+    assert "it is not authenticated by PLAIN" in (situation.connection.closed or "")
+    assert situation.completed == 0
+
+
 def test_versions_are_told_before_the_log_in() -> None:
     situation = Situation("PLAIN")
     for _ in range(2):
@@ -187,7 +213,6 @@ def test_versions_are_told_before_the_log_in() -> None:
     [
         ("metadata", 1, {"topics": None}),
         ("sasl_authenticate", 2, {"auth_bytes": RIGHT}),
-        ("sasl_handshake", 0, {"mechanism": "PLAIN"}),
     ],
 )
 def test_other_requests_come_too_early(api: str, version: int, fields: dict[str, Any]) -> None:

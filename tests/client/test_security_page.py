@@ -10,12 +10,22 @@ from pathlib import Path
 import pytest
 
 from harness.secured_kafka import PASSWORD, Listener
-from oncelog.broker.config.properties import parse_properties
+from oncelog.broker.config.configuration import Settings
+from oncelog.broker.config.listener_security import ClientAuth, security_of_listener, security_towards_listener
+from oncelog.broker.config.listeners import inter_broker_listener, listening_endpoints
+from oncelog.broker.config.properties import parse_properties, read_configuration
+from oncelog.broker.config.security_settings import LISTENER_SETTINGS
+from oncelog.broker.config.setting import SettingError
+from oncelog.broker.config.settings import BROKER_SETTINGS
 from oncelog.client.security import read_security
 from oncelog.client.security.names import SUPPORTED
+from oncelog.security.values import PlainLogin
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text()
+OF_CLIENTS, _, OF_BROKERS = PAGE.partition("## The broker's listeners\n")
+BROKER_BLOCK = re.compile(r"^```text\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+NAMES = re.compile(r"`((?:sasl|ssl|security|enable|https)\.[a-z.]+[a-z])`")
 BLOCK = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 PROPERTIES = re.compile(r"^```properties\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 
@@ -46,9 +56,35 @@ def test_properties_mean_what_the_block_means():
 
 
 def test_options_that_the_page_names_are_supported():
-    named = set(re.findall(r"`((?:sasl|ssl|security|enable|https)\.[a-z.]+[a-z])`", PAGE))
+    named = set(NAMES.findall(OF_CLIENTS))
     assert len(named) > 25
     assert named <= SUPPORTED
+
+
+def test_settings_of_the_broker_that_the_page_names_are_there():
+    named = set(NAMES.findall(OF_BROKERS.partition("## Rights")[0]))
+    assert len(named) > 10
+    refused = {"ssl.cipher.suites"}
+    own = {name for name in LISTENER_SETTINGS if name.endswith("sasl.jaas.config")} | {"sasl.jaas.config"}
+    assert named - refused - own <= BROKER_SETTINGS.keys()
+    for name in refused:
+        with pytest.raises(SettingError):
+            read_configuration(f"{name}=x")
+
+
+def test_blocks_of_the_broker_are_what_a_broker_takes():
+    listeners, between = BROKER_BLOCK.findall(OF_BROKERS)[:2]
+    settings = Settings(read_configuration(listeners).settings)
+    of_clients, inside = (security_of_listener(settings, one) for one in listening_endpoints(settings))
+    assert (of_clients.mechanisms, set(of_clients.plain_users)) == (("PLAIN",), {"alice", "bob"})
+    assert (inside.mechanisms, inside.client_auth) == ((), ClientAuth.REQUIRED)
+    both = read_configuration(listeners + between).settings | {"zookeeper.connect": "z:1", "broker.id": "1"}
+    settings = Settings(both)
+    assert inter_broker_listener(settings) == "INSIDE"
+    inside = listening_endpoints(settings)[1]
+    login = security_towards_listener(settings, inside).login
+    assert isinstance(login, PlainLogin)
+    assert login.username in security_of_listener(settings, inside).plain_users
 
 
 def test_links_lead_to_files():

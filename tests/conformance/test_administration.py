@@ -36,6 +36,7 @@ from harness.wire import Connection
 from oncelog import client
 from oncelog.broker.config.group_settings import GROUP_SETTINGS
 from oncelog.broker.config.kafka_setting_names import NOT_HERE, NOT_HERE_PREFIXES
+from oncelog.broker.config.security_settings import SECURITY_SETTINGS
 from oncelog.broker.config.setting import text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from tools.pages.configuration import DIFFERENT_DEFAULTS
@@ -51,8 +52,15 @@ ONLY_WITH_ZOOKEEPER = {
     "zookeeper.session.timeout.ms",
 }
 """Kafka has these up to 3.9, for a cluster that keeps its state in ZooKeeper."""
-FIXED_HERE = {"listeners", "listener.security.protocol.map", "group.consumer.assignment.interval.ms"}
-"""Kafka can open another listener while it runs, and wait longer between two assignments."""
+FIXED_HERE = {
+    "listeners",
+    "listener.security.protocol.map",
+    "group.consumer.assignment.interval.ms",
+    "num.replica.fetchers",
+}
+FIXED_HERE |= {setting.name for setting in SECURITY_SETTINGS if setting.name.startswith(("ssl.", "sasl."))}
+"""Kafka can open another listener while it runs and read its stores anew, wait longer between two assignments, and follow by
+more connections."""
 KINDS = ("unknown", "boolean", "string", "int", "short", "long", "double", "list", "class", "password")
 
 

@@ -112,6 +112,23 @@ def test_wrong_password_ends_the_link_without_being_told(run, served, name: str)
     run(test())
 
 
+def test_wrong_password_is_said_once_however_often_it_is_tried(run, served, caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        network = SocketNetwork(
+            asyncio.get_running_loop(),
+            lambda callback: callback(),
+            LinkSecurity(served.options("SASL_SSL", sasl_password=WRONG)),
+        )
+        for _ in range(3):
+            heard = Heard()
+            network.connect("127.0.0.1", served.ports["SASL_SSL"], heard, timeout_ms=10_000)
+            await heard.until(lambda heard=heard: heard.ends)
+
+    run(test())
+    (said,) = [one.getMessage() for one in caplog.records if one.name == "oncelog.links" and one.levelname == "WARNING"]
+    assert "does not accept user 'alice' by PLAIN" in said
+
+
 def test_broker_by_an_authority_that_is_not_trusted_is_told_nothing(run, served) -> None:
     async def test() -> None:
         security = served.options("SASL_SSL", ssl_ca_location=str(served.stranger.file))

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from harness.certificates import Authority
-from harness.secured_listeners import WRONG, SecuredListeners
+from harness.secured_listeners import PASSWORD, WRONG, SecuredListeners
 from harness.waiting import until
 from harness.wire import Connection
 from oncelog import Broker
@@ -179,6 +179,19 @@ def test_who_shakes_no_hands_holds_up_nobody(served: SecuredListeners) -> None:
         assert len(client.describe_cluster().nodes) == 1
     for one in silent:
         one.close()
+
+
+def test_settings_of_listeners_are_shown_without_their_secrets(served: SecuredListeners) -> None:
+    connection = Connection(served.address("PLAINTEXT"))
+    resource = {"resource_type": 4, "resource_name": "1", "configuration_keys": None}
+    answer = connection.ask(
+        "describe_configs", 4, resources=[resource], include_synonyms=True, include_documentation=False
+    )
+    found = {entry.name: entry for entry in answer.results[0].configs}
+    assert found["listener.name.mutual.ssl.client.auth"].value == "required"
+    users = found["listener.name.sasl_ssl.plain.sasl.jaas.config"]
+    assert (users.value, users.is_sensitive) == (None, True)
+    assert PASSWORD not in str(answer)
 
 
 def test_broker_with_half_a_handshake_stops(tmp_path: Path) -> None:

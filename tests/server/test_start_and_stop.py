@@ -14,6 +14,7 @@ from unittest.mock import patch
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from harness.oncelog_cluster import OncelogMember
 from harness.oncelog_process import OncelogNode
 from harness.processes import free_port
 from harness.shared_producer import Cluster
@@ -204,3 +205,20 @@ def test_disk_that_fails_while_others_have_their_turn_ends_the_start(node):
         asyncio.run(begin())
     node.start()
     assert values(node, "kept") == ["a"]
+
+
+def test_start_that_waits_for_others_ends_when_it_is_told_to(tmp_path):
+    member = OncelogMember(tmp_path, "127.0.0.1:1", 1, zookeeper_connection_timeout_ms="60000")
+    member.launch()
+    until(lambda: is_open(member.port))
+    member.stop(10)
+    assert member.wait() == 0
+    assert member.tail() == ""
+
+
+def is_open(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True

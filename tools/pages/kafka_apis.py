@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SECURITY = "there is no authentication and no access control"
+SECURITY = "there is no access control"
+TOKENS = "there are no delegation tokens"
+SCRAM_USERS = "users of SCRAM are changed in ZooKeeper: oncelog cluster user"
 QUOTAS = "there are no quotas"
 ONE_NODE = "there is one node, and no quorum of controllers"
 SHARE_GROUPS = "there are no share groups"
@@ -36,7 +38,7 @@ KAFKA_APIS = (
     KafkaApi(14, "SyncGroup", 0, 5),
     KafkaApi(15, "DescribeGroups", 0, 6),
     KafkaApi(16, "ListGroups", 0, 5),
-    KafkaApi(17, "SaslHandshake", 0, 1, SECURITY),
+    KafkaApi(17, "SaslHandshake", 0, 1),
     KafkaApi(18, "ApiVersions", 0, 4),
     KafkaApi(19, "CreateTopics", 2, 7),
     KafkaApi(20, "DeleteTopics", 1, 6),
@@ -55,12 +57,12 @@ KAFKA_APIS = (
     KafkaApi(33, "AlterConfigs", 0, 2),
     KafkaApi(34, "AlterReplicaLogDirs", 1, 2),
     KafkaApi(35, "DescribeLogDirs", 1, 5),
-    KafkaApi(36, "SaslAuthenticate", 0, 2, SECURITY),
+    KafkaApi(36, "SaslAuthenticate", 0, 2),
     KafkaApi(37, "CreatePartitions", 0, 3),
-    KafkaApi(38, "CreateDelegationToken", 1, 3, SECURITY),
-    KafkaApi(39, "RenewDelegationToken", 1, 2, SECURITY),
-    KafkaApi(40, "ExpireDelegationToken", 1, 2, SECURITY),
-    KafkaApi(41, "DescribeDelegationToken", 1, 3, SECURITY),
+    KafkaApi(38, "CreateDelegationToken", 1, 3, TOKENS),
+    KafkaApi(39, "RenewDelegationToken", 1, 2, TOKENS),
+    KafkaApi(40, "ExpireDelegationToken", 1, 2, TOKENS),
+    KafkaApi(41, "DescribeDelegationToken", 1, 3, TOKENS),
     KafkaApi(42, "DeleteGroups", 0, 2),
     KafkaApi(43, "ElectLeaders", 0, 2),
     KafkaApi(44, "IncrementalAlterConfigs", 0, 1),
@@ -69,8 +71,8 @@ KAFKA_APIS = (
     KafkaApi(47, "OffsetDelete", 0, 0),
     KafkaApi(48, "DescribeClientQuotas", 0, 1, QUOTAS),
     KafkaApi(49, "AlterClientQuotas", 0, 1, QUOTAS),
-    KafkaApi(50, "DescribeUserScramCredentials", 0, 0, SECURITY),
-    KafkaApi(51, "AlterUserScramCredentials", 0, 0, SECURITY),
+    KafkaApi(50, "DescribeUserScramCredentials", 0, 0, SCRAM_USERS),
+    KafkaApi(51, "AlterUserScramCredentials", 0, 0, SCRAM_USERS),
     KafkaApi(55, "DescribeQuorum", 0, 2, ONE_NODE),
     KafkaApi(57, "UpdateFeatures", 0, 2),
     KafkaApi(60, "DescribeCluster", 0, 2),

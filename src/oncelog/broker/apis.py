@@ -55,7 +55,7 @@ _TABLE = (
     ServedApi(14, "SyncGroup", 0, 5, "sync_group"),
     ServedApi(15, "DescribeGroups", 0, 6, "describe_groups"),
     ServedApi(16, "ListGroups", 0, 5, "list_groups"),
-    ServedApi(17, "SaslHandshake", 1, 1, "sasl_handshake", Readiness.IDENTITY),
+    ServedApi(17, "SaslHandshake", 0, 1, "sasl_handshake", Readiness.IDENTITY),
     ServedApi(18, "ApiVersions", 0, 4, "api_versions", Readiness.IDENTITY),
     ServedApi(19, "CreateTopics", 2, 7, "create_topics"),
     ServedApi(20, "DeleteTopics", 1, 6, "delete_topics"),

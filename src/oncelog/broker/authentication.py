@@ -1,6 +1,7 @@
 """Who comes to a listener with SASL says first who it is: SaslHandshake, then SaslAuthenticate (KIP-43, KIP-152).
 
-What is served before that is ApiVersions. The rules are those of Kafka's SaslServerAuthenticator; its sentences are what
+Behind SaslHandshake v0 the mechanism's messages come as frames without a header. What is served before all of it is
+ApiVersions. The rules are those of Kafka's SaslServerAuthenticator; its sentences are what
 clients are told.
 """
 
@@ -22,6 +23,7 @@ from oncelog.security.scram import ScramRefused
 from oncelog.security.scram_server import ScramCredential, ScramServer
 from oncelog.security.values import Scram, Secret
 from oncelog.wire import (
+    FRAME_LENGTH,
     ErrorCode,
     RequestHeader,
     WireError,
@@ -82,6 +84,7 @@ class SaslAuthenticator:
         "_complete",
         "_delay_ms",
         "_exchange",
+        "_has_headers",
         "_mechanism",
         "_mechanisms",
         "_plain_users",
@@ -113,6 +116,7 @@ class SaslAuthenticator:
         self._state = HANDSHAKE
         self._mechanism = ""
         self._exchange: ScramServer | None = None
+        self._has_headers = True
 
     @property
     def state(self) -> SaslState:
@@ -120,16 +124,18 @@ class SaslAuthenticator:
 
     def receive(self, connection: Peer, frame: memoryview) -> Answer | Parked[Answer]:
         """As the broker's own: take one request, without its length, and give its answer. Raises WireError."""
-        header = read_request_header(frame)
-        if header.api_key == API_VERSIONS_KEY and self._state is HANDSHAKE:
-            return self._serve(connection, frame)
-        if header.api_key == SASL_HANDSHAKE and header.version == 1 and self._state is HANDSHAKE:
-            return self._handshake(connection, header, _body(header, frame))
-        if header.api_key == SASL_AUTHENTICATE and 0 <= header.version <= 2 and self._state is AUTHENTICATE:
-            return start(self._authenticate(connection, header, bytes(_body(header, frame).auth_bytes)))
         if self._state is FAILED:
             # It is told why, and then hung up on.
             return Parked()
+        if not self._has_headers:
+            return start(self._authenticate_without_header(connection, bytes(frame)))
+        header = read_request_header(frame)
+        if header.api_key == API_VERSIONS_KEY and self._state is HANDSHAKE:
+            return self._serve(connection, frame)
+        if header.api_key == SASL_HANDSHAKE and header.version in (0, 1) and self._state is HANDSHAKE:
+            return self._handshake(connection, header, _body(header, frame))
+        if header.api_key == SASL_AUTHENTICATE and 0 <= header.version <= 2 and self._state is AUTHENTICATE:
+            return start(self._authenticate(connection, header, bytes(_body(header, frame).auth_bytes)))
         self._move(FAILED)
         raise WireError(f"Unexpected Kafka request of type {api_name(header.api_key)} during SASL handshake.")
 
@@ -137,6 +143,7 @@ class SaslAuthenticator:
         mechanism = body.mechanism
         if mechanism in self._mechanisms:
             self._mechanism = mechanism
+            self._has_headers = header.version > 0
             self._move(AUTHENTICATE)
             return _answer(header, error_code=ErrorCode.none, mechanisms=tuple(self._mechanisms))
         self._move(FAILED)
@@ -145,11 +152,8 @@ class SaslAuthenticator:
 
     async def _authenticate(self, connection: Peer, header: RequestHeader, message: bytes) -> Answer:
         try:
-            answer, is_last = await self._next(message)
+            answer = await self._step(connection, message)
         except AuthenticationRefusedError as refused:
-            self._move(FAILED)
-            await sleep(self._clock, self._delay_ms)
-            self._hang_up(connection, f"it is not authenticated by {self._mechanism}: {refused.__cause__ or refused}")
             return _answer(
                 header,
                 error_code=ErrorCode.sasl_authentication_failed,
@@ -157,12 +161,30 @@ class SaslAuthenticator:
                 auth_bytes=b"",
                 session_lifetime=NO_END,
             )
-        if is_last:
-            self._move(COMPLETE)
-            self._complete()
         return _answer(
             header, error_code=ErrorCode.none, error_message=None, auth_bytes=answer, session_lifetime=NO_END
         )
+
+    async def _authenticate_without_header(self, connection: Peer, message: bytes) -> Answer:
+        try:
+            answer = await self._step(connection, message)
+        except AuthenticationRefusedError:
+            return None
+        return [FRAME_LENGTH.pack(len(answer)) + answer]
+
+    async def _step(self, connection: Peer, message: bytes) -> bytes:
+        """What the mechanism answers. Raises AuthenticationRefusedError, late, and the connection ends then."""
+        try:
+            answer, is_last = await self._next(message)
+        except AuthenticationRefusedError as refused:
+            self._move(FAILED)
+            await sleep(self._clock, self._delay_ms)
+            self._hang_up(connection, f"it is not authenticated by {self._mechanism}: {refused.__cause__ or refused}")
+            raise
+        if is_last:
+            self._move(COMPLETE)
+            self._complete()
+        return answer
 
     async def _next(self, message: bytes) -> tuple[bytes, bool]:
         """What the mechanism answers, and whether that is its last word. Raises AuthenticationRefusedError."""

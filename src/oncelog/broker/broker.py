@@ -466,8 +466,11 @@ class BrokerCore:
             self.transactions.coordinator.transaction_version = level
 
     def give_up_start(self) -> None:
-        """Load no more, and leave the directories."""
-        self._loading.end()
+        """Load no more, and leave the directories: cleanly, where all is loaded and only the controller has said nothing yet."""
+        if self._loading.is_released and not self._has_failed:
+            self.stop()
+        else:
+            self._loading.end()
 
     def connection_closed(self, connection: Peer) -> None:
         if self.progress.reached >= Readiness.LOGS:

@@ -11,6 +11,7 @@ from oncelog.cli.brokers import connect
 from oncelog.cli.cluster_convert import convert
 from oncelog.cli.cluster_reassign import reassign
 from oncelog.cli.cluster_start import start
+from oncelog.cli.cluster_user import user
 from oncelog.cli.options import BootstrapServer, Config, Json
 from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
@@ -20,6 +21,7 @@ app = typer.Typer()
 app.command()(start)
 app.command()(convert)
 app.command()(reassign)
+app.command()(user)
 
 
 @app.command()

@@ -5,59 +5,85 @@ It is imported only where there is something to secure.
 
 from __future__ import annotations
 
+import logging
 import ssl
 from typing import Any
 
 from typing_extensions import Buffer
 
-from oncelog.client.errors import ClientError
+from oncelog.client.errors import AuthenticationFailed, ClientError
 from oncelog.client.net.connection import BrokerConnection
 from oncelog.client.net.conversation import Ticket
 from oncelog.client.requests import ApiRequest
 from oncelog.client.transports.sessions import begin_log_in
 from oncelog.client.transports.tls import handshake_failure, tls_context
 from oncelog.client.values import Address
-from oncelog.security.values import Login, Security
+from oncelog.security.values import Security
 from oncelog.wire import WireError
+
+logger = logging.getLogger("oncelog.links")
 
 CLIENT_ID = "oncelog-broker"
 LOG_IN_S = 10.0
+OF_TLS = (ssl.SSLError, ConnectionResetError, ConnectionAbortedError)
 
 
 class LinkSecurity:
-    """What is done on every link. `context` is None where nothing is encrypted."""
+    """What is done on every link. `context` is None where nothing is encrypted.
+
+    What trying again does not change is a warning, once for each broker and reason.
+    """
 
     def __init__(self, security: Security) -> None:
         """Raises ValueError for a file or store that is no good."""
-        self._security = security
+        self.security = security
         self.context = tls_context(security)
+        self._said: set[str] = set()
 
-    def tls_failure(self, host: str, port: int, error: Exception) -> str | None:
-        """What TLS has against the other side, or the other side against this one: with TLS 1.3 that comes after the handshake."""
-        if self.context is None or not isinstance(error, OSError) or isinstance(error, TimeoutError):
-            return None
-        is_of_tls = isinstance(error, ssl.SSLError | ConnectionResetError | ConnectionAbortedError)
-        return str(handshake_failure(Address(host, port), error, self._security)) if is_of_tls else None
+    def of_link(self, host: str, port: int) -> SecuredLink:
+        return SecuredLink(self, Address(host, port))
 
-    def new_log_in(self, host: str, port: int) -> LinkLogIn | None:
-        login = self._security.login
-        return None if login is None else LinkLogIn(Address(host, port), login)
+    def reason(self, error: ClientError | WireError) -> str:
+        text = str(error)
+        if isinstance(error, AuthenticationFailed) and text not in self._said:
+            self._said.add(text)
+            logger.warning("%s", text)
+        return text
 
 
-class LinkLogIn:
-    """Frames out, the frames that answer them in, until the other broker knows who this one is."""
+class LinkRefusedError(Exception):
+    """One side has not shown who it is. The text says which."""
 
-    refusals = (ClientError, WireError)
 
-    def __init__(self, address: Address, login: Login) -> None:
+class SecuredLink:
+    """Of one link: frames out, the frames that answer them in, until the other broker knows who this one is."""
+
+    def __init__(self, of_all: LinkSecurity, address: Address) -> None:
+        self._of_all = of_all
+        self._address = address
         self._connection = BrokerConnection(address, CLIENT_ID)
-        self._steps = begin_log_in(address, login, LOG_IN_S)
+        login = of_all.security.login
+        self._steps = None if login is None else begin_log_in(address, login, LOG_IN_S)
 
-    def begin(self) -> list[Buffer]:
-        return self._connection.handshake_request()
+    def tls_failure(self, error: Exception) -> str | None:
+        """What TLS has against the other side, or the other side against this one: with TLS 1.3 that comes after the handshake."""
+        if self._of_all.context is None or not isinstance(error, OF_TLS):
+            return None
+        return self._of_all.reason(handshake_failure(self._address, error, self._of_all.security))
+
+    def begin(self) -> list[Buffer] | None:
+        """What is to be sent first; None where there is no log-in."""
+        return None if self._steps is None else self._connection.handshake_request()
 
     def received(self, frame: memoryview) -> list[Buffer] | None:
-        """What is to be sent next; None when it is over. Raises one of `refusals`, whose text says why."""
+        """What is to be sent next; None when it is over. Raises LinkRefusedError."""
+        try:
+            return self._received(frame)
+        except (ClientError, WireError) as error:
+            raise LinkRefusedError(self._of_all.reason(error)) from None
+
+    def _received(self, frame: memoryview) -> list[Buffer] | None:
+        assert self._steps is not None, "nothing is received where there is no log-in"
         if self._connection.handshake is None:
             is_known = self._connection.take_handshake(frame)
             return self._frame(next(self._steps)) if is_known else self._connection.handshake_request()
@@ -68,4 +94,4 @@ class LinkLogIn:
             return None
 
     def _frame(self, request: ApiRequest) -> list[Buffer]:
-        return self._connection.send(Ticket(self._connection.address, request))
+        return self._connection.send(Ticket(self._address, request))

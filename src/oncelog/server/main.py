@@ -51,14 +51,21 @@ async def _serve(listen: str | None, data_dir: str | None, settings: Mapping[str
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+    stop = asyncio.ensure_future(stopped.wait())
     # A start makes much that stays and little that is to be collected.
     gc.disable()
-    await broker.start()
+    starting = asyncio.ensure_future(broker.start())
+    await asyncio.wait((starting, stop), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        # It may take for ever: a member of a cluster waits for a controller.
+        starting.cancel()
+        await asyncio.wait((starting,))
+        return EXIT_OK
+    starting.result()
     ShortCollections().begin()
     _announce(broker)
     begin_warm_up()
     failure = asyncio.ensure_future(broker.failure())
-    stop = asyncio.ensure_future(stopped.wait())
     await asyncio.wait((failure, stop), return_when=asyncio.FIRST_COMPLETED)
     if not failure.done():
         failure.cancel()
@@ -78,7 +85,7 @@ def _announce(broker: Broker) -> None:
         )
     for damage in report.damage:
         _say(f"a partition is offline: {damage}")
-    sys.stdout.write(f"oncelog is ready on {broker.bootstrap_servers}, data in {where}{repaired}\n")
+    sys.stdout.write(f"oncelog is ready on {broker.whereabouts}, data in {where}{repaired}\n")
     sys.stdout.flush()
 
 

@@ -20,7 +20,7 @@ from oncelog.environment import LINK_TRANSITIONS, LinkListener, LinkState
 from oncelog.wire import FRAME_LENGTH, WireError, frame_bytes
 
 if TYPE_CHECKING:
-    from oncelog.server.link_security import LinkLogIn, LinkSecurity
+    from oncelog.server.link_security import LinkSecurity, SecuredLink
 
 logger = logging.getLogger("oncelog.links")
 
@@ -61,11 +61,10 @@ class SocketNetwork:
         self._buffer = bytearray(RECEIVE_BYTES)
 
     def connect(self, host: str, port: int, listener: LinkListener, *, timeout_ms: int) -> SocketLink:
-        log_in = None if self._security is None else self._security.new_log_in(host, port)
+        secured = None if self._security is None else self._security.of_link(host, port)
         name = f"{host}:{port}"
-        link = SocketLink(name, listener, self._guard, self._buffer, self._frame_bytes_max, log_in)
+        link = SocketLink(name, listener, self._guard, self._buffer, self._frame_bytes_max, secured)
         link.receive_buffer_bytes = self._receive_buffer_bytes
-        link.tls_failure = partial(self._tls_failure, host, port)
         link.opening = self._loop.create_task(self._open(link, host, port, timeout_ms))
         return link
 
@@ -87,14 +86,11 @@ class SocketNetwork:
             # The last two: names and ports that none can have.
             link.end(link.tls_failure(error) or f"{link.name} cannot be reached: {_words(error)}")
 
-    def _tls_failure(self, host: str, port: int, error: Exception) -> str | None:
-        return None if self._security is None else self._security.tls_failure(host, port, error)
-
 
 class SocketLink(asyncio.BufferedProtocol):
     """One link. `opening` is the task that makes it, `settled` says that it is open, or never will be.
 
-    With a `log_in` it is open when that is over.
+    With a log-in it is open when that is over.
     """
 
     __slots__ = (
@@ -104,9 +100,10 @@ class SocketLink(asyncio.BufferedProtocol):
         "_frame_filled",
         "_frame_size",
         "_guard",
+        "_is_logging_in",
         "_listener",
-        "_log_in",
         "_rest",
+        "_secured",
         "_state",
         "_transport",
         "_unsent",
@@ -114,7 +111,6 @@ class SocketLink(asyncio.BufferedProtocol):
         "opening",
         "receive_buffer_bytes",
         "settled",
-        "tls_failure",
     )
 
     def __init__(
@@ -124,14 +120,14 @@ class SocketLink(asyncio.BufferedProtocol):
         guard: Guard,
         buffer: bytearray,
         frame_bytes_max: int,
-        log_in: LinkLogIn | None = None,
+        secured: SecuredLink | None = None,
     ) -> None:
         self.name = name
         self.opening: asyncio.Task[None] | None = None
         self.settled = asyncio.Event()
         self.receive_buffer_bytes = -1
-        self.tls_failure: Callable[[Exception], str | None] = lambda _: None
-        self._log_in = log_in
+        self._secured = secured
+        self._is_logging_in = False
         self._listener = listener
         self._guard = guard
         self._buffer = buffer
@@ -177,10 +173,12 @@ class SocketLink(asyncio.BufferedProtocol):
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self.receive_buffer_bytes >= 0:
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
-        if self._log_in is None:
+        first = None if self._secured is None else self._secured.begin()
+        if first is None:
             self._open()
         else:
-            self._write(self._log_in.begin())
+            self._is_logging_in = True
+            self._write(first)
 
     def get_buffer(self, size_hint: int) -> memoryview:
         frame = self._frame
@@ -209,7 +207,7 @@ class SocketLink(asyncio.BufferedProtocol):
         is_cut = bool(self._rest) or self._frame is not None
         if error is not None:
             self.end(self.tls_failure(error) or f"the connection to {self.name} is lost: {_words(error)}")
-        elif self._log_in is not None:
+        elif self._is_logging_in:
             self.end(f"{self.name} closed the connection during the log-in")
         elif is_cut:
             self.end(f"{self.name} closed the connection in the middle of a frame")
@@ -225,6 +223,10 @@ class SocketLink(asyncio.BufferedProtocol):
         if unsent:
             self._write(unsent)
         self._guard(partial(self._listener.opened, self))
+
+    def tls_failure(self, error: Exception) -> str | None:
+        """What an error means of TLS, if it is one of it."""
+        return None if self._secured is None else self._secured.tls_failure(error)
 
     def end(self, reason: str) -> None:
         """It is over, and whoever made it hears why."""
@@ -270,21 +272,24 @@ class SocketLink(asyncio.BufferedProtocol):
         self._frame[: len(beginning)] = beginning
 
     def _hand_on(self, frame: memoryview) -> None:
-        if self._log_in is None:
-            self._guard(partial(self._listener.received, frame))
+        if self._secured is not None and self._is_logging_in:
+            self._guard(partial(self._log_in, self._secured, frame))
         else:
-            self._guard(partial(self._go_on_with, self._log_in, frame))
+            self._guard(partial(self._listener.received, frame))
 
-    def _go_on_with(self, log_in: LinkLogIn, frame: memoryview) -> None:
+    def _log_in(self, secured: SecuredLink, frame: memoryview) -> None:
+        # Whoever has no secured link has not loaded it.
+        from oncelog.server.link_security import LinkRefusedError
+
         try:
-            chunks = log_in.received(frame)
-        except log_in.refusals as refused:
+            chunks = secured.received(frame)
+        except LinkRefusedError as refused:
             self.end(str(refused))
             return
         if chunks is not None:
             self._write(chunks)
             return
-        self._log_in = None
+        self._is_logging_in = False
         self._open()
 
     def _write(self, chunks: Sequence[Buffer]) -> None:

@@ -113,6 +113,14 @@ class Broker:
         return _reachable(self._endpoints[0]).address
 
     @property
+    def whereabouts(self) -> str:
+        """What a person is told of where it listens."""
+        only = self._endpoints[0]
+        if len(self._endpoints) == 1 and only.protocol == PLAINTEXT:
+            return self.bootstrap_servers
+        return " and ".join(map(str, self.endpoints))
+
+    @property
     def endpoints(self) -> Sequence[Endpoint]:
         """Where it listens; ports that were 0 are known when it is started."""
         return [_reachable(endpoint) for endpoint in self._endpoints]
@@ -146,7 +154,7 @@ class Broker:
         directories = [self._temporary] if self._temporary else self._directories
         try:
             self._core = BrokerCore(
-                environment, directories, self._settings | self._whereabouts(directories), self._fail, in_turns=True
+                environment, directories, self._settings | self._as_settings(directories), self._fail, in_turns=True
             )
         except BaseException:
             _close_all(sockets)
@@ -167,7 +175,7 @@ class Broker:
         logger.info(
             "node %d is ready on %s, with its log in %s",
             self._core.node_id,
-            self.bootstrap_servers,
+            self.whereabouts,
             ", ".join(directories),
         )
         if not report.was_clean and report.bytes_read:
@@ -228,7 +236,7 @@ class Broker:
         return network, zookeeper
 
     async def _loaded(self) -> None:
-        """Whoever connects is answered meanwhile, as far as the broker is. Raises what stops it."""
+        """Whoever connects is answered meanwhile, as far as the broker is. Raises what stops it, and may be cancelled."""
         assert self._failure is not None, "the broker is started"
         loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._core.progress.until(Readiness.COORDINATORS).then(loaded.set_result)
@@ -240,6 +248,7 @@ class Broker:
             self._hang_up()
             self._core.give_up_start()
             self._has_stopped = True
+            await self._leave_cluster()
             self._discard()
             raise
 
@@ -337,7 +346,7 @@ class Broker:
         self._core.connection_closed(connection)
         self._admission.closed(connection)
 
-    def _whereabouts(self, directories: list[str]) -> dict[str, str]:
+    def _as_settings(self, directories: list[str]) -> dict[str, str]:
         """The address and the directories as settings, where they are not from settings: DescribeConfigs tells them."""
         found = {}
         if self._listen is not None or "listeners" not in self._parsed.given:

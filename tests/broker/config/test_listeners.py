@@ -143,6 +143,19 @@ def test_listener_has_its_own_settings_before_those_of_all() -> None:
     assert (other.tls.certificate.chain.path, other.client_auth) == ("/all.pem", ClientAuth.NONE)
 
 
+def test_listener_with_sasl_asks_for_certificates_only_by_a_setting_of_its_own() -> None:
+    """KIP-684: "broker-wide ssl.client.auth will continue to be ignored for SASL_SSL"."""
+    plain = {"listener.name.sasl_ssl.sasl.enabled.mechanisms": "PLAIN"}
+    plain["listener.name.sasl_ssl.plain.sasl.jaas.config"] = 'x.PlainLoginModule required user_a="b";'
+    endpoint = Endpoint("SASL_SSL", "h", 1, "SASL_SSL")
+    given = {"ssl.keystore.location": "/all.pem", **plain}
+    assert (
+        security_of_listener(Settings(given | {"ssl.client.auth": "required"}), endpoint).client_auth is ClientAuth.NONE
+    )
+    own = {"listener.name.sasl_ssl.ssl.client.auth": "required"}
+    assert security_of_listener(Settings(given | own), endpoint).client_auth is ClientAuth.REQUIRED
+
+
 def test_listener_without_tls_needs_no_certificate() -> None:
     assert security_of_listener(Settings(), Endpoint("PLAINTEXT", "h", 1)).tls is None
     with pytest.raises(SettingError, match=r"the listener SSL has no certificate to show: set ssl.keystore.location"):
@@ -158,11 +171,12 @@ def test_host_of_another_broker_is_checked_unless_a_setting_says_otherwise() -> 
     assert (checked.verification, unchecked.verification) == (Verification.HOST, Verification.ISSUER)
 
 
-def test_setting_of_a_listener_that_is_not_there_is_refused() -> None:
-    """Kafka takes it and does nothing with it."""
-    settings = of_tls(**{"listener.name.insid.ssl.client.auth": "required"})
+@pytest.mark.parametrize("listener", ["others", "INSIDE"])
+def test_setting_of_a_listener_that_is_not_there_is_refused(listener: str) -> None:
+    """Kafka takes it and does nothing with it; its names of listeners are in small letters here."""
+    settings = of_tls(**{f"listener.name.{listener}.ssl.client.auth": "required"})
     with pytest.raises(
-        SettingError, match=r"listener.name.insid.ssl.client.auth is not allowed: the listeners are INSIDE"
+        SettingError, match=r"ssl.client.auth is not allowed: the listeners are, in small letters, inside"
     ):
         check_names_of_listeners(settings, {"INSIDE"})
 

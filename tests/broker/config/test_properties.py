@@ -79,13 +79,30 @@ def test_unknown_name_is_left_out_with_the_nearest_one() -> None:
 
 
 def test_setting_that_only_kafka_has_is_left_out_and_named() -> None:
-    found = read_configuration("ssl.keystore.location=/k\nquota.window.num=5\n")
+    found = read_configuration("ssl.provider=JDK\nquota.window.num=5\n")
     assert found.settings == {}
     assert [remark.partition(" ")[0] for remark in found.remarks] == [
-        "ssl.keystore.location",
+        "ssl.provider",
         "quota.window.num",
     ]
     assert all("Kafka has this setting" in remark for remark in found.remarks)
+
+
+def test_setting_of_a_listener_is_taken_and_one_of_a_controllers_is_left_out() -> None:
+    text = "controller.listener.names=CONTROLLER\nlistener.name.clients.ssl.client.auth=required\nlistener.name.controller.a.b=1"
+    found = read_configuration(text)
+    assert found.settings.keys() == {"controller.listener.names", "listener.name.clients.ssl.client.auth"}
+    assert [remark.partition(" ")[0] for remark in found.remarks] == ["listener.name.controller.a.b"]
+
+
+def test_setting_that_says_what_is_so_anyway_is_left_out() -> None:
+    assert read_configuration("connections.max.reauth.ms=0\nssl.cipher.suites=\n").settings == {}
+
+
+def test_secret_that_is_wrong_is_not_shown() -> None:
+    with pytest.raises(SettingError) as refused:
+        read_configuration("listener.name.clients.ssl.keystore.key=" + "k" * 40_000)
+    assert "kkk" not in str(refused.value)
 
 
 def test_setting_without_meaning_is_taken_and_said_to_have_none() -> None:
@@ -103,6 +120,12 @@ def test_setting_without_meaning_is_taken_and_said_to_have_none() -> None:
         ("num.partitions=0", "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
         ("num.io.threads=many", "Invalid value many for configuration num.io.threads: Not a number of type INT"),
         ("authorizer.class.name=Guard", "there is no access control"),
+        ("connections.max.reauth.ms=60000", "stays so until its connection ends"),
+        ("control.plane.listener.name=CONTROL", "at the listener between brokers"),
+        ("ssl.cipher.suites=TLS_AES_128_GCM_SHA256", "is left to the machine's OpenSSL"),
+        ("sasl.server.callback.handler.class=Guard", "it names a class of Java's"),
+        ("listener.name.clients.connections.max.reauth.ms=1", "is no setting that a listener has of its own"),
+        ("listener.name.clients.ssl.client.auth=always", "String must be one of: required, requested, none"),
     ],
 )
 def test_wrong_value_is_an_error(text: str, what: str) -> None:

@@ -167,6 +167,11 @@ class Settings:
         own = self._values.get(f"{OF_LISTENER}{listener.lower()}.{name}")
         return self._values.get(name) if own is None else own
 
+    @property
+    def of_single_listeners(self) -> Mapping[str, Setting]:
+        """Those that were given for one listener, by their whole names."""
+        return {name: setting_of_listener(name) for name in self.given if name.startswith(OF_LISTENER)}
+
     def effective(self, name: str) -> Value | None:
         """What counts for a setting that other names give a value in other units; elsewhere its own value."""
         for other, unit in _UNITS.get(name, ((name, 1),)):

@@ -47,7 +47,7 @@ def security_of_listener(settings: Settings, endpoint: Endpoint) -> ListenerSecu
     tls, client_auth = None, ClientAuth.NONE
     if endpoint.has_tls:
         tls = _tls(settings, endpoint)
-        client_auth = ClientAuth(str(settings.of_listener(endpoint.name, "ssl.client.auth")))
+        client_auth = _client_auth(settings, endpoint)
         if tls.certificate is None:
             raise SettingError(
                 f"the listener {endpoint.name} has no certificate to show: set ssl.keystore.location, or "
@@ -66,9 +66,10 @@ def security_towards_listener(settings: Settings, endpoint: Endpoint) -> Securit
 
 def check_names_of_listeners(settings: Settings, listeners: set[str]) -> None:
     """Raise SettingError for a setting of a listener that is not there: what it was to secure would not be."""
+    known = sorted(listener.lower() for listener in listeners)
     for name in settings.given:
-        if name.startswith(OF_LISTENER) and named_for_listener(name)[0].upper() not in listeners:
-            raise SettingError(f"{name} is not allowed: the listeners are {', '.join(sorted(listeners))}")
+        if name.startswith(OF_LISTENER) and named_for_listener(name)[0] not in known:
+            raise SettingError(f"{name} is not allowed: the listeners are, in small letters, {', '.join(known)}")
 
 
 def _tls(settings: Settings, endpoint: Endpoint) -> Tls:
@@ -77,6 +78,14 @@ def _tls(settings: Settings, endpoint: Endpoint) -> Tls:
         return read_tls({name: str(value) for name, value in found.items() if value is not None})
     except ValueError as error:
         raise SettingError(f"the listener {endpoint.name}: {error}") from None
+
+
+def _client_auth(settings: Settings, endpoint: Endpoint) -> ClientAuth:
+    """KIP-684: a listener with SASL asks for certificates only where it has a value of its own that says so."""
+    if not endpoint.has_sasl:
+        return ClientAuth(str(settings.of_listener(endpoint.name, "ssl.client.auth")))
+    own = settings.value(f"{OF_LISTENER}{endpoint.name.lower()}.ssl.client.auth")
+    return ClientAuth.NONE if own is None else ClientAuth(str(own))
 
 
 def _mechanisms(settings: Settings, endpoint: Endpoint) -> tuple[str, ...]:

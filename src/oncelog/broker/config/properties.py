@@ -16,7 +16,7 @@ _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _UNICODE_DIGITS = 4
 _NO_CLASSES = "it names a class of Java's"
 _REFUSED = {
-    "authorizer.class.name": "there is no access control: whoever reaches the port may do everything",
+    "authorizer.class.name": "there is no access control: whoever is let in may do everything",
     "client.quota.callback.class": "there are no quotas",
     "connections.max.reauth.ms": "whoever has shown who it is stays so until its connection ends",
     "control.plane.listener.name": "the controller speaks to brokers at the listener between brokers",

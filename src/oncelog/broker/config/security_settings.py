@@ -56,7 +56,8 @@ _TLS = (
         name="ssl.client.auth",
         default="none",
         choices=("required", "requested", "none"),
-        help="Whether whoever connects has to show a certificate, may show one, or is not asked.",
+        help="Whether whoever connects has to show a certificate, may show one, or is not asked. Of a listener with SASL only a "
+        "value of its own counts, as in Kafka.",
     ),
     Setting(
         name="ssl.enabled.protocols",

@@ -126,7 +126,7 @@ def _topic_configs(broker: TopicNeeds, request: Request, resource: Any, configs:
 def _broker_configs(broker: BrokerNeeds, request: Request, resource: Any) -> tuple[Any, ...]:
     return tuple(
         _entry(request, setting, broker.settings.value(name), broker.settings.sources(name))
-        for name, setting in BROKER_SETTINGS.items()
+        for name, setting in {**BROKER_SETTINGS, **broker.settings.of_single_listeners}.items()
         if _wanted(resource, name)
     )
 

@@ -1,4 +1,4 @@
-"""SaslHandshake v1 on a connection that is served already: there is nothing more to show. See `broker/authentication.py`."""
+"""SaslHandshake v0-1 on a connection that is served already: there is nothing more to show. See `broker/authentication.py`."""
 
 from __future__ import annotations
 
