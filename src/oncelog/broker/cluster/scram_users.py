@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import logging
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.cluster.asking import SessionEndedError, ask, within
 from oncelog.broker.cluster.config_writes import change_configs
+from oncelog.broker.cluster.scram_credentials import USERS
 from oncelog.controller import ApiError
 from oncelog.coordination import Parked, start
 from oncelog.coordination.one_at_a_time import OneAtATime
+from oncelog.security.scram_server import ScramCredential
+from oncelog.security.values import Scram
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import Children, GetChildren
 from oncelog.zookeeper.znodes import ConfigEntity, desanitize, paths, sanitize
@@ -27,25 +26,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("oncelog.broker")
 
-USERS = "users"
 TIMEOUT_MS = 30_000
 """The requests name none: it is how long clients wait that were told nothing else (request.timeout.ms)."""
 ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
 
-
-class ScramMechanism(Enum):
-    """Each with its number in requests, its name in ZooKeeper, and its hash."""
-
-    SHA_256 = (1, "SCRAM-SHA-256", "sha256")
-    SHA_512 = (2, "SCRAM-SHA-512", "sha512")
-
-    def __init__(self, number: int, setting: str, digest: str) -> None:
-        self.number = number
-        self.setting = setting
-        self.digest = digest
-
-
-MECHANISMS = {one.number: one for one in ScramMechanism}
+MECHANISMS = {1: Scram.SHA_256, 2: Scram.SHA_512}
+"""By their numbers in requests."""
+NUMBERS = {mechanism: number for number, mechanism in MECHANISMS.items()}
 
 EMPTY_NAME = ApiError(ErrorCode.unacceptable_credential, "Username must not be empty")
 UNKNOWN_MECHANISM = ApiError(ErrorCode.unsupported_sasl_mechanism, "Unknown SCRAM mechanism")
@@ -61,19 +48,8 @@ class NewCredential:
     """`salted_password` is what the client has made of the password: the password itself stays there."""
 
     iterations: int
-    salt: bytes
-    salted_password: bytes
-
-    def stored(self, mechanism: ScramMechanism) -> str:
-        """As Kafka's ScramCredentialUtils writes it; the keys are those of RFC 5802."""
-
-        def keyed(text: bytes) -> bytes:
-            return hmac.digest(self.salted_password, text, mechanism.digest)
-
-        stored_key = hashlib.new(mechanism.digest, keyed(b"Client Key")).digest()
-        parts = {"salt": self.salt, "stored_key": stored_key, "server_key": keyed(b"Server Key")}
-        written = ",".join(f"{name}={b64encode(data).decode()}" for name, data in parts.items())
-        return f"{written},iterations={self.iterations}"
+    salt: bytes = field(repr=False)
+    salted_password: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,20 +78,20 @@ class Needs(Protocol):
     zookeeper: ZooKeeper
 
 
-class ScramUsers:
+class ClusterScramUsers:
     """One change at a time, so that each begins with what the one before has left."""
 
     def __init__(self, broker: Needs) -> None:
         self._broker = broker
         self._changes = OneAtATime()
 
-    async def all(self) -> dict[str, dict[ScramMechanism, int]]:
+    async def all(self) -> dict[str, dict[Scram, int]]:
         """The iterations of each user's mechanisms. Raises SessionEndedError."""
         found = await ask(self._broker.zookeeper, GetChildren(paths.config_type(USERS)))
         names = found.names if isinstance(found, Children) else ()
         return await self.of([desanitize(name) for name in sorted(names)])
 
-    async def of(self, users: Sequence[str]) -> dict[str, dict[ScramMechanism, int]]:
+    async def of(self, users: Sequence[str]) -> dict[str, dict[Scram, int]]:
         """Of those that have such credentials."""
         stored = await self._broker.cluster_configs.stored_each([_entity(user) for user in users])
         found = {user: _iterations(user, configs) for user, configs in zip(users, stored, strict=True)}
@@ -144,8 +120,12 @@ class ScramUsers:
         for one in changes:
             mechanism = MECHANISMS[one.mechanism]
             if one.new is not None:
-                configs[mechanism.setting] = one.new.stored(mechanism)
-            elif configs.pop(mechanism.setting, None) is None:
+                new = one.new
+                credential = ScramCredential.of_salted_password(
+                    mechanism, new.salted_password, new.salt, new.iterations
+                )
+                configs[mechanism] = str(credential)
+            elif configs.pop(mechanism, None) is None:
                 return NOT_THERE
         return await change_configs(self._broker.zookeeper, _entity(user), configs)
 
@@ -163,15 +143,12 @@ def _entity(user: str) -> ConfigEntity:
     return ConfigEntity(USERS, sanitize(user))
 
 
-def _iterations(user: str, configs: Mapping[str, str]) -> dict[ScramMechanism, int]:
+def _iterations(user: str, configs: Mapping[str, str]) -> dict[Scram, int]:
     found = {}
-    for mechanism in ScramMechanism:
-        text = configs.get(mechanism.setting)
-        if text is None:
-            continue
-        iterations = dict(part.partition("=")[::2] for part in text.split(",")).get("iterations", "")
-        if iterations.isascii() and iterations.isdecimal():
-            found[mechanism] = int(iterations)
-        else:
-            logger.warning("%s of user %s in ZooKeeper is left out: it has no iterations", mechanism.setting, user)
+    for mechanism in Scram:
+        try:
+            if mechanism in configs:
+                found[mechanism] = ScramCredential.parse(configs[mechanism]).iterations
+        except ValueError as error:
+            logger.warning("%s of user %s in ZooKeeper is left alone: %s", mechanism, user, error)
     return found

@@ -14,7 +14,7 @@ from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster.controller import Controller
-    from oncelog.broker.cluster.scram_users import ScramUsers
+    from oncelog.broker.cluster.scram_users import ClusterScramUsers
 
 ALTERED = ApiError(ErrorCode.none, "")
 NOT_CONTROLLER = ApiError(ErrorCode.not_controller)
@@ -24,7 +24,7 @@ class Needs(Protocol):
     """What this API needs of the broker."""
 
     controller: Controller
-    scram_users: ScramUsers
+    cluster_scram_users: ClusterScramUsers
 
 
 async def handle(broker: Needs, request: Request) -> Any:
@@ -38,7 +38,9 @@ async def handle(broker: Needs, request: Request) -> Any:
     for user, wanted in changes.items():
         # Another broker may be the controller by now.
         is_here = broker.controller.is_active
-        outcomes[user] = (await broker.scram_users.change(user, wanted) or ALTERED) if is_here else NOT_CONTROLLER
+        outcomes[user] = (
+            (await broker.cluster_scram_users.change(user, wanted) or ALTERED) if is_here else NOT_CONTROLLER
+        )
     types = request.types
     return request.answer(
         results=tuple(
