@@ -78,7 +78,7 @@ class Operator:
     def submit(self, request: Request) -> Parked[Result]:
         self.requests += 1
         if self._requests_left is not None and self.requests > self._requests_left:
-            raise ProcessEndedError
+            raise ProcessEndedError(self.process.node)
         self._disturb(self.requests)
         return self._client.submit(request)
 

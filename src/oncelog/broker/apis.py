@@ -106,6 +106,12 @@ _BETWEEN_BROKERS = (
 )
 """What brokers of one cluster say to each other, as Kafka's do up to 3.9."""
 
+_ONLY_IN_CLUSTER = (
+    ServedApi(50, "DescribeUserScramCredentials", 0, 0, "cluster.describe_user_scram_credentials"),
+    ServedApi(51, "AlterUserScramCredentials", 0, 0, "cluster.alter_user_scram_credentials"),
+)
+"""What a broker that is alone has no use for."""
+
 _ALONE = (68, 69, 74, 75)
 """What a member of a cluster does not serve."""
 
@@ -124,7 +130,7 @@ def _in_cluster(api: ServedApi) -> ServedApi:
 CLUSTER_APIS: Mapping[int, ServedApi] = MappingProxyType(
     {
         api.key: _in_cluster(api)
-        for api in sorted((*_TABLE, *_BETWEEN_BROKERS), key=lambda api: api.key)
+        for api in sorted((*_TABLE, *_BETWEEN_BROKERS, *_ONLY_IN_CLUSTER), key=lambda api: api.key)
         if api.key not in _ALONE
     }
 )

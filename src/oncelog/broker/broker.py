@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from oncelog.broker.cluster.configs import ClusterConfigs
     from oncelog.broker.cluster.controller import Controller
     from oncelog.broker.cluster.membership import ClusterMembership
+    from oncelog.broker.cluster.scram_users import ClusterScramUsers
     from oncelog.broker.cluster.topic_changes import TopicChanges
     from oncelog.broker.config.listener_security import ListenerSecurity
     from oncelog.broker.config.listeners import Endpoint
@@ -134,6 +135,7 @@ class BrokerCore:
 
     alterations: ClusterAlterations
     cluster_configs: ClusterConfigs
+    cluster_scram_users: ClusterScramUsers
     controller: Controller
     shared_topics: SharedTopics
     topic_changes: TopicChanges

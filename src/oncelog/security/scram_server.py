@@ -28,8 +28,13 @@ class ScramCredential:
     @classmethod
     def of_password(cls, mechanism: Scram, password: str, salt: bytes, iterations: int) -> ScramCredential:
         """RFC 5802 §3."""
+        salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
+        return cls.of_salted_password(mechanism, salted, salt, iterations)
+
+    @classmethod
+    def of_salted_password(cls, mechanism: Scram, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
+        """The password itself need not be known."""
         name = HASHES[mechanism]
-        salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
         client_key = hmac.digest(salted, b"Client Key", name)
         stored_key = hashlib.new(name, client_key).digest()
         return cls(salt, stored_key, hmac.digest(salted, b"Server Key", name), iterations)

@@ -117,6 +117,17 @@ def test_lag_of_a_follower_is_what_its_leaders_high_watermark_is_ahead(cluster: 
     assert metrics(cluster, 0)[f'{MAX_LAG}clientId="Replica"'] == 0
 
 
+def test_lag_is_told_under_the_name_of_the_one_that_fetches() -> None:
+    cluster = ClusterOfCores(num_replica_fetchers="4")
+    make_topic(cluster, *[(0, 1)] * 8)
+    cluster.rest(2_000)
+    lags = [name for name in metrics(cluster, 1) if name.startswith("kafka_server_fetcherlagmetrics_consumerlag")]
+    assert {name.partition('"')[2].partition('"')[0] for name in lags} == {
+        f"ReplicaFetcherThread-{number}-0" for number in range(4)
+    }
+    assert len(lags) == 8
+
+
 def test_lag_is_told_while_a_follower_has_more_to_fetch() -> None:
     cluster = ClusterOfCores(replica_lag_time_max_ms=str(LAG_TIME_MS), replica_fetch_max_bytes="1")
     make_topic(cluster, (0, 1, 2))

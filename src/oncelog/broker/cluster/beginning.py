@@ -10,6 +10,7 @@ from oncelog.broker.cluster import altering, elected, membership
 from oncelog.broker.cluster.altering import ClusterAlterations
 from oncelog.broker.cluster.elected import Elected
 from oncelog.broker.cluster.membership import ClusterMembership
+from oncelog.broker.cluster.scram_users import ClusterScramUsers
 from oncelog.broker.config.listeners import inter_broker_listener
 from oncelog.broker.slices import Slices
 from oncelog.broker.storage.shared_topics import SharedTopics
@@ -35,6 +36,7 @@ class Needs(membership.Needs, elected.Needs, altering.Needs, Protocol):
 
     alterations: ClusterAlterations
     cluster_configs: ClusterConfigs
+    cluster_scram_users: ClusterScramUsers
     controller: Controller
     known_brokers: KnownBrokers
     producer_ids: ProducerIdSource
@@ -87,3 +89,4 @@ def know_the_others(broker: Needs, found: ClusterMembership, topics: SharedTopic
     broker.topic_changes = found.topic_changes
     broker.cluster_configs = found.configs
     broker.alterations = ClusterAlterations(broker)
+    broker.cluster_scram_users = ClusterScramUsers(broker)

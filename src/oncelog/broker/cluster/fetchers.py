@@ -42,11 +42,11 @@ class Fetchers:
         for fetcher in self._by_leader.values():
             fetcher.leader_may_be_back()
 
-    def lags(self) -> Iterator[tuple[int, Key, int]]:
-        """The leader, the partition, and how far its log was behind the leader's high watermark when it was fetched last."""
-        for (leader_id, _), fetcher in tuple(self._by_leader.items()):
+    def lags(self) -> Iterator[tuple[str, Key, int]]:
+        """How far each log was behind its leader's high watermark when it was fetched last, by Kafka's name of who fetches."""
+        for (leader_id, number), fetcher in tuple(self._by_leader.items()):
             for key, lag in tuple(fetcher.lags.items()):
-                yield leader_id, key, lag
+                yield f"ReplicaFetcherThread-{number}-{leader_id}", key, lag
 
     def stop(self) -> None:
         for fetcher in self._by_leader.values():

@@ -128,8 +128,7 @@ def _max_lag(found: Measured) -> list[Sample]:
 
 
 def _lags(found: Measured) -> Iterator[Sample]:
-    for leader_id, (topic, index), lag in found.fetchers.lags():
-        client = f"ReplicaFetcherThread-0-{leader_id}"
+    for client, (topic, index), lag in found.fetchers.lags():
         yield Sample(lag, (("clientId", client), ("topic", topic), ("partition", str(index))))
 
 
@@ -252,7 +251,7 @@ METRICS: tuple[Metric, ...] = (
         "kafka_server_fetcherlagmetrics_consumerlag",
         MetricKind.GAUGE,
         "kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId=*,topic=*,partition=*",
-        "How many offsets each replica of this broker is behind its leader, whose id ends clientId.",
+        "How many offsets each replica of this broker is behind its leader, whose id is at the end of clientId.",
         _lags,
     ),
     _gauge(
