@@ -180,7 +180,7 @@ class BrokersInMemory:
 class _View:
     """What one broker knows of the others."""
 
-    may_coordinate = True
+    has_others = True
 
     def __init__(self, brokers: BrokersInMemory, node_id: int) -> None:
         self._brokers = brokers

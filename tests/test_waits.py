@@ -53,7 +53,6 @@ ALLOWED = {
     ("moving.py", "_switch", "held"): "what was held back is let go, whichever log has its name now",
     ("cleaner.py", "_clean_all", "ends"): "offsets, of logs that are looked up again by their keys",
     ("durability.py", "leave_to_themselves", "logs"): "of one that is deleted meanwhile nothing is left to be done",
-    ("durability.py", "_make_durable", "journaled"): "what was synced is these logs, whoever has their names now",
     ("durability.py", "_sync_own", "points"): "what was synced is these logs, whoever has their names now",
     ("durability.py", "hold", "log"): "whoever holds it lets go of the very same",
     ("durability.py", "_sync_in_place", "logs"): "of one that is deleted meanwhile nothing is left to be synced",

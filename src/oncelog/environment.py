@@ -85,7 +85,7 @@ class File(Syncable, Protocol):
     def size_bytes(self) -> int: ...
 
     def append(self, chunks: Sequence[Buffer], share: Share = Share.ALL) -> int:
-        """Write the chunks one after the other at the end; return the position of the first byte."""
+        """Write the chunks, whose items are bytes, one after the other at the end; return the position of the first byte."""
         ...
 
     def read(self, position: int, size_bytes: int) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,13 +113,13 @@ def test_unknown_key_version_is_skipped(position: int) -> None:
 def test_unknown_value_version_is_skipped() -> None:
     record = encode(record_of(ONGOING))
     assert record.value is not None
-    assert decode(replace(record, value=b"\x00\x02" + record.value[2:])) is None
+    assert decode(record._replace(value=b"\x00\x02" + record.value[2:])) is None
 
 
 def test_unknown_tagged_field_is_ignored() -> None:
     record = encode(record_of(ONGOING._replace(previous_producer_id=-1, client_transaction_version=0)))
     assert record.value is not None
-    newer = replace(record, value=record.value[:-1] + bytes.fromhex("01 03 02 0005"))
+    newer = record._replace(value=record.value[:-1] + bytes.fromhex("01 03 02 0005"))
     assert decode(newer) == decode(record)
 
 
@@ -130,7 +129,7 @@ def test_bytes_that_end_early_are_an_error(value: TransactionMetadata, data: st.
     assert record.value is not None
     size_bytes = data.draw(st.integers(0, len(record.value) - 1))
     with pytest.raises(WireError):
-        decode(replace(record, value=record.value[:size_bytes]))
+        decode(record._replace(value=record.value[:size_bytes]))
 
 
 @pytest.mark.parametrize("status", [6, 7, 8, -1])
@@ -139,7 +138,7 @@ def test_status_that_is_never_logged_is_an_error(status: int) -> None:
     assert record.value is not None
     broken = record.value[:16] + status.to_bytes(1, "big", signed=True) + record.value[17:]
     with pytest.raises(WireError, match="status"):
-        decode(replace(record, value=broken))
+        decode(record._replace(value=broken))
 
 
 def test_record_without_a_key_is_an_error() -> None:

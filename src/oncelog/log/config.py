@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 LONG_MAX = 2**63 - 1
 DAY_MS = 24 * 60 * 60 * 1000
@@ -35,11 +35,12 @@ class LogConfig:
     clean_from_bytes: int = LONG_MAX
     """An active segment of so many bytes is sealed so that it can be cleaned, once it is more than what was cleaned before."""
 
-    @property
-    def roll_ms(self) -> int:
-        """How old a segment becomes. Records can be compacted only once theirs is sealed (KIP-354)."""
-        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+    roll_ms: int = field(init=False)
+    """How old a segment becomes. Records can be compacted only once theirs is sealed (KIP-354)."""
+    stamps_append_time: bool = field(init=False)
 
-    @property
-    def stamps_append_time(self) -> bool:
-        return self.message_timestamp_type == "LogAppendTime"
+    def __post_init__(self) -> None:
+        """What follows from the settings, and every batch asks for."""
+        roll_ms = min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+        object.__setattr__(self, "roll_ms", roll_ms)
+        object.__setattr__(self, "stamps_append_time", self.message_timestamp_type == "LogAppendTime")

@@ -70,6 +70,7 @@ class DataDirectory:
         self.directory_id = ""
         """Known once it is claimed for a node."""
         self._state = DirectoryState.ONLINE
+        self.is_offline = self.is_full = False
         self.failure: str | None = None
         """What has taken it offline."""
         try:
@@ -91,14 +92,8 @@ class DataDirectory:
     def state(self, state: DirectoryState) -> None:
         assert state in TRANSITIONS[self._state], (self.path, self._state, state)
         self._state = state
-
-    @property
-    def is_offline(self) -> bool:
-        return self._state is DirectoryState.OFFLINE
-
-    @property
-    def is_full(self) -> bool:
-        return self._state is DirectoryState.FULL
+        self.is_offline = state is DirectoryState.OFFLINE
+        self.is_full = state is DirectoryState.FULL
 
     def go_offline(self, failure: str) -> None:
         """Use it no more: the disk has failed. What it has is what the next start finds."""

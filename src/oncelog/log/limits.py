@@ -7,12 +7,14 @@ from oncelog.log.outcome import Origin, Refused
 from oncelog.records import NO_TIMESTAMP, BatchHeader, TimestampType
 from oncelog.wire import ErrorCode
 
+_COORDINATOR, _OBLIGED = Origin.COORDINATOR, Origin.OBLIGED
+
 
 def refusal(
     name: str, config: LogConfig, size_bytes: int, header: BatchHeader, origin: Origin, now_ms: int
 ) -> Refused | None:
     """Why the batch may not be appended, or None."""
-    if origin is Origin.OBLIGED:
+    if origin is _OBLIGED:
         return None
     if size_bytes > config.max_message_bytes:
         message = f"{name}: a batch of {size_bytes} bytes is larger than {config.max_message_bytes}"
@@ -20,7 +22,7 @@ def refusal(
     if size_bytes > config.segment_bytes:
         message = f"{name}: a batch of {size_bytes} bytes does not fit into a segment of {config.segment_bytes}"
         return Refused(ErrorCode.record_list_too_large, message)
-    if config.stamps_append_time or origin is Origin.COORDINATOR:
+    if config.stamps_append_time or origin is _COORDINATOR:
         return None
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return Refused(ErrorCode.invalid_timestamp, f"{name}: only the broker sets the log append time")

@@ -22,22 +22,22 @@ _ENTRY = Struct(">ii")
 class OffsetIndex:
     """Entries are read into memory with the first look-up: an idle log holds none."""
 
-    __slots__ = ("_base_offset", "_entries_max", "_offsets", "_positions", "file")
+    __slots__ = ("_base_offset", "_offsets", "_positions", "entries_max", "file")
 
     def __init__(self, disk: Disk, path: str, base_offset: int, size_bytes_max: int, *, exists: bool) -> None:
         self.file = EntryFile(disk, path, _ENTRY.size, exists=exists)
         self._base_offset = base_offset
-        self._entries_max = size_bytes_max // _ENTRY.size
+        self.entries_max = size_bytes_max // _ENTRY.size
         self._offsets: array[int] | None = None
         self._positions: array[int] | None = None
 
     @property
     def is_full(self) -> bool:
-        return self.file.count >= self._entries_max
+        return self.file.count >= self.entries_max
 
     @property
     def entries_left(self) -> int:
-        return self._entries_max - self.file.count
+        return self.entries_max - self.file.count
 
     @property
     def is_loaded(self) -> bool:

@@ -309,10 +309,10 @@ class PartitionLog:
             if origin is Origin.OBLIGED:
                 raise
             return Refused(ErrorCode.kafka_storage_error, str(error))
-        if header.is_transactional:
-            self._segments.active.write_back()
         if has_producer:
             self._producers.record_data(header, base_offset, timestamp_ms)
+            if header.is_transactional:
+                self._segments.active.write_back()
         return Appended(base_offset, last_offset, -1 if append_time_ms is None else now_ms, False, self._log_start)
 
     def append_marker(
@@ -524,8 +524,9 @@ class PartitionLog:
         active = self._segments.active
         return SyncPoint(self._end, active.base_offset, active.size_bytes, self._unsynced.truncations)
 
-    def take_tail(self, size_bytes_max: int, *, is_doubtful: bool = False) -> Tail | None:
-        """What a write-ahead log has not taken yet, for it to take now; None if files have to be synced instead.
+    def take_tail(self, size_bytes_max: int, *, is_doubtful: bool = False) -> tuple[Tail, SyncPoint] | None:
+        """What a write-ahead log has not taken yet, for it to take now, and where the log ends; None if files have to be synced
+        instead.
 
         `is_doubtful`: the disk has failed, and may not give back what it was given.
         """
@@ -537,8 +538,9 @@ class PartitionLog:
         tail = Tail(active.base_offset, start, active.file.read(start, size_bytes) if size_bytes else b"")
         if is_doubtful and not _is_whole(tail.data, size_bytes):
             return None
-        self._unsynced.tail_taken(self.sync_point())
-        return tail
+        end = self.sync_point()
+        self._unsynced.tail_taken(end)
+        return tail, end
 
     def journaled_up_to(self, point: SyncPoint) -> None:
         """The write-ahead log is durable, with every tail that was taken before `point`."""

@@ -50,6 +50,7 @@ class Segment:
         "_disk",
         "_file",
         "_first_timestamp_ms",
+        "_full_from_bytes",
         "_index_interval_bytes",
         "_max",
         "_written_back_bytes",
@@ -102,6 +103,8 @@ class Segment:
         self.time_index = TimeIndex(disk, path, base_offset, config.segment_index_bytes, exists=indexed)
         path, indexed = index(TRANSACTION_INDEX)
         self.transaction_index = TransactionIndex(disk, path, exists=indexed)
+        # Each entry is of a batch of its own: with fewer bytes of batches no index is full.
+        self._full_from_bytes = HEADER_BYTES * min(self.offset_index.entries_max, self.time_index.entries_max)
         self._file: File | None = None
         self.size_bytes = 0
         if exists:
@@ -188,7 +191,9 @@ class Segment:
         """Whether a batch of `size_bytes` has to go to a new segment."""
         if self.size_bytes + size_bytes > config.segment_bytes:
             return True
-        if self.offset_index.is_full or self.time_index.is_full or last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            return True
+        if self.size_bytes >= self._full_from_bytes and (self.offset_index.is_full or self.time_index.is_full):
             return True
         if self.size_bytes == 0:
             return False

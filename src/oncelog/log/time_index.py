@@ -21,22 +21,22 @@ _ENTRY = Struct(">qi")
 class TimeIndex:
     """Of its entries only the last one is kept in memory."""
 
-    __slots__ = ("_base_offset", "_entries_max", "_last", "file")
+    __slots__ = ("_base_offset", "_last", "entries_max", "file")
 
     def __init__(self, disk: Disk, path: str, base_offset: int, size_bytes_max: int, *, exists: bool) -> None:
         self.file = EntryFile(disk, path, _ENTRY.size, exists=exists)
         self._base_offset = base_offset
         # One entry is kept free for the last one, which is written when the segment is sealed.
-        self._entries_max = size_bytes_max // _ENTRY.size - 1
+        self.entries_max = size_bytes_max // _ENTRY.size - 1
         self._last: tuple[int, int] | None = None if exists else (NO_TIMESTAMP, base_offset)
 
     @property
     def is_full(self) -> bool:
-        return self.file.count >= self._entries_max
+        return self.file.count >= self.entries_max
 
     @property
     def entries_left(self) -> int:
-        return self._entries_max - self.file.count
+        return self.entries_max - self.file.count
 
     @property
     def last(self) -> tuple[int, int]:

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
+from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.environment import Disk, File
@@ -36,8 +37,7 @@ ENTRY_OVERHEAD_BYTES = _CHECKSUM.size + _HEADER.size
 NOBODYS = UUID(int=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
+class Tail(NamedTuple):
     """The last bytes of a partition's active segment."""
 
     segment_base_offset: int
@@ -45,8 +45,7 @@ class Tail:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A tail, and whose it is."""
 
     topic_id: UUID
@@ -75,7 +74,7 @@ class Entry:
         else:
             data = tail.data
         end_offset = min(self.log_end_offset, end.log_end_offset)
-        return replace(self, log_end_offset=end_offset, tail=replace(tail, data=data))
+        return self._replace(log_end_offset=end_offset, tail=tail._replace(data=data))
 
 
 def taking_back(topic_id: UUID, partition: int, log_end_offset: int, base_offset: int, position: int) -> Entry:
@@ -186,7 +185,7 @@ def keep_entries_of(disk: Disk, path: str, owners: Collection[tuple[UUID, int]])
     """
     data = disk.read_file(path)
     entries, _ = read_entries(data, None)
-    kept = [one if (one.topic_id, one.partition) in owners else replace(one, topic_id=NOBODYS) for one in entries]
+    kept = [one if (one.topic_id, one.partition) in owners else one._replace(topic_id=NOBODYS) for one in entries]
     disk.replace_file(path, data[:BEGINNING_BYTES] + b"".join(map(_encoded, kept)))
 
 

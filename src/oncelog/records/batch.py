@@ -282,23 +282,21 @@ def build_batch(
 ) -> bytes:
     """Encode at least one record as a batch. Record n gets offset delta n."""
     assert records, "a batch has at least one record"
+    count = len(records)
     base_timestamp_ms = records[0].timestamp_ms
-    header = BatchHeader(
-        base_offset=base_offset,
-        batch_length=0,
-        leader_epoch=leader_epoch,
-        magic=MAGIC,
-        crc=0,
-        attributes=codec | (TRANSACTIONAL_BIT if transactional else 0),
-        last_offset_delta=len(records) - 1,
-        base_timestamp_ms=base_timestamp_ms,
-        max_timestamp_ms=max([record.timestamp_ms for record in records]),
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        record_count=len(records),
+    checked = _CHECKED.pack(
+        codec | (TRANSACTIONAL_BIT if transactional else 0),
+        count - 1,
+        base_timestamp_ms,
+        base_timestamp_ms if count == 1 else max([record.timestamp_ms for record in records]),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
     )
-    return seal(header, encode_records(records, base_timestamp_ms))
+    body = encode_records(records, base_timestamp_ms)
+    packed = compress(codec, body) if codec else body
+    return b"".join((_before_checked(base_offset, leader_epoch, checked, packed), checked, packed))
 
 
 def seal(header: BatchHeader, body: Buffer, level: int | None = None) -> bytes:
@@ -339,6 +337,10 @@ def decode_batch(data: Buffer, position: int = 0) -> list[Record]:
 def _sealed_header(header: BatchHeader, body: Buffer) -> bytes:
     """The 61 bytes of a header whose length and CRC are those of `body` as it is written."""
     checked = _CHECKED.pack(*header[5:])
-    crc = crc32c(body, crc32c(checked))
-    batch_length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(memoryview(body))
-    return _CRC_PREFIX.pack(header.base_offset, batch_length, header.leader_epoch, MAGIC, crc) + checked
+    return _before_checked(header.base_offset, header.leader_epoch, checked, body) + checked
+
+
+def _before_checked(base_offset: int, leader_epoch: int, checked: bytes, body: Buffer) -> bytes:
+    """What stands before the part of a header that the CRC is of. The body is of bytes."""
+    batch_length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(body)  # type: ignore[arg-type]
+    return _CRC_PREFIX.pack(base_offset, batch_length, leader_epoch, MAGIC, crc32c(body, crc32c(checked)))

@@ -8,7 +8,7 @@ header count varint, each: key length varint + UTF-8 key, value length varint + 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncelog.records.varint import VARLONG_BYTES_MAX, read_varint, varint
 
@@ -20,8 +20,7 @@ _NULL, _ZERO, _NO_ATTRIBUTES = b"\1", b"\0", b"\0"
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One record. Encoding does not look at the offset; decoding gives the absolute offset and timestamp."""
 
     key: bytes | None

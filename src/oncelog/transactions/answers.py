@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncelog.transactions.state import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition, TransactionMetadata
 from oncelog.wire import ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class MarkersToSend:
+class MarkersToSend(NamedTuple):
     """A decided transaction: one marker with this producer id and epoch goes to each partition, then it is complete.
 
     `partitions` holds data partitions and partitions of `__consumer_offsets`; it is empty when nothing was added.
@@ -24,8 +24,7 @@ class MarkersToSend:
     partitions: frozenset[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
-class InitProducerIdAnswer:
+class InitProducerIdAnswer(NamedTuple):
     """`markers` comes with `concurrent_transactions`, when an open transaction had to be aborted first."""
 
     error: ErrorCode
@@ -34,8 +33,7 @@ class InitProducerIdAnswer:
     markers: MarkersToSend | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EndTransactionAnswer:
+class EndTransactionAnswer(NamedTuple):
     """The producer id and epoch are those of the producer's next transaction, -1 where there is an error.
 
     Without `markers` there is nothing more to do: it is an error, or the repetition of a request that succeeded.

@@ -127,7 +127,6 @@ class TransactionCoordinator:
     def replay(self, partition: int, record: TransactionRecord) -> None:
         """Apply one record of partition `partition`: the very object a decision held, or one decoded from the log."""
         transactional_id = record.transactional_id
-        assert partition == self.partition_for(transactional_id), (partition, transactional_id)
         pending = self._pending.pop(transactional_id, None)
         assert pending is None or pending is record, (pending, record)
         before, after = self._entries.get(transactional_id), record.metadata

@@ -19,6 +19,7 @@ OFFSET_COMMIT_LOADING_VERSION = 2
 END_ABORTABLE_VERSION = 4
 END_BUMPS_VERSION = 5
 
+_NONE = ErrorCode.none
 _COORDINATOR_AWAY = frozenset(
     {
         ErrorCode.network_exception,
@@ -37,6 +38,8 @@ def init_producer_id_error(error: ErrorCode, version: int) -> ErrorCode:
 
 def transaction_error(error: ErrorCode, version: int) -> ErrorCode:
     """For AddPartitionsToTxn, AddOffsetsToTxn and EndTxn, which alone may be told to abort."""
+    if error is _NONE:
+        return error
     if error is ErrorCode.transaction_abortable and version < END_ABORTABLE_VERSION:
         # What clients of those days take as a reason to abort (KIP-360).
         return ErrorCode.invalid_producer_id_mapping

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from typing_extensions import Buffer
 
 from oncelog.wire.errors import WireError
-from oncelog.wire.messages import decode, encode, encode_frame, message_class
+from oncelog.wire.messages import LARGE_BUFFER_BYTES, decode, encode_frame, gathered, message_class
+from oncelog.wire.writing import writer
 
 API_VERSIONS_KEY = 18
 FRAME_LENGTH = struct.Struct(">i")
@@ -103,10 +104,15 @@ def read_answer_header(answer_class: Any, frame: Buffer, correlation_id: int, wh
 
 def encode_answer(api_key: int, version: int, correlation_id: int, body: Any) -> list[Buffer]:
     """Write a whole answer frame. The header of an ApiVersions answer has no tagged fields in any version (KIP-482)."""
-    chunks = encode(body)
+    parts: list[Buffer] = []
+    answer_class: Any = type(body)
+    writer(answer_class)(body, parts.append)
     tags = b"\x00" if api_key != API_VERSIONS_KEY and message_class(api_key, version, "response").__flexible__ else b""
-    size = 4 + len(tags) + sum(map(len, chunks))  # type: ignore[arg-type]
+    size = 4 + len(tags) + sum(map(len, parts))  # type: ignore[arg-type]
     head = _LENGTH_AND_CORRELATION.pack(size, correlation_id) + tags
+    if size < LARGE_BUFFER_BYTES:
+        return [b"".join((head, *parts))]
+    chunks = gathered(parts)
     if len(chunks) == 1 and size < JOINED_BYTES_MAX:
         return [b"".join((head, chunks[0]))]
     return [head, *chunks]

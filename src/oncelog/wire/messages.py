@@ -113,10 +113,10 @@ def encode(*entities: Any) -> list[Buffer]:
     for entity in entities:
         entity_type: Any = type(entity)
         writer(entity_type)(entity, parts.append)
-    return _gathered(parts)
+    return gathered(parts)
 
 
-def _gathered(parts: list[Buffer]) -> list[Buffer]:
+def gathered(parts: list[Buffer]) -> list[Buffer]:
     """Small parts joined to one, and large ones as they are."""
     if max(map(len, parts), default=0) < LARGE_BUFFER_BYTES:  # type: ignore[arg-type]
         return [b"".join(parts)]

@@ -37,7 +37,7 @@ NOT_LED = Parked.ready(ErrorCode.not_leader_or_follower)
 class KnownMembers:
     """A broker of a cluster asks the others. `timeout_ms` is request.timeout.ms."""
 
-    may_coordinate = True
+    has_others = True
 
     def __init__(
         self, topics: Topics, members: ClusterMembers, channels: Channels, zookeeper: ZooKeeper, timeout_ms: int

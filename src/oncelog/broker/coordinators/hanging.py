@@ -50,7 +50,7 @@ def end_as_asked(broker: Needs, partition: Partition, asked: AskedMarker) -> Err
     not_leader_or_follower.
     """
     owner = broker.transactions.coordinator.owner_of(asked.producer_id)
-    if broker.known_brokers.may_coordinate:
+    if broker.known_brokers.has_others:
         epoch = NOT_LED if owner is None else broker.transactions.epoch(owner.transactional_id)
         if asked.coordinator_epoch > epoch:
             # The coordinator, or the next one, of which this broker was not told yet.

@@ -54,8 +54,10 @@ class BrokerAddress(NamedTuple):
 class KnownBrokers(Protocol):
     """The brokers, as far as this one knows. Whoever is told that it has changed calls `Transactions.leaders_changed`."""
 
-    may_coordinate: bool
-    """Whether any of them may decide how a transaction ends: in a cluster each may, whoever is known to lead what now."""
+    has_others: bool
+    """Whether the broker is a member of a cluster, and not alone. Then each of the others may decide how a transaction ends,
+    whoever is known to lead what now.
+    """
 
     def leader_of(self, topic: str, index: int) -> Leader: ...
 
@@ -98,7 +100,7 @@ class OneBrokerNeeds(Protocol):
 class OneBroker:
     """A broker that is alone: it leads every partition, and what it has appended nobody else has to have."""
 
-    may_coordinate = False
+    has_others = False
 
     def __init__(self, broker: OneBrokerNeeds) -> None:
         self._broker = broker

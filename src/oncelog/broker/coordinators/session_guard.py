@@ -65,6 +65,14 @@ class ProducerSession:
         self.speakers: dict[Place, Speaker] = {}
         self.has_ended_one = False
 
+    def is_spoken_by(self, number: int, places: Sequence[Place]) -> bool:
+        """Whether the connection of this number is the youngest at each of these places."""
+        for place in places:
+            speaker = self.speakers.get(place)
+            if speaker is None or speaker.number != number:
+                return False
+        return True
+
 
 class Left(NamedTuple):
     """A producer has left a connection, for another."""
@@ -99,11 +107,13 @@ class SessionGuard:
         session = self._sessions.get(producer.transactional_id)
         if session is None or session.producer != producer:
             session = self._sessions[producer.transactional_id] = ProducerSession(producer)
-        newer = self._newer(request.connection, session, places)
-        if newer is not None and session.has_ended_one:
-            self._refuse(request, producer, newer)
-            return False
-        self._note(request.connection, session, places)
+        number = request.connection.number
+        if self._left.get(number) or not session.is_spoken_by(number, places):
+            newer = self._newer(request.connection, session, places)
+            if newer is not None and session.has_ended_one:
+                self._refuse(request, producer, newer)
+                return False
+            self._note(request.connection, session, places)
         session.has_ended_one |= ends_transaction
         return True
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from oncelog.broker.storage.durability import Durability
     from oncelog.broker.storage.topics import Topics
 
+_NONE = ErrorCode.none
+_COORDINATOR, _OBLIGED = Origin.COORDINATOR, Origin.OBLIGED
+
 
 class Needs(Protocol):
     """What of the broker is needed here."""
@@ -37,50 +40,51 @@ class TransactionLog:
 
     def append_asked(self, record: TransactionRecord) -> ErrorCode:
         """Write what a client asked for and make it true; or say what it is told when that cannot be."""
-        return self._append(record, Origin.COORDINATOR)
+        return self._append(record, _COORDINATOR)
 
     def append(self, record: TransactionRecord) -> ErrorCode:
         """Write what follows from what was taken before, and make it true."""
-        return self._append(record, Origin.OBLIGED)
+        return self._append(record, _OBLIGED)
 
     def _append(self, record: TransactionRecord, origin: Origin) -> ErrorCode:
         error = self._write(record, origin)
-        if error is ErrorCode.none:
+        if error is _NONE:
             self.replay(record)
         return error
 
     def write(self, record: TransactionRecord) -> ErrorCode:
         """Write what follows from what was taken before. `replay` makes it true, later."""
-        return self._write(record, Origin.OBLIGED)
+        return self._write(record, _OBLIGED)
 
     def _write(self, record: TransactionRecord, origin: Origin) -> ErrorCode:
-        partition = self._home(record.transactional_id)
+        partition = self._partition(self._coordinator.partition_for(record.transactional_id))
         version = record_version(record, self._coordinator.transaction_version)
         batch = build_batch([encode(record, version)], leader_epoch=partition.leader_epoch)
         result = partition.append(batch, read_header(batch), origin)
-        return ErrorCode.none if isinstance(result, Appended) else told(result.error)
+        return _NONE if isinstance(result, Appended) else told(result.error)
 
     def replay(self, record: TransactionRecord) -> None:
         self._coordinator.replay(self._coordinator.partition_for(record.transactional_id), record)
 
     async def committed(self, transactional_id: str) -> ErrorCode:
         """Wait until what is known of the id now cannot be lost with this broker. One that is alone waits for nothing."""
+        if not self._broker.known_brokers.has_others:
+            return _NONE
         index = self._coordinator.partition_for(transactional_id)
         term = self._elections.term(index)
-        error = await self._broker.known_brokers.committed(self._home(transactional_id))
+        error = await self._broker.known_brokers.committed(self._partition(index))
         return told(error) if self._elections.term(index) is term else ErrorCode.not_coordinator
 
     async def durable(self, transactional_id: str) -> ErrorCode:
         """The same, and until it would survive a power cut here."""
         index = self._coordinator.partition_for(transactional_id)
         term = self._elections.term(index)
-        is_durable = await self._broker.durability.make_durable([self._home(transactional_id).log])
+        is_durable = await self._broker.durability.make_durable([self._partition(index).log])
         if not is_durable or self._elections.term(index) is not term:
             return ErrorCode.not_coordinator
         return await self.committed(transactional_id)
 
-    def _home(self, transactional_id: str) -> Partition:
-        index = self._coordinator.partition_for(transactional_id)
+    def _partition(self, index: int) -> Partition:
         partition = self._broker.topics.partition(TRANSACTION_STATE, index)
-        assert partition is not None, transactional_id
+        assert partition is not None, index
         return partition

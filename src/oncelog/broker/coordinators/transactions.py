@@ -51,6 +51,7 @@ logger = logging.getLogger("oncelog.transactions")
 A = TypeVar("A")
 
 _NONE = ErrorCode.none
+_CONCURRENT = ErrorCode.concurrent_transactions
 
 HOLD_MS = 500
 """How long a request is held back while another of its transactional id is carried out, before it is told to come back."""
@@ -103,12 +104,12 @@ class Transactions:
         topic = self._broker.topics.named(TRANSACTION_STATE)
         if topic is None:
             return True
-        return all(self.elections.error(index) is ErrorCode.none for index in range(len(topic.partitions)))
+        return all(self.elections.error(index) is _NONE for index in range(len(topic.partitions)))
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
         """Errors: invalid_request, not_coordinator, coordinator_load_in_progress, transactional_id_not_found."""
         error = self.error(transactional_id)
-        if error is ErrorCode.none or self._broker.topics.named(TRANSACTION_STATE) is None:
+        if error is _NONE or self._broker.topics.named(TRANSACTION_STATE) is None:
             return self.coordinator.describe(transactional_id)
         return DescribedTransaction(error)
 
@@ -127,15 +128,15 @@ class Transactions:
 
         await self._broker.producer_ids.available()
         decision = await self._decide(transactional_id or "", decide, _init_must_wait)
-        error = self.error(transactional_id) if transactional_id else ErrorCode.none
-        if error is not ErrorCode.none:
+        error = self.error(transactional_id) if transactional_id else _NONE
+        if error is not _NONE:
             return InitProducerIdAnswer(error)
         if decision.answer.markers is not None:
             # The open transaction of the producer before is aborted; whoever asked is told so, as Kafka does, and comes
             # back for the id.
             logger.info("%s: its open transaction is aborted, for a producer asks for the id", transactional_id)
             self._carry_out(decision.records[0], decision.answer.markers)
-        elif transactional_id and decision.answer.error is ErrorCode.none:
+        elif transactional_id and decision.answer.error is _NONE:
             return await self._initialized(transactional_id, decision)
         return decision.answer
 
@@ -143,10 +144,10 @@ class Transactions:
         self, transactional_id: str, decision: Decision[TransactionRecord, InitProducerIdAnswer]
     ) -> InitProducerIdAnswer:
         """An epoch that a power cut or a failover could take back would let the producer it fenced go on."""
-        error = self._log.append_asked(decision.records[0]) if decision.records else ErrorCode.none
-        if error is ErrorCode.none:
+        error = self._log.append_asked(decision.records[0]) if decision.records else _NONE
+        if error is _NONE:
             error = await self._log.durable(transactional_id)
-        if error is not ErrorCode.none:
+        if error is not _NONE:
             return InitProducerIdAnswer(error)
         producer = (decision.answer.producer_id, decision.answer.producer_epoch)
         logger.info("%s: producer id %d has epoch %d, whoever had the id before is fenced", transactional_id, *producer)
@@ -168,18 +169,18 @@ class Transactions:
 
         decision = await self._decide(transactional_id, decide, _add_must_wait)
         error = self.error(transactional_id)
-        if error is not ErrorCode.none or decision.answer is not ErrorCode.none:
-            return decision.answer if error is ErrorCode.none else error
+        if error is not _NONE or decision.answer is not _NONE:
+            return decision.answer if error is _NONE else error
         if decision.records:
             error = self._log.append_asked(decision.records[0])
-        return error if error is not ErrorCode.none else await self._log.committed(transactional_id)
+        return error if error is not _NONE else await self._log.committed(transactional_id)
 
     def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """Whether each is part of the open transaction. Errors: those of the coordinator, and of `error`."""
         error = self.error(transactional_id)
-        if error is not ErrorCode.none:
+        if error is not _NONE:
             return dict.fromkeys(partitions, error)
         return {
             (topic, index): self.coordinator.verify(transactional_id, producer_id, producer_epoch, topic, index)
@@ -208,13 +209,13 @@ class Transactions:
         await self._broker.producer_ids.available()
         decision = await self._decide(transactional_id, decide, _end_must_wait)
         error = self.error(transactional_id)
-        if error is not ErrorCode.none:
+        if error is not _NONE:
             return EndTransactionAnswer(error)
         if decision.answer.markers is not None:
             error = await self._carry_out(decision.records[0], decision.answer.markers)
-        elif decision.answer.error is ErrorCode.none:
+        elif decision.answer.error is _NONE:
             error = await self._log.committed(transactional_id)
-        return decision.answer if error is ErrorCode.none else EndTransactionAnswer(error)
+        return decision.answer if error is _NONE else EndTransactionAnswer(error)
 
     def write_marker(
         self,
@@ -242,7 +243,7 @@ class Transactions:
             return result.error
         if holds_offsets:
             self._broker.offsets.replay_marker(partition.index, producer_id, committed)
-        return ErrorCode.none
+        return _NONE
 
     # --- what time asks
 
@@ -257,7 +258,7 @@ class Transactions:
         for decision in self.coordinator.expire_ids(self._now_ms()):
             record = decision.records[0]
             logger.info("%s: the transactional id was not used for long and is forgotten", record.transactional_id)
-            if self._log.append(record) is ErrorCode.none:
+            if self._log.append(record) is _NONE:
                 self._broker.session_guard.forget(record.transactional_id)
                 self._settled(record.transactional_id)
 
@@ -349,12 +350,12 @@ class Transactions:
             prepared.release(ErrorCode.transaction_abortable)
             return
         error = self._log.append(record)
-        if error is ErrorCode.none:
+        if error is _NONE:
             error = await self._log.durable(record.transactional_id)
         elif self._term(record.transactional_id) is term:
             self._let_go(markers.transactional_id)
         prepared.release(error)
-        if error is ErrorCode.none:
+        if error is _NONE:
             await self._complete(markers)
 
     async def _complete(self, markers: MarkersToSend) -> None:
@@ -373,7 +374,7 @@ class Transactions:
             # The next transaction of this producer has the same epoch. If a power cut left its records and the Prepare
             # record of this one, but no Complete, the markers would go out again and end the wrong transaction.
             error = await self._log.durable(record.transactional_id)
-            if error is not ErrorCode.none:
+            if error is not _NONE:
                 return
         self._log.replay(record)
         end = "committed" if markers.committed else "aborted"
@@ -385,7 +386,7 @@ class Transactions:
         """The Complete record, once the log has taken it; None if another coordinator is to see to it."""
         while self._term(transactional_id) is term:
             record = self.coordinator.complete(transactional_id, self._now_ms()).records[0]
-            if self._log.write(record) is ErrorCode.none:
+            if self._log.write(record) is _NONE:
                 return record
             # As Kafka's TransactionMarkerChannelManager does: too few replicas are in sync, and that passes.
             await sleep(self._broker.clock, RETRY_MAX_MS)
@@ -417,16 +418,18 @@ class Transactions:
         for partition in partitions:
             error = self._mark(partition, markers, epoch)
             key = partition.topic, partition.index
-            if error is ErrorCode.none:
+            if error is _NONE:
                 marked.append((key, self._broker.known_brokers.committed(partition)))
             elif outcome_of(error) is not MarkerOutcome.DONE:
                 left.append(key)
-        left += [key for key, committed in marked if await committed is not ErrorCode.none]
+        for key, committed in marked:
+            if await committed is not _NONE:
+                left.append(key)
         return left
 
     def _mark(self, partition: Partition, markers: MarkersToSend, epoch: int) -> ErrorCode:
         error = self._mark_with(partition, markers, epoch)
-        if error is not ErrorCode.transaction_coordinator_fenced or self._broker.known_brokers.may_coordinate:
+        if error is not ErrorCode.transaction_coordinator_fenced or self._broker.known_brokers.has_others:
             return error
         # Nobody else decides how transactions end: what was before this one was written by hand, and ends none of them.
         return self._mark_with(partition, markers, partition.log.coordinator_epoch(markers.producer_id))
@@ -447,7 +450,7 @@ class Transactions:
         if partition is None:
             return Parked.ready(ErrorCode.not_leader_or_follower)
         error = self._mark(partition, delivery.markers, delivery.coordinator_epoch)
-        if error is not ErrorCode.none:
+        if error is not _NONE:
             return Parked.ready(error)
         return self._broker.known_brokers.committed(partition)
 
@@ -527,12 +530,12 @@ class Transactions:
 
 
 def _init_must_wait(answer: InitProducerIdAnswer) -> bool:
-    return answer.markers is None and answer.error is ErrorCode.concurrent_transactions
+    return answer.markers is None and answer.error is _CONCURRENT
 
 
 def _add_must_wait(answer: ErrorCode) -> bool:
-    return answer is ErrorCode.concurrent_transactions
+    return answer is _CONCURRENT
 
 
 def _end_must_wait(answer: EndTransactionAnswer) -> bool:
-    return answer.error is ErrorCode.concurrent_transactions
+    return answer.error is _CONCURRENT

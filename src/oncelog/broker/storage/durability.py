@@ -35,6 +35,8 @@ TAIL_BYTES_MAX = 64 * 1024
 """More than this is not worth writing twice."""
 WRITE_AHEAD_BYTES_MAX = 16 * 1024 * 1024
 
+_KEPT, _LOST = Parked.ready(True), Parked.ready(False)
+
 
 class _Generation:
     """One file of the write-ahead log, the logs whose tails are in it, and the logs of decisions that it vouches for."""
@@ -103,15 +105,19 @@ class Durability:
         for log in logs:
             if log.is_durable:
                 continue
-            if self._journal(log):
-                journaled.append((log, log.sync_point()))
+            point = self._journal(log)
+            if point is not None:
+                journaled.append((log, point))
             elif self._is_lost(log):
                 are_kept = False
             else:
                 in_place.append(log)
         if not journaled and not in_place:
-            return Parked.ready(are_kept)
-        durable = start(self._make_durable(journaled, in_place, are_kept=are_kept))
+            return _KEPT if are_kept else _LOST
+        if are_kept and not in_place:
+            durable = self._sync_tails(journaled)
+        else:
+            durable = start(self._make_durable(journaled, in_place, are_kept=are_kept))
         if self._current.write_ahead.size_bytes >= WRITE_AHEAD_BYTES_MAX:
             self.retire()
         return durable
@@ -122,19 +128,25 @@ class Durability:
         """Both kinds at once. `journaled` says of each log up to where the write-ahead log has it."""
         files = start(self._sync_in_place(in_place)) if in_place else None
         if journaled:
-            await self._sync_write_ahead()
-            for log, point in journaled:
-                log.journaled_up_to(point)
+            await self._sync_tails(journaled)
         if files is not None:
             are_kept &= await files
         return are_kept
+
+    def _sync_tails(self, journaled: Sequence[tuple[PartitionLog, SyncPoint]]) -> Parked[bool]:
+        """Sync what the write-ahead log has of these logs: they know of it before whoever waits for it goes on."""
+        synced = self._sync_write_ahead()
+        for log, point in journaled:
+            synced.then(partial(_is_journaled, log, point))
+        return synced
 
     def put_first(self, logs: Iterable[PartitionLog]) -> Parked[bool]:
         """Release when no decision that is written from then on can survive a power cut without what is in the logs now.
 
         False: it can, for the directory of one of them is offline.
         """
-        return self.make_durable([log for log in logs if not log.is_durable and not self._journal(log)])
+        left = [log for log in logs if not log.is_durable and self._journal(log) is None]
+        return self.make_durable(left) if left else _KEPT
 
     def retire(self) -> Parked[None]:
         """Sync every log whose tail is only in the write-ahead log, and begin a new file of that; release when it is done."""
@@ -218,20 +230,21 @@ class Durability:
             else:
                 self._disk.remove(generation.write_ahead.path)
 
-    def _journal(self, log: PartitionLog) -> bool:
-        """Put the log's tail into the write-ahead log if that is enough to make it durable."""
+    def _journal(self, log: PartitionLog) -> SyncPoint | None:
+        """Put the log's tail into the write-ahead log if that is enough to make it durable; return where the log ends."""
         try:
-            tail = log.take_tail(TAIL_BYTES_MAX, is_doubtful=self._is_lost(log))
+            taken = log.take_tail(TAIL_BYTES_MAX, is_doubtful=self._is_lost(log))
         except DiskError as error:
             if not self._survives(error):
                 raise
-            return False
-        if tail is None:
-            return False
+            return None
+        if taken is None:
+            return None
+        tail, end = taken
         if tail.data:
             self._current.logs[log] = None
-            self._current.write_ahead.append(Entry(log.topic_id, log.partition, log.log_end_offset, tail))
-        return True
+            self._current.write_ahead.append(Entry(log.topic_id, log.partition, end.log_end_offset, tail))
+        return end
 
     def _is_lost(self, log: PartitionLog) -> bool:
         offline = self._directories.offline
@@ -333,3 +346,7 @@ class Durability:
             over.release(True)
         elif self._survives(error):
             over.release(False)
+
+
+def _is_journaled(log: PartitionLog, point: SyncPoint, _: bool) -> None:
+    log.journaled_up_to(point)
