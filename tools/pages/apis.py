@@ -43,7 +43,7 @@ def page() -> str:
 
 
 def _row(theirs: KafkaApi, alone: ServedApi | None, in_cluster: ServedApi | None) -> str:
-    reason = theirs.reason if alone is None else NOT_IN_CLUSTER.get(theirs.key, "")
+    reason = theirs.reason or NOT_IN_CLUSTER.get(theirs.key, "")
     served = f"{theirs.minimum}-{theirs.maximum} | {_versions(alone)} | {_over_zookeeper(theirs.key)} | {_versions(in_cluster)}"
     return f"| {theirs.key} | {theirs.name} | {served} | {reason} |\n"
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SECURITY = "there is no access control"
 TOKENS = "there are no delegation tokens"
-SCRAM_USERS = "users of SCRAM are changed in ZooKeeper: oncelog cluster user"
+SCRAM_USERS = "a broker that is alone keeps no users of SCRAM"
 QUOTAS = "there are no quotas"
 ONE_NODE = "there is one node, and no quorum of controllers"
 SHARE_GROUPS = "there are no share groups"
