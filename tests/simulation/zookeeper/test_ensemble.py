@@ -145,3 +145,28 @@ def test_same_seed_gives_the_same_trace_and_another_one_another():
         return world.queue.trace
 
     assert trace(1) == trace(1) != trace(2)
+
+
+def test_process_whose_pause_ends_early_hears_answers_in_their_order():
+    world = SimulatedWorld()
+    client = world.connect()
+    process = world.processes[client]
+    process.paused_until_ms = world.queue.now_ms + SESSION_TIMEOUT_MS / 3
+    before = client.submit(Create("/one"))
+    world.rest(SESSION_TIMEOUT_MS / 6)
+    process.paused_until_ms = 0.0
+    assert world.wait(client.submit(Exists("/two"))) is ZooKeeperError.NO_NODE
+    assert before.is_released
+    assert world.wait(before) is not ZooKeeperError.NO_NODE
+
+
+def test_node_that_somebody_deletes_is_gone_and_the_session_that_made_it_goes_on():
+    world = SimulatedWorld()
+    client, witness = world.connect(), world.connect()
+    world.ask(client, Create("/mine", is_ephemeral=True))
+    world.ask(witness, Exists("/mine", watch=True))
+    world.ensemble.delete("/mine")
+    world.ensemble.delete("/mine")
+    assert world.ask(client, Exists("/mine")) is ZooKeeperError.NO_NODE
+    world.until(lambda: world.heard[witness].watched == [Watched("/mine", NodeChange.DELETED)])
+    assert world.heard[client].states == [CONNECTED]

@@ -37,6 +37,7 @@ class EnsembleLink:
         self.is_broken = False
         self._network = network
         self._asked: deque[Message] = deque()
+        self._answered: deque[Message] = deque()
         self._asked_ms = self._answered_ms = 0.0
 
     @property
@@ -52,10 +53,11 @@ class EnsembleLink:
         self._network.queue.at(self._asked_ms, f"{ENSEMBLE} hears {self.node}", self._arrive)
 
     def answer(self, message: Message) -> None:
-        """From the ensemble to the client."""
+        """From the ensemble to the client. A process that has stood still hears it in order, too, whenever it goes on."""
+        self._answered.append(message)
         self._answered_ms = max(self._answered_ms, self._network.arrival_ms(ENSEMBLE, self.node))
         label = f"{self.node} hears {ENSEMBLE}"
-        self._network.queue.at(self._answered_ms, label, lambda: self._deliver(message), self.process)
+        self._network.queue.at(self._answered_ms, label, self._deliver, self.process)
 
     def break_off(self, random: Random) -> None:
         """Of what is on the way to the ensemble, a first part that nobody knows arrives; to the client nothing does."""
@@ -67,6 +69,7 @@ class EnsembleLink:
         if self._asked:
             self._asked.popleft()()
 
-    def _deliver(self, message: Message) -> None:
+    def _deliver(self) -> None:
+        message = self._answered.popleft()
         if not self.is_broken:
             message()
