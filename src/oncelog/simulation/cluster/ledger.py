@@ -1,9 +1,12 @@
-"""What was ever below a high watermark of a leader: from then on every replica has it there, byte for byte, or comes to have it."""
+"""What was ever below a high watermark of a leader: from then on every replica has it there, byte for byte, or comes to have it.
+
+Whoever is in sync has it at once: that is what makes an election safe, and looked at whether or not there is one.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,7 +14,9 @@ from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.log import PartitionLog
 from oncelog.records import batches
 from oncelog.simulation.broker_node import SimulationFailure
+from oncelog.simulation.cluster.conditions import IN_SYNC_MIN
 from oncelog.simulation.cluster.member_node import MemberNode
+from oncelog.simulation.cluster.metadata import ClusterMetadata
 
 READ_BYTES = 1024 * 1024
 
@@ -44,12 +49,18 @@ class _Committed:
 
 
 class Ledger:
-    def __init__(self) -> None:
+    def __init__(self, nodes: Sequence[MemberNode], metadata: ClusterMetadata) -> None:
+        self._nodes = {node.broker_id: node for node in nodes}
+        self._metadata = metadata
+        self._looked_at_zxid = -1
         self._committed: dict[tuple[str, int], _Committed] = {}
         self._led: dict[tuple[object, Partition, int], _Led] = {}
 
     def look_at(self, node: MemberNode) -> None:
         """After an event of a broker. Raise SimulationFailure for what does not hold."""
+        if self._looked_at_zxid != self._metadata.zxid:
+            self._looked_at_zxid = self._metadata.zxid
+            self._look_at_in_sync_sets()
         core = node.core
         if core is None or not node.is_up or not hasattr(core, "topics"):
             return
@@ -78,6 +89,8 @@ class Ledger:
             stable <= high <= log.log_end_offset, f"{what}: {stable}, {high} and {log.log_end_offset} are out of order"
         )
         self._take(what, partition, known.high_watermark, high)
+        if high > known.high_watermark:
+            self._check_replicas(what, partition, high)
         known.high_watermark, known.last_stable_offset = high, stable
 
     def _elected(self, node: MemberNode, partition: Partition) -> _Led:
@@ -108,6 +121,33 @@ class Ledger:
             place = bisect_left(committed.batches, batch.base_offset, key=_base_offset)
             before = committed.batches[min(place, len(committed.batches) - 1)]
             _must(before == batch, f"{what} has another batch at offset {batch.base_offset} than was committed there")
+
+    def _check_replicas(self, what: str, partition: Partition, high_watermark: int) -> None:
+        """The high watermark has moved: whoever is in sync has all below it, and as many as min.insync.replicas says."""
+        topic, index = partition.topic, partition.index
+        state = self._metadata.state(topic, index)
+        if state is not None:
+            self._check_in_sync(what, topic, index, state.isr, high_watermark)
+        ends = [node.log_end_offset(topic, index) for node in self._nodes.values()]
+        _must(
+            sum(end >= high_watermark for end in ends) >= IN_SYNC_MIN,
+            f"{what}: the high watermark is {high_watermark}, and the logs of the brokers end at {ends}",
+        )
+
+    def _look_at_in_sync_sets(self) -> None:
+        for (topic, index), committed in self._committed.items():
+            state = self._metadata.state(topic, index)
+            if state is not None and committed.end > 0:
+                what = f"{topic}-{index}, led by broker {state.leader} under epoch {state.leader_epoch}"
+                self._check_in_sync(what, topic, index, state.isr, committed.end)
+
+    def _check_in_sync(self, what: str, topic: str, index: int, isr: Iterable[int], committed_end: int) -> None:
+        for broker_id in isr:
+            end = self._nodes[broker_id].log_end_offset(topic, index)
+            _must(
+                end >= committed_end,
+                f"{what}: broker {broker_id} is in sync and ends at {end}, and {committed_end} was reached",
+            )
 
     def check_settled(self, nodes: Iterable[MemberNode]) -> None:
         """Call it when every replica is in sync, and nothing is written."""

@@ -36,7 +36,7 @@ class MemberNode(BrokerNode):
         self.is_to_be_left_out = False
         """Its power was cut, and it was not started since: it must not be taken for in sync when it is."""
         self._ensemble = ensemble
-        self._ended: list[BrokerCore | None] = []
+        self._ended: list[BrokerCore] = []
         """Nothing of them may be collected during the run: what their flows give back then would happen at an odd time."""
 
     @property
@@ -44,6 +44,19 @@ class MemberNode(BrokerNode):
         """The broker, if it is up and the controller has told it what there is."""
         core = self.core
         return core if core is not None and self.is_up and core.progress.reached is Readiness.COORDINATORS else None
+
+    def log_end_offset(self, topic: str, index: int) -> int:
+        """How far its replica of a partition has come; -1 without one.
+
+        What a power cut has taken from it counts until it is left out: nobody else knows of that before.
+        """
+        ends = [] if self.core is None else [_end_of_log(self.core, topic, index)]
+        for core in reversed(self._ended):
+            ends.append(_end_of_log(core, topic, index))
+            if ends[-1] >= 0:
+                # Those that ended before they had opened it say nothing.
+                break
+        return max(ends, default=-1)
 
     def start(self) -> None:
         """After a power cut what was not synced is lost by now."""
@@ -74,7 +87,6 @@ class MemberNode(BrokerNode):
 
     def die(self, *, power: bool) -> None:
         """What a power cut takes is lost at the next start: until then it may turn out that it takes nothing."""
-        self._ended.append(self.core)
         self._end(silently=power)
         self.disk.kill()
         self.power_cuts += power
@@ -84,6 +96,11 @@ class MemberNode(BrokerNode):
     def _ended_in_step(self, *, power: bool) -> None:
         """It is killed, and keeps its power: whose power is cut, and when, is decided with what the others have in mind."""
         self._die_and_come_back()
+
+    def _end(self, *, silently: bool) -> None:
+        if self.core is not None:
+            self._ended.append(self.core)
+        super()._end(silently=silently)
 
     def _stopped(self, error: BaseException) -> None:
         """A start that outlives its session with ZooKeeper is none; somebody starts the broker again."""
@@ -95,3 +112,9 @@ class MemberNode(BrokerNode):
     def _die_and_come_back(self) -> None:
         self.die(power=False)
         self._queue.after(RETRY_START_MS, f"{self.name} start", self.start)
+
+
+def _end_of_log(core: BrokerCore, topic: str, index: int) -> int:
+    """Of a log that is open, or was when its broker ended; else -1."""
+    partition = core.topics.partition(topic, index) if hasattr(core, "topics") else None
+    return partition.log.log_end_offset if partition is not None and hasattr(partition, "log") else -1

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from oncelog.simulation.zookeeper import SimulatedEnsemble
-from oncelog.zookeeper.znodes import PartitionStateZnode, decode_controller, decode_partition_state, decode_topic, paths
+from oncelog.zookeeper.znodes import (
+    PartitionStateZnode,
+    decode_controller,
+    decode_controller_epoch,
+    decode_partition_state,
+    decode_topic,
+    paths,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +27,24 @@ class TrackedPartition:
 
 class ClusterMetadata:
     def __init__(self, ensemble: SimulatedEnsemble) -> None:
+        self._ensemble = ensemble
         self._tree = ensemble.tree
+
+    @property
+    def zxid(self) -> int:
+        """Of the last change of anything."""
+        return self._ensemble.zxid
+
+    def controller_epoch(self) -> int:
+        """Of the last controller that was elected."""
+        node = self._tree.node(paths.CONTROLLER_EPOCH)
+        assert node is not None, "whoever asks has seen what a controller has written"
+        return decode_controller_epoch(node.data)
+
+    def state(self, topic: str, index: int) -> PartitionStateZnode | None:
+        """Who leads a partition and is in sync; None where the controller has not made it yet."""
+        node = self._tree.node(paths.partition_state(topic, index))
+        return None if node is None else decode_partition_state(topic, index, node.data)
 
     def broker_ids(self) -> set[int]:
         return set(map(int, self._children(paths.BROKER_IDS)))
@@ -35,9 +59,7 @@ class ClusterMetadata:
             node = self._tree.node(paths.topic(topic))
             assert node is not None, "it is among the children"
             for index, assigned in decode_topic(topic, node.data).partitions.items():
-                state = self._tree.node(paths.partition_state(topic, index))
-                known = None if state is None else decode_partition_state(topic, index, state.data)
-                yield TrackedPartition(topic, index, assigned.replicas, known)
+                yield TrackedPartition(topic, index, assigned.replicas, self.state(topic, index))
 
     def is_whole(self) -> bool:
         """Whether every replica of every partition is in sync."""

@@ -18,6 +18,7 @@ from oncelog.simulation.cluster.injection import ClusterInjection
 from oncelog.simulation.cluster.ledger import Ledger
 from oncelog.simulation.cluster.member_node import MemberNode
 from oncelog.simulation.cluster.metadata import ClusterMetadata
+from oncelog.simulation.cluster.written_states import WrittenStates
 from oncelog.simulation.conditions import few_collections, hidden_paths_open
 from oncelog.simulation.disk import SimulatedDisk
 from oncelog.simulation.driving import MINUTE_MS, Driver, described
@@ -65,7 +66,8 @@ class ClusterSimulation:
         )
         self.clients = self._clients(draw)
         self.metadata = ClusterMetadata(self.ensemble)
-        self.ledger = Ledger()
+        self.states = WrittenStates(self.metadata)
+        self.ledger = Ledger(self.brokers, self.metadata)
         self.agreement = Agreement(self.brokers, self.metadata, self.ledger)
         self.injection = ClusterInjection(
             self.queue, self.network, self.ensemble, self.brokers, self.clients, self.metadata
@@ -183,6 +185,7 @@ class ClusterSimulation:
         return ClientNode(name, self.queue, self.network, settings, random, play, self.driver.failed, self.history.died)
 
     def _happened(self, event: Event) -> None:
+        self.states.look()
         if event.process is not None:
             broker = self._broker_of.get(event.process.node)
             if broker is not None:
