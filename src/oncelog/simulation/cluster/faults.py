@@ -28,6 +28,7 @@ class ClusterFault(Enum):
     NO_ZOOKEEPER = "a broker is parted from ZooKeeper"
     NO_QUORUM = "ZooKeeper has no quorum"
     EXPIRE = "a broker's session with ZooKeeper expires"
+    CONTROLLER_DELETED = "an administrator deletes the controller's znode, so that another is elected"
     CLIENT_KILL = "a client is killed"
     CLIENT_PAUSE = "a client stands still"
     CLIENT_PART = "a client and a broker are parted"
@@ -58,6 +59,7 @@ INTERVALS_S: dict[Enum, float] = {
     ClusterFault.NO_ZOOKEEPER: 25,
     ClusterFault.NO_QUORUM: 60,
     ClusterFault.EXPIRE: 25,
+    ClusterFault.CONTROLLER_DELETED: 10,
     ClusterFault.CLIENT_KILL: 20,
     ClusterFault.CLIENT_PAUSE: 40,
     ClusterFault.CLIENT_PART: 40,

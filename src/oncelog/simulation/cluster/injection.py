@@ -18,7 +18,8 @@ from oncelog.simulation.cluster.metadata import ClusterMetadata
 from oncelog.simulation.events import EventQueue
 from oncelog.simulation.faults import PlannedFault
 from oncelog.simulation.network import Network, StreamEnd
-from oncelog.simulation.zookeeper import SimulatedEnsemble
+from oncelog.simulation.zookeeper import ENSEMBLE, SimulatedEnsemble
+from oncelog.zookeeper.znodes import paths
 
 DOWN_MS = (10.0, 12_000.0)
 FOR_A_MOMENT_MS = (1.0, 400.0)
@@ -74,6 +75,7 @@ class ClusterInjection:
             ClusterFault.NO_ZOOKEEPER: self._no_zookeeper,
             ClusterFault.NO_QUORUM: lambda random: ensemble.stop(self._parted_until_ms(random)),
             ClusterFault.EXPIRE: self._expire,
+            ClusterFault.CONTROLLER_DELETED: self._delete_controller,
             ClusterFault.CLIENT_KILL: self._client_kill,
             ClusterFault.CLIENT_PAUSE: lambda random: self._pause(random.choice(clients), random),
             ClusterFault.CLIENT_PART: self._client_part,
@@ -262,6 +264,21 @@ class ClusterInjection:
     def _expire(self, random: Random) -> None:
         if self._ensemble.session_ids:
             self._ensemble.expire(random.choice(self._ensemble.session_ids))
+
+    def _delete_controller(self, random: Random) -> None:
+        """As somebody does who wants another one; mostly when it has elections to make, and the old one hears of it late."""
+        if random.random() < 0.8:
+            self._expire(random)
+        late_ms = 10 ** random.uniform(0, 2.8)
+
+        def delete() -> None:
+            controller_id = self._metadata.controller_id()
+            if controller_id >= 0 and not self._is_over:
+                node = self._brokers[controller_id].name
+                self._network.part_one_way(ENSEMBLE, node, self._queue.now_ms + late_ms)
+                self._ensemble.delete(paths.CONTROLLER)
+
+        self._queue.after(random.uniform(0, 10), "delete the controller", delete)
 
     def _client_kill(self, random: Random) -> None:
         client = random.choice(self._clients)

@@ -12,6 +12,7 @@ from oncelog.simulation.network import Network
 from oncelog.simulation.zookeeper.link import ENSEMBLE, EnsembleClient, EnsembleLink
 from oncelog.simulation.zookeeper.tree import Changes, Tree
 from oncelog.zookeeper.session import (
+    Delete,
     Exists,
     GetChildren,
     GetData,
@@ -24,6 +25,8 @@ from oncelog.zookeeper.watches import Watches
 
 FIRST_SESSION_ID = 0x1000_0000_0000_0001
 FIRST_ZXID = 0x1_0000_0000
+NOBODY = 0
+"""In the place of the session that owns what is made."""
 
 
 @dataclass(slots=True, eq=False)
@@ -70,6 +73,12 @@ class SimulatedEnsemble:
         self._tell_watches(self.tree.end_session(session_id, self.zxid))
         if session.link is not None:
             self._hang_up(session.link)
+
+    def delete(self, path: str) -> None:
+        """Somebody deletes a node, if it is there."""
+        self.zxid += 1
+        _, changes = self.tree.update(Delete(path), self.zxid, NOBODY)
+        self._tell_watches(changes)
 
     def stop(self, until_ms: float) -> None:
         """There is no quorum until then: no connection, no answer, and no session expires."""
