@@ -1,4 +1,4 @@
-"""Bugs planted in who leads: the controller, what it decides about leaders and in-sync sets, and which orders brokers carry out."""
+"""Bugs planted in who leads: the controller, and what it decides about leaders and in-sync sets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 from unittest.mock import patch
 
 from oncelog.broker.cluster import controller_zookeeper
-from oncelog.broker.cluster.liveness import Liveness
 from oncelog.controller import (
     ControllerContext,
     LeaderAndIsr,
@@ -62,17 +61,9 @@ def _nobody_is_in_sync() -> Patch:
     return patch.object(replicas, "without_replica", without_replica)
 
 
-@BUGS.add("a controller that was replaced goes on writing", Hides.FAILURES, 200)
+@BUGS.add("a controller that was replaced goes on writing", Hides.FAILURES, 120)
 def _controllers_are_not_fenced() -> Patch:
     def unfenced(write: Write, _: int) -> Multi:
         return Multi((Check(paths.CONTROLLER_EPOCH, ANY_VERSION), write))
 
     return patch.object(controller_zookeeper, "fenced", unfenced)
-
-
-@BUGS.add("a broker carries out what is for an earlier life of it", Hides.FAILURES, 120)
-def _every_life_is_meant() -> Patch:
-    async def problem(self: Liveness, _: int) -> None:
-        await self._registered
-
-    return patch.object(Liveness, "problem", problem)

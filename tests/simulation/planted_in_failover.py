@@ -6,17 +6,16 @@ from collections.abc import Iterable
 from typing import Any
 from unittest.mock import patch
 
-from oncelog.broker.cluster import controller
 from oncelog.broker.cluster.elected import Elected
 from oncelog.broker.cluster.producer_id_blocks import ProducerIdBlocks
 from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.group_partitions import GroupPartitions
-from oncelog.broker.coordinators.markers import MarkerSender
+from oncelog.broker.coordinators.markers import MarkerDelivery, MarkerSender
 from oncelog.broker.coordinators.transaction_log import TransactionLog
 from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.groups.offsets import Offsets
+from oncelog.transactions import TransactionCoordinator
 from oncelog.wire import ErrorCode
-from oncelog.zookeeper.znodes import ProducerIdBlock
 from tests.simulation.planting import Hides, Patch, PlantedBugs
 
 BUGS = PlantedBugs()
@@ -55,6 +54,11 @@ def _offsets_stay() -> Patch:
     return patch.object(Offsets, "unload", lambda self, home, groups: None)
 
 
+@BUGS.add("a transaction coordinator keeps what it knew when another takes its place", Hides.FAILURES, 60)
+def _transactions_stay() -> Patch:
+    return patch.object(TransactionCoordinator, "unload", lambda self, partition: [])
+
+
 @BUGS.add("what a transaction coordinator writes is answered before the in-sync set has it", Hides.FAILURES, 120)
 def _decisions_of_one() -> Patch:
     async def committed(self: TransactionLog, _: str) -> ErrorCode:
@@ -85,6 +89,16 @@ def _new_leaders_get_no_markers() -> Patch:
     return patch.object(MarkerSender, "leaders_changed", lambda self: None)
 
 
+@BUGS.add("a new coordinator sends markers under the epoch of the first", Hides.FAILURES, 60)
+def _markers_of_the_first_epoch() -> Patch:
+    begin = MarkerDelivery.__init__
+
+    def begins(self: MarkerDelivery, markers: Any, _: int, is_coordinated: Any) -> None:
+        begin(self, markers, 0, is_coordinated)
+
+    return patch.object(MarkerDelivery, "__init__", begins)
+
+
 @BUGS.add("every broker gives out the same producer ids", Hides.PRODUCERS, 20)
 def _the_same_producer_ids() -> Patch:
     given: dict[int, int] = {}
@@ -94,14 +108,3 @@ def _the_same_producer_ids() -> Patch:
         return given[id(self)]
 
     return patch.object(ProducerIdBlocks, "allocate", allocate)
-
-
-@BUGS.add("a new controller gives out the first producer ids again", Hides.PRODUCERS, 100)
-def _blocks_are_given_twice() -> Patch:
-    given: dict[Any, int] = {}
-
-    async def next_block(term: Any, broker_id: int) -> ProducerIdBlock:
-        number = given[term] = given.get(term, -1) + 1
-        return ProducerIdBlock(broker_id, number * 1000, number * 1000 + 999)
-
-    return patch.object(controller, "_next_block", next_block)

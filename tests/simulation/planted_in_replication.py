@@ -10,7 +10,6 @@ from oncelog.broker import fetching
 from oncelog.broker.cluster.replica import HostedReplica
 from oncelog.log import partition_log
 from oncelog.log.leader_epochs import LeaderEpochs
-from oncelog.log.partition_log import PartitionLog
 from oncelog.replication import AdvanceHighWatermark, AlterPartition, Follower, IsrPartitionState, LeaderReplica, Step
 from oncelog.wire import ErrorCode
 from tests.simulation.planting import Hides, Patch, PlantedBugs
@@ -141,11 +140,6 @@ def _epochs_do_not_end() -> Patch:
         return found, end if found < 0 else log_end_offset
 
     return patch.object(LeaderEpochs, "end_offset", end_of_the_log)
-
-
-@BUGS.add("a follower does not note where its leader's epochs begin", Hides.FAILURES, 60)
-def _no_epoch_is_noted() -> Patch:
-    return patch.object(PartitionLog, "_note_epochs", lambda self, headers, end_before: None)
 
 
 @BUGS.add("what is known of producers stays when what they wrote is cut off", Hides.FAILURES, 120)
