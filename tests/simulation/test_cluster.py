@@ -21,7 +21,7 @@ from tests.simulation.planting import PlantedBug
 
 FIRST = int(os.environ.get("ONCELOG_SEED") or secrets.randbelow(1_000_000)) * 1_000
 FIRST_PLANTED = int(os.environ.get("ONCELOG_SEED", "1")) * 1_000 + 500
-RUNS = 20 if os.environ.get("ONCELOG_WHOLE") != "1" else 200
+RUNS = 10 if os.environ.get("ONCELOG_WHOLE") != "1" else 200
 MINUTES = 0.3
 DOES_NOT_FIT = ("AttributeError", "TypeError", "NameError", "KeyError")
 PAGE = Path(__file__).parents[2] / "docs" / "simulation.md"

@@ -15,9 +15,9 @@ from oncelog.cli.demo import processes
 from oncelog.cli.demo.brokers import Brokers
 from oncelog.cli.demo.column import UNPLANNED_ENDS_MAX, Runs, Stage
 from oncelog.cli.demo.kills import Kill, Victim, WireMoment
-from oncelog.cli.demo.one_broker import OneBroker
 from oncelog.cli.demo.plan import DEPARTURES, Guarantee
 from oncelog.cli.demo.processes import DriverProcess, Drivers
+from oncelog.cli.demo.single_broker import SingleBroker
 from oncelog.testing.proxy import ApiKey, Point, Proxy
 
 WRITES_TEN = """
@@ -80,7 +80,7 @@ def said() -> list[str]:
 def runs_of(tmp_path, said) -> Iterator[Callable[..., Runs]]:
     """Runs of a program as the driver, with a broker, a proxy and drivers of their own."""
     with ExitStack() as stack:
-        broker = OneBroker(tmp_path)
+        broker = SingleBroker(tmp_path)
         stack.callback(broker.close)
         broker.start()
         proxy = stack.enter_context(Proxy(broker.bootstrap_servers))
@@ -163,7 +163,7 @@ def test_no_driver_is_left_running(tmp_path):
 
 
 def test_broker_whose_restart_is_under_way_is_stopped_too(tmp_path):
-    broker = OneBroker(tmp_path)
+    broker = SingleBroker(tmp_path)
     broker.start()
     assert broker.kill(BROKER_KILL, "departures") == "broker"
     broker.close()

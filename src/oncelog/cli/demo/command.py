@@ -116,9 +116,9 @@ def check_needs(*, on_cluster: bool) -> None:
 
 def chosen_brokers(directory: Path, size: int, seed: int | None) -> Brokers:
     if size == 1:
-        from oncelog.cli.demo.one_broker import OneBroker
+        from oncelog.cli.demo.single_broker import SingleBroker
 
-        return OneBroker(directory)
+        return SingleBroker(directory)
     from oncelog.cli.demo.cluster import DemoCluster
 
     seed = random.randrange(SEED_MAX) if seed is None else seed

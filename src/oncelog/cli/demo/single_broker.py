@@ -13,7 +13,7 @@ from oncelog.cli.demo.plan import Guarantee
 from oncelog.cli.demo.processes import free_port
 
 
-class OneBroker:
+class SingleBroker:
     """A broker that is started again at once when it has been killed."""
 
     replication_factor = 1
