@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from harness.used_directory import TOPIC
+from oncelog.broker.storage.journal import FILE_NAME, BecameMember, encode_line
 from oncelog.client import Producer
 from tests.cli.log.damages import damage, files_of
 
@@ -35,6 +36,18 @@ def test_nothing_is_found_where_nothing_is_wrong(cli, data):
     (line,) = ended.lines
     assert line.endswith(": nothing is wrong")
     assert {path: path.read_bytes() for path in data.rglob("*") if path.is_file()} == before
+
+
+def test_directory_of_a_member_of_a_cluster_is_refused_and_not_repaired(cli, data):
+    """Repaired, it would be that of a broker that is alone."""
+    with open(data / FILE_NAME, "ab") as journal:
+        journal.write(encode_line(BecameMember()))
+    before = (data / FILE_NAME).read_bytes()
+    for command in (["verify"], ["repair"], ["repair", "--yes"]):
+        ended = cli("log", *command, data)
+        assert ended.status == 2
+        assert ended.sentence.startswith(f"{data} is that of a member of a cluster, which has its topics in ZooKeeper")
+    assert (data / FILE_NAME).read_bytes() == before
 
 
 def test_what_a_killed_broker_leaves_is_no_damage(cli, used, node):

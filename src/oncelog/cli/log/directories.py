@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from oncelog.broker.identity import is_of_member
 from oncelog.broker.storage.journal import FILE_NAME as JOURNAL
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.log.journal_reading import JournalContent, read_journal_content
@@ -118,7 +119,11 @@ class NodeFiles:
 
 
 def read_node(disk: Disk, paths: Sequence[str]) -> NodeFiles:
-    """Read what the directories say of themselves. Raises CommandError for a path that is no log directory."""
+    """Read what the directories say of themselves.
+
+    Raises CommandError for a path that is no log directory, and for that of a member of a cluster: what it should have is in
+    ZooKeeper, and a repair would make it that of a broker that is alone.
+    """
     directories = [_read_directory(disk, path) for path in paths]
     _tell_moved_apart(disk, directories)
     homes = [path for path in paths if disk.exists(f"{path}/{JOURNAL}")]
@@ -126,6 +131,12 @@ def read_node(disk: Disk, paths: Sequence[str]) -> NodeFiles:
         raise CommandError(f"{homes[0]} and {homes[1]} are of two nodes: name those of one", ExitStatus.USAGE)
     home = homes[0] if homes else None
     journal = JournalContent() if home is None else read_journal_content(disk, f"{home}/{JOURNAL}")
+    if is_of_member(journal.state):
+        raise CommandError(
+            f"{home} is that of a member of a cluster, which has its topics in ZooKeeper: only that of a broker that is alone is "
+            "verified and repaired",
+            ExitStatus.USAGE,
+        )
     own = None if home is None else read_own_checkpoint(disk, home)
     return NodeFiles(directories, home, journal, own)
 
