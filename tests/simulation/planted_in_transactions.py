@@ -24,8 +24,8 @@ BUGS = PlantedBugs()
 def _one_marker_is_forgotten() -> Patch:
     mark = Transactions._mark_all
 
-    def forget_one(self: Any, markers: Any, epoch: int) -> Any:
-        return mark(self, replace(markers, partitions=frozenset(sorted(markers.partitions)[1:])), epoch)
+    def forget_one(self: Any, markers: Any, term: object) -> Any:
+        return mark(self, replace(markers, partitions=frozenset(sorted(markers.partitions)[1:])), term)
 
     return patch.object(Transactions, "_mark_all", forget_one)
 

@@ -61,6 +61,33 @@ def test_what_comes_while_a_request_is_under_way_is_in_the_next_one(asking: Aski
     assert asking.requests() == [[(TOPIC_ID, 0)], [(TOPIC_ID, 1), (TOPIC_ID, 2), (OTHER_ID, 0)]]
 
 
+def test_what_is_withdrawn_is_not_sent_again_and_makes_room_for_another_change(asking: Asking) -> None:
+    first, other = asking.changes.ask(change(0)), asking.changes.ask(change(1))
+    asking.cluster.until(lambda: len(asking.requests()) == 1)
+    asking.changes.withdraw(TOPIC_ID, 0)
+    assert first.value is ErrorCode.operation_not_attempted
+    asking.controller.answer_last(alter_answer(asking.controller.heard[-1], topmost=ErrorCode.not_controller))
+    asking.cluster.until(lambda: len(asking.requests()) == 2)
+    assert asking.requests()[1] == [(TOPIC_ID, 1)]
+    again = asking.changes.ask(change(0))
+    asking.controller.answers[ALTER_PARTITION] = alter_answer
+    asking.controller.answer_last(alter_answer(asking.controller.heard[-1]))
+    assert isinstance(asking.cluster.wait(other), InSyncState)
+    assert isinstance(asking.cluster.wait(again), InSyncState)
+
+
+def test_an_answer_to_what_was_withdrawn_is_none_to_what_was_asked_since(asking: Asking) -> None:
+    asking.changes.ask(change(0))
+    asking.cluster.until(lambda: len(asking.requests()) == 1)
+    asking.changes.withdraw(TOPIC_ID, 0)
+    again = asking.changes.ask(change(0))
+    asking.controller.answer_last(alter_answer(asking.controller.heard[-1]))
+    asking.cluster.until(lambda: len(asking.requests()) == 2)
+    assert not again.is_released
+    asking.controller.answer_last(alter_answer(asking.controller.heard[-1]))
+    assert isinstance(asking.cluster.wait(again), InSyncState)
+
+
 def test_a_partition_has_one_change_at_a_time(asking: Asking) -> None:
     """OPERATION_NOT_ATTEMPTED, as where Kafka's AlterPartitionManager does not take an item."""
     first = asking.changes.ask(change(0))

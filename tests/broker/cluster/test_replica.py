@@ -298,6 +298,25 @@ def test_a_controller_that_goes_away_is_asked_again_when_it_is_back() -> None:
     one.cluster.until(lambda: one.in_sync == REPLICAS)
 
 
+def test_what_was_asked_before_a_session_ended_is_not_carried_out_for_who_leads_under_the_same_epoch_again() -> None:
+    """The leader would go on without a replica that counts as in sync, and may be elected."""
+    one = Led(isr=(LEADER, FOLLOWER))
+    before = one.cluster.epoch(LEADER)
+    one.all_fetch(0, LAST)
+    one.cluster.until(lambda: len(one.asked) == 1)
+    one.cluster.ensemble.expire(one.cluster.core(LEADER).zookeeper.session_id)
+    one.cluster.until(lambda: one.cluster.epoch(LEADER) != before)
+    one.cluster.rest(100)
+    assert one.order(0, (LEADER, FOLLOWER)) == [NONE]
+    one.controller.answers[ALTER_PARTITION] = alter_answer
+    one.controller.answer_last(alter_answer(one.controller.heard[-1], topmost=ErrorCode.stale_broker_epoch))
+    one.cluster.rest(500)
+    # Nobody has fetched since.
+    assert len(one.asked) == 1
+    one.all_fetch(0, LAST)
+    one.cluster.until(lambda: one.in_sync == REPLICAS)
+
+
 def _assert_asked_no_more_after(one: Led, end: Callable[[], Any]) -> None:
     one.controller.answers[ALTER_PARTITION] = lambda body: alter_answer(body, ErrorCode.unknown_server_error)
     one.all_fetch(0, LAST)

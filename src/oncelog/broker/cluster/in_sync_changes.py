@@ -87,6 +87,16 @@ class InSyncChanges:
             start(self._ask_all())
         return outcome
 
+    def withdraw(self, topic_id: UUID, index: int) -> None:
+        """Whoever asked leads no more, and would not hear that it was carried out: under the same epoch it may lead again.
+
+        What is under way is of an earlier life of this broker by then, and the controller refuses it.
+        """
+        found = self._waiting.pop((topic_id, index), None)
+        if found is not None:
+            _, outcome = found
+            outcome.release(ErrorCode.operation_not_attempted)
+
     async def _ask_all(self) -> None:
         self._is_asking = True
         while self._waiting:
@@ -95,9 +105,11 @@ class InSyncChanges:
             if outcomes is None:
                 await sleep(self._clock, PAUSE_MS)
                 continue
-            for key, (_, outcome) in asked.items():
-                del self._waiting[key]
-                outcome.release(outcomes.get(key, ErrorCode.unknown_server_error))
+            for key, one in asked.items():
+                if self._waiting.get(key) is one:
+                    del self._waiting[key]
+                    _, outcome = one
+                    outcome.release(outcomes.get(key, ErrorCode.unknown_server_error))
         self._is_asking = False
 
     async def _outcomes(self, changes: list[InSyncChange]) -> Mapping[_Key, Outcome] | None:

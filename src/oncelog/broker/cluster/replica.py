@@ -94,6 +94,7 @@ class HostedReplica:
     def stop(self) -> None:
         """Lead no more, and follow nobody: nobody is served from it."""
         self.state.resign()
+        self._surroundings.changes.withdraw(self.partition.topic_id, self.partition.index)
         self.partition.resign()
         self.partition.leader_epoch = UNTOLD
         self._release()

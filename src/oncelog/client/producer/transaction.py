@@ -56,6 +56,12 @@ ABORTABLE = frozenset(
         ErrorCode.stale_member_epoch,
     }
 )
+MAY_BE_WRITTEN = STALE_COORDINATOR | {ErrorCode.unknown_server_error}
+"""What a coordinator also answers that has written what it was asked for, and leads no more when replicas were to have it.
+
+So Kafka's TransactionStateManager does: it makes NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE of the errors of such an
+append. The next coordinator may find the record in its log.
+"""
 
 
 class SessionState(Enum):
@@ -291,7 +297,7 @@ class TransactionSession:
                 if code not in RETRIABLE and code is not ErrorCode.unknown_server_error:
                     return _Reply(code, message, doubtful, None, missing_right(request, code))
                 cause = BrokerRefused(code, request.api.name)
-                doubtful = doubtful or code is ErrorCode.unknown_server_error
+                doubtful = doubtful or code in MAY_BE_WRITTEN
                 if code in STALE_COORDINATOR:
                     self._cluster.forget_coordinator(kind, key)
                 elif code is ErrorCode.unknown_topic_or_partition:
