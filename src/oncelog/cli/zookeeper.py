@@ -19,7 +19,7 @@ from oncelog.cli.options import named_values
 from oncelog.cli.zookeeper_process import ZooKeeperProcess, java_command
 from oncelog.environment import DirectoryInUseError, DiskError
 from oncelog.server.disk import RealLock
-from oncelog.server.node import parse_address
+from oncelog.server.listening import parse_address
 
 DEFAULT_LISTEN = "127.0.0.1:2181"
 COMMAND = "zookeeper"

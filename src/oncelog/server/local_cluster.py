@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oncelog.client import Client, ClientError
+from oncelog.server.listening import parse_address
 from oncelog.server.member_process import Event, MemberError, MemberProcess
-from oncelog.server.node import parse_address
 
 READY = "oncelog is ready on "
 REPLICAS_MAX = 3

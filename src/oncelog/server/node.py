@@ -20,18 +20,12 @@ from oncelog.broker import BrokerCore as BrokerCore
 from oncelog.broker import (
     Endpoint,
     Environment,
-    ListenerSecurity,
     Readiness,
     Settings,
     StartReport,
     advertised_endpoints,
-    check_inter_broker_listener,
-    check_names_of_listeners,
-    inter_broker_listener,
-    listening_endpoints,
     log_directories,
     security_of_listener,
-    security_towards_listener,
 )
 from oncelog.environment import BrokerNetwork, DiskError
 from oncelog.server.admission import Admission, Listening
@@ -40,22 +34,26 @@ from oncelog.server.connection import RECEIVE_BYTES, Connection, Handler
 from oncelog.server.descriptors import descriptor_budget
 from oncelog.server.disk import RealDisk
 from oncelog.server.idle import IdleConnections
+from oncelog.server.listening import (
+    PLAINTEXT,
+    bind,
+    bind_all,
+    close_all,
+    context_of,
+    link_security,
+    listeners_of,
+    parse_address,
+    reachable,
+)
 from oncelog.server.memory import MemoryBudget
 from oncelog.server.workers import WorkerThreads
 
 if TYPE_CHECKING:
-    from ssl import SSLContext
-
-    from oncelog.server.link_security import LinkSecurity
     from oncelog.server.metrics import MetricsListener
     from oncelog.server.zookeeper import RealZooKeeper
     from oncelog.zookeeper.session import ZooKeeper
 
 logger = logging.getLogger("oncelog.broker")
-
-PLAINTEXT = "PLAINTEXT"
-DEFAULT_LISTEN = "127.0.0.1:0"
-EVERY_ADDRESS = "0.0.0.0"
 
 
 class Broker:
@@ -88,10 +86,10 @@ class Broker:
         self._log_dirs = [data_dir] if data_dir else log_directories(self._parsed)
         self._directories = _apart(self._log_dirs)
         self._listen = listen
-        self._endpoints = _listening(listen, self._parsed)
+        self._endpoints = listeners_of(listen, self._parsed)
         self._security = {one.name: security_of_listener(self._parsed, one) for one in self._endpoints}
-        self._contexts = {name: _context(security) for name, security in self._security.items()}
-        self._link_security = _link_security(self._parsed, self._endpoints)
+        self._contexts = {name: context_of(security) for name, security in self._security.items()}
+        self._link_security = link_security(self._parsed, self._endpoints)
         self._connections: set[Connection] = set()
         self._failure: asyncio.Future[BaseException] | None = None
         self._zookeeper: RealZooKeeper | None = None
@@ -110,7 +108,7 @@ class Broker:
     @property
     def bootstrap_servers(self) -> str:
         """What a client takes as `bootstrap.servers`: the first listener's address."""
-        return _reachable(self._endpoints[0]).address
+        return reachable(self._endpoints[0]).address
 
     @property
     def whereabouts(self) -> str:
@@ -123,7 +121,7 @@ class Broker:
     @property
     def endpoints(self) -> Sequence[Endpoint]:
         """Where it listens; ports that were 0 are known when it is started."""
-        return [_reachable(endpoint) for endpoint in self._endpoints]
+        return [reachable(endpoint) for endpoint in self._endpoints]
 
     @property
     def log_dirs(self) -> list[str]:
@@ -139,7 +137,7 @@ class Broker:
         self._failure = loop.create_future()
         self._has_stopped = False
         # Before anything is loaded: an address that is taken must not cost the replay of a log.
-        sockets = _bind_all(self._endpoints, self._parsed)
+        sockets = bind_all(self._endpoints, self._parsed)
         ports = [one.getsockname()[1] for one in sockets]
         self._endpoints = tuple(replace(one, port=port) for one, port in zip(self._endpoints, ports, strict=True))
         self._bind_metrics(sockets)
@@ -157,7 +155,7 @@ class Broker:
                 environment, directories, self._settings | self._as_settings(directories), self._fail, in_turns=True
             )
         except BaseException:
-            _close_all(sockets)
+            close_all(sockets)
             if zookeeper is not None:
                 zookeeper.close()
             self._discard()
@@ -196,9 +194,9 @@ class Broker:
         from oncelog.server.metrics import MetricsListener
 
         try:
-            bound = _bind(*parse_address(str(where)), self._parsed)
+            bound = bind(*parse_address(str(where)), self._parsed)
         except OSError:
-            _close_all(others)
+            close_all(others)
             raise
         self._metrics = MetricsListener(bound, lambda: self._core.metrics(), self._bug)
 
@@ -230,7 +228,7 @@ class Broker:
             await zookeeper.connected()
         except BaseException:
             zookeeper.close()
-            _close_all(sockets)
+            close_all(sockets)
             self._discard()
             raise
         return network, zookeeper
@@ -387,14 +385,6 @@ class Broker:
         return self._failure is not None and self._failure.done() and isinstance(self._failure.result(), DiskError)
 
 
-def parse_address(listen: str) -> tuple[str, int]:
-    """Split HOST:PORT. Raises ValueError."""
-    host, separator, port = listen.rpartition(":")
-    if not separator or not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"{listen!r} is not an address: give HOST:PORT, for example 127.0.0.1:9092")
-    return host.strip("[]") or "127.0.0.1", int(port)
-
-
 def _apart(log_dirs: list[str]) -> list[str]:
     """Their absolute paths. Raises ValueError if two of them are the same directory, or one is in another."""
     for one, other in combinations(log_dirs, 2):
@@ -404,89 +394,3 @@ def _apart(log_dirs: list[str]) -> list[str]:
         if os.path.commonpath((shorter, longer)) == shorter:
             raise ValueError(f"log.dirs={','.join(log_dirs)} is not allowed: of {one} and {other} one is in the other")
     return [os.path.abspath(path) for path in log_dirs]
-
-
-def _listening(listen: str | None, settings: Settings) -> tuple[Endpoint, ...]:
-    """Where to listen; no host is every address of the machine. Raises ValueError."""
-    endpoints = listening_endpoints(settings)
-    if listen is not None and len(endpoints) + any(one.protocol != PLAINTEXT for one in endpoints) > 1:
-        raise ValueError(
-            f"listeners={settings.text('listeners')} is not allowed beside --listen, which is one listener without protection"
-        )
-    advertised = advertised_endpoints(settings)
-    if listen is not None or not endpoints:
-        host, port = parse_address(listen or DEFAULT_LISTEN)
-        name = (*endpoints, *advertised, Endpoint(PLAINTEXT, host, port))[0].name
-        endpoints = (Endpoint(name, host, port),)
-        if any(one != Endpoint(name, one.host, one.port) for one in advertised):
-            raise ValueError(f"advertised.listeners={settings.text('advertised.listeners')} needs these in listeners")
-    check_names_of_listeners(settings, {endpoint.name for endpoint in endpoints})
-    advertised = advertised or endpoints
-    if settings.is_in_cluster:
-        check_inter_broker_listener(settings, advertised)
-    return endpoints
-
-
-def _context(security: ListenerSecurity) -> SSLContext | None:
-    """Raises ValueError for a file or store that is no good."""
-    if security.tls is None:
-        return None
-    # Only now: it takes a while, and most brokers have none.
-    from oncelog.server.tls import listener_context
-
-    return listener_context(security)
-
-
-def _link_security(settings: Settings, endpoints: Sequence[Endpoint]) -> LinkSecurity | None:
-    """How this broker connects to the others, if it does. Raises ValueError, for a file that is no good, too."""
-    if not settings.is_in_cluster:
-        return None
-    between = inter_broker_listener(settings)
-    security = security_towards_listener(settings, next(one for one in endpoints if one.name == between))
-    if security.protocol == PLAINTEXT:
-        return None
-    from oncelog.server.link_security import LinkSecurity
-
-    return LinkSecurity(security)
-
-
-def _reachable(endpoint: Endpoint) -> Endpoint:
-    return replace(endpoint, host=socket.gethostname()) if endpoint.is_every_address else endpoint
-
-
-def _bind_all(endpoints: Sequence[Endpoint], settings: Settings) -> list[socket.socket]:
-    """Raises OSError, and has bound nothing then."""
-    sockets: list[socket.socket] = []
-    try:
-        for endpoint in endpoints:
-            host = "" if endpoint.is_every_address else endpoint.host
-            sockets.append(_bind(host, endpoint.port, settings))
-    except OSError:
-        _close_all(sockets)
-        raise
-    return sockets
-
-
-def _close_all(sockets: Sequence[socket.socket]) -> None:
-    for one in sockets:
-        one.close()
-
-
-def _bind(host: str, port: int, settings: Settings) -> socket.socket:
-    found = socket.getaddrinfo(host or EVERY_ADDRESS, port, type=socket.SOCK_STREAM)
-    family, kind, protocol, _, address = found[0]
-    listener = socket.socket(family, kind, protocol)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        for option, name in ((socket.SO_SNDBUF, "send"), (socket.SO_RCVBUF, "receive")):
-            size_bytes = settings.number(f"socket.{name}.buffer.bytes")
-            if size_bytes >= 0:
-                # What is accepted inherits it.
-                listener.setsockopt(socket.SOL_SOCKET, option, size_bytes)
-        listener.bind(address)
-        listener.listen(settings.number("socket.listen.backlog.size"))
-        listener.setblocking(False)
-    except OSError as error:
-        listener.close()
-        raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from error
-    return listener

@@ -17,9 +17,9 @@ from oncelog.cli.demo.memory import resident_bytes
 from oncelog.cli.demo.plan import Guarantee
 from oncelog.client import Client, ClientError, PartitionDescription
 from oncelog.coordination.placement import partition_for
+from oncelog.server.listening import parse_address
 from oncelog.server.local_cluster import REPLICAS_MAX, START_SECONDS, ClusterPlan, LocalBroker, LocalCluster
 from oncelog.server.member_process import Complained, Ended, Event, MemberError, MemberProcess
-from oncelog.server.node import parse_address
 
 ANY_FREE_PORT = "127.0.0.1:0"
 TRANSACTIONS, OFFSETS = "__transaction_state", "__consumer_offsets"

@@ -1,0 +1,126 @@
+"""The listeners of a broker on this machine: which they are, their sockets, and what secures them and the links to others'."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from oncelog.broker import (
+    Endpoint,
+    ListenerSecurity,
+    Settings,
+    advertised_endpoints,
+    check_inter_broker_listener,
+    check_names_of_listeners,
+    inter_broker_listener,
+    listening_endpoints,
+    security_towards_listener,
+)
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from oncelog.server.link_security import LinkSecurity
+
+PLAINTEXT = "PLAINTEXT"
+DEFAULT_LISTEN = "127.0.0.1:0"
+EVERY_ADDRESS = "0.0.0.0"
+
+
+def parse_address(listen: str) -> tuple[str, int]:
+    """Split HOST:PORT. Raises ValueError."""
+    host, separator, port = listen.rpartition(":")
+    if not separator or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{listen!r} is not an address: give HOST:PORT, for example 127.0.0.1:9092")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def listeners_of(listen: str | None, settings: Settings) -> tuple[Endpoint, ...]:
+    """Where to listen; no host is every address of the machine. Raises ValueError."""
+    endpoints = listening_endpoints(settings)
+    if listen is not None and (len(endpoints) > 1 or any(one.protocol != PLAINTEXT for one in endpoints)):
+        raise ValueError(
+            f"listeners={settings.text('listeners')} is not allowed beside --listen, which is one listener without protection"
+        )
+    advertised = advertised_endpoints(settings)
+    if listen is not None or not endpoints:
+        host, port = parse_address(listen or DEFAULT_LISTEN)
+        name = (*endpoints, *advertised, Endpoint(PLAINTEXT, host, port))[0].name
+        endpoints = (Endpoint(name, host, port),)
+        if any(one != Endpoint(name, one.host, one.port) for one in advertised):
+            raise ValueError(f"advertised.listeners={settings.text('advertised.listeners')} needs these in listeners")
+    check_names_of_listeners(settings, {endpoint.name for endpoint in endpoints})
+    advertised = advertised or endpoints
+    if settings.is_in_cluster:
+        check_inter_broker_listener(settings, advertised)
+    return endpoints
+
+
+def context_of(security: ListenerSecurity) -> SSLContext | None:
+    """Raises ValueError for a file or store that is no good."""
+    if security.tls is None:
+        return None
+    # Only now: it takes a while, and most brokers have none.
+    from oncelog.server.tls import listener_context
+
+    return listener_context(security)
+
+
+def link_security(settings: Settings, endpoints: Sequence[Endpoint]) -> LinkSecurity | None:
+    """How this broker connects to the others, if it does. Raises ValueError, for a file that is no good, too."""
+    if not settings.is_in_cluster:
+        return None
+    between = inter_broker_listener(settings)
+    security = security_towards_listener(settings, next(one for one in endpoints if one.name == between))
+    if security.protocol == PLAINTEXT:
+        return None
+    from oncelog.server.link_security import LinkSecurity
+
+    return LinkSecurity(security)
+
+
+def reachable(endpoint: Endpoint) -> Endpoint:
+    """With a host by which others find it."""
+    return replace(endpoint, host=socket.gethostname()) if endpoint.is_every_address else endpoint
+
+
+def bind_all(endpoints: Sequence[Endpoint], settings: Settings) -> list[socket.socket]:
+    """Raises OSError, and has bound nothing then."""
+    sockets: list[socket.socket] = []
+    try:
+        for endpoint in endpoints:
+            host = "" if endpoint.is_every_address else endpoint.host
+            sockets.append(bind(host, endpoint.port, settings))
+    except OSError:
+        close_all(sockets)
+        raise
+    return sockets
+
+
+def close_all(sockets: Sequence[socket.socket]) -> None:
+    """They were bound, and nobody accepts at them."""
+    for one in sockets:
+        one.close()
+
+
+def bind(host: str, port: int, settings: Settings) -> socket.socket:
+    """Listen there. Raises OSError with a sentence."""
+    found = socket.getaddrinfo(host or EVERY_ADDRESS, port, type=socket.SOCK_STREAM)
+    family, kind, protocol, _, address = found[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for option, name in ((socket.SO_SNDBUF, "send"), (socket.SO_RCVBUF, "receive")):
+            size_bytes = settings.number(f"socket.{name}.buffer.bytes")
+            if size_bytes >= 0:
+                # What is accepted inherits it.
+                listener.setsockopt(socket.SOL_SOCKET, option, size_bytes)
+        listener.bind(address)
+        listener.listen(settings.number("socket.listen.backlog.size"))
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    return listener
