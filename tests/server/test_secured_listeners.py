@@ -45,14 +45,16 @@ def served(request, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure
 
 
 @pytest.fixture
-def said_once(caplog: pytest.LogCaptureFixture) -> Callable[[str], str]:
-    """Wait until the broker says why it ends a connection: the line, which is the only one with this in it."""
+def said_once(caplog: pytest.LogCaptureFixture) -> Callable[..., str]:
+    """Wait until the broker says why it ends a connection, of this port if one is named: the line, which is the only one."""
     caplog.set_level(logging.INFO, logger="oncelog.connections")
 
-    def wait(text: str) -> str:
+    def wait(text: str, port: int | None = None) -> str:
+        whose = "" if port is None else f":{port} is closed: "
+
         def lines() -> list[str]:
             said = [one.getMessage() for one in caplog.records if "is closed: " in one.getMessage()]
-            return [line for line in said if text in line]
+            return [line for line in said if text in line and whose in line]
 
         until(lambda: bool(lines()))
         time.sleep(0.05)
@@ -124,9 +126,10 @@ def test_request_before_the_log_in_ends_the_connection(served: SecuredListeners,
 
 def test_large_request_before_the_log_in_is_not_read(served: SecuredListeners, said_once) -> None:
     with socket.create_connection(("127.0.0.1", served.ports["SASL_PLAINTEXT"]), PATIENCE_S) as stranger:
+        port = stranger.getsockname()[1]
         stranger.sendall(struct.pack(">i", 2_001) + bytes(100))
         assert stranger.recv(1) == b""
-    assert said_once("a request of 2001 bytes is not taken")
+    assert said_once("a request of 2001 bytes is not taken", port)
 
 
 def test_log_in_where_there_is_none_is_refused(served: SecuredListeners) -> None:
@@ -137,20 +140,20 @@ def test_log_in_where_there_is_none_is_refused(served: SecuredListeners) -> None
 
 def test_plain_text_at_a_listener_with_tls_is_said_once(served: SecuredListeners, said_once) -> None:
     with socket.create_connection(("127.0.0.1", served.ports["SSL"]), PATIENCE_S) as stranger:
+        port = stranger.getsockname()[1]
         stranger.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))
         while stranger.recv(100):
             pass
-    assert said_once("the TLS handshake failed: ")
+    assert said_once("the TLS handshake failed: ", port)
 
 
 def test_tls_at_a_listener_without_is_said_once(served: SecuredListeners, said_once) -> None:
-    with (
-        socket.create_connection(("127.0.0.1", served.ports["PLAINTEXT"]), PATIENCE_S) as stranger,
-        pytest.raises((ssl.SSLError, ConnectionError)),
-    ):
+    stranger = socket.create_connection(("127.0.0.1", served.ports["PLAINTEXT"]), PATIENCE_S)
+    port = stranger.getsockname()[1]
+    with stranger, pytest.raises((ssl.SSLError, ConnectionError)):
         ssl.create_default_context().wrap_socket(stranger, server_hostname="127.0.0.1")
     # A record of TLS begins with the bytes 22, 3 and 1: as a length that is 369 million.
-    assert said_once("a request of 3692")
+    assert said_once("a request of 3692", port)
 
 
 @pytest.mark.parametrize("by", ["nobody", "stranger"])
@@ -158,14 +161,23 @@ def test_certificate_that_is_missing_or_of_a_stranger_is_refused(served: Secured
     context = ssl.create_default_context(cafile=served.authority.file)
     if by == "stranger":
         context.load_cert_chain(served.stranger.issue("mallory").both_file)
+    stranger = socket.create_connection(("127.0.0.1", served.ports["MUTUAL"]), PATIENCE_S)
+    port = stranger.getsockname()[1]
     with (
-        socket.create_connection(("127.0.0.1", served.ports["MUTUAL"]), PATIENCE_S) as stranger,
+        stranger,
         context.wrap_socket(stranger, server_hostname="127.0.0.1") as encrypted,
         # With TLS 1.3 a client hears of it after its own part of the handshake.
         suppress(ssl.SSLError, ConnectionError),
     ):
         assert encrypted.recv(1) == b""
-    assert said_once("the TLS handshake failed: ")
+    assert said_once("the TLS handshake failed: ", port)
+
+
+def test_client_that_hangs_up_during_the_handshake_is_said_to(served: SecuredListeners, said_once) -> None:
+    stranger = socket.create_connection(("127.0.0.1", served.ports["SSL"]), PATIENCE_S)
+    port = stranger.getsockname()[1]
+    stranger.close()
+    assert said_once("the TLS handshake failed: the client hung up", port)
 
 
 def test_who_shakes_no_hands_holds_up_nobody(served: SecuredListeners) -> None:

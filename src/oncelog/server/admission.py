@@ -141,5 +141,5 @@ class Admission:
 
 def _words(error: OSError) -> str:
     """OpenSSL's reason without its place in OpenSSL."""
-    reason = getattr(error, "verify_message", None) or getattr(error, "reason", None) or error.strerror
-    return str(reason or error or type(error).__name__).lower().replace("_", " ")
+    reason = getattr(error, "verify_message", None) or getattr(error, "reason", None) or error.strerror or str(error)
+    return str(reason).lower().replace("_", " ") or "the client hung up"
