@@ -158,4 +158,7 @@ def test_directory_of_a_broker_that_was_alone_is_refused_with_one_sentence(finis
     settings = ("--set", "broker.id=2", "--set", f"zookeeper.connect={zookeeper}")
     ended = finish("serve", "--listen", "127.0.0.1:0", "--data-dir", tmp_path / "data", *settings)
     assert ended.status == 2
-    assert f"{tmp_path / 'data'} is that of broker 1 of cluster " in ended.sentence
+    assert ended.sentence.startswith(
+        "ZooKeeper has no cluster yet, and the log directories are those of a broker that is not new"
+    )
+    assert "oncelog cluster convert" in ended.sentence
