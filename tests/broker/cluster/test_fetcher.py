@@ -136,6 +136,21 @@ def test_a_leader_is_asked_again_in_time_although_the_time_of_day_goes_back(foll
     followed.until(lambda: followed.has(1, 1))
 
 
+def test_partition_that_is_added_does_not_wait_for_a_fetch_that_does_not_name_it(followed: Followed) -> None:
+    """replica.fetch.wait.max.ms is for what a fetch names. What it waits for is asked for again."""
+    followed.leader.answers[FETCH] = lambda _: None
+    followed.follow()
+    followed.until(lambda: bool(followed.asked()))
+    followed.leader.answers[FETCH] = lambda _: fetch_answer(records=A, high_watermark=1)
+    before_ms = followed.cluster.queue.now_ms
+    order = led(LEADER, 0, REPLICAS, indexes=(1,))
+    assert errors_of(followed.controller.order(BROKER, order)) == [NONE]
+    followed.until(lambda: followed.has(1, 1))
+    assert followed.cluster.queue.now_ms - before_ms < 100
+    named = [one.partition for topic in followed.leader.asked(FETCH)[1].topics for one in topic.partitions]
+    assert sorted(named) == [0, 1]
+
+
 def jump(followed: Followed, by_ms: int) -> None:
     followed.cluster.nodes[BROKER].jump_ms = by_ms
 

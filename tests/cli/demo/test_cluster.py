@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from collections.abc import Callable
 from contextlib import closing
 
 import psutil
@@ -38,20 +39,25 @@ def kill_of(victim: Victim) -> Kill:
     return Kill(victim, DEPARTURES, "Produce was sent", MOMENT, partition=2)
 
 
-def members() -> dict[int, psutil.Process]:
-    """ZooKeeper, its Java and the brokers."""
-    return {child.pid: child for child in psutil.Process().children(recursive=True)}
+Members = Callable[[], list[psutil.Process]]
 
 
 @pytest.fixture
-def three(tmp_path):
+def members() -> Members:
+    """ZooKeeper, its Java and the brokers: what this process has started by now, beside what it had before the test."""
+    before = set(psutil.Process().children(recursive=True))
+    return lambda: [child for child in psutil.Process().children(recursive=True) if child not in before]
+
+
+@pytest.fixture
+def three(tmp_path, members):
     requirements.java()
     with closing(DemoCluster(tmp_path, size=3, seed=1)) as brokers:
         brokers.start()
         yield brokers
 
 
-def test_each_is_killed_for_what_it_is_and_comes_back(three):
+def test_each_is_killed_for_what_it_is_and_comes_back(three, members):
     create_topics(three.bootstrap_servers, three.replication_factor)
     with Client(three.bootstrap_servers) as client:
         client.commit_offsets(TOPIC, {TopicPartition(TOPIC, 0): OffsetAndMetadata(0)})
@@ -67,7 +73,7 @@ def test_each_is_killed_for_what_it_is_and_comes_back(three):
     assert three.kill(kill_of(Victim.GROUP_COORDINATOR), TOPIC) == f"broker {coordinator}, group coordinator,"
 
     # The one before may not be back yet: this waits.
-    java = [member for member in members().values() if member.name() == "java"]
+    java = [member for member in members() if member.name() == "java"]
     assert three.kill(kill_of(Victim.ZOOKEEPER), TOPIC) == "ZooKeeper"
     assert psutil.wait_procs(java, timeout=30)[1] == []
 
@@ -82,9 +88,9 @@ def test_each_is_killed_for_what_it_is_and_comes_back(three):
     assert all(size > 20_000_000 for size in state.resident_bytes.values())
 
 
-def test_nothing_is_left_running_while_one_is_about_to_come_back(three):
+def test_nothing_is_left_running_while_one_is_about_to_come_back(three, members):
     create_topics(three.bootstrap_servers, three.replication_factor)
-    left = list(members().values())
+    left = members()
     assert len(left) == 5
     three.kill(kill_of(Victim.CONTROLLER), TOPIC)
     three.close()
@@ -95,8 +101,8 @@ def test_nothing_is_left_running_while_one_is_about_to_come_back(three):
     assert three.complaint is None
 
 
-def test_member_that_stops_by_itself_is_a_complaint(three, monkeypatch):
-    (java,) = (member for member in members().values() if member.name() == "java")
+def test_member_that_stops_by_itself_is_a_complaint(three, members, monkeypatch):
+    (java,) = (member for member in members() if member.name() == "java")
     monkeypatch.setattr(demo_cluster, "LOOK_SECONDS", 0.01)
     java.kill()
     with pytest.raises(ProcessError, match=r"^ZooKeeper stopped by itself: signal 9 killed ZooKeeper's Java$"):
@@ -104,7 +110,7 @@ def test_member_that_stops_by_itself_is_a_complaint(three, monkeypatch):
 
 
 @pytest.mark.spark
-def test_what_is_killed_on_a_cluster_comes_out_exactly_once(tmp_path):
+def test_what_is_killed_on_a_cluster_comes_out_exactly_once(tmp_path, members):
     requirements.java()
     seed = random.SystemRandom().randrange(SEED_MAX)
     print(f"seed {seed}")

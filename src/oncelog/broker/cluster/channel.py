@@ -43,6 +43,7 @@ class Failure(Enum):
     UNREACHABLE = "it was not sent"
     UNSUPPORTED = "the other broker has no version of it that is known here"
     UNKNOWN = "it was sent, and no answer came"
+    ABANDONED = "whoever asked waits for no answer"
     BAD_ANSWER = "what came is no answer to it"
 
 
@@ -56,7 +57,7 @@ class ChannelError:
     @property
     def was_sent(self) -> bool:
         """Whether the request may have been carried out."""
-        return self.failure in (Failure.UNKNOWN, Failure.BAD_ANSWER)
+        return self.failure in (Failure.UNKNOWN, Failure.ABANDONED, Failure.BAD_ANSWER)
 
 
 class ChannelState(Enum):
@@ -76,8 +77,8 @@ TRANSITIONS: dict[tuple[ChannelState, ChannelState], str] = {
     (CONNECTING, DISCONNECTED): "it refuses, or does not answer in time",
     (READY, CHECKING_API_VERSIONS): "a version is to be chosen, for the first time on this connection",
     (CHECKING_API_VERSIONS, READY): "the other broker has said what it offers",
-    (CHECKING_API_VERSIONS, DISCONNECTED): "the connection is lost",
-    (READY, DISCONNECTED): "the connection is lost",
+    (CHECKING_API_VERSIONS, DISCONNECTED): "the connection is lost, or given up",
+    (READY, DISCONNECTED): "the connection is lost, or given up",
     (DISCONNECTED, CLOSED): "it is needed no more",
     (CONNECTING, CLOSED): "it is needed no more",
     (CHECKING_API_VERSIONS, CLOSED): "it is needed no more",
@@ -184,6 +185,12 @@ class Channel:
             return
         self._move(CLOSED)
         self._let_go("the channel was closed", Failure.UNKNOWN)
+
+    def abandon(self) -> None:
+        """Wait for no answer any more. The other broker does not hear of that but by the end of the connection."""
+        if self._in_flight:
+            self._move(DISCONNECTED)
+            self._let_go("the answer is not waited for", Failure.ABANDONED)
 
     # --- what a link calls
 

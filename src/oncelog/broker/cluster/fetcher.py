@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import UUID
 
-from oncelog.broker.cluster.channel import ChannelError
+from oncelog.broker.cluster.channel import Channel, ChannelError, Failure
 from oncelog.broker.cluster.channels import Channels
 from oncelog.broker.cluster.members import ClusterMembers
 from oncelog.broker.slices import Turn
@@ -38,7 +38,7 @@ from oncelog.wire import ErrorCode, construct, message_class, message_module
 
 if TYPE_CHECKING:
     from oncelog.broker.storage.topics import Topics
-    from oncelog.environment import Clock
+    from oncelog.environment import Clock, Timer
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -46,6 +46,8 @@ FETCH, FETCH_VERSION = 1, 17
 """The one that Kafka's followers use with inter.broker.protocol.version 3.9."""
 LIST_OFFSETS, LIST_OFFSETS_LOWEST, LIST_OFFSETS_HIGHEST = 2, 4, 9
 LATEST, EARLIEST = -1, -2
+PATIENCE_MS = 50
+"""For so long a partition that is to be followed waits for the answer to a fetch that does not name it."""
 Key = tuple[str, int]
 
 
@@ -88,6 +90,8 @@ class LeaderFetcher:
         """How many offsets below its leader's high watermark each log ended when something of it was fetched last."""
         self._logs = OneAtATime()
         self._has_more: Parked[None] = Parked()
+        self._under_way: Channel | None = None
+        self._patience: Timer | None = None
         self._task = start(self._follow())
 
     def add(self, partition: Partition, leader_epoch: int) -> None:
@@ -96,6 +100,14 @@ class LeaderFetcher:
         self._partitions[key] = partition
         self._follower.add(key, partition.log.topic_id, leader_epoch, partition.log)
         self._wake()
+        if self._under_way is not None and self._patience is None:
+            # A fetch that waits at the leader, for as long as replica.fetch.wait.max.ms, does not name the partition.
+            self._patience = self._broker.clock.call_later(PATIENCE_MS, self._give_up)
+
+    def _give_up(self) -> None:
+        self._patience = None
+        if self._under_way is not None:
+            self._under_way.abandon()
 
     async def remove(self, keys: Iterable[Key]) -> None:
         """Follow it no more for these; when this is over, nothing is done to their logs."""
@@ -137,10 +149,11 @@ class LeaderFetcher:
                 self._not_answered(f"broker {self._leader_id} is not alive")
                 await self._rest()
                 continue
-            channel = self._channels.to(node)
-            timeout_ms = self._settings.timeout_ms + self._settings.wait_max_ms
-            answer = await channel.ask(FETCH, FETCH_VERSION, self._fetch(asked), timeout_ms)
+            answer = await self._answer(self._channels.to(node), asked)
             if isinstance(answer, ChannelError):
+                if answer.failure is Failure.ABANDONED:
+                    self._follower.session.lost()
+                    continue
                 self._not_answered(answer.reason)
                 await self._rest()
                 continue
@@ -151,6 +164,17 @@ class LeaderFetcher:
             else:
                 logger.info("broker %d refused a fetch: %s", self._leader_id, answer.error_code.name)
                 await self._rest()
+
+    async def _answer(self, channel: Channel, asked: FetchAsked) -> Any:
+        self._under_way = channel
+        try:
+            timeout_ms = self._settings.timeout_ms + self._settings.wait_max_ms
+            return await channel.ask(FETCH, FETCH_VERSION, self._fetch(asked), timeout_ms)
+        finally:
+            self._under_way = None
+            if self._patience is not None:
+                self._patience.cancel()
+                self._patience = None
 
     async def _cut_what_has_no_epochs(self) -> None:
         """A log without any epoch, as an empty one is, has nothing to ask its leader about."""
