@@ -7,7 +7,7 @@ from dataclasses import dataclass
 TOKENS = "there are no delegation tokens"
 SCRAM_USERS = "a broker that is alone keeps no users of SCRAM"
 QUOTAS = "there are no quotas"
-ONE_NODE = "there is one node, and no quorum of controllers"
+NO_QUORUM = "there is no quorum of controllers: that is KRaft"
 SHARE_GROUPS = "there are no share groups"
 STREAMS_GROUPS = "there are no streams groups; Kafka Streams uses consumer groups"
 
@@ -72,11 +72,11 @@ KAFKA_APIS = (
     KafkaApi(49, "AlterClientQuotas", 0, 1, QUOTAS),
     KafkaApi(50, "DescribeUserScramCredentials", 0, 0, SCRAM_USERS),
     KafkaApi(51, "AlterUserScramCredentials", 0, 0, SCRAM_USERS),
-    KafkaApi(55, "DescribeQuorum", 0, 2, ONE_NODE),
+    KafkaApi(55, "DescribeQuorum", 0, 2, NO_QUORUM),
     KafkaApi(57, "UpdateFeatures", 0, 2),
     KafkaApi(60, "DescribeCluster", 0, 2),
     KafkaApi(61, "DescribeProducers", 0, 0),
-    KafkaApi(64, "UnregisterBroker", 0, 0, ONE_NODE),
+    KafkaApi(64, "UnregisterBroker", 0, 0, NO_QUORUM),
     KafkaApi(65, "DescribeTransactions", 0, 0),
     KafkaApi(66, "ListTransactions", 0, 2),
     KafkaApi(68, "ConsumerGroupHeartbeat", 0, 1),
@@ -87,8 +87,8 @@ KAFKA_APIS = (
     KafkaApi(77, "ShareGroupDescribe", 1, 1, SHARE_GROUPS),
     KafkaApi(78, "ShareFetch", 1, 2, SHARE_GROUPS),
     KafkaApi(79, "ShareAcknowledge", 1, 2, SHARE_GROUPS),
-    KafkaApi(80, "AddRaftVoter", 0, 1, ONE_NODE),
-    KafkaApi(81, "RemoveRaftVoter", 0, 0, ONE_NODE),
+    KafkaApi(80, "AddRaftVoter", 0, 1, NO_QUORUM),
+    KafkaApi(81, "RemoveRaftVoter", 0, 0, NO_QUORUM),
     KafkaApi(83, "InitializeShareGroupState", 0, 0, SHARE_GROUPS),
     KafkaApi(84, "ReadShareGroupState", 0, 0, SHARE_GROUPS),
     KafkaApi(85, "WriteShareGroupState", 0, 1, SHARE_GROUPS),
