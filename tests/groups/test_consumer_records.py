@@ -150,7 +150,7 @@ def test_value_that_is_cut_short_is_an_error(written: ConsumerRecord) -> None:
     assert record.value is not None
     for size_bytes in range(len(record.value)):
         with pytest.raises(WireError):
-            decode(replace(record, value=record.value[:size_bytes]))
+            decode(record._replace(value=record.value[:size_bytes]))
 
 
 @pytest.mark.jvm

@@ -109,7 +109,7 @@ def test_value_that_is_cut_short_is_an_error(data: st.DataObject) -> None:
     assert record.value is not None
     cut = data.draw(st.integers(0, len(record.value) - 1))
     with pytest.raises(WireError):
-        decode(replace(record, value=record.value[:cut]))
+        decode(record._replace(value=record.value[:cut]))
 
 
 def test_null_bytes_are_an_error() -> None:

@@ -91,7 +91,7 @@ def test_bytes_that_end_early_are_an_error(data: st.DataObject) -> None:
     record = encode(record_of(COMMITTED))
     assert record.value is not None
     with pytest.raises(WireError):
-        decode(replace(record, value=record.value[: data.draw(st.integers(0, len(record.value) - 1))]))
+        decode(record._replace(value=record.value[: data.draw(st.integers(0, len(record.value) - 1))]))
 
 
 def test_record_without_a_key_is_an_error() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -25,7 +24,7 @@ def _one_marker_is_forgotten() -> Patch:
     mark = Transactions._mark_all
 
     def forget_one(self: Any, markers: Any, term: object) -> Any:
-        return mark(self, replace(markers, partitions=frozenset(sorted(markers.partitions)[1:])), term)
+        return mark(self, markers._replace(partitions=frozenset(sorted(markers.partitions)[1:])), term)
 
     return patch.object(Transactions, "_mark_all", forget_one)
 
@@ -37,7 +36,7 @@ def _aborts_become_commits() -> Patch:
 
 
 def _committed(markers: Any) -> Any:
-    return markers._replace(committed=True) if hasattr(markers, "_replace") else replace(markers, committed=True)
+    return markers._replace(committed=True)
 
 
 @BUGS.add("prepared transactions are forgotten at a start", Hides.CRASHES, 60)

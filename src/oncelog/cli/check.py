@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from oncelog.cli.exits import CommandError, ExitStatus
+from oncelog.cli.garbage import without_collections
 from oncelog.cli.options import Json
 from oncelog.cli.tables import print_json, print_table
 from oncelog.testing.checker import (
@@ -38,7 +36,7 @@ def command(
     A history says what clients sent to a log and polled from it, and how each operation ended. It is JSON Lines, as
     docs/checker.md describes it and as oncelog.testing.checker.HistoryWriter records it. No broker is needed.
     """
-    with _without_collections():
+    with without_collections():
         report = check(_read(histories), examples_max=limit)
     if as_json:
         print_json(report_as_json(report))
@@ -56,18 +54,6 @@ def _read(paths: list[Path]) -> History:
         raise CommandError(str(error), ExitStatus.USAGE) from None
     except OSError as error:
         raise CommandError(f"cannot read {error.filename}: {error.strerror}", ExitStatus.USAGE) from None
-
-
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """Looking for circles of garbage among millions of values, which form none, would take half of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def report_as_json(report: CheckReport) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from oncelog.cli.demo.loading import create_topics, input_log, load
 from oncelog.cli.demo.plan import FLIGHTS_MIN, Guarantee
 from oncelog.cli.demo.processes import Drivers
 from oncelog.cli.demo.tally import Expectations
+from oncelog.cli.garbage import without_collections
 from oncelog.testing.proxy import Proxy
 
 
@@ -40,9 +40,7 @@ def perform(
     guarantees: Sequence[Guarantee] = tuple(Guarantee),
 ) -> Performance:
     """Run everything in `directory`. Raises ProcessError when a process does not do what it has to."""
-    # Millions of tuples will be there, and none of them in a cycle: a collection would look at all of them for nothing.
-    gc.disable()
-    with ExitStack() as stack:
+    with without_collections(), ExitStack() as stack:
         stack.callback(brokers.close)
         brokers.start()
         proxy = stack.enter_context(Proxy(brokers.bootstrap_servers))
