@@ -115,9 +115,9 @@ def _produce_does_not_flush() -> Patch:
 def _refused_and_written() -> Patch:
     append = produce._append_all
 
-    def appended(broker: Any, request: Any, checked: Any, results: Any) -> Any:
+    def appended(broker: Any, request: Any, checked: Any, results: Any, replicating: Any) -> Any:
         refused = {key: results.pop(key) for key in checked if key in results}
-        to_flush = append(broker, request, checked, results)
+        to_flush = append(broker, request, checked, results, replicating)
         results |= refused
         return to_flush
 
@@ -128,10 +128,10 @@ def _refused_and_written() -> Patch:
 def _old_fetches_lack_the_list() -> Patch:
     answer = fetch._partition
 
-    def answered(request: Any, read: Any) -> Any:
+    def answered(request: Any, read: Any, leaders: Any) -> Any:
         if request.version < FETCH_WITH_EPOCHS:
             read.aborted = ()
-        return answer(request, read)
+        return answer(request, read, leaders)
 
     return patch.object(fetch, "_partition", answered)
 
@@ -199,8 +199,8 @@ def _appended_to_the_retiring() -> Patch:
 def _large_tails_are_taken() -> Patch:
     journal = Durability._journal
 
-    def journaled(self: Any, log: Any) -> bool:
-        return journal(self, log) or not log._unsynced.files()
+    def journaled(self: Any, log: Any) -> Any:
+        return journal(self, log) or (None if log._unsynced.files() else log.sync_point())
 
     return patch.object(Durability, "_journal", journaled)
 
