@@ -119,7 +119,7 @@ class ClusterFailuresProgram(Program):
             broker.launch()
             observed.until_registered(broker_id)
             began = time.monotonic()
-            observed.until_in_sync("load")
+            observed.until_in_sync("load", without=broker_id)
             return records * RECORD_BYTES / MB / (time.monotonic() - began)
 
     @staticmethod
@@ -164,8 +164,10 @@ class Observed:
     def until_registered(self, broker_id: int) -> None:
         self._until(lambda: self._zookeeper.exists(f"/brokers/ids/{broker_id}") is not None)
 
-    def until_in_sync(self, topic: str) -> None:
-        broker = next(one for one in self.cluster.brokers.values() if one.is_running)
+    def until_in_sync(self, topic: str, without: int = -1) -> None:
+        """As a broker says that is not `without`, which may have to get ready."""
+        brokers = self.cluster.brokers.values()
+        broker = next(one for one in brokers if one.is_running and one.broker_id != without)
         self._until(lambda: all(len(one.isr_nodes) == BROKERS for one in _partitions(broker, topic)))
 
     def _is_led(self, broker: ClusterMember, topic: str, without: int = -1) -> bool:
