@@ -15,6 +15,7 @@ from oncelog.replication import (
     AskOffsets,
     BeginAgain,
     EpochEnd,
+    FetchAsked,
     FetchedFromLeader,
     FetchReplicaState,
     Follower,
@@ -172,6 +173,30 @@ def test_answer_to_what_is_not_asked_any_more_is_dropped() -> None:
     assert follower.fetch_answered(KEY, FetchedFromLeader(ErrorCode.none, 9, 0, batch(4)), on.log, NOW_MS) == ()
     follower.remove([KEY])
     assert follower.fetch_answered(KEY, FetchedFromLeader(ErrorCode.none, 9, 0, batch(4)), on.log, NOW_MS) == ()
+
+
+def test_answer_that_is_dropped_is_given_again_in_another_session() -> None:
+    """KIP-227: a leader says of a partition only what is new, and takes a high watermark for known that it has told."""
+    follower, on = following()
+    follower.session.answered(FetchAsked(0, 0, follower.session.partitions, ()), ErrorCode.none, 77)
+    follower.add(KEY, TOPIC_ID, 4, on.log)
+    assert follower.fetch_answered(KEY, FetchedFromLeader(ErrorCode.none, 4, 0), on.log, NOW_MS) == ()
+    request = follower.build_fetch(lambda _: on.log, NOW_MS)
+    assert request is not None
+    assert (request.session_id, request.is_full, set(request.partitions)) == (77, True, {KEY})
+
+
+def test_high_watermark_beside_a_diverging_epoch_is_told_again_in_another_session() -> None:
+    follower, on = following()
+    follower.session.answered(FetchAsked(0, 0, follower.session.partitions, ()), ErrorCode.none, 77)
+    answer = FetchedFromLeader(ErrorCode.none, 2, 0, diverging=EpochEnd(2, 2))
+    (cut,) = follower.fetch_answered(KEY, answer, on.log, NOW_MS)
+    assert isinstance(cut, Truncate)
+    on.truncate_to(cut.offset)
+    follower.truncated(KEY, cut, on.log)
+    request = follower.build_fetch(lambda _: on.log, NOW_MS)
+    assert request is not None
+    assert (request.is_full, request.partitions[KEY].fetch_offset) == (True, 2)
 
 
 def test_log_that_was_cut_off_for_another_leader_meanwhile_is_asked_for_from_where_it_ends() -> None:

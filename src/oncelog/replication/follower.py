@@ -221,9 +221,15 @@ class Follower:
     ) -> tuple[Step, ...]:
         """Take what a Fetch was answered about a partition; nothing if it has gone on since it was asked."""
         state, asked = self.states.get(key), self.session.partitions.get(key)
-        if state is None or asked is None or not state.is_ready_to_fetch(now_ms):
+        if state is None:
             return ()
-        if (asked.fetch_offset, asked.current_leader_epoch) != (log.log_end_offset, state.leader_epoch):
+        if (
+            asked is None
+            or not state.is_ready_to_fetch(now_ms)
+            or (asked.fetch_offset, asked.current_leader_epoch) != (log.log_end_offset, state.leader_epoch)
+        ):
+            # The leader takes for known what it has told. In another session it tells it again.
+            self.session.lost()
             return ()
         if answer.error is ErrorCode.offset_out_of_range:
             return (AskOffsets(state.leader_epoch),)
@@ -231,6 +237,8 @@ class Follower:
             self._refused(key, answer.error, now_ms)
             return ()
         if answer.diverging is not None:
+            # The high watermark beside it is not taken, and would not be told again in this session.
+            self.session.lost()
             return (_truncate(truncation(log, answer.diverging, state.fetch_offset), log),)
         append = Append(answer.records)
         inside = _begins_inside(answer.records, log)

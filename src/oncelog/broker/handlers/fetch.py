@@ -163,8 +163,10 @@ def _is_news(session: FetchSession, read: PartitionRead) -> bool:
         or asked.told_high_watermark != read.high_watermark
         or asked.told_log_start_offset != read.log_start_offset
     )
-    # An error is told each time: the client must see it again if it asks again.
-    asked.told_high_watermark = read.high_watermark if read.error is ErrorCode.none else -1
+    # An error is told each time: the client must see it again if it asks again. Who is told where its log diverges takes
+    # nothing else of the answer.
+    is_taken = read.error is ErrorCode.none and read.diverging is None
+    asked.told_high_watermark = read.high_watermark if is_taken else -1
     asked.told_log_start_offset = read.log_start_offset
     if has_data:
         session.answered(asked)
