@@ -42,6 +42,8 @@ class DirectoryState(Enum):
     OFFLINE = "offline"
 
 
+_FULL, _OFFLINE = DirectoryState.FULL, DirectoryState.OFFLINE
+"""Python 3.11 takes ten times as long to find a member in its class, and each batch asks several times."""
 TRANSITIONS = {
     DirectoryState.ONLINE: {DirectoryState.FULL, DirectoryState.OFFLINE},
     DirectoryState.FULL: {DirectoryState.ONLINE, DirectoryState.OFFLINE},
@@ -70,7 +72,6 @@ class DataDirectory:
         self.directory_id = ""
         """Known once it is claimed for a node."""
         self._state = DirectoryState.ONLINE
-        self.is_offline = self.is_full = False
         self.failure: str | None = None
         """What has taken it offline."""
         try:
@@ -92,8 +93,14 @@ class DataDirectory:
     def state(self, state: DirectoryState) -> None:
         assert state in TRANSITIONS[self._state], (self.path, self._state, state)
         self._state = state
-        self.is_offline = state is DirectoryState.OFFLINE
-        self.is_full = state is DirectoryState.FULL
+
+    @property
+    def is_offline(self) -> bool:
+        return self._state is _OFFLINE
+
+    @property
+    def is_full(self) -> bool:
+        return self._state is _FULL
 
     def go_offline(self, failure: str) -> None:
         """Use it no more: the disk has failed. What it has is what the next start finds."""

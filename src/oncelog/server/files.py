@@ -233,7 +233,7 @@ class RealFile:
         descriptor = self._descriptor if self._descriptor >= 0 else self._open_again()
         self.is_recent = True
         position = self._size_bytes
-        total = sum(map(len, chunks))  # type: ignore[arg-type]
+        total = sum([memoryview(chunk).nbytes for chunk in chunks])
         now_s = monotonic()
         if now_s - self._files.looked_at_s > LOOKED_AT_AFTER_S or now_s - self._looked_at_s > EACH_LOOKED_AT_AFTER_S:
             self._look()
