@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import sys
+from contextlib import ExitStack, suppress
 
 import psutil
 import pytest
@@ -47,6 +48,14 @@ def asked(address: str, word: str) -> str:
             return answer.read()
     except OSError:
         return ""
+
+
+def accepts(address: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(address, 1).close()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.fixture
@@ -108,6 +117,19 @@ def test_java_that_dies_ends_the_command(start):
     _, errors = server.communicate(timeout=30)
     assert server.returncode == 5
     assert errors == "oncelog: signal 9 killed ZooKeeper's Java\n"
+
+
+def test_clients_that_ask_while_it_starts_leave_nothing_on_its_standard_error(start):
+    address = ("127.0.0.1", free_port())
+    server = start("data", "--listen", f"127.0.0.1:{address[1]}")
+    with ExitStack() as clients:
+        until(lambda: accepts(address))
+        for _ in range(300):
+            with suppress(OSError):
+                clients.enter_context(socket.create_connection(address, 1)).sendall(b"srvr")
+        ready_address(server)
+    server.terminate()
+    assert server.communicate(timeout=30) == ("", "")
 
 
 def test_address_is_said_as_it_was_given(start):

@@ -27,6 +27,8 @@ OPTIONS = (
 OPTIONS_VARIABLE = "SERVER_JVMFLAGS"
 LOGGING_FILE = "log4j2.properties"
 # QuorumPeerMain and ServerCnxnFactory warn of defaults that are meant, NIOServerCnxn of every client that goes without a word.
+# While a server starts it cannot close a connection properly: ServerCnxn and WorkerService say so, and neither says anything
+# else of these levels but of the end of one connection.
 LOGGING = """\
 status = error
 appender.errors.type = Console
@@ -40,6 +42,10 @@ logger.listener.name = org.apache.zookeeper.server.ServerCnxnFactory
 logger.listener.level = error
 logger.connections.name = org.apache.zookeeper.server.NIOServerCnxn
 logger.connections.level = error
+logger.connection.name = org.apache.zookeeper.server.ServerCnxn
+logger.connection.level = off
+logger.workers.name = org.apache.zookeeper.server.WorkerService
+logger.workers.level = error
 rootLogger.level = warn
 rootLogger.appenderRef.errors.ref = errors
 """
