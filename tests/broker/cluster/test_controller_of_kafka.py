@@ -53,7 +53,7 @@ def leaders(cluster: ZooKeeperKafkaCluster, topic: str) -> dict[int, int]:
 
 def produce(cluster: ZooKeeperKafkaCluster, topic: str, prefix: str) -> None:
     errors: list[object] = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
     for number in range(RECORDS):
         producer.produce(
             topic, f"{prefix}{number}", partition=0, on_delivery=lambda error, _: error and errors.append(error)

@@ -40,7 +40,7 @@ def test_others_lead_what_was_in_a_directory_that_is_gone(new_cluster, tmp_path,
 
 def write(cluster, value: bytes) -> None:
     errors: list = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
     for index in (0, 1):
         producer.produce(TOPIC, value, partition=index, callback=lambda error, _: errors.append(error))
     assert producer.flush(60) == 0

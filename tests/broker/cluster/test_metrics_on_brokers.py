@@ -111,7 +111,7 @@ def test_every_metric_is_one_of_kafkas_and_says_the_same_of_the_same_cluster(clu
 
 def write(cluster: Cluster) -> None:
     errors: list[object] = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
     for index in (0, 1):
         producer.produce(TOPIC, b"a", partition=index, callback=lambda error, _: errors.append(error))
     assert producer.flush(60) == 0

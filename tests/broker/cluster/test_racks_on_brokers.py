@@ -42,7 +42,7 @@ def test_leader_of_one_kind_sends_consumers_to_a_follower_of_the_other(new_clust
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     (made,) = admin.create_topics([NewTopic(TOPIC, 1, replica_assignment=[[LEADER, FOLLOWER]])]).values()
     made.result(30)
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
     producer.produce(TOPIC, b"near")
     assert producer.flush(30) == 0
     until(lambda: fetched(cluster, LEADER).preferred_read_replica == FOLLOWER, 30)

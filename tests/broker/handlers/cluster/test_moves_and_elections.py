@@ -65,7 +65,7 @@ def wait_for(admin: AdminClient, name: str, *, replicas=None, leader=None, isr=N
 
 
 def write(cluster, name: str, count: int) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
     for number in range(count):
         producer.produce(name, b"%d" % number, partition=0)
     assert producer.flush(30) == 0

@@ -58,7 +58,7 @@ def make(cluster: Cluster, *replicas: list[int]) -> str:
 
 def write(cluster: Cluster, topic: str, count: int, first: int = 0) -> None:
     errors: list[object] = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 20})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True, "linger.ms": 20})
     for number in range(first, first + count):
         producer.produce(
             topic, b"%d " % number + bytes(1000), partition=0, callback=lambda error, _: errors.append(error)
