@@ -20,7 +20,7 @@ def compacted(**settings: object) -> LogConfig:
 
 def steps(log: PartitionLog, map_bytes: int = MAP_BYTES) -> Iterator[None]:
     """Clean a log, one step of it at a time."""
-    cleaning = log.begin_cleaning(map_bytes, LOAD_FACTOR)
+    cleaning = log.compaction.begin(map_bytes, LOAD_FACTOR)
     for step in cleaning.steps() if cleaning is not None else ():
         match step:
             case CleaningWork(work):
@@ -34,7 +34,7 @@ def steps(log: PartitionLog, map_bytes: int = MAP_BYTES) -> Iterator[None]:
 def clean(on: LogOnMemoryDisk, map_bytes: int = MAP_BYTES) -> bool:
     """Make a log durable and clean it once; whether there was anything to clean."""
     on.sync()
-    was_dirty = on.log.dirt(on.clock.now_ms()) is not None
+    was_dirty = on.log.compaction.dirt(on.clock.now_ms()) is not None
     for _ in steps(on.log, map_bytes):
         pass
     return was_dirty
@@ -66,7 +66,7 @@ def write(
 
 def roll(on: LogOnMemoryDisk) -> None:
     """Begin another segment, as an append does when the active one is full."""
-    on.log._roll(on.clock.now_ms())
+    on.log.files.roll(on.clock.now_ms())
 
 
 def records_of(log: PartitionLog, offset: int | None = None, *, committed: bool) -> list[Record]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.manual_clock import ManualClock
 from harness.memory_disk import MemoryDisk
 from oncelog.environment import DiskError, Syncable
-from oncelog.log import Appended, LogConfig, LogDigest, Origin, PartitionLog, Refused, SyncPoint
+from oncelog.log import Appended, LogConfig, LogDigest, Origin, PartitionLog, Refused, SyncPoint, open_log
 from oncelog.records import ControlType, Record, build_batch, check_batch
 
 DIRECTORY = "/data/orders-0"
@@ -26,7 +26,7 @@ class LogOnMemoryDisk:
     def open(
         self, *, was_clean: bool, log_start_offset: int | None = None, high_watermark: int | None = None
     ) -> PartitionLog:
-        self.log = PartitionLog.open(
+        self.log = open_log(
             self.disk,
             self.clock,
             DIRECTORY,
@@ -109,14 +109,14 @@ class LogOnMemoryDisk:
         return result
 
     def begin_sync(self) -> tuple[tuple[Syncable, ...], SyncPoint]:
-        return self.log.unsynced_files(), self.log.sync_point()
+        return self.log.durability.unsynced_files(), self.log.durability.sync_point()
 
     def end_sync(self, begun: tuple[tuple[Syncable, ...], SyncPoint]) -> None:
         files, point = begun
 
         def done(error: DiskError | None) -> None:
             assert error is None
-            self.log.synced_up_to(point)
+            self.log.durability.synced_up_to(point)
 
         self.disk.sync(files, done)
 
@@ -125,7 +125,7 @@ class LogOnMemoryDisk:
         self.write_checkpoint()
 
     def write_checkpoint(self) -> None:
-        self.checkpoint, self.gaps_below = self.log.recovery_point, self.log.gaps_below
+        self.checkpoint, self.gaps_below = self.log.durability.recovery_point, self.log.files.gaps_below
 
     def delete_expired(self) -> int:
         """What retention does: leave them, write down where the log begins, delete."""

@@ -19,7 +19,7 @@ from oncelog.log import (
     LogDirectories,
     LogPoints,
     OwnCheckpoint,
-    PartitionLog,
+    open_log,
     read_own_checkpoint,
     replay,
     write_own_checkpoint,
@@ -60,7 +60,7 @@ class ReplicaOnMemoryDisk:
         key = (TOPIC, INDEX)
         recovery_point = self.directories.recovery_points().get(key, 0)
         digest = None if own is None else own.aborted.get(KEY, LogDigest(recovery_point))
-        self.log = PartitionLog.open(
+        self.log = open_log(
             self.disk,
             self.clock,
             directory,
@@ -96,9 +96,11 @@ class ReplicaOnMemoryDisk:
     def write(self) -> Parked[None]:
         """Write the checkpoints."""
         log = self.log
-        own = OwnCheckpoint(0, {KEY: log.digest()}, {}, {KEY: log.gaps_below} if log.gaps_below else {})
+        own = OwnCheckpoint(0, {KEY: log.digest()}, {}, {KEY: log.files.gaps_below} if log.files.gaps_below else {})
         write_own_checkpoint(self.disk, HOME, own)
-        points = LogPoints(log.recovery_point, log.log_start_offset, log.high_watermark, log.cleaned_offset)
+        points = LogPoints(
+            log.durability.recovery_point, log.log_start_offset, log.high_watermark, log.compaction.cleaned_offset
+        )
         self.directories.checkpoint({(TOPIC, INDEX): points})()
         return Parked.ready(None)
 

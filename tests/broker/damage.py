@@ -37,7 +37,7 @@ def started() -> BrokerInMemory:
     broker.settle()
     for partition in broker.core.topics.partitions():
         # Smaller than a setting may say.
-        partition.log.configure(replace(partition.log._config, segment_bytes=1000))
+        partition.log.configure(replace(partition.log.files.config, segment_bytes=1000))
     producer = ProducerInMemory(broker, TV1)
     for number in range(12):
         producer.write(f"{number}{FILLER}", number)
@@ -59,9 +59,9 @@ def kill(broker: BrokerInMemory) -> None:
     broker.core.durability.retire()
     broker.settle()
     for partition in broker.core.topics.partitions():
-        for file in partition.log.unsynced_files():
+        for file in partition.log.durability.unsynced_files():
             file.sync()
-        partition.log.synced_up_to(partition.log.sync_point())
+        partition.log.durability.synced_up_to(partition.log.durability.sync_point())
     broker.core.checkpoints.write()
     broker.settle()
     broker.disk.kill()

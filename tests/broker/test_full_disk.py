@@ -107,7 +107,7 @@ def test_offsets_of_an_open_transaction_are_committed_and_it_times_out() -> None
     broker.clock.advance(120_000)
     broker.settle()
     assert visible(broker, 0) == []
-    assert broker.core.topics.partition(TOPIC, 0).log.open_transactions() == ()
+    assert broker.core.topics.partition(TOPIC, 0).log.producers.open_transactions() == ()
     assert committed_offset(broker) == -1
 
 

@@ -156,7 +156,7 @@ class TestSettings:
         broker.clock.advance(MINUTE / timedelta(milliseconds=1) + 20_000)
         broker.settle()
         assert visible(broker, 0) == ["ends"]
-        assert not broker.core.topics.partition(LEDGER, 0).log.open_transactions()
+        assert not broker.core.topics.partition(LEDGER, 0).log.producers.open_transactions()
 
     def test_member_that_is_not_heard_of_leaves_however_small_records_are(self, broker: BrokerInMemory) -> None:
         start(broker)

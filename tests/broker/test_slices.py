@@ -120,7 +120,7 @@ def test_topic_that_is_being_made_gets_what_the_broker_is_set_to_meanwhile():
     assert altered.message.responses[0].error_code is ErrorCode.none
     topic = node.core.topics.named("t")
     assert topic is not None
-    assert {partition.log._config.segment_bytes for partition in topic.partitions} == {2_000_000}
+    assert {partition.log.files.config.segment_bytes for partition in topic.partitions} == {2_000_000}
 
 
 def test_topic_made_anew_waits_until_the_old_one_is_gone():

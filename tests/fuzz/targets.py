@@ -14,7 +14,7 @@ from harness.manual_clock import ManualClock
 from harness.memory_disk import MemoryDisk
 from oncelog.broker.apis import APIS
 from oncelog.environment import DiskError
-from oncelog.log import LONG_MAX, LogConfig, LogDigest, Origin, PartitionLog
+from oncelog.log import LONG_MAX, LogConfig, LogDigest, Origin, PartitionLog, open_log
 from oncelog.records import (
     HEADER_BYTES,
     Codec,
@@ -128,7 +128,7 @@ def recovery(data: bytes) -> None:
     def opened(
         *, was_clean: bool, recovery_point: int, log_start: int, digest: LogDigest | None = None
     ) -> PartitionLog:
-        return PartitionLog.open(
+        return open_log(
             disk,
             clock,
             DIRECTORY,
@@ -241,7 +241,7 @@ def _batches() -> Iterator[bytes]:
 def _directories() -> Iterator[bytes]:
     for was_clean in (False, True):
         disk, clock = MemoryDisk(), ManualClock()
-        log = PartitionLog.open(
+        log = open_log(
             disk, clock, DIRECTORY, "orders", 0, LogConfig(index_interval_bytes=100), was_clean=False, recovery_point=0
         )
         for number in range(8):

@@ -46,8 +46,8 @@ class History:
         return (
             log.log_end_offset,
             log.last_stable_offset,
-            sorted(log.active_producers()),
-            log.open_transactions(),
+            sorted(log.producers.active()),
+            log.producers.open_transactions(),
             log.aborted_transactions(0, log.log_end_offset),
         )
 
@@ -62,7 +62,7 @@ class History:
 
     def produce(self, slot: int, count: int, size_bytes: int, *, transactional: bool) -> None:
         producer = self.producers[slot]
-        is_open = any(one.producer_id == producer.producer_id for one in self.on.log.open_transactions())
+        is_open = any(one.producer_id == producer.producer_id for one in self.on.log.producers.open_transactions())
         batch = self.on.batch(
             [bytes(size_bytes)] * count,
             producer=(producer.producer_id, producer.epoch),
@@ -100,10 +100,10 @@ class History:
             self.on.end_sync(self.begun)
             self.synced = max(self.synced, self.begun[1].log_end_offset)
             self.begun = None
-            assert self.on.log.recovery_point == self.synced
+            assert self.on.log.durability.recovery_point == self.synced
 
     def write_checkpoint(self) -> None:
-        self.on.checkpoint = self.on.log.recovery_point
+        self.on.checkpoint = self.on.log.durability.recovery_point
 
     def restart(self) -> None:
         self.on.restart()
@@ -137,7 +137,7 @@ class History:
 
     def reopened(self) -> None:
         self.begun = None
-        self.synced = max(self.synced, self.on.log.recovery_point)
+        self.synced = max(self.synced, self.on.log.durability.recovery_point)
         self.came_back_to(self.on.log.log_end_offset)
 
     def came_back_to(self, end: int) -> None:
@@ -151,7 +151,7 @@ class History:
         self.check_reads()
 
     def take_up(self, producer: Producer) -> None:
-        found = [one for one in self.on.log.active_producers() if one.producer_id == producer.producer_id]
+        found = [one for one in self.on.log.producers.active() if one.producer_id == producer.producer_id]
         producer.epoch = found[0].producer_epoch if found else producer.epoch
         producer.sequence = found[0].last_sequence + 1 if found else 0
 
@@ -247,8 +247,8 @@ def test_indexes_that_are_lost_are_made_anew_whatever_a_power_cut_tore_behind_th
     on.sync()
     on.aborted, durable = on.log.digest(), on.log.log_end_offset
     on.produce(b"not durable")
-    base_offset = on.log.sync_point().segment_base_offset
-    path, size_bytes = f"{DIRECTORY}/{offset_name(base_offset, LOG)}", on.log.sync_point().segment_size_bytes
+    base_offset = on.log.durability.sync_point().segment_base_offset
+    path, size_bytes = f"{DIRECTORY}/{offset_name(base_offset, LOG)}", on.log.durability.sync_point().segment_size_bytes
     on.disk.kill()
     on.disk.damage(path, size_bytes - 1, b"\x7f")
     for name in on.disk.list_directory(DIRECTORY):

@@ -30,7 +30,7 @@ def write_much(on: ReplicaOnMemoryDisk, random: Random, count: int) -> None:
         kind = random.randrange(8)
         on.clock.advance(random.randrange(2000))
         producer = random.randrange(1, 3)
-        entry = next((one for one in log.active_producers() if one.producer_id == producer), None)
+        entry = next((one for one in log.producers.active() if one.producer_id == producer), None)
         sequence = 0 if entry is None else entry.last_sequence + 1
         if kind < 3:
             on.produce(*(random.randbytes(random.randrange(200)) for _ in range(random.randrange(1, 5))))
@@ -38,7 +38,7 @@ def write_much(on: ReplicaOnMemoryDisk, random: Random, count: int) -> None:
             on.produce(random.randbytes(100), producer=(producer, 0), sequence=sequence, transactional=True)
         elif kind == 6:
             # An older coordinator's marker is refused.
-            epoch = max(0, log.coordinator_epoch(producer)) + random.randrange(2)
+            epoch = max(0, log.producers.coordinator_epoch_of(producer)) + random.randrange(2)
             on.mark(ControlType(random.randrange(2)), (producer, 0), epoch)
         else:
             log.lead(log.leader_epoch + random.randrange(3))
@@ -48,8 +48,8 @@ def known(on: ReplicaOnMemoryDisk) -> tuple[object, ...]:
     log = on.log
     log.advance_high_watermark(log.log_end_offset)
     return (
-        sorted(log.active_producers()),
-        log.open_transactions(),
+        sorted(log.producers.active()),
+        log.producers.open_transactions(),
         log.last_stable_offset,
         log.aborted_transactions(0, log.log_end_offset),
         log.max_timestamp(),
@@ -135,7 +135,7 @@ def test_duplicate_sequences_of_a_leader_are_not_checked_again() -> None:
     batch = build_batch([Record(None, b"x")], base_offset=0, leader_epoch=0, producer_id=5, base_sequence=9)
     again = build_batch([Record(None, b"x")], base_offset=1, leader_epoch=0, producer_id=5, base_sequence=3)
     assert isinstance(second.log.append_as_follower(batch + again), Followed)
-    assert second.log.active_producers()[0].last_sequence == 3
+    assert second.log.producers.active()[0].last_sequence == 3
 
 
 def cleaned_leader() -> LogOnMemoryDisk:
@@ -318,7 +318,7 @@ def test_retention_and_cleaning_leave_what_is_not_below_the_high_watermark() -> 
     compact.log.lead(0)
     for _ in range(20):
         compact.produce(bytes(100))
-    assert compact.log.dirt(compact.clock.now_ms()) is None
+    assert compact.log.compaction.dirt(compact.clock.now_ms()) is None
 
 
 def test_follower_that_begins_again_is_an_empty_log_at_that_offset() -> None:
@@ -331,7 +331,7 @@ def test_follower_that_begins_again_is_an_empty_log_at_that_offset() -> None:
     on.begin_again_at(2000)
     log = on.log
     assert (log.log_start_offset, log.high_watermark, log.last_stable_offset, log.log_end_offset) == (2000,) * 4
-    assert log.active_producers() == ()
+    assert log.producers.active() == ()
     assert log.newest_epoch == -1
     assert set(on.files()) <= {"leader-epoch-checkpoint"}
     batch = build_batch([Record(None, b"x")], base_offset=2000, leader_epoch=9)

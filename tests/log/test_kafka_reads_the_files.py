@@ -12,7 +12,7 @@ import pytest
 
 from harness import jars, requirements
 from harness.manual_clock import ManualClock
-from oncelog.log import LogConfig, PartitionLog
+from oncelog.log import LogConfig, PartitionLog, open_log
 from oncelog.records import Codec, ControlType, Record, build_batch, check_batch
 from oncelog.server.disk import RealDisk
 
@@ -64,7 +64,7 @@ def test_every_file_is_readable_by_kafka(tmp_path: Path, disk: RealDisk) -> None
     config = LogConfig(segment_bytes=60_000, index_interval_bytes=1000)
 
     def opened(*, was_clean: bool, recovery_point: int) -> PartitionLog:
-        return PartitionLog.open(
+        return open_log(
             disk, clock, str(directory), "orders", 0, config, was_clean=was_clean, recovery_point=recovery_point
         )
 
@@ -73,14 +73,14 @@ def test_every_file_is_readable_by_kafka(tmp_path: Path, disk: RealDisk) -> None
     # The first process is killed, the second one stops in good order.
     log = opened(was_clean=False, recovery_point=0)
     log.close()
-    log = opened(was_clean=True, recovery_point=log.recovery_point)
+    log = opened(was_clean=True, recovery_point=log.durability.recovery_point)
     for _ in range(3):
         clock.advance(5)
         batch = build_batch([Record(None, b"last", timestamp_ms=clock.now_ms())])
         log.append(batch, check_batch(batch))
     aborted = log.aborted_transactions(0, log.log_end_offset)
     end_offset = log.log_end_offset
-    producers = log.active_producers()
+    producers = log.producers.active()
     log.close()
 
     def files(suffix: str) -> list[Path]:

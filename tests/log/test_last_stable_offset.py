@@ -35,7 +35,7 @@ def test_oldest_of_several_transactions_holds_it(on: LogOnMemoryDisk) -> None:
     assert on.log.last_stable_offset == 0
     on.mark(ControlType.ABORT, (1, 0))
     assert on.log.last_stable_offset == 2
-    assert [one.producer_id for one in on.log.open_transactions()] == [3]
+    assert [one.producer_id for one in on.log.producers.open_transactions()] == [3]
 
 
 def test_marker_above_the_high_watermark_decides_nothing(on: LogOnMemoryDisk) -> None:
@@ -62,7 +62,7 @@ def test_undecided_transactions_are_undecided_after_a_restart(on: LogOnMemoryDis
     open_transaction(on, 1)
     on.mark(ControlType.ABORT, (1, 0))
     on.log.close()
-    on.checkpoint = on.log.recovery_point
+    on.checkpoint = on.log.durability.recovery_point
     on.open(was_clean=True, high_watermark=1)
     assert (on.log.high_watermark, on.log.last_stable_offset) == (1, 0)
     on.log.advance_high_watermark(2)

@@ -21,7 +21,7 @@ def written(times: list[list[int]]) -> tuple[LogOnMemoryDisk, list[int]]:
     on = LogOnMemoryDisk(SMALL)
     for number, batch_times in enumerate(times):
         if number % 5 == 0:
-            on.log.leader_epoch = number // 5
+            on.log.lead(number // 5)
         batch = build_batch([Record(None, b"v", timestamp_ms=START_MS + time) for time in batch_times])
         on.append(batch)
         check_batch(batch)

@@ -171,15 +171,15 @@ def test_marker_of_an_older_coordinator_is_fenced(on: LogOnMemoryDisk) -> None:
     on.mark(ControlType.COMMIT, P, coordinator_epoch=4)
     on.produce(b"b", producer=P, sequence=1, transactional=True)
     assert error_of(on.mark(ControlType.COMMIT, P, coordinator_epoch=3)) == ErrorCode.transaction_coordinator_fenced
-    assert len(on.log.open_transactions()) == 1
+    assert len(on.log.producers.open_transactions()) == 1
     assert error_of(on.mark(ControlType.COMMIT, P, coordinator_epoch=4)) == ErrorCode.none
-    assert on.log.open_transactions() == ()
+    assert on.log.producers.open_transactions() == ()
 
 
 def test_marker_without_records_changes_the_epoch_alone(on: LogOnMemoryDisk) -> None:
     on.mark(ControlType.ABORT, (7, 3), coordinator_epoch=2)
     assert on.log.aborted_transactions(0, 10) == ()
-    assert on.log.active_producers() == (ActiveProducer(7, 3, -1, START_MS, 2, -1),)
+    assert on.log.producers.active() == (ActiveProducer(7, 3, -1, START_MS, 2, -1),)
     assert try_produce(on, (7, 2), 0) == ErrorCode.invalid_producer_epoch
 
 
@@ -193,7 +193,7 @@ def test_markers_of_version_1_keep_the_sequence_going(on: LogOnMemoryDisk) -> No
 
 def test_refused_batch_leaves_nothing_behind(on: LogOnMemoryDisk) -> None:
     assert try_produce(on, P, 0, transactional=True, verified=False) == ErrorCode.invalid_txn_state
-    assert on.log.active_producers() == ()
+    assert on.log.producers.active() == ()
     assert on.log.size_bytes == 0
 
 
@@ -204,8 +204,8 @@ def test_producer_without_an_open_transaction_expires(on: LogOnMemoryDisk) -> No
     assert on.log.expire_producers(on.clock.now_ms()) == 0
     on.clock.advance(1)
     assert on.log.expire_producers(on.clock.now_ms()) == 1
-    assert [one.producer_id for one in on.log.active_producers()] == [2]
-    assert on.log.open_transactions()[0].first_offset == 1
+    assert [one.producer_id for one in on.log.producers.active()] == [2]
+    assert on.log.producers.open_transactions()[0].first_offset == 1
 
 
 def test_copy_is_recognised_after_a_restart(on: LogOnMemoryDisk) -> None:

@@ -107,7 +107,7 @@ def test_index_that_is_gone_is_made_again() -> None:
         on.produce(bytes(200))
     data = on.read_all()
     on.log.close()
-    on.checkpoint = on.log.recovery_point
+    on.checkpoint = on.log.durability.recovery_point
     for name in on.disk.list_directory(DIRECTORY):
         if name.endswith((".index", ".timeindex")):
             on.disk.remove(f"{DIRECTORY}/{name}")
@@ -123,7 +123,7 @@ def test_index_that_makes_no_sense_is_made_again(content: bytes) -> None:
         on.produce(bytes(200))
     data = on.read_all()
     on.log.close()
-    on.checkpoint = on.log.recovery_point
+    on.checkpoint = on.log.durability.recovery_point
     on.disk.damage(f"{DIRECTORY}/{0:020d}.index", 0, content)
     on.open(was_clean=True)
     assert on.log.read(7, 600, 60).next_offset == 9
@@ -137,7 +137,7 @@ def test_damaged_batch_of_an_earlier_life_is_never_handed_out(position: int) -> 
     for _ in range(60):
         on.produce(bytes(200))
     on.log.close()
-    on.checkpoint = on.log.recovery_point
+    on.checkpoint = on.log.durability.recovery_point
     on.disk.damage(f"{DIRECTORY}/{0:020d}.log", position, b"\x55\xaa\x55")
     on.open(was_clean=True)
     with pytest.raises(DiskError, match=r"orders-0/0{20}\.log is damaged at offset"):

@@ -159,7 +159,7 @@ def test_open_transaction_outlives_its_records() -> None:
     assert on.log.log_start_offset == 1
     assert on.log.last_stable_offset == 1
     on.restart()
-    assert on.log.open_transactions()[0].first_offset == 0
+    assert on.log.producers.open_transactions()[0].first_offset == 0
     on.mark(ControlType.ABORT, (1, 0))
     assert on.log.last_stable_offset == 3
 
@@ -214,10 +214,10 @@ def test_sync_covers_what_was_there_when_it_began() -> None:
     for _ in range(4):
         on.produce(bytes(400))
     on.end_sync(begun)
-    assert on.log.recovery_point == 1
-    assert len(on.log.unsynced_files()) > 3
+    assert on.log.durability.recovery_point == 1
+    assert len(on.log.durability.unsynced_files()) > 3
     on.sync()
-    assert on.log.recovery_point == 5
+    assert on.log.durability.recovery_point == 5
 
 
 @pytest.mark.parametrize("transactional", [True, False])
@@ -233,14 +233,14 @@ def test_only_a_transaction_is_written_back_while_it_grows_each_byte_once(transa
 def test_flush_is_due_after_so_many_records_or_so_long() -> None:
     on = LogOnMemoryDisk(LogConfig(flush_messages=3, flush_ms=1000))
     now_ms = on.clock.now_ms
-    assert not on.log.needs_flush(now_ms() + 5000)
+    assert not on.log.durability.needs_flush(now_ms() + 5000)
     on.produce(b"a", b"b")
-    assert not on.log.needs_flush(now_ms())
-    assert on.log.needs_flush(now_ms() + 1000)
+    assert not on.log.durability.needs_flush(now_ms())
+    assert on.log.durability.needs_flush(now_ms() + 1000)
     on.produce(b"c")
-    assert on.log.needs_flush(now_ms())
+    assert on.log.durability.needs_flush(now_ms())
     on.sync()
-    assert not on.log.needs_flush(now_ms())
+    assert not on.log.durability.needs_flush(now_ms())
 
 
 def test_full_disk_names_the_partition_and_the_offset() -> None:
@@ -264,7 +264,7 @@ def test_settings_change_from_the_next_append_on() -> None:
 def test_leader_epochs_begin_with_their_first_batch() -> None:
     on = LogOnMemoryDisk()
     on.produce(b"a")
-    on.log.leader_epoch = 4
+    on.log.lead(4)
     assert on.log.epoch_end_offset(4) == (4, 1)
     on.produce(b"b", b"c")
     assert on.log.epoch_end_offset(0) == (0, 1)
@@ -281,7 +281,7 @@ def test_truncated_log_forgets_what_came_after() -> None:
         on.produce(bytes(232), producer=(1, 0), sequence=sequence)
     on.log.truncate_to(4)
     assert (on.log.log_end_offset, on.log.high_watermark, names(on, ".log")) == (4, 4, [0, 3])
-    assert on.log.active_producers()[0].last_sequence == 3
+    assert on.log.producers.active()[0].last_sequence == 3
     on.produce(b"x", producer=(1, 0), sequence=4)
     assert on.log.log_end_offset == 5
 
@@ -342,7 +342,7 @@ def test_damaged_snapshot_gives_way_to_an_older_one() -> None:
         on.disk.damage(f"{DIRECTORY}/{offset:020d}.snapshot", 12, b"\xff")
     report = on.open(was_clean=True).recovery
     assert (report.snapshot_offset, report.batches_read) == (3, 6)
-    assert on.log.active_producers()[0].last_sequence == 8
+    assert on.log.producers.active()[0].last_sequence == 8
     assert names(on, ".snapshot") == [3]
 
 

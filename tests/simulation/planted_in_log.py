@@ -10,6 +10,7 @@ from unittest.mock import patch
 from oncelog.client.consumer import core
 from oncelog.client.consumer.committed_batches import visible_batches
 from oncelog.log import Appended, snapshots
+from oncelog.log.log_durability import LogDurability
 from oncelog.log.partition_log import PartitionLog
 from oncelog.log.producers import Producers, ProducerStateEntry
 from oncelog.log.recovery import _Loading
@@ -36,7 +37,7 @@ def _stable_offset_is_the_high_watermark() -> Patch:
 @BUGS.add("the last stable offset is one too far", Hides.IN_A_RULE, 20)
 def _stable_offset_is_one_too_far() -> Patch:
     def stable(self: Any) -> int:
-        return min(self.high_watermark, self._last_stable_offset + 1)
+        return min(self.high_watermark, self._offsets.last_stable + 1)
 
     return patch.object(PartitionLog, "last_stable_offset", property(stable))
 
@@ -202,8 +203,8 @@ def _second_copies_are_told_the_end() -> Patch:
 
 @BUGS.add("what was appended during a sync of the files counts as synced", Hides.UNDER_WAY, 120)
 def _synced_up_to_the_end() -> Patch:
-    synced = PartitionLog.synced_up_to
-    return patch.object(PartitionLog, "synced_up_to", lambda self, point: synced(self, self.sync_point()))
+    synced = LogDurability.synced_up_to
+    return patch.object(LogDurability, "synced_up_to", lambda self, point: synced(self, self.sync_point()))
 
 
 @BUGS.add("what a start has read is not made durable", Hides.CRASHES, 60)

@@ -94,7 +94,7 @@ def _in_place_is_not_awaited() -> Patch:
         if journaled:
             await self._sync_write_ahead()
             for log, point in journaled:
-                log.journaled_up_to(point)
+                log.durability.journaled_up_to(point)
         return are_kept
 
     return patch.object(Durability, "_make_durable", make)
@@ -200,7 +200,7 @@ def _large_tails_are_taken() -> Patch:
     journal = Durability._journal
 
     def journaled(self: Any, log: Any) -> Any:
-        return journal(self, log) or (None if log._unsynced.files() else log.sync_point())
+        return journal(self, log) or (None if log.files.unsynced.files() else log.durability.sync_point())
 
     return patch.object(Durability, "_journal", journaled)
 

@@ -131,8 +131,8 @@ class Housekeeping:
         interval_bytes = self._snapshot_interval_bytes()
 
         def look_at(log: PartitionLog) -> None:
-            if log.growth_bytes >= interval_bytes:
-                log.take_snapshot()
+            if log.files.growth_bytes >= interval_bytes:
+                log.files.take_snapshot()
                 grown.append(log)
 
         await self._for_each_log(look_at)
@@ -157,10 +157,10 @@ class Housekeeping:
 
         def look_at(log: PartitionLog) -> None:
             nonlocal growth_bytes
-            if log.has_rolled or log.needs_flush(now_ms):
+            if log.durability.has_rolled or log.durability.needs_flush(now_ms):
                 due.append(log)
-            if log.growth_bytes >= interval_bytes:
-                growth_bytes += log.growth_bytes
+            if log.files.growth_bytes >= interval_bytes:
+                growth_bytes += log.files.growth_bytes
 
         await self._for_each_log(look_at)
         await self._broker.durability.make_durable(due)

@@ -15,8 +15,10 @@ from oncelog.log.damage import DamagedLogError
 from oncelog.log.data_directory import DataDirectory, DirectoryState, LogPoints
 from oncelog.log.following import Followed
 from oncelog.log.future_log import FutureLog, FutureSync
+from oncelog.log.kept_epochs import NO_LEADER_EPOCH
 from oncelog.log.log_directories import LogDirectories
 from oncelog.log.names import LEADER_EPOCHS, has_room_for
+from oncelog.log.opening import open_log
 from oncelog.log.outcome import (
     AbortedTransaction,
     ActiveProducer,
@@ -34,7 +36,7 @@ from oncelog.log.own_checkpoint import (
     read_own_checkpoint,
     write_own_checkpoint,
 )
-from oncelog.log.partition_log import NO_LEADER_EPOCH, PartitionLog
+from oncelog.log.partition_log import PartitionLog
 from oncelog.log.recovery import LoadedLog, RecoveryReport, sync_segments
 from oncelog.log.removal import delete_partition
 from oncelog.log.reserve import Reserve
@@ -83,6 +85,7 @@ __all__ = [
     "delete_partition",
     "has_room_for",
     "keep_entries_of",
+    "open_log",
     "read_own_checkpoint",
     "read_topic_id",
     "replay",

@@ -115,7 +115,7 @@ class FutureLog:
         self._close()
         self._disk.rename(self.directory, self._target)
         self.directory = self._target
-        self._log.continue_in(self._target, synced)
+        self._log.files.continue_in(self._target, synced)
         return True
 
     def drop(self) -> None:
@@ -161,7 +161,7 @@ class FutureLog:
 
     def _copy_other_files(self) -> None:
         """Small ones, in one step."""
-        names, epochs = self._other_files = self._log.other_files()
+        names, epochs = self._other_files = self._log.files.others()
         for name in names:
             if name not in self._copied:
                 data = self._disk.read_file(f"{self._log.directory}/{name}")
@@ -180,7 +180,7 @@ class FutureLog:
         # Nor would the name of a new file be durable.
         if self._whole != whole or not self._has_files_of(active) or not self.is_near:
             return False
-        if self._other_files != self._log.other_files():
+        if self._other_files != self._log.files.others():
             return False
         for index in active.indexes:
             index.write_out()
@@ -191,7 +191,7 @@ class FutureLog:
 
     def _remove_gone(self) -> None:
         """Remove the copies of files that the log has no more."""
-        snapshots, _ = self._log.other_files()
+        snapshots, _ = self._log.files.others()
         bases = {segment.base_offset for segment in self._log.segments}
         names = {offset_name(base, suffix) for base in bases for suffix in SEGMENT_SUFFIXES} | set(snapshots)
         for name in self._copied.keys() - names:

@@ -8,6 +8,7 @@ from typing import overload
 
 from oncelog.log.outcome import AbortedTransaction, LogSlice
 from oncelog.log.read_positions import ReadPositions
+from oncelog.log.scan import ScannedBatch
 from oncelog.log.segment import Segment
 
 
@@ -69,6 +70,18 @@ class Segments(Sequence[Segment]):
             return part
         return LogSlice(b"", offset)
 
+    def batches(self, log_start_offset: int, log_end_offset: int, leader_epoch_max: int) -> Iterator[ScannedBatch]:
+        """Every batch from the log start on, each checked. Raises DamagedLogError where one is not what was written."""
+        segments = list(self._segments)
+        ends = [*(segment.base_offset for segment in segments[1:]), log_end_offset]
+        for segment, end_offset in zip(segments, ends, strict=True):
+            for batch in segment.batches_from(max(segment.base_offset, log_start_offset)):
+                header = batch.header
+                if header.leader_epoch > leader_epoch_max or header.last_offset >= end_offset:
+                    reason = f"offset {header.last_offset} of leader epoch {header.leader_epoch} does not belong there"
+                    raise segment.damaged(batch.position, header.base_offset, reason)
+                yield batch
+
     def size_between(self, offset: int, limit_offset: int, log_end_offset: int) -> int:
         """The bytes of the batches from `offset` on, below `limit_offset`. It reads nothing.
 
@@ -115,6 +128,13 @@ class Segments(Sequence[Segment]):
 
     def forget_first(self, count: int) -> None:
         del self._segments[:count]
+
+    def begin_again(self, segment: Segment) -> list[Segment]:
+        """Have an empty segment in the place of all others; return those."""
+        old, self._segments = self._segments, [segment]
+        self.active = segment
+        self._read_positions.clear()
+        return old
 
     def end_of_what_stays(self, offset: int, log_end_offset: int) -> tuple[int, int, int]:
         """Where the log ends if it is cut off at `offset`: the offset, its segment's base offset, and the position there."""

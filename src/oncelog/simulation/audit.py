@@ -57,14 +57,18 @@ def audit_logs(core: BrokerCore, durable: Mapping[tuple[UUID, int], int]) -> dic
         if one.role is ReplicaRole.NONE:
             continue
         has_gaps = _has_gaps(core, one)
-        gaps_below = max(durable.get((one.log.topic_id, one.index), 0), one.log.cleaned_offset or 0) if has_gaps else 0
+        gaps_below = (
+            max(durable.get((one.log.topic_id, one.index), 0), one.log.compaction.cleaned_offset or 0)
+            if has_gaps
+            else 0
+        )
         found[one.topic, one.index] = audit_log(one, has_gaps=has_gaps, gaps_below=gaps_below)
     return found
 
 
 def _has_gaps(core: BrokerCore, partition: Partition) -> bool:
     topic = core.topics.named(partition.topic)
-    return partition.log.cleaned_offset is not None or (topic is not None and "compact" in topic.policies)
+    return partition.log.compaction.cleaned_offset is not None or (topic is not None and "compact" in topic.policies)
 
 
 def _is_whole(core: BrokerCore, partition: Partition) -> bool:
@@ -138,7 +142,7 @@ def _take_marker(found: AuditedLog, header: BatchHeader, marker: Any, *, is_whol
 def _compare_producers(log: Any, found: AuditedLog) -> None:
     live = {
         one.producer_id: AuditedProducer(one.producer_epoch, one.last_sequence, one.current_transaction_first_offset)
-        for one in log.active_producers()
+        for one in log.producers.active()
     }
     for producer_id, known in live.items():
         said = found.producers.get(producer_id)

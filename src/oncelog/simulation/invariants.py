@@ -109,7 +109,7 @@ class Invariants:
         for partition in core.topics.every_partition():
             if partition.unopened is None:
                 log = partition.log
-                self._durable[log.topic_id, log.partition] = log.recovery_point
+                self._durable[log.topic_id, log.partition] = log.durability.recovery_point
 
     def unsettled(self) -> str | None:
         """What is still under way, if anything is."""
@@ -134,7 +134,9 @@ def _check_offsets(partition: Partition, before: Offsets, now: Offsets) -> None:
         raise SimulationFailure(
             f"{partition}: start {start}, last stable offset {stable}, high watermark {high}, end {end}"
         )
-    if stable != before[1] and any(max(one.first_offset, start) < stable for one in partition.log.open_transactions()):
+    if stable != before[1] and any(
+        max(one.first_offset, start) < stable for one in partition.log.producers.open_transactions()
+    ):
         raise SimulationFailure(f"{partition}: a transaction is open before the last stable offset {stable}")
     for what, one, other in zip(("start", "last stable offset", "high watermark", "end"), before, now, strict=True):
         if other < one:

@@ -346,7 +346,7 @@ def test_markers_carry_the_epoch_under_which_their_coordinator_leads() -> None:
     producer.end(committed=True)
     elected.broker.settle()
     log = elected.broker.core.topics.partition(TOPIC, 0).log
-    assert {one.coordinator_epoch for one in log.active_producers()} == {elected.epochs[LOG]}
+    assert {one.coordinator_epoch for one in log.producers.active()} == {elected.epochs[LOG]}
 
 
 def test_offsets_of_an_open_transaction_wait_for_its_marker_at_the_next_coordinator_too() -> None:
@@ -434,7 +434,7 @@ def test_whatever_waits_when_partitions_come_and_go_is_answered_and_the_log_is_t
     broker.clock.advance(120_000)
     broker.settle()
     audit_coordinators(broker.core)
-    assert not [log for log in broker.core.topics.partitions() if log.log.open_transactions()]
+    assert not [log for log in broker.core.topics.partitions() if log.log.producers.open_transactions()]
     for protocol in (TV1, TV2):
         producer = ProducerInMemory(broker, protocol, str(protocol))
         producer.write("last", 99)

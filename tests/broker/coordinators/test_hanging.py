@@ -88,7 +88,7 @@ def leave_hanging(broker: BrokerInMemory, producer_id: int = STRANGER) -> None:
 
 
 def is_open(broker: BrokerInMemory) -> bool:
-    return bool(broker.core.topics.partition(TOPIC, 0).log.open_transactions())
+    return bool(broker.core.topics.partition(TOPIC, 0).log.producers.open_transactions())
 
 
 @PROTOCOLS
@@ -213,7 +213,7 @@ def test_marker_that_was_written_by_hand_fences_no_coordinator_that_is_alone(
     producer.end(committed=True)
     broker.settle()
     log = broker.core.topics.partition(TOPIC, 0).log
-    epoch = log.producer_epoch(producer.producer_id)
+    epoch = log.producers.epoch_of(producer.producer_id)
     now_ms = broker.clock.now_ms()
     marked = log.append_marker(ControlType.ABORT, producer.producer_id, epoch, 2**31 - 1, 0, now_ms)
     assert isinstance(marked, Appended)

@@ -72,7 +72,7 @@ class Transaction:
     def is_open(self, index: int) -> bool:
         leader = self.brokers.leaders[TOPIC, index]
         assert isinstance(leader, int)
-        return bool(self.brokers.partition(leader, (TOPIC, index)).log.open_transactions())
+        return bool(self.brokers.partition(leader, (TOPIC, index)).log.producers.open_transactions())
 
 
 def three() -> BrokersInMemory:

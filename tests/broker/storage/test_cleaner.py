@@ -171,7 +171,7 @@ def test_compacted_topic_is_cleaned_and_the_checkpoint_says_how_far() -> None:
     assert checkpoint == f"0\n1\n{TABLE} 0 9\n"
     broker.core.stop()
     broker.restart()
-    assert log_of(broker, TABLE).cleaned_offset == 9
+    assert log_of(broker, TABLE).compaction.cleaned_offset == 9
 
 
 def test_damage_that_the_cleaner_meets_takes_the_partition_offline_and_the_broker_goes_on() -> None:
@@ -201,7 +201,7 @@ def test_checkpoint_of_a_deleted_topic_is_not_that_of_the_next_of_its_name() -> 
         put(broker, b"a", b"%d" % number)
     broker.core.stop()
     broker.restart()
-    assert log_of(broker, TABLE).cleaned_offset is None
+    assert log_of(broker, TABLE).compaction.cleaned_offset is None
     wait_for_the_cleaner(broker)
     assert [offset for offset, _, _ in table(broker)] == [6, 7]
 
@@ -286,7 +286,7 @@ def cleaned_and_written(broker: BrokerInMemory) -> list[int]:
     bases = []
     log = log_of(broker, TABLE)
     for number in range(3):
-        log._roll(broker.clock.now_ms())
+        log.files.roll(broker.clock.now_ms())
         bases.append(log.log_end_offset)
         batch = build_batch([Record(b"0", b"late %d" % number, timestamp_ms=broker.clock.now_ms())])
         log.append(batch, check_batch(batch), Origin.CLIENT)

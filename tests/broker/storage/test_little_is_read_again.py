@@ -64,9 +64,9 @@ def test_sealed_segments_are_made_durable_in_the_background_and_only_what_follow
     """Kafka's UnifiedLog.roll: "Schedule an asynchronous flush of the old segment"."""
     log = make(broker, segment_bytes=str(SEGMENT_BYTES))
     produce(broker, 10, LARGE)
-    assert log.recovery_point == 0
+    assert log.durability.recovery_point == 0
     wait(broker, 2 * SECOND_MS)
-    assert log.recovery_point == 10, "nobody has asked for it to be durable"
+    assert log.durability.recovery_point == 10, "nobody has asked for it to be durable"
     produce(broker, 1, LARGE)
     wait(broker, MINUTE_MS)
     assert bytes_read_again(broker) < SEGMENT_BYTES

@@ -138,8 +138,8 @@ def state(broker: BrokerInMemory) -> list[tuple[Any, ...]]:
             log.high_watermark,
             log.last_stable_offset,
             log.aborted_transactions(log.log_start_offset, log.log_end_offset),
-            sorted(log.active_producers()),
-            log.open_transactions(),
+            sorted(log.producers.active()),
+            log.producers.open_transactions(),
             [log.epoch_end_offset(epoch) for epoch in range(log.leader_epoch + 1)],
             log.max_timestamp(),
         )
@@ -614,12 +614,12 @@ def test_log_is_not_cleaned_while_it_is_on_its_way_and_is_afterwards() -> None:
     log = log_of(broker, 0, topic)
     source = place_of(broker, f"{topic}-0")[0]
     broker.settle()
-    log.roll_overdue(broker.clock.now_ms())
+    log.compaction.roll_overdue(broker.clock.now_ms())
     assert move(broker, other(source), topic) is NONE
-    assert log.dirt(broker.clock.now_ms()) is None
+    assert log.compaction.dirt(broker.clock.now_ms()) is None
     broker.settle()
-    log._roll(broker.clock.now_ms())
-    assert log.dirt(broker.clock.now_ms()) is not None
+    log.files.roll(broker.clock.now_ms())
+    assert log.compaction.dirt(broker.clock.now_ms()) is not None
 
 
 def test_move_goes_on_after_a_clean_stop() -> None:

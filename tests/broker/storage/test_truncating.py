@@ -9,7 +9,7 @@ import pytest
 
 from harness.memory_disk import MemoryDisk
 from harness.replica_on_memory_disk import ReplicaOnMemoryDisk
-from oncelog.log import Followed, LogConfig, PartitionLog
+from oncelog.log import Followed, LogConfig, open_log
 from oncelog.records import ControlType, Record, build_batch, check_batch
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=200, file_delete_delay_ms=0)
@@ -133,13 +133,13 @@ def test_sync_that_began_before_a_truncation_says_nothing_of_what_came_after_it(
     new = history(1, old, common=12)
     on, _ = replica(0)
     on.follow(old)
-    point = on.log.sync_point()
+    point = on.log.durability.sync_point()
     on.truncate_to(12)
     on.follow(new)
-    on.log.synced_up_to(point)
-    on.log.journaled_up_to(point)
-    assert on.log.recovery_point <= 12
-    assert not on.log.is_durable
+    on.log.durability.synced_up_to(point)
+    on.log.durability.journaled_up_to(point)
+    assert on.log.durability.recovery_point <= 12
+    assert not on.log.durability.is_complete
 
 
 def test_file_of_the_write_ahead_log_that_comes_next_vouches_for_nothing_that_was_cut_off() -> None:
@@ -148,7 +148,7 @@ def test_file_of_the_write_ahead_log_that_comes_next_vouches_for_nothing_that_wa
     on, disk = replica(0, decides=True)
     on.follow(old)
     on.sync()
-    other = PartitionLog.open(
+    other = open_log(
         disk, on.clock, "/data/other-0", "other", 0, CONFIG, was_clean=False, recovery_point=0, topic_id=UUID(int=8)
     )
     batch = build_batch([Record(None, b"x")])

@@ -59,7 +59,7 @@ def state(on: LogOnMemoryDisk) -> tuple[Any, ...]:
     log = on.log
     return (
         latest_of(records_of(log, committed=True)),
-        sorted(log.active_producers()),
+        sorted(log.producers.active()),
         log.last_stable_offset,
         log.log_end_offset,
     )
@@ -139,7 +139,7 @@ def test_cleaning_that_went_on_after_a_drop_changes_nothing() -> None:
     expected = state(on)
     under_way = steps(on.log)
     next(under_way)
-    on.log.drop_cleaning()
+    on.log.compaction.drop()
     assert list(under_way) == []
     assert state(on) == expected
     assert clean(on)

@@ -20,7 +20,7 @@ def written() -> LogOnMemoryDisk:
     """Segments of four batches of one record each, under leader epochs 1, 2 and 5, and the active one."""
     on = LogOnMemoryDisk(compacted(segment_bytes=1_000_000))
     for epoch in (1, 2, 5, 5):
-        on.log.leader_epoch = epoch
+        on.log.lead(epoch)
         for number in range(PER_SEGMENT):
             write(on, [(b"%d" % (number % 3), b"under %d" % epoch)])
         roll(on)
@@ -49,7 +49,7 @@ def test_damaged_header_is_not_copied_and_its_batch_not_lost(byte: int, *, is_st
         flipped(on, *damage)
         with pytest.raises(DamagedLogError, match="is damaged at offset"):
             clean(on)
-        on.log.drop_cleaning()
+        on.log.compaction.drop()
         flipped(on, *damage)
         clean(on)
         assert on.read_all() == whole.read_all()
@@ -71,4 +71,4 @@ def test_file_that_was_cut_is_damage_for_whoever_asks_whether_it_is_worth_cleani
     on.restart()
     on.disk.replace_file(f"{DIRECTORY}/{offset_name(0, LOG)}", b"short")
     with pytest.raises(DamagedLogError, match="at offset 0, byte 0"):
-        on.log.dirt(on.clock.now_ms())
+        on.log.compaction.dirt(on.clock.now_ms())

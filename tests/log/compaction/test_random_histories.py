@@ -54,9 +54,9 @@ class History:
             case ("wait", duration_ms):
                 self.on.clock.advance(duration_ms)
             case ("forget",):
-                known = {one.producer_id for one in self.on.log.active_producers()}
+                known = {one.producer_id for one in self.on.log.producers.active()}
                 self.on.log.expire_producers(self.on.clock.now_ms())
-                for gone in known - {one.producer_id for one in self.on.log.active_producers()}:
+                for gone in known - {one.producer_id for one in self.on.log.producers.active()}:
                     self.sequences.pop(gone, None)
                     self.forgotten.add(gone)
             case ("clean", map_bytes):
@@ -72,7 +72,7 @@ class History:
     def clean(self, map_bytes: int) -> None:
         log = self.on.log
         before = seen(log)
-        state, stable, end = log.active_producers(), log.last_stable_offset, log.log_end_offset
+        state, stable, end = log.producers.active(), log.last_stable_offset, log.log_end_offset
         was_dirty = clean(self.on, map_bytes)
         after = seen(log)
         for earlier, later in zip(before, after, strict=True):
@@ -83,9 +83,9 @@ class History:
         assert latest_of(later) == latest_of(earlier)
         tombstones = {record.key for record in earlier if record.value is None}
         assert {record.key for record in earlier} - {record.key for record in later} <= tombstones
-        assert (log.active_producers(), log.last_stable_offset, log.log_end_offset) == (state, stable, end)
+        assert (log.producers.active(), log.last_stable_offset, log.log_end_offset) == (state, stable, end)
         if was_dirty:
-            assert log.cleaned_offset is not None
+            assert log.compaction.cleaned_offset is not None
         for offset in range(log.log_start_offset, log.log_end_offset):
             for committed in (False, True):
                 expected = [one for one in seen(log)[committed] if one.offset >= offset]
@@ -93,15 +93,15 @@ class History:
 
     def restart(self, *, in_order: bool) -> None:
         log = self.on.log
-        state = {one.producer_id: one for one in log.active_producers()}
+        state = {one.producer_id: one for one in log.producers.active()}
         before, stable = seen(log), log.last_stable_offset
-        cleaned = log.cleaned_offset
+        cleaned = log.compaction.cleaned_offset
         log = self.on.restart() if in_order else self.on.kill()
         if cleaned is not None:
-            log.cleaned_offset = cleaned
+            log.compaction.cleaned_offset = cleaned
         assert seen(log) == before
         assert log.last_stable_offset == stable
-        found = {one.producer_id: one for one in log.active_producers()}
+        found = {one.producer_id: one for one in log.producers.active()}
         for producer_id, known in state.items():
             again = found[producer_id]
             if producer_id in self.forgotten:
@@ -125,14 +125,14 @@ def test_cleaning_keeps_the_last_value_of_every_key(events: list[tuple], delete_
     history.clean(1 << 20)
     # A tombstone goes, then the marker of its transaction, each two cleanings after what they were about.
     for _ in range(5):
-        history.on.log.cleaned_offset = 0
+        history.on.log.compaction.cleaned_offset = 0
         history.clean(1 << 20)
     history.restart(in_order=False)
     log = history.on.log
-    if not log.open_transactions():
+    if not log.producers.open_transactions():
         keys = [record.key for record in records_of(log, committed=False)]
         assert len(keys) == len(set(keys)), "of each key one record is left"
         after, content = seen(log), history.on.read_all()
-        log.cleaned_offset = 0
+        log.compaction.cleaned_offset = 0
         history.clean(1 << 20)
         assert (seen(log), history.on.read_all()) == (after, content), "to clean again changes nothing"

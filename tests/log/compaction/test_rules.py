@@ -22,7 +22,7 @@ def headers(on: LogOnMemoryDisk) -> list[BatchHeader]:
 
 
 def clean_again(on: LogOnMemoryDisk) -> None:
-    on.log.cleaned_offset = 0
+    on.log.compaction.cleaned_offset = 0
     assert clean(on)
 
 
@@ -80,7 +80,7 @@ def test_transaction_that_was_aborted_before_the_dirty_part_hides_no_later_one_o
     write(on, [(b"a", None)], producer=(1, 0), sequence=2, transactional=True)
     on.mark(ControlType.COMMIT, (1, 0))
     roll(on)
-    on.log.cleaned_offset = before
+    on.log.compaction.cleaned_offset = before
     assert clean(on)
     assert b"1" not in [value for _, key, value in keys_and_values(on) if key == b"a"]
 
@@ -181,7 +181,7 @@ def test_last_batch_of_a_live_producer_stays_without_records() -> None:
     for name in on.disk.list_directory(DIRECTORY):
         if name.endswith(".snapshot"):
             on.disk.remove(f"{DIRECTORY}/{name}")
-    assert on.kill().active_producers()[0].last_sequence == 2
+    assert on.kill().producers.active()[0].last_sequence == 2
 
 
 def test_last_batch_of_a_producer_that_is_forgotten_goes() -> None:
@@ -326,7 +326,7 @@ def test_cleaning_is_dropped_when_the_segments_change(change: str) -> None:
             kept = [one.offset for one in records_of(log, committed=False)]
             assert set(kept) <= {one.offset for one in expected}
             assert kept[-1] == (28 if change == "truncate" else 29)
-        on.checkpoint = min(on.checkpoint, on.log.recovery_point)
+        on.checkpoint = min(on.checkpoint, on.log.durability.recovery_point)
         on.clock.advance(on.config.file_delete_delay_ms)
         if on.disk.exists(DIRECTORY):
             on.open(was_clean=False)
@@ -337,8 +337,8 @@ def test_what_is_not_durable_yet_is_not_cleaned() -> None:
     on = LogOnMemoryDisk(compacted())
     write(on, [(b"a", b"1"), (b"a", b"2")])
     roll(on)
-    assert on.log.dirt(on.clock.now_ms()) is not None
-    assert on.log.begin_cleaning(MAP_BYTES, LOAD_FACTOR) is None
+    assert on.log.compaction.dirt(on.clock.now_ms()) is not None
+    assert on.log.compaction.begin(MAP_BYTES, LOAD_FACTOR) is None
 
 
 def test_batch_that_cannot_be_read_leaves_the_log_as_it_is() -> None:
@@ -354,7 +354,7 @@ def test_batch_that_cannot_be_read_leaves_the_log_as_it_is() -> None:
     before = on.disk.read_file(path)
     with pytest.raises(UncleanableError):
         list(steps(on.log))
-    on.log.drop_cleaning()
+    on.log.compaction.drop()
     assert on.disk.read_file(path) == before
 
 
@@ -365,7 +365,7 @@ def test_segment_ends_when_max_compaction_lag_is_over() -> None:
     write(on, [(b"b", b"1")])
     on.sync()
     on.clock.advance(1001)
-    dirt = on.log.dirt(on.clock.now_ms())
+    dirt = on.log.compaction.dirt(on.clock.now_ms())
     assert dirt is not None
     assert dirt.is_overdue
     assert dirt.end_offset == 2
@@ -373,15 +373,15 @@ def test_segment_ends_when_max_compaction_lag_is_over() -> None:
 
 def test_overdue_segment_ends_without_an_append() -> None:
     on = LogOnMemoryDisk(compacted(max_compaction_lag_ms=1000))
-    on.log.roll_overdue(on.clock.now_ms() + 5000)
+    on.log.compaction.roll_overdue(on.clock.now_ms() + 5000)
     write(on, [(b"a", b"1"), (b"a", b"2")])
     on.clock.advance(1000)
-    on.log.roll_overdue(on.clock.now_ms())
-    assert on.log.dirt(on.clock.now_ms()) is None
+    on.log.compaction.roll_overdue(on.clock.now_ms())
+    assert on.log.compaction.dirt(on.clock.now_ms()) is None
     on.clock.advance(1)
     for _ in range(2):
-        on.log.roll_overdue(on.clock.now_ms())
-        dirt = on.log.dirt(on.clock.now_ms())
+        on.log.compaction.roll_overdue(on.clock.now_ms())
+        dirt = on.log.compaction.dirt(on.clock.now_ms())
         assert dirt is not None
         assert dirt.end_offset == 2
     assert len([name for name in on.disk.list_directory(DIRECTORY) if name.endswith(".log")]) == 2
@@ -394,9 +394,9 @@ def test_records_wait_for_min_compaction_lag() -> None:
     on.clock.advance(500)
     write(on, [(b"a", b"2")])
     roll(on)
-    assert on.log.dirt(on.clock.now_ms()) is None
+    assert on.log.compaction.dirt(on.clock.now_ms()) is None
     on.clock.advance(500)
-    dirt = on.log.dirt(on.clock.now_ms())
+    dirt = on.log.compaction.dirt(on.clock.now_ms())
     assert dirt is not None
     assert dirt.end_offset == 1
 
@@ -409,7 +409,7 @@ def test_clean_share_counts_against_cleaning() -> None:
     assert clean(on)
     write(on, [(b"new", bytes(100))])
     roll(on)
-    dirt = on.log.dirt(on.clock.now_ms())
+    dirt = on.log.compaction.dirt(on.clock.now_ms())
     assert dirt is not None
     assert 0 < dirt.ratio < 0.5
-    assert not on.log.is_worth_cleaning(dirt)
+    assert not on.log.compaction.is_worth_cleaning(dirt)

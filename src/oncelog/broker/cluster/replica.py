@@ -196,7 +196,7 @@ class HostedReplica:
             return
         found = self.state.high_watermark(
             log.log_end_offset,
-            log.acknowledged_offset,
+            log.durability.acknowledged_offset,
             min_isr=self._min_in_sync,
             alive=self._surroundings.members,
             now_ms=self._now_ms,

@@ -66,7 +66,11 @@ class TransactionVerification:
     def _is_open(self, partition: TopicPartition, producer_id: int) -> bool:
         """What has begun here was verified then."""
         found = self._topics.partition(*partition)
-        return found is not None and found.problem is None and found.log.open_transaction(producer_id) is not None
+        return (
+            found is not None
+            and found.problem is None
+            and found.log.producers.open_transaction(producer_id) is not None
+        )
 
     async def _ask(self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]) -> Errors:
         home = self._transactions.coordinator.partition_for(producer.transactional_id)

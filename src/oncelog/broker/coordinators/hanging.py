@@ -58,7 +58,7 @@ def end_as_asked(broker: Needs, partition: Partition, asked: AskedMarker) -> Err
         if asked.coordinator_epoch < epoch:
             # The coordinator before this one: what it has decided is carried out here.
             return ErrorCode.transaction_coordinator_fenced
-    found = partition.log.open_transaction(asked.producer_id)
+    found = partition.log.producers.open_transaction(asked.producer_id)
     if found is None:
         return ErrorCode.none
     if owner is None and not broker.transactions.knows_every_id():
@@ -104,7 +104,7 @@ def end_after_start(broker: Needs) -> int:
     knows_every_id = broker.transactions.knows_every_id()
     ended = 0
     for partition in broker.topics.partitions():
-        for found in partition.log.open_transactions():
+        for found in partition.log.producers.open_transactions():
             owner = broker.transactions.coordinator.owner_of(found.producer_id)
             if owner is not None and owner.status is ONGOING and _is_about(owner, partition):
                 continue

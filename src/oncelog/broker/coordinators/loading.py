@@ -184,11 +184,11 @@ def find_partitions(directories: LogDirectories, state: JournalState, journal_pa
 def not_cleaned(partition: Partition) -> Iterator[None]:
     """While the segments of a log are read one by one, no others take their place."""
     log = partition.log
-    log.pause_cleaning()
+    log.compaction.pause()
     try:
         yield
     finally:
-        log.resume_cleaning()
+        log.compaction.resume()
 
 
 def load_transactions(partition: Partition, coordinator: TransactionCoordinator) -> Iterator[None]:

@@ -432,7 +432,7 @@ class Transactions:
         if error is not ErrorCode.transaction_coordinator_fenced or self._broker.known_brokers.has_others:
             return error
         # Nobody else decides how transactions end: what was before this one was written by hand, and ends none of them.
-        return self._mark_with(partition, markers, partition.log.coordinator_epoch(markers.producer_id))
+        return self._mark_with(partition, markers, partition.log.producers.coordinator_epoch_of(markers.producer_id))
 
     def _mark_with(self, partition: Partition, markers: MarkersToSend, coordinator_epoch: int) -> ErrorCode:
         return self.write_marker(
@@ -476,7 +476,7 @@ class Transactions:
     def _flush_as_asked(self, logs: Iterable[PartitionLog]) -> None:
         """Where flush.messages says so, readers see what was decided when it is durable: nobody has to wait for more."""
         now_ms = self._now_ms()
-        asking = [log for log in logs if log.needs_flush(now_ms)]
+        asking = [log for log in logs if log.durability.needs_flush(now_ms)]
         if asking:
             self._broker.durability.make_durable(asking)
 

@@ -63,6 +63,6 @@ def _partition(broker: Needs, types: Any, topic: str, index: int) -> Any:
                 coordinator_epoch=producer.coordinator_epoch,
                 current_txn_start_offset=producer.current_transaction_first_offset,
             )
-            for producer in partition.log.active_producers()
+            for producer in partition.log.producers.active()
         ),
     )

@@ -183,7 +183,7 @@ def _accept(request: Request, topic: Topic, partition: Partition, prepared: Prep
     header = prepared.header
     if prepared.sent_codec is Codec.ZSTD and request.version < ZSTD_FROM_VERSION:
         return Refused(ErrorCode.unsupported_compression_type, "zstd needs Produce v7")
-    if header.is_transactional and header.producer_epoch < partition.log.producer_epoch(header.producer_id):
+    if header.is_transactional and header.producer_epoch < partition.log.producers.epoch_of(header.producer_id):
         # Before the coordinator is asked: it may know nothing of a producer id that ran out of epochs (KIP-890).
         return Refused(ErrorCode.invalid_producer_epoch, f"{partition}: epoch {header.producer_epoch} is fenced")
     if prepared.keyless:
@@ -274,7 +274,7 @@ def _append_all(
         )
         if isinstance(result, Appended) and request.body.acks == ALL_IN_SYNC and partition.leading is not None:
             replicating[key] = partition.leading.committed(result.last_offset + 1)
-        if isinstance(result, Appended) and partition.log.needs_flush(broker.clock.now_ms()):
+        if isinstance(result, Appended) and partition.log.durability.needs_flush(broker.clock.now_ms()):
             to_flush.append(partition.log)
     return to_flush
 

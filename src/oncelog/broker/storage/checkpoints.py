@@ -40,7 +40,7 @@ class _Checkpoint:
             if unopened is not None and unopened.durable_end > unopened.points.recovery_point:
                 self._durable_ends[log] = unopened.durable_end
             # Until the journal says that it is deleted, a start may find it: without this it would take gaps for losses.
-            gaps_below = partition.log.gaps_below if unopened is None else unopened.gaps_below
+            gaps_below = partition.log.files.gaps_below if unopened is None else unopened.gaps_below
             if gaps_below:
                 self._gaps_below[log] = gaps_below
             yield

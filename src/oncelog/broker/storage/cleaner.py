@@ -123,13 +123,13 @@ class LogCleaner:
         for partition in self._broker.topics.partitions():
             log = partition.log
             try:
-                log.roll_overdue(now_ms)
-                dirt = log.dirt(now_ms)
+                log.compaction.roll_overdue(now_ms)
+                dirt = log.compaction.dirt(now_ms)
             except DiskError as error:
                 self._broker.topics.failed(partition, error)
                 continue
             key = (log.topic_id, log.partition)
-            if dirt is not None and key not in self._uncleanable and log.is_worth_cleaning(dirt):
+            if dirt is not None and key not in self._uncleanable and log.compaction.is_worth_cleaning(dirt):
                 found[key] = dirt.ratio
             yield
 
@@ -140,7 +140,7 @@ class LogCleaner:
         load_factor = self._broker.settings.value("log.cleaner.io.buffer.load.factor")
         assert isinstance(load_factor, float), "it has a default"
         logger.info("%s: cleaning begins", log.name)
-        return log.begin_cleaning(
+        return log.compaction.begin(
             self._broker.settings.number("log.cleaner.dedupe.buffer.size"), load_factor, end_offset
         )
 
@@ -177,7 +177,7 @@ class LogCleaner:
         """A cleaning needs room before it makes some."""
         log = self._log(key)
         if log is not None:
-            log.drop_cleaning()
+            log.compaction.drop()
             logger.warning("%s is not cleaned now: %s", log.name, error)
 
     def _give_up(self, key: LogKey, error: UncleanableError) -> None:
@@ -185,7 +185,7 @@ class LogCleaner:
         self._uncleanable.add(key)
         log = self._log(key)
         if log is not None:
-            log.drop_cleaning()
+            log.compaction.drop()
             logger.error("%s is not cleaned any more until the next start: %s", log.name, error)
 
     def _take_offline(self, key: LogKey, damage: DamagedLogError) -> None:
@@ -194,7 +194,7 @@ class LogCleaner:
         topic = self._broker.topics.with_id(topic_id)
         partition = None if topic is None else topic.partition(index)
         if partition is not None:
-            partition.log.drop_cleaning()
+            partition.log.compaction.drop()
             self._broker.topics.take_offline(partition, damage)
 
     def _report(self, key: LogKey, cleaning: Cleaning, began_ms: float) -> bool:
@@ -206,7 +206,7 @@ class LogCleaner:
         logger.info(
             "%s: cleaned up to offset %s; of %.1f MiB, %.1f MiB are left, after %.1f s",
             log.name,
-            log.cleaned_offset,
+            log.compaction.cleaned_offset,
             cleaning.bytes_before / MIB,
             cleaning.bytes_written / MIB,
             took_s,

@@ -103,7 +103,7 @@ class Durability:
         in_place: list[PartitionLog] = []
         are_kept = True
         for log in logs:
-            if log.is_durable:
+            if log.durability.is_complete:
                 continue
             point = self._journal(log)
             if point is not None:
@@ -145,7 +145,7 @@ class Durability:
 
         False: it can, for the directory of one of them is offline.
         """
-        left = [log for log in logs if not log.is_durable and self._journal(log) is None]
+        left = [log for log in logs if not log.durability.is_complete and self._journal(log) is None]
         return self.make_durable(left) if left else _KEPT
 
     def retire(self) -> Parked[None]:
@@ -233,7 +233,7 @@ class Durability:
     def _journal(self, log: PartitionLog) -> SyncPoint | None:
         """Put the log's tail into the write-ahead log if that is enough to make it durable; return where the log ends."""
         try:
-            taken = log.take_tail(TAIL_BYTES_MAX, is_doubtful=self._is_lost(log))
+            taken = log.durability.take_tail(TAIL_BYTES_MAX, is_doubtful=self._is_lost(log))
         except DiskError as error:
             if not self._survives(error):
                 raise
@@ -304,7 +304,7 @@ class Durability:
                 self._current.vouch(log, point)
             await self._sync_write_ahead()
         for log, point in points.items():
-            log.synced_up_to(point)
+            log.durability.synced_up_to(point)
         return len(points) == asked
 
     def _by_directory(self, logs: Sequence[PartitionLog]) -> Iterable[list[PartitionLog]]:
@@ -320,9 +320,9 @@ class Durability:
         """Where each of the logs, all in one directory, was durable in its own files; nothing if the disk failed."""
         if self._is_lost(logs[0]):
             return {}
-        points = {log: log.sync_point() for log in logs}
+        points = {log: log.durability.sync_point() for log in logs}
         try:
-            files = [file for log in logs for file in log.unsynced_files()]
+            files = [file for log in logs for file in log.durability.unsynced_files()]
         except DiskError as error:
             if not self._survives(error):
                 raise
@@ -349,4 +349,4 @@ class Durability:
 
 
 def _is_journaled(log: PartitionLog, point: SyncPoint, _: bool) -> None:
-    log.journaled_up_to(point)
+    log.durability.journaled_up_to(point)

@@ -143,7 +143,7 @@ class LogMoves:
         key = (log.topic_id, log.partition)
         assert key not in self._moves, "a log moves to one directory at a time"
         move = Move(key, log.name, log_directory, self._new_future(log, log_directory))
-        log.pause_cleaning()
+        log.compaction.pause()
         log.on_cut = move.log_is_cut
         self._moves[key] = move
         logger.info("%s moves to %s", log.name, log_directory)
@@ -260,7 +260,7 @@ class LogMoves:
             log = self._log(move)
             if log is None or move.is_cut:
                 return None
-            synced = log.sync_point()
+            synced = log.durability.sync_point()
             for step in move.future.steps():
                 if step is not None:
                     await _synced(self._disk, step.files)
@@ -311,7 +311,7 @@ class LogMoves:
         del self._moves[move.key]
         log = self._log(move)
         if log is not None:
-            log.resume_cleaning()
+            log.compaction.resume()
             log.on_cut = lambda: None
         move.become(MoveState.OVER)
 

@@ -27,6 +27,7 @@ from oncelog.log import (
     PartitionLog,
     PartitionOffsets,
     Replayed,
+    open_log,
     read_topic_id,
     sync_segments,
     uuid_text,
@@ -183,7 +184,7 @@ class LogOpening:
         left = self.left
         try:
             names_topic = not is_new and self._names_topic(f"{path}/{PARTITION_METADATA}", topic.topic_id)
-            log = PartitionLog.open(
+            log = open_log(
                 self._disk,
                 self._clock,
                 path,
@@ -208,7 +209,7 @@ class LogOpening:
             return _unopened(path, topic, known, str(damage))
         _say_what_was_found(log, was_clean=left.was_clean)
         if known.cleaned_offset is not None:
-            log.cleaned_offset = known.cleaned_offset
+            log.compaction.cleaned_offset = known.cleaned_offset
         if self._written is not None and len(self._written) >= SYNCED_AT_ONCE:
             self._sync_written()
         if not names_topic:

@@ -167,7 +167,7 @@ class Partition:
             self.unopened, self.damage = log, log.damage
         else:
             self.log = log
-            log.on_acknowledged = self._acknowledged
+            log.durability.on_acknowledged = self._acknowledged
 
     def leave(self) -> None:
         """Have no replica any more."""
@@ -264,7 +264,10 @@ class Partition:
         if self.unopened is not None:
             return self.unopened.points
         return LogPoints(
-            self.log.recovery_point, self.log.log_start_offset, self.log.high_watermark, self.log.cleaned_offset
+            self.log.durability.recovery_point,
+            self.log.log_start_offset,
+            self.log.high_watermark,
+            self.log.compaction.cleaned_offset,
         )
 
     def digest(self) -> LogDigest:
@@ -307,12 +310,12 @@ class Partition:
 
     def _grown(self) -> None:
         if self.leading is None:
-            self.log.advance_high_watermark(self.log.acknowledged_offset)
+            self.log.advance_high_watermark(self.log.durability.acknowledged_offset)
         else:
             self.leading.grown()
         if self._watchers:
             self.wake()
 
     def _acknowledged(self) -> None:
-        if self.role is _LEADER and self.log.high_watermark < self.log.acknowledged_offset:
+        if self.role is _LEADER and self.log.high_watermark < self.log.durability.acknowledged_offset:
             self._grown()

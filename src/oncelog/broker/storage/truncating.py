@@ -33,7 +33,7 @@ async def truncate_logs(needs: Needs, offsets: Mapping[PartitionLog, int]) -> No
     Nobody may append to the logs meanwhile. Raises DiskError.
     """
     kept = {log: offset for log, offset in offsets.items() if log.log_start_offset <= offset}
-    ends = {log: log.begin_truncation(offset) for log, offset in kept.items() if offset < log.log_end_offset}
+    ends = {log: log.files.begin_truncation(offset) for log, offset in kept.items() if offset < log.log_end_offset}
     await needs.durability.take_back(ends)
     if ends:
         await needs.checkpoints.write()
@@ -54,7 +54,7 @@ async def begin_logs_again(needs: Needs, offsets: Mapping[PartitionLog, int]) ->
     if not offsets:
         return
     begins = {log: min(offset, log.segments[0].base_offset) for log, offset in offsets.items()}
-    await needs.durability.take_back({log: log.begin_truncation(begin) for log, begin in begins.items()})
+    await needs.durability.take_back({log: log.files.begin_truncation(begin) for log, begin in begins.items()})
     # A checkpoint is several files: that nothing is durable has to be said before another beginning is.
     await needs.checkpoints.write()
     held: list[PartitionLog] = []
@@ -65,7 +65,7 @@ async def begin_logs_again(needs: Needs, offsets: Mapping[PartitionLog, int]) ->
             log.begin_again_at(offset)
         await needs.checkpoints.write()
         for log in offsets:
-            log.delete_old()
+            log.files.delete_old()
     finally:
         for log in held:
             needs.durability.let_go(log)

@@ -1,0 +1,96 @@
+"""The leader epochs of one log: the one it is written under, those that wrote what it has, and their file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oncelog.environment import Disk
+from oncelog.log.checkpoints import epoch_starts_checkpoint
+from oncelog.log.epoch_checkpoint import EpochCheckpoint, write_epochs
+from oncelog.log.leader_epochs import LeaderEpochs
+from oncelog.log.unsynced import Unsynced
+from oncelog.records import BatchHeader
+
+NO_LEADER_EPOCH = -1
+
+
+class KeptEpochs:
+    """Batches are written under `current`; it is NO_LEADER_EPOCH in a log that follows. `noted` is what the file has."""
+
+    __slots__ = ("_checkpoint", "_directory", "_disk", "_unsynced", "current", "noted")
+
+    def __init__(self, disk: Disk, directory: str, noted: LeaderEpochs, current: int, unsynced: Unsynced) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._unsynced = unsynced
+        self._checkpoint = EpochCheckpoint(disk, directory)
+        self.noted = noted
+        self.current = current
+
+    @property
+    def newest(self) -> int:
+        """The epoch that batches carry; of a log that follows, that of its last batch."""
+        return max(self.current, self.noted.latest)
+
+    def lead(self, epoch: int, log_end_offset: int) -> None:
+        """From now on batches carry this epoch, which begins here and now.
+
+        KIP-101: a new leader notes the epoch and its log end offset before anything else, so that it can tell followers where the
+        epochs before it end. The note is made durable with the log's other files.
+        """
+        assert epoch >= self.newest, "leader epochs do not go back"
+        self.current = epoch
+        if self.noted.latest < epoch:
+            self.begin(log_end_offset)
+
+    def follow(self) -> None:
+        self.current = NO_LEADER_EPOCH
+
+    def begin(self, log_end_offset: int) -> None:
+        """Note that the leader's epoch begins where the log ends. It is made durable together with what comes next."""
+        self.noted.assign(self.current, log_end_offset)
+        self.keep(log_end_offset)
+
+    def note(self, headers: Sequence[BatchHeader], log_end_offset: int) -> None:
+        """Note where the leader's epochs begin in what a follower has appended at `log_end_offset`."""
+        # This log may have led an epoch in which it wrote nothing, and the leader never heard of.
+        is_changed = headers[0].leader_epoch < self.noted.latest and self.noted.truncate_end(log_end_offset)
+        for header in headers:
+            is_changed |= self.noted.assign(header.leader_epoch, header.base_offset)
+        if is_changed:
+            self.keep(log_end_offset)
+
+    def at(self, offset: int, log_end_offset: int) -> int:
+        """The leader epoch that wrote `offset`, or would write it; -1 if that is not known."""
+        return self.newest if offset >= log_end_offset else self.noted.epoch_of(offset)
+
+    def end_of(self, leader_epoch: int, log_end_offset: int, log_start_offset: int) -> tuple[int, int]:
+        """The largest known epoch not above `leader_epoch`, and where it ends; (-1, -1) if it is above them all."""
+        if leader_epoch == self.current and leader_epoch > self.noted.latest:
+            return leader_epoch, log_end_offset
+        epoch, end_offset = self.noted.end_offset(leader_epoch, log_end_offset)
+        # As in Kafka, what is known of epochs begins with the log.
+        return epoch, end_offset if epoch < 0 else max(end_offset, log_start_offset)
+
+    def in_file(self) -> bytes:
+        """What the file has to hold."""
+        return epoch_starts_checkpoint(self.noted.starts)
+
+    def keep(self, log_end_offset: int) -> None:
+        """Have the file written with the sync of what is in the log at `log_end_offset`."""
+        self._checkpoint.keep(self.noted)
+        self._unsynced.add(log_end_offset, self._checkpoint, self._checkpoint.close)
+
+    def rewrite(self) -> None:
+        """Durable on return; no checkpoint that was to be written brings back what is forgotten."""
+        self._unsynced.drop(lambda file, _: file is self._checkpoint)
+        write_epochs(self._disk, self._directory, self.noted)
+
+    def forget(self) -> None:
+        """Nobody wrote anything; the file says so when it is written again."""
+        self.noted = LeaderEpochs()
+
+    def continue_in(self, directory: str) -> None:
+        """Go on with a copy of the file."""
+        self._directory = directory
+        self._checkpoint = EpochCheckpoint(self._disk, directory)
