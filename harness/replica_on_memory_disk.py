@@ -169,7 +169,7 @@ class ReplicaOnMemoryDisk:
     def files(self) -> dict[str, bytes]:
         """Every file of the partition as it is on the disk, with what was not handed to it yet."""
         for segment in self.log.segments:
-            segment.write_indexes()
+            segment.indexes.write_out()
         return {
             path[len(DIRECTORY) + 1 :]: self.disk.read_file(path)
             for path in self.disk.paths()

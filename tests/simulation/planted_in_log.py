@@ -55,7 +55,7 @@ def _aborted_list_is_unsorted() -> Patch:
 @BUGS.add("aborted transactions are looked for in the first segment alone", Hides.ABORTS, 60)
 def _aborted_of_one_segment() -> Patch:
     def found(self: Any, first: int, upper: int) -> Any:
-        part, _ = self._segments[self._segments.slot_of(first)].transaction_index.between(first, upper)
+        part, _ = self._segments[self._segments.slot_of(first)].indexes.transactions.between(first, upper)
         return tuple(sorted(part, key=lambda one: one.first_offset))
 
     return patch.object(PartitionLog, "aborted_transactions", found)
@@ -68,11 +68,11 @@ def _indexed_in_the_segment_before() -> Patch:
     def appended(self: Any, *arguments: Any) -> Any:
         before = self._segments.active
         result = append(self, *arguments)
-        index = self._segments.active.transaction_index
+        index = self._segments.active.indexes.transactions
         if before is not self._segments.active and index.entries():
             moved = index.entries()[-1]
             index.truncate(moved.last_offset)
-            before.transaction_index.append(moved)
+            before.indexes.transactions.append(moved)
         return result
 
     return patch.object(PartitionLog, "append_marker", appended)

@@ -21,7 +21,7 @@ def digest_of(segments: Iterable[Segment], offset: int, log_start_offset: int) -
     found = []
     for segment in segments:
         if segment.base_offset < offset:
-            count, crc = segment.transaction_index.digest(offset)
+            count, crc = segment.indexes.transactions.digest(offset)
             if count:
                 found.append(IndexDigest(segment.base_offset, count, crc))
     return LogDigest(offset, log_start_offset, tuple(found))
@@ -34,7 +34,7 @@ def doubtful(segments: Sequence[Segment], expected: LogDigest) -> list[Segment]:
         segment
         for segment in segments
         if segment.base_offset < expected.offset
-        and segment.transaction_index.digest_in_file(expected.offset) != by_base.get(segment.base_offset, (0, 0))
+        and segment.indexes.transactions.digest_in_file(expected.offset) != by_base.get(segment.base_offset, (0, 0))
     ]
 
 

@@ -1,4 +1,4 @@
-"""Whether the segments of a log follow one another, from its start to its recovery point."""
+"""Whether the segments of a log are whole, and follow one another from its start to its recovery point."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import pairwise
 from oncelog.log.damage import DamagedLogError
 from oncelog.log.names import LOG, offset_name
 from oncelog.log.segment import Segment
+from oncelog.log.time_index import NO_TIMESTAMP
 
 
 def check_segments(segments: Sequence[Segment], directory: str, log_start_offset: int, recovery_point: int) -> None:
@@ -36,6 +37,57 @@ def check_segments(segments: Sequence[Segment], directory: str, log_start_offset
 
 
 def _check_end(segment: Segment, next_base_offset: int) -> None:
-    position, end = segment.closed_end()
+    position, end = _closed_end(segment)
     if not segment.is_followed_by(end, next_base_offset):
         raise segment.damaged(position, end, f"it ends there, and the next file begins at offset {next_base_offset}")
+
+
+def _closed_end(segment: Segment) -> tuple[int, int]:
+    """Where a segment ends that another one follows: the position and the offset. Raises DamagedLogError.
+
+    Headers are read, from the last entry of the offset index on if that is true, else all of them.
+    """
+    entry = segment.indexes.offsets.last_in_file()
+    start = entry[1] if entry is not None and 0 < entry[1] < segment.size_bytes and segment.is_entry_true(entry) else 0
+    scan = segment.scan(start, segment.base_offset, check_crc=False)
+    for _ in scan:
+        pass
+    if scan.fault is not None:
+        raise segment.damaged(scan.fault.position, scan.fault.offset, scan.fault.reason)
+    if segment.gaps_below and entry is not None and start == 0 and scan.next_offset <= entry[0]:
+        raise segment.damaged(scan.position, scan.next_offset, f"it ends there, and its index goes up to {entry[0]}")
+    return scan.position, scan.next_offset
+
+
+def resume(segment: Segment) -> int | None:
+    """Take up a segment that was closed whole; return the offset at which it ends, or None if it is not whole."""
+    if segment.size_bytes == 0:
+        segment.index_start(segment.base_offset)
+        segment.indexes.transactions.settle(segment.base_offset, ())
+        return segment.base_offset
+    if not segment.indexes.offsets.is_sane(segment.size_bytes):
+        return None
+    entry = segment.indexes.offsets.last()
+    position = 0
+    if entry is not None:
+        if not segment.is_entry_true(entry):
+            return None
+        position = entry[1]
+    elif segment.indexes.are_missing(segment.size_bytes):
+        return None
+    scan = segment.scan(position, segment.base_offset, check_crc=False)
+    latest_ms, size_bytes = NO_TIMESTAMP, 0
+    for batch in scan:
+        latest_ms = max(latest_ms, batch.header.max_timestamp_ms)
+        size_bytes += batch.header.size_bytes
+    segment.indexes.count_again(size_bytes)
+    segment.indexes.offsets.unload()
+    if scan.fault is not None or not segment.indexes.transactions.is_sane():
+        return None
+    if segment.indexes.times.last[0] == NO_TIMESTAMP:
+        # Without timestamps there is nothing to index, and a segment that was closed has the file all the same.
+        has_times = max(latest_ms, segment.first_timestamp_ms) != NO_TIMESTAMP
+        if has_times or not segment.indexes.times.file.exists:
+            return None
+    segment.indexes.end_at(scan.next_offset)
+    return scan.next_offset

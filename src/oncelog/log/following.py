@@ -67,8 +67,7 @@ def fitting(
         yield batches[0]
         return
     size_bytes = 0
-    # Each batch may need an entry in both indexes.
-    for batch in islice(batches, max(1, min(segment.offset_index.entries_left, segment.time_index.entries_left))):
+    for batch in islice(batches, max(1, segment.indexes.entries_left)):
         header = batch.header
         size_bytes += header.size_bytes
         if segment.should_roll(size_bytes, header.last_offset, header.max_timestamp_ms, now_ms, config, jitter_ms):

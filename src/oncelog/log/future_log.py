@@ -123,7 +123,7 @@ class FutureLog:
         self._close()
 
     def _copy_segment(self, segment: Segment) -> Iterator[FutureSync | None]:
-        for index in segment.indexes:
+        for index in segment.indexes.files:
             index.write_out()
         for path, size_bytes in self._files_of(segment):
             try:
@@ -136,7 +136,7 @@ class FutureLog:
     def _files_of(self, segment: Segment) -> list[tuple[str, int | None]]:
         """The paths of a segment's files; the size that counts of the batches, and None for all of an index."""
         found: list[tuple[str, int | None]] = [(segment.path, segment.size_bytes)]
-        return found + [(index.path, None) for index in segment.indexes if index.exists]
+        return found + [(index.path, None) for index in segment.indexes.files if index.exists]
 
     def _copy(self, path: str, size_bytes: int | None) -> Iterator[FutureSync | None]:
         """Copy what a file has more than its copy."""
@@ -182,7 +182,7 @@ class FutureLog:
             return False
         if self._other_files != self._log.files.others():
             return False
-        for index in active.indexes:
+        for index in active.indexes.files:
             index.write_out()
         for path, size_bytes in self._files_of(active):
             for _ in self._copy(path, size_bytes):

@@ -157,7 +157,7 @@ class LogFiles:
 
     def index_aborted(self, aborted: Sequence[AbortedTransaction], log_end_offset: int) -> None:
         """Index transactions whose markers were written in the active segment, after the log had ended at `log_end_offset`."""
-        index = self.segments.active.transaction_index
+        index = self.segments.active.indexes.transactions
         for one in aborted:
             index.append(one)
         self.unsynced.add(log_end_offset, index.file.create())
@@ -178,7 +178,7 @@ class LogFiles:
 
     def take_snapshot(self) -> None:
         """Let a start after a crash begin at the end of the log, once all that is in it now is durable in its own files."""
-        self.segments.active.write_indexes()
+        self.segments.active.indexes.write_out()
         self._take_snapshot()
 
     def replace(self, old: Sequence[Segment], base_offset: int) -> None:
@@ -303,7 +303,7 @@ class LogFiles:
         """Have small files synced that may have changed since the copy was."""
         if self._offsets.end > synced.log_end_offset:
             self.epochs.keep(WITH_THE_NEXT_SYNC)
-            transaction_index = self.segments.active.transaction_index.file
+            transaction_index = self.segments.active.indexes.transactions.file
             if transaction_index.exists:
                 self.unsynced.add(WITH_THE_NEXT_SYNC, transaction_index.create())
 

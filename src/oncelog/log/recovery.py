@@ -12,7 +12,7 @@ from oncelog.log.aborted_check import aborted_in, doubtful
 from oncelog.log.checkpoints import EpochStart, read_epoch_starts
 from oncelog.log.compaction import finish_replacements
 from oncelog.log.config import LONG_MAX, LogConfig
-from oncelog.log.continuity import check_segments
+from oncelog.log.continuity import check_segments, resume
 from oncelog.log.damage import DamagedLogError
 from oncelog.log.epoch_checkpoint import EpochCheckpoint, write_epochs
 from oncelog.log.leader_epochs import LeaderEpochs
@@ -188,8 +188,8 @@ class _Loading:
         if active.size_bytes == 0 and active.base_offset < self._durable:
             raise self._ends_early(active.base_offset)
         for segment, aborted in rebuilt:
-            segment.transaction_index.settle(segment.base_offset, aborted)
-        end = loaded.segments[-1].resume() if loaded.report.was_clean else None
+            segment.indexes.transactions.settle(segment.base_offset, aborted)
+        end = resume(loaded.segments[-1]) if loaded.report.was_clean else None
         # A log that was closed is durable to its end. If it goes on, the mark of a clean stop is an old one.
         loaded.report.was_clean = end is not None and end <= self._recovery_point
         start = self._load_snapshot(self._recovery_point)
@@ -276,7 +276,7 @@ class _Loading:
         scan = segment.scan(position, segment.base_offset)
         aborted = self._take_all(segment, scan, start, rebuild=rebuild)
         if rebuild:
-            segment.transaction_index.settle(start, aborted)
+            segment.indexes.transactions.settle(start, aborted)
         loaded.report.bytes_read += scan.position - position
         loaded.log_end_offset = scan.next_offset
         if not is_clean:
@@ -287,7 +287,7 @@ class _Loading:
 
     def _take_all(self, segment: Segment, scan: Scan, start: int, *, rebuild: bool) -> list[AbortedTransaction]:
         """Every batch counts here: after a crash there may be millions."""
-        loaded, note, producers = self._loaded, segment.note, self._loaded.producers
+        loaded, note, producers = self._loaded, segment.indexes.note, self._loaded.producers
         epochs, latest = loaded.epochs, loaded.epochs.latest
         aborted: list[AbortedTransaction] = []
         count = 0

@@ -10,16 +10,16 @@ from functools import partial
 from typing_extensions import Buffer
 
 from oncelog.environment import Disk, File, Share
+from oncelog.log.batch_check import fault_in
 from oncelog.log.config import LONG_MAX, LogConfig
 from oncelog.log.damage import DamagedLogError
-from oncelog.log.entry_file import EntryFile
-from oncelog.log.names import DELETED, LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, offset_name
+from oncelog.log.names import DELETED, LOG, offset_name
 from oncelog.log.offset_index import OffsetIndex
 from oncelog.log.outcome import LogSlice
 from oncelog.log.scan import Scan, ScannedBatch
-from oncelog.log.time_index import NO_TIMESTAMP, TimeIndex
-from oncelog.log.transaction_index import TransactionIndex
-from oncelog.records import HEADER_BYTES, BatchHeader, CorruptBatchError, batches, crc_is_valid, read_header
+from oncelog.log.segment_indexes import SegmentIndexes
+from oncelog.log.time_index import NO_TIMESTAMP
+from oncelog.records import HEADER_BYTES, BatchHeader, CorruptBatchError, read_header
 from oncelog.records.batch import MAGIC
 
 logger = logging.getLogger("oncelog.log")
@@ -45,25 +45,19 @@ class Segment:
     """
 
     __slots__ = (
-        "_bytes_since_entry",
         "_directory",
         "_disk",
         "_file",
         "_first_timestamp_ms",
-        "_full_from_bytes",
-        "_index_interval_bytes",
-        "_max",
         "_written_back_bytes",
         "are_times_checked",
         "base_offset",
         "created_ms",
         "gaps_below",
         "has_gaps_inside",
-        "offset_index",
+        "indexes",
         "path",
         "size_bytes",
-        "time_index",
-        "transaction_index",
         "trusted_from",
     )
 
@@ -90,21 +84,10 @@ class Segment:
         self.created_ms = now_ms
         self.gaps_below = gaps_below
         self.has_gaps_inside = has_gaps_inside
-        self._index_interval_bytes = config.index_interval_bytes
-
-        def index(suffix: str) -> tuple[str, bool]:
-            name = offset_name(base_offset, suffix)
-            return f"{directory}/{name}", name in names
-
-        self.path, exists = index(LOG)
-        path, indexed = index(OFFSET_INDEX)
-        self.offset_index = OffsetIndex(disk, path, base_offset, config.segment_index_bytes, exists=indexed)
-        path, indexed = index(TIME_INDEX)
-        self.time_index = TimeIndex(disk, path, base_offset, config.segment_index_bytes, exists=indexed)
-        path, indexed = index(TRANSACTION_INDEX)
-        self.transaction_index = TransactionIndex(disk, path, exists=indexed)
-        # Each entry is of a batch of its own: with fewer bytes of batches no index is full.
-        self._full_from_bytes = HEADER_BYTES * min(self.offset_index.entries_max, self.time_index.entries_max)
+        self.indexes = SegmentIndexes(disk, directory, base_offset, config, names)
+        name = offset_name(base_offset, LOG)
+        self.path = f"{directory}/{name}"
+        exists = name in names
         self._file: File | None = None
         self.size_bytes = 0
         if exists:
@@ -112,8 +95,6 @@ class Segment:
             self.size_bytes = file.size_bytes
             file.close()
         self.trusted_from = self._written_back_bytes = self.size_bytes
-        self._bytes_since_entry = 0
-        self._max: tuple[int, int] | None = None
         self._first_timestamp_ms: int | None = None
         self.are_times_checked = not exists
 
@@ -127,9 +108,7 @@ class Segment:
     @property
     def max_timestamp(self) -> tuple[int, int]:
         """The largest timestamp, NO_TIMESTAMP without one, and the last offset of the first batch that has it."""
-        if self._max is None:
-            self._max = self.time_index.last
-        return self._max
+        return self.indexes.max_timestamp
 
     @property
     def first_timestamp_ms(self) -> int:
@@ -156,7 +135,7 @@ class Segment:
         (self._file or self.file).append(chunks, share)
         if position == 0:
             self._first_timestamp_ms = max_timestamp_ms
-        self.note(position, size_bytes, last_offset, max_timestamp_ms)
+        self.indexes.note(position, size_bytes, last_offset, max_timestamp_ms)
         self.size_bytes = position + size_bytes
 
     def append_all(self, data: Buffer, headers: Sequence[BatchHeader], share: Share) -> None:
@@ -165,7 +144,7 @@ class Segment:
         if self.size_bytes == 0:
             self._first_timestamp_ms = headers[0].max_timestamp_ms
         for header in headers:
-            self.note(self.size_bytes, header.size_bytes, header.last_offset, header.max_timestamp_ms)
+            self.indexes.note(self.size_bytes, header.size_bytes, header.last_offset, header.max_timestamp_ms)
             self.size_bytes += header.size_bytes
 
     def write_back(self) -> None:
@@ -175,16 +154,6 @@ class Segment:
             self._written_back_bytes = self.size_bytes
             self._disk.in_background(partial(self.file.write_back, start, size_bytes), lambda _: None)
 
-    def note(self, position: int, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
-        """Bring the indexes up to date with a batch that is in the file."""
-        if max_timestamp_ms > (self._max or self.max_timestamp)[0]:
-            self._max = (max_timestamp_ms, last_offset)
-        if self._bytes_since_entry > self._index_interval_bytes:
-            self.offset_index.append(last_offset, position)
-            self.time_index.append_if_later(*self.max_timestamp)
-            self._bytes_since_entry = 0
-        self._bytes_since_entry += size_bytes
-
     def should_roll(
         self, size_bytes: int, last_offset: int, max_timestamp_ms: int, now_ms: int, config: LogConfig, jitter_ms: int
     ) -> bool:
@@ -193,7 +162,7 @@ class Segment:
             return True
         if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return True
-        if self.size_bytes >= self._full_from_bytes and (self.offset_index.is_full or self.time_index.is_full):
+        if self.size_bytes >= self.indexes.full_from_bytes and self.indexes.are_full:
             return True
         if self.size_bytes == 0:
             return False
@@ -206,9 +175,9 @@ class Segment:
     def position_of(self, offset: int) -> BatchPosition | None:
         """The batch that contains `offset`, or the first one after it; None if the segment ends before it."""
         entry = self._usable_index().floor(offset)
-        if entry is not None and not self._is_entry_true(entry):
+        if entry is not None and not self.is_entry_true(entry):
             self.rebuild_indexes()
-            entry = self.offset_index.floor(offset)
+            entry = self.indexes.offsets.floor(offset)
         for found in self._walk(0 if entry is None else entry[1]):
             if found.header.last_offset >= offset:
                 return found
@@ -216,31 +185,15 @@ class Segment:
 
     def position_before(self, offset: int) -> int:
         """The batch that contains `offset` is not before this position. It reads nothing."""
-        entry = self.offset_index.floor(offset) if self.offset_index.is_loaded else None
+        entry = self.indexes.offsets.floor(offset) if self.indexes.offsets.is_loaded else None
         return 0 if entry is None else entry[1]
 
     def position_after(self, offset: int | None) -> int:
         """The batches below `offset` end at this position or before it; None means all of them. It reads nothing."""
-        if offset is None or not self.offset_index.is_loaded:
+        if offset is None or not self.indexes.offsets.is_loaded:
             return self.size_bytes
-        position = self.offset_index.ceiling_position(offset)
+        position = self.indexes.offsets.ceiling_position(offset)
         return self.size_bytes if position is None else position
-
-    def closed_end(self) -> tuple[int, int]:
-        """Where a segment ends that another one follows: the position and the offset. Raises DamagedLogError.
-
-        Headers are read, from the last entry of the offset index on if that is true, else all of them.
-        """
-        entry = self.offset_index.last_in_file()
-        start = entry[1] if entry is not None and 0 < entry[1] < self.size_bytes and self._is_entry_true(entry) else 0
-        scan = self.scan(start, self.base_offset, check_crc=False)
-        for _ in scan:
-            pass
-        if scan.fault is not None:
-            raise self.damaged(scan.fault.position, scan.fault.offset, scan.fault.reason)
-        if self.gaps_below and entry is not None and start == 0 and scan.next_offset <= entry[0]:
-            raise self.damaged(scan.position, scan.next_offset, f"it ends there, and its index goes up to {entry[0]}")
-        return scan.position, scan.next_offset
 
     def is_followed_by(self, end_offset: int, next_offset: int) -> bool:
         """Whether the batch or file at `next_offset` may be the one after a batch that ends at `end_offset`.
@@ -272,7 +225,16 @@ class Segment:
         else:
             found = self._cut(position, min(size_left, max(size_bytes_max, HEADER_BYTES)), limit_offset)
         if position < self.trusted_from:
-            self._check(found.data, position, offset, end_offset, leader_epoch_max)
+            fault = fault_in(
+                found.data,
+                position,
+                offset,
+                end_offset=end_offset,
+                leader_epoch_max=leader_epoch_max,
+                gaps_below=self._gaps_inside_below,
+            )
+            if fault is not None:
+                raise self.damaged(fault.position, fault.offset, fault.reason)
         return found
 
     def scan(self, position: int, next_offset: int, *, check_crc: bool = True, is_next: bool = False) -> Scan:
@@ -294,28 +256,12 @@ class Segment:
 
     def index_position(self, offset: int) -> int:
         """The position of a batch before `offset` from which the file can be read; nothing is changed."""
-        entry = self.offset_index.floor(offset - 1)
-        return entry[1] if entry is not None and 0 < entry[1] < self.size_bytes and self._is_entry_true(entry) else 0
+        entry = self.indexes.offsets.floor(offset - 1)
+        return entry[1] if entry is not None and 0 < entry[1] < self.size_bytes and self.is_entry_true(entry) else 0
 
     def index_start(self, offset: int) -> int:
-        """Drop the index entries from `offset` on; return the position from which on batches are to be noted again.
-
-        Indexes that make no sense are dropped whole.
-        """
-        # What comes first after this is the last entry's own batch: it must not give a second entry.
-        self._bytes_since_entry = 0
-        self.offset_index.truncate(offset)
-        entry = self.offset_index.last()
-        if entry is not None and self.offset_index.is_sane(self.size_bytes) and self._is_entry_true(entry):
-            self.time_index.truncate(entry[0] + 1)
-            # With each entry of the one, the other got its first at the latest.
-            if self.time_index.is_sane() and self.time_index.last[0] != NO_TIMESTAMP:
-                self._max = self.time_index.last
-                return entry[1]
-        self.offset_index.clear()
-        self.time_index.clear()
-        self._max = self.time_index.last
-        return 0
+        """Drop the index entries from `offset` on; return the position from which on batches are to be noted again."""
+        return self.indexes.restart(offset, self.size_bytes, self.is_entry_true)
 
     def rebuild_indexes(self) -> None:
         """Make both indexes anew from the batches. Raises DiskError if there are bytes that are no batch."""
@@ -323,68 +269,24 @@ class Segment:
         scan = self.scan(self.index_start(self.base_offset), self.base_offset)
         for batch in scan:
             header = batch.header
-            self.note(batch.position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
-        self.time_index.append_if_later(*self.max_timestamp)
+            self.indexes.note(batch.position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
+        self.indexes.note_latest()
         if scan.fault is not None:
             raise self.damaged(scan.fault.position, scan.fault.offset, scan.fault.reason)
 
-    def resume(self) -> int | None:
-        """Take up a segment that was closed whole; return the offset at which it ends, or None if it is not whole."""
-        if self.size_bytes == 0:
-            self.index_start(self.base_offset)
-            self.transaction_index.settle(self.base_offset, ())
-            return self.base_offset
-        if not self.offset_index.is_sane(self.size_bytes):
-            return None
-        entry = self.offset_index.last()
-        position = 0
-        if entry is not None:
-            if not self._is_entry_true(entry):
-                return None
-            position = entry[1]
-        elif self.size_bytes > self._index_interval_bytes and not self.offset_index.file.exists:
-            return None
-        scan = self.scan(position, self.base_offset, check_crc=False)
-        latest_ms, self._bytes_since_entry = NO_TIMESTAMP, 0
-        for batch in scan:
-            latest_ms = max(latest_ms, batch.header.max_timestamp_ms)
-            self._bytes_since_entry += batch.header.size_bytes
-        self.offset_index.unload()
-        if scan.fault is not None or not self.transaction_index.is_sane():
-            return None
-        if self.time_index.last[0] == NO_TIMESTAMP:
-            # Without timestamps there is nothing to index, and a segment that was closed has the file all the same.
-            has_times = max(latest_ms, self.first_timestamp_ms) != NO_TIMESTAMP
-            if has_times or not self.time_index.file.exists:
-                return None
-        # If the mark of a clean stop is an old one, the indexes may go on where the batches were lost.
-        self.time_index.truncate(scan.next_offset)
-        self.transaction_index.truncate(scan.next_offset)
-        return scan.next_offset
-
-    def write_indexes(self) -> None:
-        """Hand all index entries to the operating system, so that a start after a crash of this process finds them."""
-        self.offset_index.file.write_out()
-        self.time_index.file.write_out()
-
     def seal(self) -> list[File]:
         """Write the last time index entry; return the files that are to be made durable."""
-        self.time_index.append_if_later(*self.max_timestamp)
-        self.offset_index.unload()
-        files = [self.file, self.offset_index.file.create(), self.time_index.file.create()]
-        if self.transaction_index.file.exists:
-            files.append(self.transaction_index.file.create())
-        return files
+        return [self.file, *self.indexes.seal()]
 
     def truncate(self, batch: BatchPosition) -> None:
         """Cut off `batch` and what follows it."""
         offset = batch.header.base_offset
-        self.transaction_index.truncate(offset)
+        self.indexes.transactions.truncate(offset)
         position = self.index_start(offset)
         self.cut(batch.position)
         for found in self._walk(position):
             header = found.header
-            self.note(found.position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
+            self.indexes.note(found.position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
 
     def cut(self, position: int) -> None:
         """Cut off the bytes from `position` on, and block until that is durable.
@@ -394,10 +296,7 @@ class Segment:
         """
         self.file.truncate(position)
         self.file.sync()
-        for index in (self.offset_index, self.time_index, self.transaction_index):
-            written = index.file.open_file()
-            if written is not None:
-                written.sync()
+        self.indexes.sync()
         self.size_bytes = position
         self.trusted_from = min(self.trusted_from, position)
         self._written_back_bytes = min(self._written_back_bytes, position)
@@ -412,22 +311,14 @@ class Segment:
         if self._file is not None:
             self._file.close()
             self._file = None
-        for index in self.indexes:
-            index.close()
-        self.offset_index.unload()
-
-    @property
-    def indexes(self) -> tuple[EntryFile, EntryFile, EntryFile]:
-        return self.offset_index.file, self.time_index.file, self.transaction_index.file
+        self.indexes.close()
 
     def continue_in(self, directory: str) -> None:
         """Go on in copies of the files. What another disk makes of them is checked when it is read."""
         self.close()
         self._directory = directory
         self.path = f"{directory}/{offset_name(self.base_offset, LOG)}"
-        self.offset_index.file.continue_in(f"{directory}/{offset_name(self.base_offset, OFFSET_INDEX)}")
-        self.time_index.file.continue_in(f"{directory}/{offset_name(self.base_offset, TIME_INDEX)}")
-        self.transaction_index.file.continue_in(f"{directory}/{offset_name(self.base_offset, TRANSACTION_INDEX)}")
+        self.indexes.continue_in(directory)
         self.trusted_from = self.size_bytes
 
     def rename_deleted(self) -> list[str]:
@@ -437,17 +328,12 @@ class Segment:
             paths.append(self.path + DELETED)
             self._disk.rename(self.path, paths[0])
             self.path = paths[0]
-        for index in (self.offset_index, self.time_index, self.transaction_index):
-            if index.file.exists:
-                index.file.rename(index.file.path + DELETED)
-                paths.append(index.file.path)
-        return paths
+        return paths + self.indexes.rename_deleted()
 
     def remove(self) -> None:
         """Remove the files."""
         self.close()
-        for index in (self.offset_index, self.time_index, self.transaction_index):
-            index.file.remove()
+        self.indexes.remove()
         self._disk.remove(self.path)
 
     def damaged(self, position: int, offset: int, reason: str) -> DamagedLogError:
@@ -467,14 +353,14 @@ class Segment:
 
     def _usable_index(self) -> OffsetIndex:
         """The offset index, made anew if it is missing or makes no sense."""
-        index = self.offset_index
+        index = self.indexes.offsets
         if not index.is_loaded:
-            is_missing = self.trusted_from > self._index_interval_bytes and index.file.count == 0
-            if (is_missing and not index.file.exists) or not index.is_sane(self.size_bytes):
+            is_missing = self.indexes.are_missing(self.trusted_from) and index.file.count == 0
+            if is_missing or not index.is_sane(self.size_bytes):
                 self.rebuild_indexes()
         return index
 
-    def _is_entry_true(self, entry: tuple[int, int]) -> bool:
+    def is_entry_true(self, entry: tuple[int, int]) -> bool:
         """Whether the batch the entry points at is the one it names."""
         last_offset, position = entry
         try:
@@ -533,26 +419,3 @@ class Segment:
         if next_offset < 0:
             raise self.damaged(position, self.base_offset, f"{len(data)} bytes are no batch header")
         return LogSlice(data if end == len(data) else memoryview(data)[:end], next_offset)
-
-    def _check(self, data: Buffer, position: int, offset: int, end_offset: int, leader_epoch_max: int) -> None:
-        end, next_offset = 0, offset
-        try:
-            for at, header in batches(data):
-                if not crc_is_valid(data, at, header):
-                    raise self.damaged(position + at, next_offset, "the CRC-32C is not that of the bytes")
-                # What follows is not part of what the CRC covers.
-                if header.leader_epoch > leader_epoch_max:
-                    reason = f"the leader epoch is {header.leader_epoch}, and there were {leader_epoch_max + 1}"
-                    raise self.damaged(position + at, next_offset, reason)
-                # The first batch may begin before the offset.
-                is_next = header.base_offset == next_offset or (at == 0 and header.base_offset < next_offset)
-                if not (
-                    (is_next or next_offset < header.base_offset <= self._gaps_inside_below)
-                    and max(next_offset, header.base_offset) <= header.last_offset < end_offset
-                ):
-                    raise self.damaged(position + at, next_offset, f"the offset is {header.base_offset}")
-                end, next_offset = at + header.size_bytes, header.next_offset
-        except CorruptBatchError as error:
-            raise self.damaged(position + end, next_offset, str(error)) from error
-        if end != memoryview(data).nbytes:
-            raise self.damaged(position + end, next_offset, "a batch is cut short")

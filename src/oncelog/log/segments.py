@@ -106,7 +106,7 @@ class Segments(Sequence[Segment]):
         """The aborted transactions with records from `first_offset` on and below the upper bound, by first offset."""
         found: list[AbortedTransaction] = []
         for segment in self._segments[self.slot_of(first_offset) :]:
-            part, is_last = segment.transaction_index.between(first_offset, upper_bound_offset)
+            part, is_last = segment.indexes.transactions.between(first_offset, upper_bound_offset)
             found += part
             if is_last:
                 break

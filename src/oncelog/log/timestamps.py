@@ -43,12 +43,12 @@ def _is_latest(segment: Segment, timestamp_ms: int, offset: int) -> bool:
 
 def _floor(segment: Segment, timestamp_ms: int) -> int:
     """An offset before which no record has a timestamp as late as `timestamp_ms`."""
-    entry = segment.time_index.floor(timestamp_ms)
+    entry = segment.indexes.times.floor(timestamp_ms)
     if entry is not None:
         found = segment.position_of(entry[1])
         if found is None or found.header.max_timestamp_ms != entry[0]:
             segment.rebuild_indexes()
-            entry = segment.time_index.floor(timestamp_ms)
+            entry = segment.indexes.times.floor(timestamp_ms)
     return segment.base_offset if entry is None else entry[1]
 
 

@@ -34,7 +34,7 @@ def groups_of(segments: Iterable[tuple[Segment, int]], config: LogConfig) -> lis
     ends: list[int] = []
     sizes = (0, 0, 0)
     for segment, end_offset in segments:
-        own = (segment.size_bytes, segment.offset_index.file.size_bytes, segment.time_index.file.size_bytes)
+        own = (segment.size_bytes, segment.indexes.offsets.file.size_bytes, segment.indexes.times.file.size_bytes)
         together = tuple(map(sum, zip(sizes, own, strict=True)))
         limits = (config.segment_bytes, config.segment_index_bytes, config.segment_index_bytes)
         fits = all(size <= limit for size, limit in zip(together, limits, strict=True))
