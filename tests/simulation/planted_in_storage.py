@@ -8,7 +8,7 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from oncelog.broker import apis
-from oncelog.broker.broker import BrokerCore
+from oncelog.broker import broker as core
 from oncelog.broker.coordinators.loading import JournalState
 from oncelog.broker.fetching import Fetching
 from oncelog.broker.handlers import fetch, produce
@@ -150,14 +150,14 @@ def _old_fetches_read_everything() -> Patch:
 
 @BUGS.add("the write-ahead log is not replayed", Hides.CRASHES, 60)
 def _write_ahead_is_not_replayed() -> Patch:
-    replayed = BrokerCore._replay_write_ahead
-    return patch.object(BrokerCore, "_replay_write_ahead", lambda self, _: replayed(self, JournalState()))
+    replayed = core.replay_write_ahead
+    return patch.object(core, "replay_write_ahead", lambda disk, into, _: replayed(disk, into, JournalState()))
 
 
 @BUGS.add("the write-ahead log of the life before stays", Hides.CRASHES, 200)
 def _old_write_ahead_stays() -> Patch:
-    replayed = BrokerCore._replay_write_ahead
-    return patch.object(BrokerCore, "_replay_write_ahead", lambda self, state: replace(replayed(self, state), files=[]))
+    replayed = core.replay_write_ahead
+    return patch.object(core, "replay_write_ahead", lambda *asked: replace(replayed(*asked), files=[]))
 
 
 @BUGS.add("a file of the write-ahead log goes before its logs are synced", Hides.CONSTANTS, 20)

@@ -1,6 +1,6 @@
 """The broker: routes requests, parks answers, owns the partitions and the coordinators."""
 
-from oncelog.broker.broker import BrokerCore, Environment, StartReport
+from oncelog.broker.broker import BrokerCore
 from oncelog.broker.config.configuration import Settings, log_directories
 from oncelog.broker.config.listener_security import (
     ClientAuth,
@@ -19,6 +19,7 @@ from oncelog.broker.config.listeners import (
 from oncelog.broker.config.properties import Configuration, inert_remarks, read_configuration
 from oncelog.broker.config.setting import SettingError
 from oncelog.broker.readiness import Readiness
+from oncelog.broker.starting import Environment, StartReport
 
 __all__ = [
     "BrokerCore",

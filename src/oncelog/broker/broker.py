@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from uuid import UUID
 
+from oncelog.broker.after_a_crash import (
+    check_epochs,
+    cut_back_decisions,
+    durable_ends,
+    has_decisions,
+    put_away,
+    replay_write_ahead,
+)
 from oncelog.broker.apis import APIS, CLUSTER_APIS
 from oncelog.broker.config.configuration import Settings, SettingSource
 from oncelog.broker.config.group_configuration import GroupConfigs
 from oncelog.broker.config.setting import text_of
+from oncelog.broker.coordinator_partitions import CoordinatorPartitions
 from oncelog.broker.coordinators import hanging
 from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.group_log import GroupLog
@@ -27,6 +34,7 @@ from oncelog.broker.coordinators.offsets import CommittedOffsets
 from oncelog.broker.coordinators.producer_ids import ProducerIds, ProducerIdSource
 from oncelog.broker.coordinators.session_guard import SessionGuard
 from oncelog.broker.coordinators.transactions import Transactions
+from oncelog.broker.departures import Departures
 from oncelog.broker.dispatch import Dispatch
 from oncelog.broker.fetch_sessions import FetchSessions
 from oncelog.broker.housekeeping import Housekeeping
@@ -34,6 +42,7 @@ from oncelog.broker.identity import check_kind, take_identity
 from oncelog.broker.readiness import Readiness, StartProgress
 from oncelog.broker.request import Peer
 from oncelog.broker.slices import Slices, Turn
+from oncelog.broker.starting import Environment, report_of
 from oncelog.broker.storage.auto_creation import internal_partition_count
 from oncelog.broker.storage.changes import Changes
 from oncelog.broker.storage.checkpoints import Checkpoints
@@ -49,26 +58,19 @@ from oncelog.broker.storage.journal import (
     Journal,
     LogDirectoriesNamed,
 )
-from oncelog.broker.storage.log_settings import log_config
 from oncelog.broker.storage.moving import LogMoves
 from oncelog.broker.storage.opening import LeftByLastStop, LogOpening, say_what_is_missing
 from oncelog.broker.storage.own_topics import OwnTopics
-from oncelog.broker.storage.partition import Partition, UnopenedLog
-from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic, Topics
+from oncelog.broker.storage.partition import Partition
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topics
 from oncelog.broker.view import Alone, ClusterView
 from oncelog.coordination import Parked, start
-from oncelog.environment import BrokerNetwork, Clock, Disk, DiskError, Random, Workers
+from oncelog.environment import DiskError, Random
 from oncelog.groups import GroupCoordinator, MembershipLimits
 from oncelog.log import (
     NO_LEADER_EPOCH,
-    DamagedLogError,
     LogDirectories,
-    OwnCheckpoint,
-    PartitionLog,
-    Replayed,
-    delete_partition,
     read_own_checkpoint,
-    replay,
     uuid_text,
 )
 from oncelog.transactions import TransactionCoordinator
@@ -88,37 +90,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("oncelog.broker")
 
-KEPT = ".kept"
 MINUTE_MS = 60_000
 TRANSACTION_FEATURE, TRANSACTION_VERSION = "transaction.version", 2
-
-
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """What a broker may ask of the world."""
-
-    clock: Clock
-    disk: Disk
-    workers: Workers
-    random: Random
-    network: BrokerNetwork | None = None
-    zookeeper: ZooKeeper | None = None
-    """Both for a member of a cluster."""
-
-
-@dataclass(frozen=True, slots=True)
-class StartReport:
-    """What starting found. Bytes are those that followed the last checkpoint, and those of torn appends.
-
-    `damage` has a sentence for each partition that is offline.
-    """
-
-    was_clean: bool
-    partitions_read: int
-    bytes_read: int
-    bytes_cut: int
-    hanging_transactions: int
-    damage: tuple[str, ...]
 
 
 class BrokerCore:
@@ -163,6 +136,7 @@ class BrokerCore:
         self._random = environment.random
         self._report_failure = on_failure
         self._has_failed = False
+        self._coordinator_partitions = CoordinatorPartitions(self)
         # Kafka's clusters over ZooKeeper know of no level of it: transactions are those of KIP-98.
         self.features = {} if self.settings.is_in_cluster else {TRANSACTION_FEATURE: TRANSACTION_VERSION}
         self.highest_features = dict(self.features)
@@ -232,13 +206,13 @@ class BrokerCore:
         self.leader_epoch = state.last_leader_epoch + 1
         self.features |= state.features
         self.features_epoch = state.features_epoch
-        replayed = self._replay_write_ahead(state)
+        replayed = replay_write_ahead(environment.disk, directories, state)
         left = LeftByLastStop(
             was_clean,
             directories.recovery_points(),
             directories.log_start_offsets(),
             directories.cleaned_offsets(),
-            _durable_ends(replayed, own),
+            durable_ends(replayed, own),
             None if own is None else own.aborted,
             None if own is None else own.gaps_below,
             {} if self.membership is None else directories.high_watermarks(),
@@ -256,7 +230,7 @@ class BrokerCore:
             is_replica=self.membership is not None,
         )
         self.durability = Durability(
-            environment.disk, directories, self.survives, number=replayed.next_number, has_decisions=_has_decisions
+            environment.disk, directories, self.survives, number=replayed.next_number, has_decisions=has_decisions
         )
         self.fetch_sessions = FetchSessions(
             environment.random, self.settings.number("max.incremental.fetch.session.cache.slots")
@@ -270,12 +244,12 @@ class BrokerCore:
             await self._in_turns(topic_opens)
         opening.make_durable()
         if self.membership is None:
-            self._check_epochs()
+            check_epochs(self.topics, self._journal.path, self.leader_epoch)
         self._journal.append_now(BrokerStarted(leader_epoch=self.leader_epoch))
         boot_id = environment.disk.boot_id()
         lost_power = not was_clean and boot_id != state.boot_id
         if lost_power and self.membership is None:
-            self._cut_back_decisions(left)
+            cut_back_decisions(self.topics, left)
         opening.forget()
         self._find_others(state)
         self._make_coordinators(environment.random)
@@ -284,31 +258,18 @@ class BrokerCore:
         if self.membership is None:
             self.progress.reach(Readiness.METADATA)
             for name in (TRANSACTION_STATE, CONSUMER_OFFSETS):
-                await self._in_turns(self._lead(name))
+                await self._in_turns(self._coordinator_partitions.lead(name))
         if not was_clean or own is None:
             # From now on the logs' own files vouch for what is in them.
             self.checkpoints.write_now()
-        for path in replayed.files:
-            if replayed.is_whole:
-                environment.disk.remove(path)
-            else:
-                # For whoever repairs the log that is too short for what is in here.
-                environment.disk.rename(path, path + KEPT)
+        put_away(environment.disk, replayed)
         ended = 0
         self._is_trusted = not lost_power or self.membership is not None
         self.transactions.complete_prepared()
         if self.membership is None:
             start(self._trust(boot_id, self.transactions.fence_all() if lost_power else None))
             ended = 0 if was_clean else hanging.end_after_start(self)
-        recoveries = [partition.log.recovery for partition in self.topics.partitions()]
-        self.start_report = StartReport(
-            was_clean,
-            sum(recovery.bytes_read > 0 for recovery in recoveries),
-            sum(recovery.bytes_read for recovery in recoveries),
-            sum(recovery.bytes_cut for recovery in recoveries),
-            ended,
-            tuple(one.damage for one in self.topics.every_partition() if one.damage is not None),
-        )
+        self.start_report = report_of(self.topics, was_clean=was_clean, hanging_transactions=ended)
         self.disk_space.keep_back()
         self.memberships.begin()
         self._housekeeping = Housekeeping(self)
@@ -332,6 +293,7 @@ class BrokerCore:
 
     def _make_topics(self, random: Random, opening: LogOpening, state: JournalState) -> list[Iterator[None]]:
         """Know the topics that there are; return what opens the logs of each, one in each step."""
+        departures = Departures(self, self._disk)
         if self.membership is None:
             self.own_topics = OwnTopics(
                 self._journal,
@@ -340,10 +302,10 @@ class BrokerCore:
                 self.leader_epoch,
                 self.settings,
                 opening.open,
-                self._before_deletion,
-                self._after_deletion,
-                self._follow_partition_count,
-                self._delete_unopened,
+                departures.before_deletion,
+                departures.after_deletion,
+                self._coordinator_partitions.follow_count,
+                departures.delete_unopened,
                 self.survives,
             )
             self.topics = self.own_topics
@@ -355,43 +317,12 @@ class BrokerCore:
             self.membership,
             self._journal,
             opening.open,
-            self._before_leaving,
-            self._after_leaving,
-            self._delete_unopened,
+            departures.before_leaving,
+            departures.after_leaving,
+            departures.delete_unopened,
             self.survives,
         )
         return beginning.opening(self.shared_topics, state.hosted)
-
-    def _replay_write_ahead(self, state: JournalState) -> Replayed:
-        """Give the logs back what they had lost to a power cut, before they are opened."""
-        names = {record.uuid: record.name for record in state.topics.values()}
-        names |= {topic_id: one.topic for topic_id, one in state.hosted.items()}
-
-        def path(topic_id: UUID, partition: int) -> str | None:
-            name = names.get(topic_id)
-            return None if name is None else self.log_directories.partition_path(name, partition)
-
-        return replay(self._disk, self.log_directories.home, path)
-
-    def _check_epochs(self) -> None:
-        """Raise DiskError if the journal does not know of a start that is in a log: numbers would be given out twice."""
-        for partition in self.topics.partitions():
-            if partition.log.newest_epoch >= self.leader_epoch:
-                raise DiskError(
-                    f"{self._journal.path} is damaged: it knows of {self.leader_epoch} starts, and {partition} has records of "
-                    f"start {partition.log.newest_epoch + 1}: restore it from a copy"
-                )
-
-    def _cut_back_decisions(self, left: LeftByLastStop) -> None:
-        """Forget every decision that was not durable: what it is about may be lost, and nobody was told of it."""
-        for partition in self.topics.partitions():
-            log = partition.log
-            if _has_decisions(log):
-                vouched = left.durable_ends.get((log.topic_id, log.partition), 0)
-                try:
-                    log.truncate_to(max(vouched, left.recovery_points.get((partition.topic, partition.index), 0)))
-                except DamagedLogError as damage:
-                    self.topics.take_offline(partition, damage)
 
     def _make_coordinators(self, random: Random) -> None:
         number = self.settings.number
@@ -406,7 +337,7 @@ class BrokerCore:
         self.transactions: Transactions = Transactions(self, coordinator, self._loads)
         if self.membership is not None:
             self.verification = self.membership.verification(self.transactions)
-            self.shared_topics.on_learned = self._follow_partition_count
+            self.shared_topics.on_learned = self._coordinator_partitions.follow_count
         groups = GroupCoordinator(
             internal_partition_count(self, CONSUMER_OFFSETS),
             metadata_max_units=number("offset.metadata.max.bytes"),
@@ -521,79 +452,6 @@ class BrokerCore:
         self.log_directories.release()
 
     def _went_offline(self, partition: Partition) -> None:
-        """Who coordinated what the partition has, does so no more: nothing can be recorded of it until it is back."""
-        if partition.topic == TRANSACTION_STATE:
-            self.transactions.elections.resigned(partition.index)
-        elif partition.topic == CONSUMER_OFFSETS:
-            self.group_elections.resigned(partition.index)
+        self._coordinator_partitions.went_offline(partition)
         if self.membership is not None:
             self.membership.went_offline(partition)
-
-    def _follow_partition_count(self, topic: Topic) -> None:
-        """Where a group or a transactional id belongs depends on how many partitions its topic has, whoever made that."""
-        if topic.name == TRANSACTION_STATE:
-            self.transactions.coordinator.partition_count = len(topic.partitions)
-        elif topic.name == CONSUMER_OFFSETS:
-            self.offsets.coordinator.partition_count = len(topic.partitions)
-        else:
-            return
-        if self.membership is None:
-            # There is nothing in it yet that others would have to wait for.
-            for _ in self._lead(topic.name):
-                pass
-
-    def _lead(self, name: str) -> Iterator[None]:
-        """Become the leader of every partition of a coordinator's topic, in short steps: a broker that is alone is that."""
-        elections = self.transactions.elections if name == TRANSACTION_STATE else self.group_elections
-        found = self.topics.named(name)
-        for index in range(0 if found is None else len(found.partitions)):
-            yield from elections.loading(index, self.leader_epoch)
-
-    def _before_deletion(self, topic: Topic) -> Parked[None]:
-        """A topic made anew under this name must not be held to the offsets and recovery points of the one that goes."""
-        self.offsets.forget_partitions(topic.name, len(topic.partitions))
-        return start(self._end_moves_and_checkpoint(topic))
-
-    async def _end_moves_and_checkpoint(self, topic: Topic) -> None:
-        await self.moves.end_all(topic)
-        await self.checkpoints.write()
-
-    def _before_leaving(self, partitions: Sequence[Partition]) -> Parked[None]:
-        return start(self._end_moves_of(partitions))
-
-    async def _end_moves_of(self, partitions: Sequence[Partition]) -> None:
-        for partition in partitions:
-            await self.moves.end((partition.topic_id, partition.index))
-        await self.checkpoints.write()
-
-    def _after_leaving(self, partitions: Sequence[Partition]) -> Parked[None]:
-        self.log_directories.forget((one.topic, one.index) for one in partitions)
-        return self.checkpoints.write()
-
-    def _delete_unopened(self, topic: Topic, index: int, log: UnopenedLog) -> None:
-        if self._disk.exists(log.directory):
-            config = log_config(self.settings, topic.values, is_internal=topic.is_internal)
-            delay_ms = config.file_delete_delay_ms
-            delete_partition(self._disk, self.clock, log.directory, topic.name, index, topic.topic_id, delay_ms)
-
-    def _after_deletion(self, topic: str, partition_count: int) -> Parked[None]:
-        """Release when no power cut can bring the files back, for a topic made anew would take them for its own.
-
-        A power cut may keep what the journal says next and lose what names the files had by then: a checkpoint makes durable
-        which names are in each directory.
-        """
-        self.transactions.leaders_changed()
-        self.log_directories.forget((topic, index) for index in range(partition_count))
-        return self.checkpoints.write()
-
-
-def _durable_ends(replayed: Replayed, own: OwnCheckpoint | None) -> dict[tuple[UUID, int], int]:
-    """What the write-ahead log says, and what an earlier one said of logs that could not be opened since."""
-    ends = {} if own is None else dict(own.durable_ends)
-    for log, end in replayed.durable_ends.items():
-        ends[log] = max(end, ends.get(log, 0))
-    return ends
-
-
-def _has_decisions(log: PartitionLog) -> bool:
-    return log.name == f"{TRANSACTION_STATE}-{log.partition}"

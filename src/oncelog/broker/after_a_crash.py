@@ -1,0 +1,69 @@
+"""What a start makes of a stop that was none: what the write-ahead log gives back, and decisions that it does not have."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from oncelog.broker.coordinators.loading import JournalState
+from oncelog.broker.storage.opening import LeftByLastStop
+from oncelog.broker.storage.topics import TRANSACTION_STATE, Topics
+from oncelog.environment import Disk, DiskError
+from oncelog.log import DamagedLogError, LogDirectories, OwnCheckpoint, PartitionLog, Replayed, replay
+
+KEPT = ".kept"
+
+
+def replay_write_ahead(disk: Disk, directories: LogDirectories, state: JournalState) -> Replayed:
+    """Give the logs back what they had lost to a power cut, before they are opened."""
+    names = {record.uuid: record.name for record in state.topics.values()}
+    names |= {topic_id: one.topic for topic_id, one in state.hosted.items()}
+
+    def path(topic_id: UUID, partition: int) -> str | None:
+        name = names.get(topic_id)
+        return None if name is None else directories.partition_path(name, partition)
+
+    return replay(disk, directories.home, path)
+
+
+def put_away(disk: Disk, replayed: Replayed) -> None:
+    """The logs have what is in the files of the write-ahead log."""
+    for path in replayed.files:
+        if replayed.is_whole:
+            disk.remove(path)
+        else:
+            # For whoever repairs the log that is too short for what is in here.
+            disk.rename(path, path + KEPT)
+
+
+def durable_ends(replayed: Replayed, own: OwnCheckpoint | None) -> dict[tuple[UUID, int], int]:
+    """What the write-ahead log says, and what an earlier one said of logs that could not be opened since."""
+    ends = {} if own is None else dict(own.durable_ends)
+    for log, end in replayed.durable_ends.items():
+        ends[log] = max(end, ends.get(log, 0))
+    return ends
+
+
+def check_epochs(topics: Topics, journal_path: str, leader_epoch: int) -> None:
+    """Raise DiskError if the journal does not know of a start that is in a log: numbers would be given out twice."""
+    for partition in topics.partitions():
+        if partition.log.newest_epoch >= leader_epoch:
+            raise DiskError(
+                f"{journal_path} is damaged: it knows of {leader_epoch} starts, and {partition} has records of "
+                f"start {partition.log.newest_epoch + 1}: restore it from a copy"
+            )
+
+
+def cut_back_decisions(topics: Topics, left: LeftByLastStop) -> None:
+    """Forget every decision that was not durable: what it is about may be lost, and nobody was told of it."""
+    for partition in topics.partitions():
+        log = partition.log
+        if has_decisions(log):
+            vouched = left.durable_ends.get((log.topic_id, log.partition), 0)
+            try:
+                log.truncate_to(max(vouched, left.recovery_points.get((partition.topic, partition.index), 0)))
+            except DamagedLogError as damage:
+                topics.take_offline(partition, damage)
+
+
+def has_decisions(log: PartitionLog) -> bool:
+    return log.name == f"{TRANSACTION_STATE}-{log.partition}"

@@ -1,0 +1,52 @@
+"""What a broker is given when it starts, and what it has found when it is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oncelog.environment import BrokerNetwork, Clock, Disk, Random, Workers
+
+if TYPE_CHECKING:
+    from oncelog.broker.storage.topics import Topics
+    from oncelog.zookeeper.session import ZooKeeper
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What a broker may ask of the world."""
+
+    clock: Clock
+    disk: Disk
+    workers: Workers
+    random: Random
+    network: BrokerNetwork | None = None
+    zookeeper: ZooKeeper | None = None
+    """Both for a member of a cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartReport:
+    """What starting found. Bytes are those that followed the last checkpoint, and those of torn appends.
+
+    `damage` has a sentence for each partition that is offline.
+    """
+
+    was_clean: bool
+    partitions_read: int
+    bytes_read: int
+    bytes_cut: int
+    hanging_transactions: int
+    damage: tuple[str, ...]
+
+
+def report_of(topics: Topics, *, was_clean: bool, hanging_transactions: int) -> StartReport:
+    recoveries = [partition.log.recovery for partition in topics.partitions()]
+    return StartReport(
+        was_clean,
+        sum(recovery.bytes_read > 0 for recovery in recoveries),
+        sum(recovery.bytes_read for recovery in recoveries),
+        sum(recovery.bytes_cut for recovery in recoveries),
+        hanging_transactions,
+        tuple(one.damage for one in topics.every_partition() if one.damage is not None),
+    )
