@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from oncelog.simulation.cluster import ClusterSimulation
 from oncelog.simulation.cluster.faults import ClusterFault
 from tests.simulation.planted_in_cluster import BUGS
 from tests.simulation.planting import PlantedBug
+from tests.simulation.traces import traces
 
 FIRST = int(os.environ.get("ONCELOG_SEED") or secrets.randbelow(1_000_000)) * 1_000
 FIRST_PLANTED = int(os.environ.get("ONCELOG_SEED", "1")) * 1_000 + 500
@@ -38,18 +37,9 @@ def test_a_cluster_loses_nothing_whatever_goes_wrong(number: int, summary: Calla
 
 
 def test_the_same_seed_is_the_same_cluster_whatever_the_hash_seed() -> None:
-    traces = [
-        subprocess.run(
-            [sys.executable, "-c", TRACE.format(seed=FIRST)],
-            env=os.environ | {"PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    ]
-    assert traces[0] == traces[1], f"seed {FIRST}"
-    assert traces[0].strip() != ClusterSimulation(FIRST + 1, 0.1).run().trace
+    first, second = traces(TRACE.format(seed=FIRST))
+    assert first == second, f"seed {FIRST}"
+    assert first.strip() != ClusterSimulation(FIRST + 1, 0.1).run().trace
 
 
 def test_faults_of_a_cluster_that_are_left_out_do_not_change_the_others() -> None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import subprocess
-import sys
 from collections.abc import Callable
 from unittest.mock import patch
 
@@ -16,7 +14,9 @@ import pytest
 
 from oncelog.log import Appended, PartitionLog
 from oncelog.simulation.faults import FaultKind
-from oncelog.simulation.simulation import Report, Simulation
+from oncelog.simulation.report import Report
+from oncelog.simulation.simulation import Simulation
+from tests.simulation.traces import traces
 
 FIRST = int(os.environ.get("ONCELOG_SEED") or secrets.randbelow(1_000_000)) * 1_000
 SHORT_RUNS, LONG_RUNS = (200, 4) if os.environ.get("ONCELOG_WHOLE") != "1" else (900, 40)
@@ -46,18 +46,9 @@ def test_longer_runs_lose_nothing_either(number: int) -> None:
 
 
 def test_the_same_seed_is_the_same_run_whatever_the_hash_seed() -> None:
-    traces = [
-        subprocess.run(
-            [sys.executable, "-c", TRACE.format(seed=FIRST)],
-            env=os.environ | {"PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    ]
-    assert traces[0] == traces[1], f"seed {FIRST}"
-    assert traces[0] != Simulation(FIRST + 1, 0.2).run().trace
+    first, second = traces(TRACE.format(seed=FIRST))
+    assert first == second, f"seed {FIRST}"
+    assert first != Simulation(FIRST + 1, 0.2).run().trace
 
 
 def test_a_request_that_was_carried_out_comes_again_where_its_answer_was_lost() -> None:

@@ -17,7 +17,8 @@ import pytest
 
 from oncelog.simulation import simulation
 from oncelog.simulation.faults import FaultKind, PlannedFault
-from oncelog.simulation.simulation import Report, Simulation
+from oncelog.simulation.report import Report
+from oncelog.simulation.simulation import Simulation
 
 FIRST = int(os.environ.get("ONCELOG_SEED", "1")) * 1_000
 ROUNDS = int(os.environ.get("ONCELOG_ROUNDS", "4"))

@@ -16,7 +16,8 @@ from oncelog.cli.options import Json
 from oncelog.simulation.cluster import ClusterSimulation
 from oncelog.simulation.faults import PlannedFault
 from oncelog.simulation.minimise import minimise
-from oncelog.simulation.simulation import Report, Simulation
+from oncelog.simulation.report import Report
+from oncelog.simulation.simulation import Simulation
 
 HOUR_MS = 3_600_000
 Kind = type[Simulation] | type[ClusterSimulation]

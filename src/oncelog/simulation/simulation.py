@@ -2,54 +2,35 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Collection
 from functools import partial
 from random import Random
 from uuid import UUID
 
 from oncelog.client.consumer.core import ConsumedRecord
-from oncelog.client.net.settings import ClientSettings
-from oncelog.client.values import IsolationLevel, TopicPartition
+from oncelog.client.values import TopicPartition
 from oncelog.simulation import administration, workload
 from oncelog.simulation.broker_node import BrokerNode
 from oncelog.simulation.clients import ClientNode
-from oncelog.simulation.conditions import broker_settings, few_collections, hidden_paths_open, transaction_version
+from oncelog.simulation.conditions import broker_settings, transaction_version
 from oncelog.simulation.disk import SimulatedDisk
-from oncelog.simulation.driving import MINUTE_MS, Driver, described
+from oncelog.simulation.driving import MINUTE_MS, Driver
 from oncelog.simulation.events import Event, EventQueue, stream
-from oncelog.simulation.faults import PlannedFault, plan
-from oncelog.simulation.history import Outcome, RunHistory, View
+from oncelog.simulation.faults import plan
+from oncelog.simulation.history import RunHistory, View
 from oncelog.simulation.injection import Injection
 from oncelog.simulation.invariants import Invariants
 from oncelog.simulation.keyed import KEYED, KeyedHistory
 from oncelog.simulation.network import Network
 from oncelog.simulation.plain_commits import PlainCommits
+from oncelog.simulation.population import Plays, Population, busy_client, ends_of, uncopied
+from oncelog.simulation.report import Report, failure_of, report_of
 from oncelog.simulation.short_lived import REBORN, SHORT_LIVED, ShortLivedHistory
 from oncelog.simulation.transport import Play
 
 CALM_MS = (1_000.0, 10_000.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What came of a run. `failure` is None where everything held."""
-
-    seed: int
-    minutes: float
-    failure: str | None
-    trace: str
-    events: int
-    simulated_ms: float
-    committed: int
-    aborted: int
-    unknown: int
-    starts: int
-    records_seen: int
-    happened: Mapping[Enum, int]
-    planned: tuple[PlannedFault, ...] = field(repr=False)
+CALL_TIMEOUTS_MS = (2_500, 10_000, 30_000)
+WRITERS = ("writer", "plain", "admin")
 
 
 class Simulation:
@@ -89,7 +70,10 @@ class Simulation:
             draw.choice((["/data"], ["/data", "/more"])),
             self.driver.failed,
         )
-        self.clients = self._clients(draw)
+        self._population = Population(
+            seed, self.queue, self.network, self.driver, self.shared, [self.broker.address], CALL_TIMEOUTS_MS
+        )
+        self.clients = self._population.all_of(self._plays(draw))
         self.invariants = Invariants(self.broker, self.short_lived)
         self.injection = Injection(self.queue, self.network, self.broker, self.clients, self.invariants.audit)
         self.invariants.has_flipped = lambda: self.injection.has_flipped
@@ -97,17 +81,13 @@ class Simulation:
 
     def run(self) -> Report:
         """Raises nothing: what fails is in the report."""
-        failure: str | None = None
-        with few_collections(), hidden_paths_open(stream(self.seed, "constants")):
-            try:
-                self._play()
-            except Exception as error:  # noqa: BLE001 - a bug of the broker comes out here
-                failure = described(error)
-        return self._report(failure)
+        failure, starts = failure_of(self.seed, self._play), self.broker.starts
+        happened = self.injection.happened
+        return report_of(self.seed, self.minutes, failure, self.queue, self.history, starts, happened, self.faults)
 
     def _play(self) -> None:
         self.broker.start()
-        self.driver.finish("the topics", self._client("maker", self._make_ready), 2 * MINUTE_MS)
+        self.driver.finish("the topics", self._population.client("maker", self._make_ready), 2 * MINUTE_MS)
         self.injection.schedule(self.faults)
         for client in self.clients:
             self.queue.after(self._draw.uniform(0, 500), f"{client.name} start", client.start)
@@ -120,29 +100,16 @@ class Simulation:
         """Without faults, everything comes to its end in time."""
         self.driver.advance(self.queue.now_ms + self._draw.uniform(*CALM_MS))
         self.shared.stop_writing()
-        writers = [client for client in self.clients if client.name.startswith(("writer", "plain", "admin"))]
-        self.driver.until_settled(
-            "the writers do not end", lambda: next((c.name for c in writers if not c.is_done), None)
-        )
+        self.driver.until_settled("the writers do not end", lambda: busy_client(self.clients, WRITERS))
         self.driver.until_settled("transactions do not end", self.invariants.unsettled)
         view = self._view([one for one in self._partitions() if one.topic == workload.INPUT])
-        ends = {one.partition: records[-1].offset + 1 for one, records in view.items() if records}
-        self.driver.until_settled("what is written is not copied", lambda: self._uncopied(ends))
+        ends = ends_of(view)
+        self.driver.until_settled("what is written is not copied", lambda: uncopied(ends, self._committed))
         self.shared.is_over = True
-        self.driver.until_settled(
-            "the clients do not end", lambda: next((c.name for c in self.clients if not c.is_done), None)
-        )
+        self.driver.until_settled("the clients do not end", lambda: busy_client(self.clients))
         self.driver.until_settled("transactions do not end", self.invariants.unsettled)
         self.invariants.audit()
         self.invariants.audit_settled()
-
-    def _uncopied(self, ends: Mapping[int, int]) -> str | None:
-        """`ends` is where the last record to copy ends, in each partition of the input that has one."""
-        for index, end in ends.items():
-            committed = self._committed(workload.GROUP, TopicPartition(workload.INPUT, index))
-            if committed < end:
-                return f"{workload.INPUT}-{index}: {committed} of {end}"
-        return None
 
     def _committed(self, group: str, partition: TopicPartition) -> int:
         """-1 where the group has committed nothing."""
@@ -187,72 +154,25 @@ class Simulation:
         return {one: partition.log.log_start_offset for one, partition in found.items() if partition is not None}
 
     def _view(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, list[ConsumedRecord]]:
-        view: dict[TopicPartition, list[ConsumedRecord]] = {}
-        client = self._client("judge", lambda node: workload.read_all(node, partitions, view))
-        self.driver.finish("reading everything", client, 2 * MINUTE_MS)
-        return view
+        return self._population.read_all(partitions, 2 * MINUTE_MS)
 
     def _make_ready(self, node: ClientNode) -> Play:
         return workload.make_ready(node, self._topics, self._transaction_version)
 
-    def _clients(self, draw: Random) -> list[ClientNode]:
-        plays: dict[str, Callable[[ClientNode], Play]] = {}
-        shared = self.shared
-        for number in range(draw.randrange(1, 4)):
-            plays[f"writer-{number}"] = self._writer(f"id-{number}")
-        if draw.random() < 0.5:
-            plays["writer-zombie"] = self._writer("id-0")
-        for number in range(draw.randrange(0, 3)):
-            plays[f"plain-{number}"] = lambda node: workload.write_plain(node, shared)
-        protocol = draw.choice(("classic", "consumer"))
-        for number in range(draw.randrange(1, 4)):
-            plays[f"copier-{number}"] = lambda node: workload.copy(node, shared, protocol)
-        if draw.random() < 0.4:
-            plays["follower"] = lambda node: workload.follow(node, shared, protocol)
-        for level in draw.choice((list(IsolationLevel), [IsolationLevel.READ_COMMITTED])):
-            plays[f"reader-{level.name}"] = partial(workload.read, shared=shared, isolation_level=level)
+    def _plays(self, draw: Random) -> Plays:
+        plays = self._population.plays(
+            draw, plain_min=0, protocol=lambda: draw.choice(("classic", "consumer")), followed=0.4
+        )
         if draw.random() < 0.8:
             plays["admin"] = lambda node: self._administrator(node).play()
             if draw.random() < 0.5:
                 plays["admin-too"] = lambda node: self._administrator(node).play()
-        return [self._client(name, play) for name, play in plays.items()]
+        return plays
 
     def _administrator(self, node: ClientNode) -> administration.Administrator:
         told = self.injection.administrator_was_told
         return administration.Administrator(node, self.shared, self.topic_settings, told)
 
-    def _writer(self, transactional_id: str) -> Callable[[ClientNode], Play]:
-        return lambda node: workload.write_in_transactions(node, self.shared, transactional_id)
-
-    def _client(self, name: str, play: Callable[[ClientNode], Play]) -> ClientNode:
-        random = stream(self.seed, f"client {name}")
-        settings = ClientSettings(
-            (self.broker.address,),
-            client_id=name,
-            request_timeout_ms=random.choice((1_000, 5_000, 30_000)),
-            connect_timeout_ms=random.choice((500, 3_000)),
-            call_timeout_ms=random.choice((2_500, 10_000, 30_000)),
-        )
-        return ClientNode(name, self.queue, self.network, settings, random, play, self.driver.failed, self.history.died)
-
     def _happened(self, event: Event) -> None:
         if event.process is self.broker.process:
             self.invariants.check()
-
-    def _report(self, failure: str | None) -> Report:
-        history = self.history
-        return Report(
-            self.seed,
-            self.minutes,
-            failure,
-            self.queue.trace,
-            self.queue.count,
-            self.queue.now_ms,
-            history.count(Outcome.COMMITTED),
-            history.count(Outcome.FAILED),
-            history.count(Outcome.UNKNOWN),
-            self.broker.starts,
-            sum(len(sighting.seen) for sighting in history.sightings),
-            Counter(self.injection.happened),
-            tuple(self.faults),
-        )
