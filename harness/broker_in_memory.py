@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from harness.manual_clock import ManualClock
-from harness.memory_disk import MemoryDisk
+from harness.memory_disk import CuttingDisk
 from harness.wire import parse, request_payload
 from oncelog.broker import BrokerCore, Endpoint, Environment
 from oncelog.coordination import Parked, Task
@@ -19,7 +19,7 @@ DIRECTORY = "/data"
 T = TypeVar("T")
 
 
-class SteppedDisk(MemoryDisk):
+class SteppedDisk(CuttingDisk):
     """Makes nothing durable until it is told to take a step: one file, or one piece of background work."""
 
     def __init__(self, seed: int = 0, now_ms: Callable[[], int] = lambda: 0) -> None:

@@ -3,6 +3,7 @@
 kafka            an Apache Kafka 4.3.1 node, one for the whole run
 oncelog_broker   our broker in its own process, one for the whole run
 secured_kafka    an Apache Kafka node with TLS, SASL and an authorizer, one for the whole run
+tokens           where the clients of that one get their tokens
 log              both, one after the other: the test runs twice
 new_kafka, new_oncelog   makers of nodes that a test may kill and start again
 zookeeper        an empty chroot of a ZooKeeper that runs for the whole run: what a client connects to
@@ -30,7 +31,8 @@ from harness.oncelog_cluster import OncelogMember
 from harness.oncelog_process import OncelogNode
 from harness.processes import BrokerProcess
 from harness.requirements import NOT_RUN
-from harness.secured_kafka import SecuredKafka
+from harness.secured_kafka import CLIENT_ID, CLIENT_SECRET, SecuredKafka
+from harness.token_endpoint import TokenEndpoint, token_endpoint
 from harness.zookeeper import ZooKeeperEnsemble
 
 # How long an example takes says something about how busy the machine is, and nothing about the code.
@@ -83,6 +85,12 @@ def secured_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredK
     node.start()
     yield node
     node.stop()
+
+
+@pytest.fixture(scope="module")
+def tokens() -> Iterator[TokenEndpoint]:
+    with token_endpoint(CLIENT_ID, CLIENT_SECRET) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

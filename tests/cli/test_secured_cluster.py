@@ -5,19 +5,12 @@ from __future__ import annotations
 import pytest
 
 from harness.names import unique
-from harness.secured_kafka import CLIENT_ID, CLIENT_SECRET, AclOperation, Grant, Listener, ResourceType
-from harness.token_endpoint import token_endpoint
+from harness.secured_kafka import AclOperation, Grant, Listener, ResourceType
 from harness.ways_in import SECRETS, WAYS, way_in
 from oncelog.cli.exits import ExitStatus
 
 pytestmark = pytest.mark.jvm
 WRONG = "jabberwocky-3c3c"
-
-
-@pytest.fixture(scope="module")
-def tokens():
-    with token_endpoint(CLIENT_ID, CLIENT_SECRET) as server:
-        yield server
 
 
 @pytest.fixture

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 
-from oncelog.client import Producer, TopicPartition
+import pytest
+
+from oncelog.client import CommitFailed, OffsetAndMetadata, Producer, TopicPartition, TransactionFailed
 
 PARTITIONS = 4
 QUICK = {"heartbeat_interval_ms": 100, "metadata_max_age_ms": 200, "max_wait_ms": 100}
@@ -49,3 +51,32 @@ def poll_until(is_so, *consumers, timeout_seconds=30):
 
 def partitions(topic, *numbers):
     return frozenset(TopicPartition(topic, number) for number in numbers or range(PARTITIONS))
+
+
+def does_not_poll(log, face, topic, options):
+    """A member of a group stops polling: it loses its partitions to the other, and may not commit."""
+    told = Told()
+    with (
+        face.consumer(log.bootstrap_servers, max_poll_interval_ms=400, **options) as away,
+        face.consumer(log.bootstrap_servers, **options) as other,
+    ):
+        away.subscribe([topic], **told.callbacks)
+        poll_until(lambda _: away.assignment, away)
+        stale = away.group_metadata()
+        other.subscribe([topic])
+        poll_until(lambda _: other.assignment == partitions(topic), other)
+        assert told.revoked == told.lost == []
+        with pytest.raises(CommitFailed):
+            away.commit({TopicPartition(topic, 0): OffsetAndMetadata(1)})
+        with pytest.raises(CommitFailed):
+            away.group_metadata()
+        with face.producer(log.bootstrap_servers, transactional_id=topic) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(topic, b"1", partition=0)
+            with pytest.raises(TransactionFailed):
+                producer.send_offsets_to_transaction({TopicPartition(topic, 0): OffsetAndMetadata(1)}, stale)
+            producer.abort_transaction()
+        poll_until(lambda _: len(away.assignment) == len(other.assignment) == 2, away, other)
+        assert told.lost == [partitions(topic)]
+        assert other.committed() == {}

@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 
 from oncelog.client import (
-    CommitFailed,
     Consumer,
     MemberFenced,
     OffsetAndMetadata,
     TopicPartition,
-    TransactionFailed,
 )
-from tests.client.subscribing import KIP_848, QUICK, Told, partitions, poll_until, write
+from tests.client.subscribing import KIP_848, QUICK, Told, does_not_poll, partitions, poll_until, write
 
 
 @pytest.fixture
@@ -21,31 +19,7 @@ def options(group):
 
 
 def test_member_that_does_not_poll_loses_its_partitions_and_cannot_commit(log, face, topic, options):
-    told = Told()
-    with (
-        face.consumer(log.bootstrap_servers, max_poll_interval_ms=400, **options) as away,
-        face.consumer(log.bootstrap_servers, **options) as other,
-    ):
-        away.subscribe([topic], **told.callbacks)
-        poll_until(lambda _: away.assignment, away)
-        stale = away.group_metadata()
-        other.subscribe([topic])
-        poll_until(lambda _: other.assignment == partitions(topic), other)
-        assert told.revoked == told.lost == []
-        with pytest.raises(CommitFailed):
-            away.commit({TopicPartition(topic, 0): OffsetAndMetadata(1)})
-        with pytest.raises(CommitFailed):
-            away.group_metadata()
-        with face.producer(log.bootstrap_servers, transactional_id=topic) as producer:
-            producer.init_transactions()
-            producer.begin_transaction()
-            producer.send(topic, b"1", partition=0)
-            with pytest.raises(TransactionFailed):
-                producer.send_offsets_to_transaction({TopicPartition(topic, 0): OffsetAndMetadata(1)}, stale)
-            producer.abort_transaction()
-        poll_until(lambda _: len(away.assignment) == len(other.assignment) == 2, away, other)
-        assert told.lost == [partitions(topic)]
-        assert other.committed() == {}
+    does_not_poll(log, face, topic, options)
 
 
 def test_member_commits_in_and_outside_transactions(log, face, topic, options):

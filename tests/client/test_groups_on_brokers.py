@@ -21,9 +21,8 @@ from oncelog.client import (
     OffsetAndMetadata,
     Producer,
     TopicPartition,
-    TransactionFailed,
 )
-from tests.client.subscribing import PARTITIONS, QUICK, Told, partitions, poll_until, write
+from tests.client.subscribing import PARTITIONS, QUICK, Told, does_not_poll, partitions, poll_until, write
 
 
 def test_subscriber_goes_on_where_the_group_committed(log, face, topic, group):
@@ -79,32 +78,7 @@ def test_eager_member_gives_up_everything_and_cooperative_one_what_it_must(log, 
 
 def test_member_that_does_not_poll_loses_its_partitions_and_cannot_commit(log, face, topic, group):
     """KIP-62: "If the user fails to call poll() within this time, the consumer will leave the group"."""
-    told = Told()
-    options = {"group_id": group, **QUICK}
-    with (
-        face.consumer(log.bootstrap_servers, max_poll_interval_ms=400, **options) as away,
-        face.consumer(log.bootstrap_servers, **options) as other,
-    ):
-        away.subscribe([topic], **told.callbacks)
-        poll_until(lambda _: away.assignment, away)
-        stale = away.group_metadata()
-        other.subscribe([topic])
-        poll_until(lambda _: other.assignment == partitions(topic), other)
-        assert told.revoked == told.lost == []
-        with pytest.raises(CommitFailed):
-            away.commit({TopicPartition(topic, 0): OffsetAndMetadata(1)})
-        with pytest.raises(CommitFailed):
-            away.group_metadata()
-        with face.producer(log.bootstrap_servers, transactional_id=group) as producer:
-            producer.init_transactions()
-            producer.begin_transaction()
-            producer.send(topic, b"1", partition=0)
-            with pytest.raises(TransactionFailed):
-                producer.send_offsets_to_transaction({TopicPartition(topic, 0): OffsetAndMetadata(1)}, stale)
-            producer.abort_transaction()
-        poll_until(lambda _: len(away.assignment) == len(other.assignment) == 2, away, other)
-        assert told.lost == [partitions(topic)]
-        assert other.committed() == {}
+    does_not_poll(log, face, topic, {"group_id": group, **QUICK})
 
 
 def test_member_that_was_expelled_stays_out_until_it_has_been_told(log, face, topic, group):

@@ -38,12 +38,6 @@ CALL_TIMEOUT_MS = 500
 SASL_HANDSHAKE = 17
 
 
-@pytest.fixture(scope="module")
-def tokens():
-    with token_endpoint(CLIENT_ID, CLIENT_SECRET) as server:
-        yield server
-
-
 @pytest.fixture
 def topic(secured_kafka):
     """A topic of the test's own, of whose rights nobody has any."""

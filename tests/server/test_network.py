@@ -6,57 +6,19 @@ import asyncio
 import socket
 import struct
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
-import uvloop
 
-from oncelog.environment import Link
+from harness.heard_link import PATIENCE_S, HeardLink
 from oncelog.server.network import FIRST_ROOM_BYTES, RECEIVE_BYTES, SocketLink, SocketNetwork
 
-PATIENCE_S = 20
 MIB = 1024 * 1024
 
 
 def frame(payload: bytes) -> bytes:
     return struct.pack(">i", len(payload)) + payload
-
-
-class Heard:
-    """Notes what a link calls."""
-
-    def __init__(self) -> None:
-        self.frames: list[memoryview] = []
-        self.ends: list[str] = []
-        self.is_open = False
-        self.when_opened: Callable[[Link], None] = lambda _: None
-        self.when_received: Callable[[memoryview], None] = lambda _: None
-        self._changed = asyncio.Event()
-
-    def opened(self, link: Link) -> None:
-        assert not self.is_open
-        self.is_open = True
-        self._changed.set()
-        self.when_opened(link)
-
-    def received(self, frame: memoryview) -> None:
-        assert self.is_open
-        assert not self.ends
-        self.frames.append(frame)
-        self._changed.set()
-        self.when_received(frame)
-
-    def closed(self, reason: str) -> None:
-        self.ends.append(reason)
-        self._changed.set()
-
-    async def until(self, is_so: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while not is_so():
-                self._changed.clear()
-                await self._changed.wait()
 
 
 class Peer:
@@ -86,27 +48,20 @@ def network(**limits: int) -> SocketNetwork:
     return SocketNetwork(asyncio.get_running_loop(), lambda callback: callback(), **limits)
 
 
-async def linked(other: Peer, **limits: int) -> tuple[SocketLink, Heard, asyncio.StreamReader, asyncio.StreamWriter]:
-    heard = Heard()
+async def linked(
+    other: Peer, **limits: int
+) -> tuple[SocketLink, HeardLink, asyncio.StreamReader, asyncio.StreamWriter]:
+    heard = HeardLink()
     link = network(**limits).connect("127.0.0.1", other.port, heard, timeout_ms=5000)
     reader, writer = await other.came()
     await heard.until(lambda: heard.is_open)
     return link, heard, reader, writer
 
 
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def run(request) -> Callable[[Coroutine[Any, Any, None]], None]:
-    def run_it(test: Coroutine[Any, Any, None]) -> None:
-        with asyncio.Runner(loop_factory=request.param) as runner:
-            runner.run(test)
-
-    return run_it
-
-
 def test_what_is_sent_before_the_link_is_open_is_sent_when_it_is(run):
     async def test() -> None:
         async with peer() as other:
-            heard = Heard()
+            heard = HeardLink()
             link = network().connect("127.0.0.1", other.port, heard, timeout_ms=5000)
             link.send([frame(b"first")])
             link.send([struct.pack(">i", 6), memoryview(b"second")])
@@ -135,7 +90,7 @@ def test_nobody_who_listens_is_told_as_refused(run):
     async def test() -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        heard = Heard()
+        heard = HeardLink()
         link = network().connect("127.0.0.1", port, heard, timeout_ms=5000)
         await heard.until(lambda: bool(heard.ends))
         link.send([frame(b"nobody gets it")])
@@ -151,7 +106,7 @@ def test_nobody_who_listens_is_told_as_refused(run):
 )
 def test_address_that_none_can_have_is_told_with_a_reason(run, host, port):
     async def test() -> None:
-        heard = Heard()
+        heard = HeardLink()
         network().connect(host, port, heard, timeout_ms=10_000)
         await heard.until(lambda: bool(heard.ends))
         (reason,) = heard.ends
@@ -184,7 +139,7 @@ async def silent_port() -> AsyncIterator[int]:
 def test_silence_is_given_up_after_the_timeout(run):
     async def test() -> None:
         async with silent_port() as port:
-            heard = Heard()
+            heard = HeardLink()
             network().connect("127.0.0.1", port, heard, timeout_ms=50)
             await heard.until(lambda: bool(heard.ends))
             assert heard.ends == [f"127.0.0.1:{port} did not answer in 50 ms"]
@@ -196,7 +151,7 @@ def test_silence_is_given_up_after_the_timeout(run):
 def test_link_that_is_closed_while_it_opens_calls_nobody(run):
     async def test() -> None:
         async with silent_port() as port:
-            heard = Heard()
+            heard = HeardLink()
             link = network().connect("127.0.0.1", port, heard, timeout_ms=100)
             await asyncio.sleep(0.01)
             link.close()
@@ -209,7 +164,7 @@ def test_link_that_is_closed_while_it_opens_calls_nobody(run):
 def test_link_that_is_closed_before_it_has_begun_makes_no_connection(run):
     async def test() -> None:
         async with peer() as other:
-            heard = Heard()
+            heard = HeardLink()
             link = network().connect("127.0.0.1", other.port, heard, timeout_ms=5000)
             link.close()
             link.close()
@@ -224,7 +179,7 @@ def test_link_that_is_closed_before_it_has_begun_makes_no_connection(run):
 def test_link_that_is_closed_in_a_callback_calls_nobody_after_that(run, where):
     async def test() -> None:
         async with peer() as other:
-            heard = Heard()
+            heard = HeardLink()
             link = network().connect("127.0.0.1", other.port, heard, timeout_ms=5000)
             if where == "opened":
                 heard.when_opened = lambda opened: opened.close()
@@ -395,7 +350,7 @@ def test_what_leaves_a_listener_is_the_guards(run):
             raise AssertionError("a bug")
 
         async with peer() as other:
-            heard = Heard()
+            heard = HeardLink()
             heard.when_opened = heard.when_received = break_down
             link = SocketNetwork(asyncio.get_running_loop(), guard).connect(
                 "127.0.0.1", other.port, heard, timeout_ms=5000

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-import uvloop
 
+from harness.heard_link import PATIENCE_S, HeardLink
 from harness.secured_listeners import WRONG, SecuredListeners
 from oncelog.environment import Link
 from oncelog.security.values import Security
@@ -19,38 +19,7 @@ from oncelog.testing import broker
 from oncelog.wire import encode_request
 from oncelog.wire.offered_versions import versions_question
 
-PATIENCE_S = 20
 API_VERSIONS = 18
-
-
-class Heard:
-    """Notes what a link calls."""
-
-    def __init__(self) -> None:
-        self.ends: list[str] = []
-        self.frames: list[bytes] = []
-        self.is_open = False
-        self._changed = asyncio.Event()
-
-    def opened(self, link: Link) -> None:
-        assert not self.is_open
-        self.is_open = True
-        self._changed.set()
-
-    def received(self, frame: memoryview) -> None:
-        assert self.is_open
-        self.frames.append(bytes(frame))
-        self._changed.set()
-
-    def closed(self, reason: str) -> None:
-        self.ends.append(reason)
-        self._changed.set()
-
-    async def until(self, is_so: Callable[[], object]) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while not is_so():
-                self._changed.clear()
-                await self._changed.wait()
 
 
 @pytest.fixture(scope="module")
@@ -60,17 +29,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredListener
         yield found
 
 
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def run(request) -> Callable[[Coroutine[Any, Any, None]], None]:
-    def run_it(test: Coroutine[Any, Any, None]) -> None:
-        with asyncio.Runner(loop_factory=request.param) as runner:
-            runner.run(test)
-
-    return run_it
-
-
-def connect(security: Security, port: int, host: str = "127.0.0.1", timeout_ms: int = 10_000) -> tuple[Link, Heard]:
-    heard = Heard()
+def connect(security: Security, port: int, host: str = "127.0.0.1", timeout_ms: int = 10_000) -> tuple[Link, HeardLink]:
+    heard = HeardLink()
     network = SocketNetwork(asyncio.get_running_loop(), lambda callback: callback(), LinkSecurity(security))
     return network.connect(host, port, heard, timeout_ms=timeout_ms), heard
 
@@ -120,7 +80,7 @@ def test_wrong_password_is_said_once_however_often_it_is_tried(run, served, capl
             LinkSecurity(served.options("SASL_SSL", sasl_password=WRONG)),
         )
         for _ in range(3):
-            heard = Heard()
+            heard = HeardLink()
             network.connect("127.0.0.1", served.ports["SASL_SSL"], heard, timeout_ms=10_000)
             await heard.until(lambda heard=heard: heard.ends)
 
@@ -173,7 +133,7 @@ def test_listener_without_sasl_is_no_place_to_log_in(run, served) -> None:
 
 def test_plain_text_at_a_listener_with_tls(run, served) -> None:
     async def test() -> None:
-        heard = Heard()
+        heard = HeardLink()
         network = SocketNetwork(asyncio.get_running_loop(), lambda callback: callback())
         link = network.connect("127.0.0.1", served.ports["SSL"], heard, timeout_ms=5000)
         link.send(question())

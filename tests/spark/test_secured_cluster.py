@@ -7,10 +7,9 @@ import time
 import pytest
 
 from harness.names import unique
-from harness.secured_kafka import CLIENT_ID, CLIENT_SECRET, USER, Grant, Listener
+from harness.secured_kafka import USER, Grant, Listener
 from harness.secured_kafka import AclOperation as Operation
 from harness.secured_kafka import ResourceType as Kind
-from harness.token_endpoint import token_endpoint
 from harness.ways_in import SECRETS, WAYS, way_in
 from oncelog.spark import committed_offsets, exactly_once, run_stateless, write_exactly_once
 from tests.spark import topics
@@ -19,12 +18,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.jvm, pytest.mark.drawn(3)]
 RECORDS = topics.keyed_records(20)
 WRONG = "jabberwocky-3c3c"
 DONE_SECONDS = 60
-
-
-@pytest.fixture(scope="module")
-def tokens():
-    with token_endpoint(CLIENT_ID, CLIENT_SECRET) as server:
-        yield server
 
 
 @pytest.fixture

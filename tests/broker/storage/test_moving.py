@@ -14,6 +14,7 @@ import pytest
 from harness.broker_in_memory import BrokerInMemory, Reply, SteppedDisk
 from harness.cleaned_logs import records_of
 from harness.manual_clock import ManualClock
+from harness.memory_disk import PowerCut
 from harness.transaction_in_memory import (
     MINUTE,
     NONE,
@@ -44,21 +45,10 @@ SETTINGS = {
 }
 
 
-class Cut(BaseException):
-    """The process goes no further."""
+class RefusingDisk(SteppedDisk):
+    """One of its directories may take no new files."""
 
-
-class CuttingDisk(SteppedDisk):
-    """Stops the process before a change when so many were made. One of its directories may fail."""
-
-    changes_left: int | None = None
     refusing: str | None = None
-
-    def changed(self, path: str) -> None:
-        if self.changes_left is not None:
-            if self.changes_left == 0:
-                raise Cut
-            self.changes_left -= 1
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
         if self.refusing is not None and create and path.startswith(self.refusing):
@@ -67,13 +57,13 @@ class CuttingDisk(SteppedDisk):
 
 
 def new_broker(seed: int = 0, **settings: str) -> BrokerInMemory:
-    broker = BrokerInMemory(CuttingDisk(seed), ManualClock(), (A, B), **(SETTINGS | settings))
+    broker = BrokerInMemory(RefusingDisk(seed), ManualClock(), (A, B), **(SETTINGS | settings))
     make_topic(broker)
     return broker
 
 
-def cutting(broker: BrokerInMemory) -> CuttingDisk:
-    assert isinstance(broker.disk, CuttingDisk)
+def disk_of(broker: BrokerInMemory) -> RefusingDisk:
+    assert isinstance(broker.disk, RefusingDisk)
     return broker.disk
 
 
@@ -241,18 +231,18 @@ def test_stop_at_any_change_leaves_one_directory_that_has_everything(how: str, f
         broker, writers, draw = filled(seed)
         target = other(place_of(broker)[0])
         broker.settle()
-        cutting(broker).changes_left = stop
+        disk_of(broker).changes_left = stop
         was_asked = False
         try:
             was_asked = move(broker, target) is NONE
             for _ in range(3):
                 writers.act(draw)
             broker.settle()
-        except Cut:
+        except PowerCut:
             stops += 1
         else:
             break
-        cutting(broker).changes_left = None
+        disk_of(broker).changes_left = None
         broker.disk.kill() if how == "kill" else broker.disk.crash()
         broker.disk.steps.clear()
         broker.restart()
@@ -285,14 +275,14 @@ def killed_at(stop: int) -> tuple[BrokerInMemory, Writers, bool]:
     broker, writers, _ = filled(1)
     target = other(place_of(broker)[0])
     broker.settle()
-    cutting(broker).changes_left = stop
+    disk_of(broker).changes_left = stop
     is_killed = False
     try:
         move(broker, target)
         broker.settle()
-    except Cut:
+    except PowerCut:
         is_killed = True
-    cutting(broker).changes_left = None
+    disk_of(broker).changes_left = None
     broker.disk.kill()
     return broker, writers, is_killed
 
@@ -318,10 +308,10 @@ def test_start_that_loses_its_power_while_it_finishes_a_move_loses_neither_direc
         for seed in range(4):
             broker, writers, _ = killed_at(stop)
             broker.disk.lose_by(random.Random(seed))
-            cutting(broker).changes_left = again
-            with suppress(Cut):
+            disk_of(broker).changes_left = again
+            with suppress(PowerCut):
                 broker.restart()
-            cutting(broker).changes_left = None
+            disk_of(broker).changes_left = None
             broker.disk.crash()
             broker.disk.steps.clear()
             broker.restart()
@@ -572,13 +562,13 @@ def test_directory_that_fails_ends_the_move_and_nothing_else(write: bool) -> Non
     source = place_of(broker)[0]
     broker.settle()
     if write:
-        cutting(broker).refusing = f"{other(source)}/{TOPIC}"
+        disk_of(broker).refusing = f"{other(source)}/{TOPIC}"
         assert move(broker, other(source)) is ErrorCode.kafka_storage_error
     else:
         assert move(broker, other(source)) is NONE
-        cutting(broker).refusing = f"{other(source)}/{TOPIC}"
+        disk_of(broker).refusing = f"{other(source)}/{TOPIC}"
     broker.settle()
-    cutting(broker).refusing = None
+    disk_of(broker).refusing = None
     broker.settle()
     assert place_of(broker) == [source]
     assert future_of(broker).keys() == {source}

@@ -11,6 +11,7 @@ import pytest
 
 from harness.broker_in_memory import CountingRandom, SteppedDisk
 from harness.manual_clock import ManualClock
+from harness.memory_disk import PowerCut
 from harness.replica_on_memory_disk import HOME, INDEX, TOPIC, TOPIC_ID, ReplicaOnMemoryDisk
 from oncelog.broker.config.configuration import Settings
 from oncelog.broker.storage.moving import LogMoves
@@ -26,23 +27,6 @@ OTHER = "/other"
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=200, file_delete_delay_ms=0)
 COMMON = 12
 SETTINGS = {"file.delete.delay.ms": "0"}
-
-
-class Cut(BaseException):
-    """The process goes no further."""
-
-
-class CuttingDisk(SteppedDisk):
-    """Stops the process before a change when so many were made."""
-
-    changes_left: int | None = None
-
-    def changed(self, path: str) -> None:
-        if self.changes_left is not None:
-            if self.changes_left == 0:
-                raise Cut
-            self.changes_left -= 1
-        super().changed(path)
 
 
 class TickingClock(ManualClock):
@@ -64,7 +48,7 @@ class MovingReplica(ReplicaOnMemoryDisk):
 
     def __init__(self, seed: int) -> None:
         self.random = CountingRandom()
-        self.cutting = CuttingDisk(seed)
+        self.cutting = SteppedDisk(seed)
         super().__init__(CONFIG, disk=self.cutting)
 
     def open(self) -> None:
@@ -235,7 +219,7 @@ def test_stop_at_any_change_of_a_move_and_a_truncation_leaves_a_log_that_goes_on
     while is_stopped:
         on = moving(seed * 1000 + stop, draw.choice(ALL_STEPS))
         on.cutting.changes_left = stop
-        with suppress(Cut):
+        with suppress(PowerCut):
             on.until_over(start(cut_off(on)))
             follow_in_steps(on, leader, draw)
             on.sync()

@@ -7,29 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from harness.memory_disk import MemoryDisk
+from harness.memory_disk import CuttingDisk, PowerCut
 from harness.replica_on_memory_disk import ReplicaOnMemoryDisk
 from oncelog.log import Followed, LogConfig, open_log
 from oncelog.records import ControlType, Record, build_batch, check_batch
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=200, file_delete_delay_ms=0)
-
-
-class PowerCut(Exception):
-    """The machine stands still from here on."""
-
-
-class CuttingDisk(MemoryDisk):
-    """Loses its power when it has been asked for so many changes."""
-
-    changes_left: int | None = None
-
-    def changed(self, path: str) -> None:
-        if self.changes_left is not None:
-            if self.changes_left == 0:
-                raise PowerCut
-            self.changes_left -= 1
-        super().changed(path)
 
 
 def replica(seed: int, *, decides: bool = False) -> tuple[ReplicaOnMemoryDisk, CuttingDisk]:

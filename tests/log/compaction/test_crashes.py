@@ -10,18 +10,16 @@ import pytest
 
 from harness.cleaned_logs import clean, compacted, latest_of, records_of, roll, steps, write
 from harness.log_on_memory_disk import DIRECTORY, LogOnMemoryDisk
-from harness.memory_disk import MemoryDisk
+from harness.memory_disk import CuttingDisk, PowerCut
 from oncelog.records import ControlType
 
 
-class PowerCut(Exception):
-    """The machine stands still from here on."""
-
-
-class CuttingDisk(MemoryDisk):
+class NameCuttingDisk(CuttingDisk):
     """Loses its power when so many names have changed, or files been synced."""
 
-    changes_left: int | None = None
+    def changed(self, path: str) -> None:
+        # Bytes do not count.
+        self.asked(path)
 
     def _change(self, path: str, change: Callable[[dict[str, Any]], None]) -> None:
         self.count()
@@ -31,17 +29,11 @@ class CuttingDisk(MemoryDisk):
         self.count()
         super().commit_names(volume)
 
-    def count(self) -> None:
-        if self.changes_left is not None:
-            if self.changes_left == 0:
-                raise PowerCut
-            self.changes_left -= 1
-
 
 def written(seed: int) -> LogOnMemoryDisk:
     """A log of several segments: records of a live producer, of a commit, of an abort, and tombstones."""
     on = LogOnMemoryDisk(compacted())
-    on.disk = CuttingDisk(seed, on.clock.now_ms)
+    on.disk = NameCuttingDisk(seed, on.clock.now_ms)
     on.open(was_clean=False)
     for number in range(12):
         key = b"%d" % (number % 3)
@@ -73,7 +65,7 @@ def test_every_stop_leaves_a_whole_log(cut: str, seed: int) -> None:
     stop = stops = 0
     while stops == stop:
         on = written(seed)
-        assert isinstance(on.disk, CuttingDisk)
+        assert isinstance(on.disk, NameCuttingDisk)
         on.disk.changes_left = stop
         try:
             clean(on)
@@ -97,7 +89,7 @@ def test_every_stop_leaves_a_whole_log(cut: str, seed: int) -> None:
 def test_start_that_is_stopped_while_it_completes_is_completed_by_the_next() -> None:
     on = written(0)
     expected = state(on)
-    assert isinstance(on.disk, CuttingDisk)
+    assert isinstance(on.disk, NameCuttingDisk)
     # In the middle of the replacements of the first group.
     for stop in range(300):
         on = written(0)

@@ -13,9 +13,7 @@ from kazoo.client import KazooClient
 
 from harness.cluster import Cluster
 from harness.kafka_tools import KafkaTools, ToolProcess
-from harness.kafka_with_zookeeper import ZooKeeperKafkaBroker
 from harness.names import unique
-from harness.oncelog_cluster import OncelogMember
 from harness.wire import Connection
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
@@ -34,18 +32,9 @@ STORED = (
 """As Apache Kafka 3.9.1 has written it for the password "pw"."""
 
 
-@pytest.fixture(scope="module", params=["oncelog", "kafka"])
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    kinds = {"oncelog": OncelogMember, "kafka": ZooKeeperKafkaBroker}
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"), (kinds[request.param],) * 2)
-    cluster.start()
-    yield cluster
-    cluster.kill()
-
-
 @pytest.fixture
-def connection(cluster: Cluster) -> Iterator[Connection]:
-    with closing(Connection(cluster.controller.bootstrap_servers)) as connection:
+def connection(two_brokers: Cluster) -> Iterator[Connection]:
+    with closing(Connection(two_brokers.controller.bootstrap_servers)) as connection:
         yield connection
 
 
@@ -109,10 +98,10 @@ def test_user_is_made_described_changed_and_gone(connection: Connection, name: s
 
 
 def test_what_is_written_is_the_same_for_every_kind_of_broker(
-    cluster: Cluster, connection: Connection, name: str
+    two_brokers: Cluster, connection: Connection, name: str
 ) -> None:
     assert alter(connection, put(name)) == {name: DONE}
-    zookeeper = KazooClient(cluster.zookeeper_connect)
+    zookeeper = KazooClient(two_brokers.zookeeper_connect)
     zookeeper.start()
     try:
         data, _ = zookeeper.get(f"/config/users/{name}")
@@ -153,29 +142,29 @@ def test_what_cannot_be_described_is_told_for_each_user(connection: Connection, 
 
 
 def test_only_the_controller_alters_and_every_broker_describes(
-    cluster: Cluster, connection: Connection, name: str
+    two_brokers: Cluster, connection: Connection, name: str
 ) -> None:
     assert alter(connection, put(name)) == {name: DONE}
-    controller = cluster.controller
-    other = next(one for one in cluster.brokers.values() if one is not controller)
+    controller = two_brokers.controller
+    other = next(one for one in two_brokers.brokers.values() if one is not controller)
     with closing(Connection(other.bootstrap_servers)) as its:
         assert alter(its, put(name), gone("gone")) == {name: ("not_controller", None), "gone": ("not_controller", None)}
         assert describe(its, name) == {name: (*DONE, [(SHA_256, 4096)])}
 
 
-def test_kafkas_tool_makes_users(cluster: Cluster, name: str) -> None:
+def test_kafkas_tool_makes_users(two_brokers: Cluster, name: str) -> None:
     process = ToolProcess()
     try:
-        tools = KafkaTools(process, cluster.bootstrap_servers)
+        tools = KafkaTools(process, two_brokers.bootstrap_servers)
         where = ("--entity-type", "users", "--entity-name", name)
         made = tools(
             "kafka-configs", "--alter", "--add-config", "SCRAM-SHA-256=[iterations=8192,password=secret]", *where
         )
         assert made.lines[-1] == f"Completed updating config for user {name}.", made.text
-        with closing(Connection(cluster.controller.bootstrap_servers)) as connection:
+        with closing(Connection(two_brokers.controller.bootstrap_servers)) as connection:
             assert describe(connection, name) == {name: (*DONE, [(SHA_256, 8192)])}
         tools("kafka-configs", "--alter", "--delete-config", "SCRAM-SHA-256", *where)
-        with closing(Connection(cluster.controller.bootstrap_servers)) as connection:
+        with closing(Connection(two_brokers.controller.bootstrap_servers)) as connection:
             assert describe(connection, name)[name][0] == "resource_not_found"
     finally:
         process.close()

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from harness.cluster import Cluster
-from harness.kafka_with_zookeeper import ZooKeeperKafkaBroker
-from harness.oncelog_cluster import OncelogMember
 from harness.wire import Connection
 from tools.pages.kafka_apis import OVER_ZOOKEEPER
 
@@ -35,22 +33,13 @@ ONLY_LATER = (
 )
 
 
-@pytest.fixture(scope="module", params=["oncelog", "kafka"])
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    kinds = {"oncelog": OncelogMember, "kafka": ZooKeeperKafkaBroker}
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"), (kinds[request.param],) * 2)
-    cluster.start()
-    yield cluster
-    cluster.kill()
-
-
 @pytest.fixture
-def connect(cluster: Cluster) -> Iterator[Callable[..., Connection]]:
+def connect(two_brokers: Cluster) -> Iterator[Callable[..., Connection]]:
     made: list[Connection] = []
 
     def connect(*, to_controller: bool = True) -> Connection:
-        controller = cluster.controller
-        broker = next(one for one in cluster.brokers.values() if (one is controller) == to_controller)
+        controller = two_brokers.controller
+        broker = next(one for one in two_brokers.brokers.values() if (one is controller) == to_controller)
         made.append(Connection(broker.bootstrap_servers))
         return made[-1]
 
