@@ -496,6 +496,22 @@ def test_move_is_taken_back_changed_or_ended_by_deletion_at_any_step(end: str, s
     assert len(place_of(broker)) == 1
 
 
+@pytest.mark.parametrize("steps", range(7))
+def test_log_that_goes_offline_at_any_step_moves_no_more(steps: int) -> None:
+    broker, _, _ = filled(3)
+    source = place_of(broker)[0]
+    broker.settle()
+    assert move(broker, other(source)) is NONE
+    for _ in range(steps):
+        broker.disk.take_step()
+    partition = partition_of(broker)
+    broker.core.topics.take_offline(partition, DamagedLogError("it is broken"))
+    arrive(broker)
+    assert not broker.core.moves._moves
+    assert partition.is_offline
+    broker.core.stop()
+
+
 def test_records_are_deleted_while_their_log_is_on_its_way() -> None:
     broker, _, _ = filled(0, log_retention_check_interval_ms="1000")
     log = log_of(broker)

@@ -199,7 +199,10 @@ class LogMoves:
             if move.is_cut:
                 self._begin_again(move, log)
             await self._copy(move)
-            if move.state is MoveState.COPYING and not move.is_cut and move.future.is_near:
+            if move.state is not MoveState.COPYING or move.is_cut or self._log(move) is None:
+                # It may be offline by now, or gone: the next round sees to that.
+                continue
+            if move.future.is_near:
                 await self._switch(move)
 
     def _begin_again(self, move: Move, log: PartitionLog) -> None:
