@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -82,6 +82,8 @@ SETTINGS = {
 class ClusterInMemory:
     """`nodes` has the brokers by their ids; one is started on what its disk holds, as often as a test likes."""
 
+    defaults: Mapping[str, str] = SETTINGS
+
     def __init__(self, *broker_ids: int, seed: int = 0, **settings: str) -> None:
         self.queue = EventQueue()
         self.network = Network(self.queue, Random(f"{seed}/network"))
@@ -89,7 +91,7 @@ class ClusterInMemory:
         self.errors: list[BaseException] = []
         self.cuts_power = True
         """Whether a disk that ends its broker, between two of its operations, loses what was not synced."""
-        self.settings = SETTINGS | {name.replace("_", "."): value for name, value in settings.items()}
+        self.settings = {**self.defaults} | {name.replace("_", "."): value for name, value in settings.items()}
         self.nodes = {one: self._node(one, seed) for one in broker_ids}
         self.process = Process(self.queue, "test", self.errors.append)
         self.clock = ProcessClock(self.process)
@@ -98,7 +100,9 @@ class ClusterInMemory:
 
     def _node(self, broker_id: int, seed: int) -> MemberNode:
         disk = SimulatedDisk(Random(f"{seed}/disk {broker_id}"), lambda: int(self.queue.now_ms))
-        random = Random(f"{seed}/broker {broker_id}")
+        return self.new_node(broker_id, disk, Random(f"{seed}/broker {broker_id}"))
+
+    def new_node(self, broker_id: int, disk: SimulatedDisk, random: Random) -> MemberNode:
         return MemberNode(
             broker_id, self.queue, self.network, self.ensemble, disk, random, self.settings, self.errors.append
         )
@@ -160,7 +164,7 @@ class ClusterInMemory:
         membership = None if core is None else getattr(core, "membership", None)
         return -1 if membership is None or not hasattr(membership, "_liveness") else membership.epoch
 
-    def partition(self, broker_id: int, index: int = 0, topic: str = TOPIC) -> Partition:
+    def partition(self, broker_id: int, topic: str = TOPIC, index: int = 0) -> Partition:
         found = self.core(broker_id).topics.partition(topic, index)
         assert found is not None, f"broker {broker_id} knows of no {topic}-{index}"
         return found

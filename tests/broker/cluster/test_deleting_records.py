@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
-from harness.cluster_of_cores import ClusterOfCores
+from harness.running_cluster import RunningCluster
 from tests.broker.cluster.in_memory import TOPIC, make_topic, produced
 
 NONE = ErrorCode.none
@@ -18,7 +18,7 @@ NONE = ErrorCode.none
 
 @pytest.fixture
 def cluster():
-    cluster = ClusterOfCores(replica_lag_time_max_ms="300000")
+    cluster = RunningCluster(replica_lag_time_max_ms="300000")
     make_topic(cluster, (0, 1, 2))
     for value in (b"a", b"b", b"c"):
         assert produced(cluster, 0, value) is NONE
@@ -27,7 +27,7 @@ def cluster():
 
 def delete(cluster, offset, *, timeout_ms=60_000, broker_id=0):
     partitions = [{"partition_index": 0, "offset": offset}]
-    return cluster.send(
+    return cluster.call(
         broker_id,
         "delete_records",
         2,
@@ -66,7 +66,7 @@ def test_replica_that_does_not_fetch_holds_the_answer_back_until_the_time_is_ove
 
 
 def test_nobody_waits_for_a_replica_whose_broker_dies():
-    cluster = ClusterOfCores(replica_lag_time_max_ms="300000")
+    cluster = RunningCluster(replica_lag_time_max_ms="300000")
     here = cluster.controller
     other, dying = (one for one in cluster.brokers if one != here)
     make_topic(cluster, (here, other, dying))

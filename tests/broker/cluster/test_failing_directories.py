@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from harness.cluster_of_cores import ClusterOfCores
+from harness.running_cluster import RunningCluster
 from oncelog.log import DamagedLogError
 from oncelog.zookeeper.session import Children, GetChildren
 from oncelog.zookeeper.znodes import paths
@@ -18,7 +18,7 @@ HOME, OTHER = "/home", "/other"
 @pytest.fixture
 def cluster():
     """Partition 0 of each replica is at home, partition 1 in the other directory; broker 0 leads both."""
-    cluster = ClusterOfCores(directories=(HOME, OTHER), replica_lag_time_max_ms="5000")
+    cluster = RunningCluster(directories=(HOME, OTHER), replica_lag_time_max_ms="5000")
     make_topic(cluster, (0, 1, 2), (0, 1, 2))
     for index, path in ((0, HOME), (1, OTHER)):
         assert cluster.partition(0, TOPIC, index).directory.path == path
@@ -45,7 +45,7 @@ def test_another_replica_leads_what_was_led_from_the_directory(cluster):
 
 
 def test_controller_takes_its_own_replicas_offline_too():
-    cluster = ClusterOfCores(directories=(HOME, OTHER))
+    cluster = RunningCluster(directories=(HOME, OTHER))
     here = cluster.controller
     second, third = (one for one in cluster.brokers if one != here)
     make_topic(cluster, (here, second, third), (here, second, third))
@@ -53,6 +53,7 @@ def test_controller_takes_its_own_replicas_offline_too():
     assert produced(cluster, here, b"lost", index=1) is ErrorCode.kafka_storage_error
     cluster.until(lambda: leader_of(cluster, 1, seen_by=here) == second)
     assert (leader_of(cluster, 0, seen_by=here), cluster.controller) == (here, here)
+    cluster.until(lambda: cluster.partition(second, TOPIC, 1).leading is not None)
     assert produced(cluster, second, b"after", index=1) is NONE
 
 
@@ -97,8 +98,7 @@ def test_controller_clears_the_notification_away(cluster):
     assert produced(cluster, 0, b"lost", index=1) is ErrorCode.kafka_storage_error
     cluster.until(lambda: leader_of(cluster, 1, seen_by=2) == 1)
     cluster.rest(1000)
-    client = cluster.world.connect()
-    children = cluster.world.ask(client, GetChildren(paths.LOG_DIR_EVENTS))
+    children = cluster.submit(GetChildren(paths.LOG_DIR_EVENTS))
     assert isinstance(children, Children)
     assert children.names == ()
 
@@ -116,7 +116,7 @@ def test_topic_with_an_offline_replica_is_deleted_where_it_can_be(cluster):
     assert produced(cluster, 0, b"lost", index=1) is ErrorCode.kafka_storage_error
     cluster.until(lambda: leader_of(cluster, 1, seen_by=2) == 1)
     names = ({"name": TOPIC, "topic_id": None},)
-    reply = cluster.send(cluster.controller, "delete_topics", 6, topics=names, timeout=MINUTE)
+    reply = cluster.call(cluster.controller, "delete_topics", 6, topics=names, timeout=MINUTE)
     cluster.rest(70_000)
     assert reply.came
     assert reply.message.responses[0].error_code in (NONE, ErrorCode.request_timed_out)
@@ -130,7 +130,7 @@ def test_high_watermarks_are_written_again_and_again(cluster):
 
 
 def test_follower_that_cannot_cut_one_log_off_cuts_the_others_off_all_the_same():
-    cluster = ClusterOfCores(directories=(HOME, OTHER), replica_lag_time_max_ms="300000")
+    cluster = RunningCluster(directories=(HOME, OTHER), replica_lag_time_max_ms="300000")
     here, other, _ = sorted(cluster.brokers, key=lambda one: one == cluster.controller)
     make_topic(cluster, *[(here, other)] * 3)
     every = (0, 1, 2)
@@ -143,12 +143,11 @@ def test_follower_that_cannot_cut_one_log_off_cuts_the_others_off_all_the_same()
     cluster.rest(100)
     for index in every:
         assert produced(cluster, here, b"mine alone", index=index, acks=1) is NONE
-    client = cluster.brokers[here].zookeeper
-    cluster.world.cut(client)
+    cluster.cut_off(here)
     cluster.until(lambda: all(cluster.partition(other, TOPIC, index).leading is not None for index in every))
     cluster.let_go(other)
     assert [cluster.partition(here, TOPIC, index).log.log_end_offset for index in every] == [3, 2, 2]
-    cluster.world.mend(client)
+    cluster.ensemble.heal()
     # Of the first partition it hears alone, of the other two at once.
     cluster.until(lambda: cluster.partition(here, TOPIC).log.log_end_offset == 2)
     fail(cluster, here)

@@ -339,7 +339,7 @@ class OnTwoDisks(Followed):
 
     @property
     def partitions(self) -> list[Partition]:
-        return [self.cluster.partition(BROKER, index) for index in (0, 1)]
+        return [self.cluster.partition(BROKER, index=index) for index in (0, 1)]
 
     def break_disk(self) -> None:
         self.cluster.nodes[BROKER].disk.failing.add("/other")

@@ -10,7 +10,7 @@ import pytest
 
 from harness.cluster_in_memory import ClusterInMemory, PlayedController
 from harness.cluster_messages import CONTROLLED_SHUTDOWN, TOPIC, TOPIC_ID, produced, records
-from harness.cluster_of_cores import ClusterOfCores
+from harness.running_cluster import RunningCluster
 from oncelog.broker.readiness import Readiness
 from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.coordination import start
@@ -38,11 +38,11 @@ def test_clients_are_served_when_a_controller_has_said_what_there_is() -> None:
 
 
 def test_a_session_that_ends_during_a_start_is_followed_by_another() -> None:
-    cluster = ClusterOfCores(1)
+    cluster = RunningCluster(1)
     core = cluster.brokers[0]
     assert core.membership is not None
     found = start(core.membership.cluster_id("of another cluster"))
-    cluster.world.ensemble.expire(core.zookeeper.session_id)
+    cluster.ensemble.expire(core.zookeeper.session_id)
     cluster.until(lambda: found.is_released)
     assert found.value == core.cluster_id
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.cluster_of_cores import ClusterOfCores
+from harness.running_cluster import RunningCluster
 from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.log import DamagedLogError, Origin, Refused
 from oncelog.records import Record, build_batch, check_batch
@@ -18,31 +18,31 @@ NONE = ErrorCode.none
 
 
 @pytest.fixture
-def cluster() -> ClusterOfCores:
+def cluster() -> RunningCluster:
     """The first replica of each broker is at home."""
-    cluster = ClusterOfCores(directories=(HOME, OTHER), replica_lag_time_max_ms="5000", log_segment_delete_delay_ms="0")
+    cluster = RunningCluster(directories=(HOME, OTHER), replica_lag_time_max_ms="5000", log_segment_delete_delay_ms="0")
     make_topic(cluster, (0, 1, 2))
     assert all(place(cluster, number) == HOME for number in cluster.brokers)
     return cluster
 
 
-def place(cluster: ClusterOfCores, broker_id: int, index: int = 0, topic: str = TOPIC) -> str:
+def place(cluster: RunningCluster, broker_id: int, index: int = 0, topic: str = TOPIC) -> str:
     partition = cluster.partition(broker_id, topic, index)
     assert partition.log.directory == f"{partition.directory.path}/{topic}-{index}"
     return partition.directory.path
 
 
 def move(
-    cluster: ClusterOfCores, broker_id: int, path: str = OTHER, index: int = 0, topic: str = TOPIC, version: int = 2
+    cluster: RunningCluster, broker_id: int, path: str = OTHER, index: int = 0, topic: str = TOPIC, version: int = 2
 ) -> ErrorCode:
     dirs = [{"path": path, "topics": [{"name": topic, "partitions": [index]}]}]
-    (answered,) = cluster.ask(broker_id, "alter_replica_log_dirs", version, dirs=dirs).results
+    (answered,) = cluster.answer_of(broker_id, "alter_replica_log_dirs", version, dirs=dirs).results
     error: ErrorCode = answered.partitions[0].error_code
     return error
 
 
-def described(cluster: ClusterOfCores, broker_id: int) -> dict[tuple[str, str, int], Any]:
-    results = cluster.ask(broker_id, "describe_log_dirs", 4, topics=None).results
+def described(cluster: RunningCluster, broker_id: int) -> dict[tuple[str, str, int], Any]:
+    results = cluster.answer_of(broker_id, "describe_log_dirs", 4, topics=None).results
     return {
         (one.log_dir, topic.name, item.partition_index): item
         for one in results
@@ -51,19 +51,19 @@ def described(cluster: ClusterOfCores, broker_id: int) -> dict[tuple[str, str, i
     }
 
 
-def leftovers(cluster: ClusterOfCores, broker_id: int) -> list[str]:
+def leftovers(cluster: RunningCluster, broker_id: int) -> list[str]:
     disk = cluster.disks[broker_id]
     names = [name for path in (HOME, OTHER) for name in disk.list_directory(path)]
     return [name for name in names if name.endswith(("-future", "-delete"))]
 
 
-def contents(cluster: ClusterOfCores, broker_id: int, index: int = 0) -> bytes:
+def contents(cluster: RunningCluster, broker_id: int, index: int = 0) -> bytes:
     log = cluster.partition(broker_id, TOPIC, index).log
     return bytes(log.read(0, 1 << 20, log.log_end_offset).data)
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_replicas_of_leader_and_followers_move_while_they_serve(cluster: ClusterOfCores, version: int) -> None:
+def test_replicas_of_leader_and_followers_move_while_they_serve(cluster: RunningCluster, version: int) -> None:
     assert produced(cluster, 0, b"before") is NONE
     for number in cluster.brokers:
         assert move(cluster, number, version=version) is NONE
@@ -79,7 +79,7 @@ def test_replicas_of_leader_and_followers_move_while_they_serve(cluster: Cluster
         assert described(cluster, number).keys() == {(OTHER, TOPIC, 0)}
 
 
-def test_replica_that_moves_is_led_by_another_broker_and_back(cluster: ClusterOfCores) -> None:
+def test_replica_that_moves_is_led_by_another_broker_and_back(cluster: RunningCluster) -> None:
     assert produced(cluster, 0, b"a") is NONE
     for number in cluster.brokers:
         assert move(cluster, number) is NONE
@@ -91,7 +91,7 @@ def test_replica_that_moves_is_led_by_another_broker_and_back(cluster: ClusterOf
     assert not cluster.brokers[0].moves._moves
 
 
-def test_answers_are_kafkas(cluster: ClusterOfCores) -> None:
+def test_answers_are_kafkas(cluster: RunningCluster) -> None:
     """ReplicaManager.alterReplicaLogDirs: LogDirNotFoundException, KafkaStorageException, ReplicaNotAvailableException."""
     make_topic(cluster, (0,), name="elsewhere")
     assert move(cluster, 0, "/nowhere") is ErrorCode.log_dir_not_found
@@ -104,7 +104,7 @@ def test_answers_are_kafkas(cluster: ClusterOfCores) -> None:
     assert move(cluster, 2, OTHER) is ErrorCode.kafka_storage_error
 
 
-def test_directory_is_remembered_for_a_replica_that_is_not_there_yet(cluster: ClusterOfCores) -> None:
+def test_directory_is_remembered_for_a_replica_that_is_not_there_yet(cluster: RunningCluster) -> None:
     """As kafka-reassign-partitions does it: it asks for the directory first, then for the replica."""
     make_topic(cluster, (0,), (0,), name="moving")
     for index, path in enumerate((OTHER, HOME)):
@@ -115,7 +115,7 @@ def test_directory_is_remembered_for_a_replica_that_is_not_there_yet(cluster: Cl
             "partitions": [{"partition_index": index, "replicas": [1]} for index in (0, 1)],
         }
     ]
-    answer = cluster.ask(cluster.controller, "alter_partition_reassignments", 0, timeout=MINUTE, topics=topics)
+    answer = cluster.answer_of(cluster.controller, "alter_partition_reassignments", 0, timeout=MINUTE, topics=topics)
     assert answer.error_code is NONE
     cluster.until(lambda: all(leader_of(cluster, index, "moving", seen_by=1) == 1 for index in (0, 1)))
     assert [place(cluster, 1, index, "moving") for index in (0, 1)] == [OTHER, HOME]
@@ -124,7 +124,7 @@ def test_directory_is_remembered_for_a_replica_that_is_not_there_yet(cluster: Cl
 class HeldDisk:
     """Makes nothing of a broker's future logs durable until `go_on`: a move gets no further."""
 
-    def __init__(self, cluster: ClusterOfCores, broker_id: int) -> None:
+    def __init__(self, cluster: RunningCluster, broker_id: int) -> None:
         self._disk: Any = cluster.disks[broker_id]
         self._sync = self._disk.sync
         self._held: list[Any] = []
@@ -145,7 +145,7 @@ class HeldDisk:
 
 @pytest.mark.parametrize("goes_on", ["at once", "later"])
 def test_log_that_is_cut_off_while_it_moves_arrives_with_what_its_leader_has(
-    cluster: ClusterOfCores, goes_on: str
+    cluster: RunningCluster, goes_on: str
 ) -> None:
     """The old leader hands over before its follower has its last batch."""
     old, new = (number for number in cluster.brokers if number != cluster.controller)
@@ -177,13 +177,13 @@ def test_log_that_is_cut_off_while_it_moves_arrives_with_what_its_leader_has(
     assert leftovers(cluster, old) == []
 
 
-def test_replica_that_leaves_moves_no_more(cluster: ClusterOfCores) -> None:
+def test_replica_that_leaves_moves_no_more(cluster: RunningCluster) -> None:
     assert produced(cluster, 0, b"a" * 10_000) is NONE
     disk = HeldDisk(cluster, 2)
     assert move(cluster, 2) is NONE
     assert {key[0] for key in described(cluster, 2)} == {HOME, OTHER}
     topics = [{"name": TOPIC, "partitions": [{"partition_index": 0, "replicas": [0, 1]}]}]
-    answer = cluster.ask(cluster.controller, "alter_partition_reassignments", 0, timeout=MINUTE, topics=topics)
+    answer = cluster.answer_of(cluster.controller, "alter_partition_reassignments", 0, timeout=MINUTE, topics=topics)
     assert answer.error_code is NONE
     cluster.until(lambda: cluster.partition(2, TOPIC).role is not ReplicaRole.FOLLOWER)
     assert move(cluster, 2, HOME) is ErrorCode.replica_not_available
@@ -195,11 +195,11 @@ def test_replica_that_leaves_moves_no_more(cluster: ClusterOfCores) -> None:
     assert not cluster.brokers[2].moves._moves
 
 
-def test_topic_that_is_deleted_while_it_moves_leaves_nothing(cluster: ClusterOfCores) -> None:
+def test_topic_that_is_deleted_while_it_moves_leaves_nothing(cluster: RunningCluster) -> None:
     assert produced(cluster, 0, b"a" * 10_000) is NONE
     for number in cluster.brokers:
         assert move(cluster, number) is NONE
-    deleted = cluster.ask(cluster.controller, "delete_topics", 5, topic_names=[TOPIC], timeout=MINUTE)
+    deleted = cluster.answer_of(cluster.controller, "delete_topics", 5, topic_names=[TOPIC], timeout=MINUTE)
     assert deleted.responses[0].error_code is NONE
     cluster.until(lambda: not any(core.topics.exists(TOPIC) for core in cluster.brokers.values()))
     cluster.rest(5_000)

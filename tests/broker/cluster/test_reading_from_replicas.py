@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
-from harness.cluster_of_cores import ClusterOfCores
+from harness.running_cluster import RunningCluster
 from oncelog.coordination import start
 from oncelog.records import Record, build_batch
 from tests.broker.cluster.in_memory import fetch, fetched, isr_of, listed, make_topic, produce, produced
@@ -25,7 +25,7 @@ def outcome(answered):
 
 @pytest.fixture
 def cluster():
-    cluster = ClusterOfCores()
+    cluster = RunningCluster()
     make_topic(cluster, (0, 1, 2))
     return cluster
 
@@ -64,7 +64,7 @@ def test_record_with_the_largest_timestamp_is_not_told_while_it_is_beyond_the_hi
 
 def test_new_leader_has_no_latest_offset_before_its_high_watermark_is_where_its_epoch_begins():
     """KIP-207: "the broker will return OFFSET_NOT_AVAILABLE" to clients of v5; others get LEADER_NOT_AVAILABLE."""
-    cluster = ClusterOfCores()
+    cluster = RunningCluster()
     next_leader = cluster.controller
     leader, late = (one for one in cluster.brokers if one != next_leader)
     make_topic(cluster, (leader, next_leader, late))
@@ -130,7 +130,7 @@ def test_leader_epochs_are_checked_before_it_is_asked_who_leads(cluster):
 def test_broker_without_a_replica_serves_nobody(cluster):
     make_topic(cluster, (0, 1), name="two")
     asked = {"partition_index": 0, "timestamp": LATEST}
-    answer = cluster.ask(
+    answer = cluster.answer_of(
         2,
         "list_offsets",
         7,
@@ -151,8 +151,8 @@ def test_replica_that_was_stopped_serves_nobody(cluster):
 # Racks
 
 
-def racked(**settings: str) -> ClusterOfCores:
-    cluster = ClusterOfCores(racks={0: "a", 1: "b", 2: "b"}, replica_lag_time_max_ms="5000", **settings)
+def racked(**settings: str) -> RunningCluster:
+    cluster = RunningCluster(racks={0: "a", 1: "b", 2: "b"}, replica_lag_time_max_ms="5000", **settings)
     make_topic(cluster, (0, 1, 2))
     assert produced(cluster, 0, b"a") is NONE
     cluster.rest(1000)
@@ -207,7 +207,7 @@ def test_consumer_with_an_old_leader_epoch_is_told_who_leads(cluster, version, i
     topic_id = cluster.brokers[0].topics.named("t").topic_id
     named = {"topic": "t"} if version < 13 else {"topic_id": topic_id}
     asked = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1, "current_leader_epoch": 2}
-    answer = cluster.ask(
+    answer = cluster.answer_of(
         0,
         "fetch",
         version,
@@ -221,7 +221,7 @@ def test_consumer_with_an_old_leader_epoch_is_told_who_leads(cluster, version, i
     assert read.error_code is ErrorCode.fenced_leader_epoch
     assert read.current_leader.leader_id == (0 if is_told else -1)
     nodes = [(one.node_id, one.host, one.port) for one in getattr(answer, "node_endpoints", ())]
-    assert nodes == ([(0, "memory", 9092)] if is_told else [])
+    assert nodes == ([(0, "broker-0", 9092)] if is_told else [])
 
 
 @pytest.mark.parametrize(("version", "is_told"), [(9, False), (10, True), (11, True)])
@@ -237,9 +237,9 @@ def test_producer_at_the_wrong_broker_is_told_who_leads(cluster, version, is_tol
 def test_follower_tells_consumers_of_committed_records_which_transactions_were_aborted(cluster):
     here = -1
     while here < 0:
-        here = cluster.ask(0, "find_coordinator", 4, coordinator_keys=("x",), key_type=1).coordinators[0].node_id
+        here = cluster.answer_of(0, "find_coordinator", 4, coordinator_keys=("x",), key_type=1).coordinators[0].node_id
         cluster.rest(200)
-    begun = cluster.ask(
+    begun = cluster.answer_of(
         here,
         "init_producer_id",
         4,
@@ -251,17 +251,19 @@ def test_follower_tells_consumers_of_committed_records_which_transactions_were_a
     producer = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
     added = {f"v3_and_below_{name}": value for name, value in producer.items()}
     topics = [{"name": "t", "partitions": (0,)}]
-    cluster.ask(
+    cluster.answer_of(
         here, "add_partitions_to_txn", 3, v3_and_below_transactional_id="x", v3_and_below_topics=topics, **added
     )
     batch = build_batch([Record(None, b"undone")], base_sequence=0, transactional=True, **producer)
     data = [{"name": "t", "partition_data": [{"index": 0, "records": batch}]}]
-    written = cluster.ask(0, "produce", 9, transactional_id="x", acks=-1, timeout=timedelta(minutes=1), topic_data=data)
+    written = cluster.answer_of(
+        0, "produce", 9, transactional_id="x", acks=-1, timeout=timedelta(minutes=1), topic_data=data
+    )
     assert written.responses[0].partition_responses[0].error_code is NONE
     cluster.rest(1000)
     still_open = fetched(cluster, 1, isolation_level=1)
     assert (still_open.high_watermark, still_open.last_stable_offset, still_open.records) == (1, 0, b"")
-    ended = cluster.ask(here, "end_txn", 3, transactional_id="x", committed=False, **producer)
+    ended = cluster.answer_of(here, "end_txn", 3, transactional_id="x", committed=False, **producer)
     assert ended.error_code is NONE
     cluster.rest(1000)
     read = fetched(cluster, 1, isolation_level=1)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
-from harness.cluster_of_cores import ClusterOfCores
+from harness.running_cluster import RunningCluster
 from tests.broker.cluster.in_memory import MINUTE, TOPIC, isr_of, leader_of, make_topic, produced
 
 NONE = ErrorCode.none
@@ -17,7 +17,7 @@ NOT_NEEDED = (ErrorCode.election_not_needed, "Leader election not needed for top
 
 @pytest.fixture
 def cluster():
-    return ClusterOfCores(auto_leader_rebalance_enable="false")
+    return RunningCluster(auto_leader_rebalance_enable="false")
 
 
 @pytest.fixture
@@ -25,10 +25,9 @@ def displaced(cluster):
     """A partition that its preferred replica does not lead: its broker was away, and is back."""
     preferred, second, _ = sorted(cluster.brokers, key=lambda one: one == cluster.controller)
     make_topic(cluster, (preferred, second), (second, preferred))
-    client = cluster.brokers[preferred].zookeeper
-    cluster.world.cut(client)
+    cluster.cut_off(preferred)
     cluster.until(lambda: leader_of(cluster, seen_by=second) == second)
-    cluster.world.mend(client)
+    cluster.ensemble.heal()
     cluster.until(lambda: isr_of(cluster) == {preferred, second})
     return preferred, second
 
@@ -36,7 +35,7 @@ def displaced(cluster):
 def elect(cluster, *partitions, election_type=PREFERRED, version=2, broker_id=None, timeout=MINUTE, every=False):
     topics = [{"topic": topic, "partitions": indexes} for topic, indexes in partitions]
     fields = {"election_type": election_type} if version else {}
-    answer = cluster.ask(
+    answer = cluster.answer_of(
         cluster.controller if broker_id is None else broker_id,
         "elect_leaders",
         version,
@@ -86,7 +85,7 @@ def test_partition_that_is_not_there_and_election_that_is_none(cluster, displace
 
 def test_preferred_replica_that_is_away_cannot_be_elected(cluster, displaced):
     preferred, _ = displaced
-    cluster.world.cut(cluster.brokers[preferred].zookeeper)
+    cluster.cut_off(preferred)
     cluster.until(lambda: isr_of(cluster) != set(displaced))
     _, results = elect(cluster, (TOPIC, (0,)))
     assert results[TOPIC, 0][0] is ErrorCode.preferred_leader_not_available

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from harness.cluster_of_cores import ClusterOfCores
+from harness.running_cluster import RunningCluster
 from oncelog.broker.apis import APIS, CLUSTER_APIS
 from tests.broker.cluster.in_memory import MINUTE, TOPIC, isr_of, make_topic, produced
 
@@ -15,7 +15,7 @@ NOT_CONTROLLER = (ErrorCode.not_controller, "This is not the correct controller 
 
 @pytest.fixture
 def cluster():
-    return ClusterOfCores()
+    return RunningCluster()
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def reassign(cluster, *targets, broker_id=None):
     topics: dict[str, list] = {}
     for topic, index, replicas in targets:
         topics.setdefault(topic, []).append({"partition_index": index, "replicas": replicas})
-    answer = cluster.ask(
+    answer = cluster.answer_of(
         cluster.controller if broker_id is None else broker_id,
         "alter_partition_reassignments",
         0,
@@ -49,7 +49,7 @@ def reassign(cluster, *targets, broker_id=None):
 
 def under_way(cluster, asked=None, broker_id=None):
     controller = cluster.controller if broker_id is None else broker_id
-    answer = cluster.ask(controller, "list_partition_reassignments", 0, timeout=MINUTE, topics=asked)
+    answer = cluster.answer_of(controller, "list_partition_reassignments", 0, timeout=MINUTE, topics=asked)
     found = {
         (topic.name, one.partition_index): (one.replicas, one.adding_replicas, one.removing_replicas)
         for topic in answer.topics
