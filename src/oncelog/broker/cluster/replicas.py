@@ -83,6 +83,14 @@ class Replicas:
         self._orders = OneAtATime()
         self._replicas: dict[Partition, HostedReplica] = {}
         self._alive: set[int] = set()
+        self._is_handing_over = False
+
+    def hand_over(self) -> None:
+        """This broker is about to stop: it joins no in-sync set any more.
+
+        Once it had caught up with who leads next, nothing would be committed there from its stop until all know that it is gone.
+        """
+        self._is_handing_over = True
 
     def led(self) -> Iterator[HostedReplica]:
         """Those that this broker leads."""
@@ -160,7 +168,7 @@ class Replicas:
             else:
                 replica.follow(state)
                 self._leads.resigned(partition, state.leader_epoch)
-                if state.leader >= 0:
+                if state.leader >= 0 and (self._node_id in state.isr or not self._is_handing_over):
                     self._fetchers.follow(partition, state.leader, state.leader_epoch)
         except DiskError as error:
             self._topics.failed(partition, error)
