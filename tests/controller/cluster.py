@@ -24,6 +24,7 @@ from oncelog.controller.requests import (
 )
 from oncelog.controller.steps import (
     Ask,
+    AwaitAnswers,
     ControllerWrite,
     CreatePartitionState,
     DeleteNotification,
@@ -146,6 +147,8 @@ class Cluster:
                 return self.reassignments
             case SendRequests(requests):
                 self.unsent.extend(requests)
+                return None
+            case AwaitAnswers():
                 return None
 
     def _write(self, write: ControllerWrite) -> Outcome:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from oncelog.controller.brokers import ask_for_failed_directories, change_brokers, modify_broker, shut_down
-from oncelog.controller.partitions import bring_online
+from oncelog.controller.brokers import (
+    STOPPED_AT_ONCE_MAX,
+    ask_for_failed_directories,
+    change_brokers,
+    modify_broker,
+    shut_down,
+)
+from oncelog.controller.partitions import ELECTED_AT_ONCE_MAX, LED_AGAIN_AT_ONCE_MAX, bring_online
 from oncelog.controller.requests import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from oncelog.controller.steps import SetPartitionState
+from oncelog.controller.steps import AwaitAnswers, SendRequests, SetPartitionState, Write
 from oncelog.controller.values import BrokerEndpoint, LeaderRecoveryState
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import ZooKeeperError
@@ -118,6 +124,55 @@ def test_broker_that_shuts_down_gives_away_what_it_leads_and_stops_to_follow(clu
     assert cluster.state("t", 2).leader == 1, "nobody else has it"
     stopped = cluster.requests(StopReplicaRequest, 1)[0].partitions
     assert [(one.partition, one.delete) for one in stopped] == [(("t", 1), False)]
+
+
+def asked(cluster, steps) -> list[object]:
+    """What these steps ask for, in order."""
+    asks = []
+
+    def noted():
+        answer = None
+        while True:
+            try:
+                ask = steps.send(answer)
+            except StopIteration:
+                return
+            asks.append(ask)
+            answer = yield ask
+
+    cluster.run(noted())
+    return asks
+
+
+def test_leaders_of_a_broker_that_shuts_down_change_in_groups_the_next_when_brokers_are_done_with_the_last(
+    cluster, create
+):
+    """Between the first and the last broker that hears of it nobody can write to a partition."""
+    create("t", *[(1, 2, 3)] * (2 * ELECTED_AT_ONCE_MAX + 1))
+    asks = asked(cluster, shut_down(cluster.context, 1, -1))
+    assert [type(ask) for ask in asks] == [Write, SendRequests, *[Write, AwaitAnswers, SendRequests] * 2, AwaitAnswers]
+    sizes = [len(request.partitions) for request in cluster.requests(LeaderAndIsrRequest, 2)]
+    assert sizes == [ELECTED_AT_ONCE_MAX, ELECTED_AT_ONCE_MAX, 1]
+    assert {cluster.state("t", number).leader for number in range(2 * ELECTED_AT_ONCE_MAX + 1)} == {2}
+    cluster.check()
+
+
+def test_broker_that_shuts_down_ceases_to_follow_in_groups_the_next_when_leaders_know_of_the_last(cluster, create):
+    create("t", *[(2, 1, 3)] * (STOPPED_AT_ONCE_MAX + 1))
+    asks = asked(cluster, shut_down(cluster.context, 1, -1))
+    group = [AwaitAnswers, SendRequests, Write, SendRequests]
+    assert [type(ask) for ask in asks] == [*group, *group, AwaitAnswers]
+    assert {cluster.state("t", number).isr for number in range(STOPPED_AT_ONCE_MAX + 1)} == {(2, 3)}
+
+
+def test_partitions_without_a_leader_wait_for_no_broker(cluster, create):
+    create("t", *[(1, 2, 3)] * (LED_AGAIN_AT_ONCE_MAX + 1))
+    cluster.kill(1)
+    asks = asked(cluster, change_brokers(cluster.context, dict(cluster.registered)))
+    assert AwaitAnswers not in map(type, asks)
+    sizes = [len(request.partitions) for request in cluster.requests(LeaderAndIsrRequest, 2)]
+    assert sizes[:2] == [LED_AGAIN_AT_ONCE_MAX, 1]
+    cluster.check()
 
 
 def test_broker_that_shuts_down_hears_what_nobody_else_can_lead(cluster, create):

@@ -206,3 +206,19 @@ def test_client_that_reads_no_answers_is_not_read_from(node):
 def say_for_ever(connection: Connection, request: bytes) -> None:
     while True:
         connection.socket.sendall(request * 100)
+
+
+def test_stop_does_not_wait_for_a_client_that_does_not_take_its_answers():
+    """What it was answered may never be sent, and nobody closes a connection before."""
+    with broker() as running:
+        connection = Connection(running.bootstrap_servers, timeout_seconds=10)
+        make_topic(running.bootstrap_servers, "large")
+        connection.socket.sendall(produce_frame("large", 900_000))
+        connection.receive_frame()
+        connection.socket.sendall(fetch_frame("large", wait_ms=0) * 20)
+        connection.socket.recv(1)
+    received = 0
+    while data := connection.socket.recv(1_000_000):
+        received += len(data)
+    assert received < 20 * 900_000, "what it does not take is not sent"
+    connection.close()

@@ -322,7 +322,51 @@ def test_allocated_file_has_its_size_and_goes_with_its_last_byte(disk, directory
     disk.allocate(path, 0)
 
 
-def test_file_that_this_process_removed_is_synced_without_a_complaint(disk, directory, file):
+def put_another_in_its_place(disk: Disk, path: str) -> None:
+    disk.open(f"{path}.new", create=True).append([b"new"])
+    disk.rename(f"{path}.new", path)
+
+
+WAYS_TO_TAKE_IT_AWAY = {
+    "the file is removed": lambda disk, directory: disk.remove(f"{directory}/t/deep/file"),
+    "its directory is removed": lambda disk, directory: disk.remove(f"{directory}/t/deep"),
+    "the directory above is removed": lambda disk, directory: disk.remove(f"{directory}/t"),
+    "another file is renamed to it": lambda disk, directory: put_another_in_its_place(disk, f"{directory}/t/deep/file"),
+    "it is replaced": lambda disk, directory: disk.replace_file(f"{directory}/t/deep/file", b"new"),
+    "its directory is renamed and removed": lambda disk, directory: (
+        disk.rename(f"{directory}/t", f"{directory}/t-delete"),
+        disk.remove(f"{directory}/t-delete"),
+    ),
+}
+
+
+@pytest.mark.parametrize("was_there", [True, False], ids=["an earlier file", "a new file"])
+@pytest.mark.parametrize("take_away", WAYS_TO_TAKE_IT_AWAY.values(), ids=WAYS_TO_TAKE_IT_AWAY)
+def test_file_that_this_process_took_away_is_synced_without_a_complaint(disk, directory, take_away, was_there):
+    path = f"{directory}/t/deep/file"
+    disk.make_directory(f"{directory}/t")
+    disk.make_directory(f"{directory}/t/deep")
+    if was_there:
+        disk.replace_file(path, b"earlier")
+    file = disk.open(path, create=True)
+    if not was_there:
+        file.append([b"ab"])
+    other = disk.open(f"{directory}/other", create=True)
+    take_away(disk, directory)
+    assert wait_for(lambda done: disk.sync([file, other], done)) is None
+    other.append([b"so that it has a descriptor"])
+    file.close()
+    assert wait_for(lambda done: disk.sync([file, other], done)) is None
+
+
+def test_file_in_a_directory_below_one_that_is_renamed_is_found_again(disk, directory):
+    disk.make_directory(f"{directory}/old")
+    disk.make_directory(f"{directory}/old/deep")
+    file = disk.open(f"{directory}/old/deep/file", create=True)
     file.append([b"ab"])
-    disk.remove(f"{directory}/file")
-    assert wait_for(lambda done: disk.sync([file], done)) is None
+    disk.rename(f"{directory}/old", f"{directory}/new")
+    other = disk.open(f"{directory}/other", create=True)
+    other.append([b"x"])
+    file.append([b"cd"])
+    assert wait_for(lambda done: disk.sync([file, other], done)) is None
+    assert disk.read_file(f"{directory}/new/deep/file") == b"abcd"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -115,6 +116,15 @@ def test_sync_that_fails_is_told(files, syncer, tmp_path):
         syncer.work(DiskError("broken"))
 
 
+def test_sync_that_fails_is_not_the_last_one(files, syncer, tmp_path):
+    made = make(files, tmp_path, OPEN_MAX - 1)
+    del syncer.asked[:]
+    with pytest.raises(DiskError, match="broken"):
+        syncer.work(DiskError("broken"))
+    RealFile(files, f"{tmp_path}/more", create=True)
+    assert made[0] in syncer.asked
+
+
 def test_file_that_is_used_again_and_again_stays_open(files, tmp_path):
     kept = RealFile(files, f"{tmp_path}/kept", create=True)
     kept.sync()
@@ -172,6 +182,34 @@ def test_file_that_somebody_else_removed_is_not_said_to_be_durable(files, tmp_pa
     with pytest.raises(DiskError, match="was removed by somebody else") as raised:
         file.sync()
     assert raised.value.path == file.path
+
+
+def test_file_is_synced_while_its_directory_gets_another_name(files, tmp_path, monkeypatch):
+    """The thread that syncs it must not look for the directory by its old name once that is gone."""
+    os.mkdir(tmp_path / "old")
+    (file,) = make(files, tmp_path / "old", 1)
+    file.append([b"ab"])
+    errors: list[DiskError] = []
+
+    def sync() -> None:
+        try:
+            file.sync()
+        except DiskError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=sync)
+    replace = os.replace
+
+    def replace_and_sync(source: str, target: str) -> None:
+        replace(source, target)
+        thread.start()
+        thread.join(0.2)
+
+    monkeypatch.setattr(os, "replace", replace_and_sync)
+    files.paths.rename(f"{tmp_path}/old", f"{tmp_path}/new")
+    thread.join()
+    assert errors == []
+    assert file.path == f"{tmp_path}/new/00"
 
 
 def test_file_in_whose_place_is_another_one_is_not_opened_again(files, tmp_path):

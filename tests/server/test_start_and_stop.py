@@ -21,6 +21,7 @@ from harness.shared_producer import Cluster
 from harness.waiting import until
 from harness.wire import Connection
 from oncelog import Broker
+from oncelog.broker import BrokerCore
 from oncelog.broker.slices import Turn
 from oncelog.environment import DirectoryInUseError, DiskError
 from oncelog.server.disk import RealDisk
@@ -109,6 +110,22 @@ def test_stop_does_not_wait_for_requests_that_wait(node):
     node.stop(timeout_seconds=10)
     assert (node.data_directory / ".kafka_cleanshutdown").exists()
     idle.close()
+
+
+def test_clients_are_hung_up_on_before_a_stop_keeps_everybody_waiting_for_the_disk(monkeypatch):
+    received: list[bytes] = []
+    stop = BrokerCore.stop
+
+    def receive_and_stop(core: BrokerCore) -> None:
+        received.append(connection.socket.recv(1))
+        stop(core)
+
+    monkeypatch.setattr(BrokerCore, "stop", receive_and_stop)
+    with broker() as running:
+        connection = Connection(running.bootstrap_servers, timeout_seconds=10)
+        connection.ask("api_versions", 0)
+    assert received == [b""]
+    connection.close()
 
 
 def described(bootstrap_servers: str, names: list[str]) -> dict[str, tuple[str, int]]:

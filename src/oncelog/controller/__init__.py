@@ -80,6 +80,7 @@ from oncelog.controller.states import (
 )
 from oncelog.controller.steps import (
     Ask,
+    AwaitAnswers,
     ControllerWrite,
     DeleteNotification,
     DeleteTopic,
@@ -125,6 +126,7 @@ from oncelog.controller.znodes import (
 __all__ = [
     "ApiError",
     "Ask",
+    "AwaitAnswers",
     "BrokerEndpoint",
     "BrokerRequest",
     "ControllerContext",

@@ -13,7 +13,7 @@ from oncelog.controller.reassignment import resume_towards
 from oncelog.controller.replicas import change_replicas
 from oncelog.controller.request_batch import RequestBatch
 from oncelog.controller.states import PartitionState, ReplicaState
-from oncelog.controller.steps import Steps, send_all
+from oncelog.controller.steps import Steps, await_answers, send_all
 from oncelog.controller.values import (
     UNKNOWN_BROKER_EPOCH,
     LeaderAndIsr,
@@ -26,6 +26,12 @@ from oncelog.controller.values import (
 from oncelog.wire import ErrorCode
 
 logger = logging.getLogger("oncelog.controller")
+
+STOPPED_AT_ONCE_MAX = 100
+"""Of so many partitions at once a broker that shuts down ceases to follow the leaders, and the next only when all know of it.
+
+From when a replica follows no more until its leader knows that it is not in sync any more, nothing is committed.
+"""
 
 
 def change_brokers(context: ControllerContext, registered: Mapping[int, RegisteredBroker]) -> Steps[None]:
@@ -127,13 +133,21 @@ def shut_down(
     led = [partition for partition in shared if context.leaders[partition].leader == broker_id]
     followed = [partition for partition in shared if context.leaders[partition].leader != broker_id]
     yield from change_partitions(context, led, PartitionState.ONLINE, ElectionStrategy.CONTROLLED_SHUTDOWN)
+    for begin in range(0, len(followed), STOPPED_AT_ONCE_MAX):
+        yield from await_answers()
+        yield from _stop_following(context, broker_id, followed[begin : begin + STOPPED_AT_ONCE_MAX])
+    # When it is gone, whoever comes to another broker is to find that it leads.
+    yield from await_answers()
+    return ErrorCode.none, context.led_by(broker_id)
+
+
+def _stop_following(context: ControllerContext, broker_id: int, partitions: list[TopicPartition]) -> Steps[None]:
     batch = RequestBatch(context)
-    for partition in followed:
+    for partition in partitions:
         batch.add_stop_replica(broker_id, partition, delete=False)
     yield from send_all(batch.take())
-    replicas = [Replica(partition, broker_id) for partition in followed]
+    replicas = [Replica(partition, broker_id) for partition in partitions]
     yield from change_replicas(context, replicas, ReplicaState.OFFLINE)
-    return ErrorCode.none, context.led_by(broker_id)
 
 
 def ask_for_failed_directories(context: ControllerContext, broker_ids: Collection[int]) -> Steps[None]:

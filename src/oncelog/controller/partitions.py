@@ -26,6 +26,7 @@ from oncelog.controller.steps import (
     CreatePartitionState,
     SetPartitionState,
     Steps,
+    await_answers,
     read_states,
     read_unclean_election,
     send_all,
@@ -36,6 +37,14 @@ from oncelog.zookeeper.session import ZooKeeperError
 
 logger = logging.getLogger("oncelog.controller")
 
+ELECTED_AT_ONCE_MAX = 100
+"""So many partitions get other leaders at once, and the next only when brokers are done with these.
+
+From when the first of its brokers hears of a new leader until the last one does, nobody can write to a partition. That would take
+as long as all the others do.
+"""
+LED_AGAIN_AT_ONCE_MAX = 500
+"""So many partitions that nobody leads get a leader at once: the others are led the later the fewer these are."""
 OFFLINE_STRATEGIES = frozenset({ElectionStrategy.OFFLINE, ElectionStrategy.OFFLINE_UNCLEAN})
 WITHOUT_LEADER = frozenset({PartitionState.NEW, PartitionState.OFFLINE})
 
@@ -61,15 +70,13 @@ def change_partitions(
     valid = [partition for partition in partitions if _may_become(context, partition, target)]
     results: ElectionResults = {}
     if target is PartitionState.ONLINE:
-        batch = RequestBatch(context)
         new = context.partitions_in({PartitionState.NEW}, valid)
         led = [partition for partition in valid if context.partition_states[partition] is not PartitionState.NEW]
-        results |= yield from _initialize(context, batch, new)
+        results |= yield from _initialize(context, new)
         if led:
             assert strategy is not None, "an election has a strategy"
-            results |= yield from _elect(context, batch, led, strategy)
+            results |= yield from _elect_all(context, led, strategy)
         _log_failures(results)
-        yield from send_all(batch.take())
     else:
         context.partition_states.update(dict.fromkeys(valid, target))
     return results
@@ -95,10 +102,9 @@ def _may_become(context: ControllerContext, partition: TopicPartition, target: P
     return False
 
 
-def _initialize(
-    context: ControllerContext, batch: RequestBatch, partitions: list[TopicPartition]
-) -> Steps[ElectionResults]:
+def _initialize(context: ControllerContext, partitions: list[TopicPartition]) -> Steps[ElectionResults]:
     """The first state: the first live replica leads, and all that live are in sync."""
+    batch = RequestBatch(context)
     results: ElectionResults = {}
     creations = []
     for partition in partitions:
@@ -128,6 +134,23 @@ def _initialize(
         assignment = context.assignment(partition)
         batch.add_leader_and_isr(state.isr, partition, state, assignment, is_new=True)
         logger.info("%s is led by %d at first, in sync: %s", show(partition), state.leader, listed(state.isr))
+    yield from send_all(batch.take())
+    return results
+
+
+def _elect_all(
+    context: ControllerContext, partitions: list[TopicPartition], strategy: ElectionStrategy
+) -> Steps[ElectionResults]:
+    results: ElectionResults = {}
+    is_served = strategy not in OFFLINE_STRATEGIES
+    size = ELECTED_AT_ONCE_MAX if is_served else LED_AGAIN_AT_ONCE_MAX
+    for begin in range(0, len(partitions), size):
+        batch = RequestBatch(context)
+        results |= yield from _elect(context, batch, partitions[begin : begin + size], strategy)
+        if begin and is_served:
+            # Only now: these were written meanwhile.
+            yield from await_answers()
+        yield from send_all(batch.take())
     return results
 
 

@@ -122,7 +122,12 @@ class SendRequests:
     requests: tuple[BrokerRequest, ...]
 
 
-Ask = Write | ReadPartitionStates | ReadUncleanElection | ReadReassignments | SendRequests
+@dataclass(frozen=True, slots=True)
+class AwaitAnswers:
+    """Go on once brokers have answered what is queued. Nobody waits for long for one that does not. Answer: none."""
+
+
+Ask = Write | ReadPartitionStates | ReadUncleanElection | ReadReassignments | SendRequests | AwaitAnswers
 Steps = Generator[Ask, Any, T]
 
 
@@ -159,3 +164,7 @@ def read_reassignments() -> Steps[dict[TopicPartition, tuple[int, ...]] | None]:
 def send_all(requests: tuple[BrokerRequest, ...]) -> Steps[None]:
     if requests:
         yield SendRequests(requests)
+
+
+def await_answers() -> Steps[None]:
+    yield AwaitAnswers()

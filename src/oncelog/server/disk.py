@@ -11,6 +11,7 @@ from types import TracebackType
 
 from oncelog.environment import DirectoryInUseError, DiskError, DiskFullError, MakeRoom, Syncable
 from oncelog.server.descriptors import descriptor_budget
+from oncelog.server.file_paths import FilePaths
 from oncelog.server.files import NO_ROOM, OpenFiles, RealFile, fail, sync_directory
 from oncelog.server.sync_threads import SyncThreads
 from oncelog.server.syncs import Syncs
@@ -109,11 +110,11 @@ class RealDisk:
         self._files.with_room("make the directory", path, lambda: _make_directory(path))
 
     def rename(self, source: str, target: str) -> None:
-        self._files.with_room(f"rename to {target}", source, lambda: os.replace(source, target))
-        self._files.renamed(source, target)
+        paths = self._files.paths
+        self._files.with_room(f"rename to {target}", source, lambda: paths.rename(source, target))
 
     def remove(self, path: str) -> None:
-        self._files.removed(path)
+        self._files.paths.removing(path)
         try:
             if os.path.isdir(path):
                 shutil.rmtree(path)
@@ -136,8 +137,8 @@ class RealDisk:
             fail("read", path, error)
 
     def replace_file(self, path: str, data: bytes) -> None:
-        self._files.removed(path)
-        self._files.with_room("replace", path, lambda: _replace_file(path, data))
+        paths = self._files.paths
+        self._files.with_room("replace", path, lambda: _replace_file(paths, path, data))
 
     def sync(self, files: Sequence[Syncable], done: Callable[[DiskError | None], None]) -> None:
         self._syncs.request(files, done)
@@ -179,11 +180,11 @@ def _make_directory(path: str) -> None:
         os.makedirs(path, exist_ok=True)
 
 
-def _replace_file(path: str, data: bytes) -> None:
+def _replace_file(paths: FilePaths, path: str, data: bytes) -> None:
     temporary = path + ".tmp"
     with open(temporary, "wb") as file:
         file.write(data)
         file.flush()
         os.fdatasync(file.fileno())
-    os.replace(temporary, path)
-    sync_directory(os.path.dirname(path))
+    paths.rename(temporary, path)
+    sync_directory(os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY))

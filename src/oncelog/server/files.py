@@ -18,6 +18,7 @@ from typing import NoReturn, TypeVar
 from typing_extensions import Buffer
 
 from oncelog.environment import DiskError, DiskFullError, MakeRoom, Share, Syncable
+from oncelog.server.file_paths import FilePaths
 from oncelog.server.write_back import begin_write_back
 
 VECTOR_CHUNKS_MAX = 1000
@@ -42,8 +43,7 @@ def fail(what: str, path: str, error: OSError) -> NoReturn:
     raise DiskError(f"cannot {what} {path}: {error.strerror or error}", path) from error
 
 
-def sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+def sync_directory(descriptor: int) -> None:
     try:
         os.fsync(descriptor)
     finally:
@@ -64,7 +64,7 @@ class OpenFiles:
         self._sync = sync
         self._is_syncing = False
         self._open: OrderedDict[RealFile, None] = OrderedDict()
-        self._by_directory: dict[str, dict[RealFile, None]] = {}
+        self.paths = FilePaths()
         self.when_full: MakeRoom = lambda path, share: False
         self._room_lock = threading.Lock()
         self.looked_at_s = 0.0
@@ -102,36 +102,11 @@ class OpenFiles:
                 if error.errno not in NO_ROOM or not self.make_room(path, share):
                     fail(what, path, error)
 
-    def removed(self, path: str) -> None:
-        """A file is taken away on purpose, be it open or not."""
-        for file in list(self._by_directory.get(os.path.dirname(path), ())):
-            if file.path == path:
-                file.was_removed = True
-
     def opened(self, file: RealFile) -> None:
         self._open[file] = None
 
     def closed(self, file: RealFile) -> None:
         self._open.pop(file, None)
-
-    def known(self, file: RealFile) -> None:
-        self._by_directory.setdefault(os.path.dirname(file.path), {})[file] = None
-
-    def forgotten(self, file: RealFile) -> None:
-        directory = os.path.dirname(file.path)
-        files = self._by_directory.get(directory, {})
-        files.pop(file, None)
-        if not files:
-            self._by_directory.pop(directory, None)
-
-    def renamed(self, source: str, target: str) -> None:
-        """A file, or a directory of files, has another name, by which it will be opened again."""
-        inside = list(self._by_directory.get(source, ()))
-        named = [file for file in self._by_directory.get(os.path.dirname(source), ()) if file.path == source]
-        for file in inside + named:
-            self.forgotten(file)
-            file.path = target + file.path[len(source) :]
-            self.known(file)
 
     def _limit(self) -> None:
         if self.count < self._open_max * 3 // 4:
@@ -172,9 +147,9 @@ class OpenFiles:
             self._sync(written[:SYNCED_AT_ONCE_MAX], self._synced)
 
     def _synced(self, error: DiskError | None) -> None:
+        self._is_syncing = False
         if error is not None:
             raise error
-        self._is_syncing = False
 
 
 class RealFile:
@@ -218,7 +193,7 @@ class RealFile:
         self._synced = -1
         self.is_recent = True
         files.opened(self)
-        files.known(self)
+        files.paths.add(self)
 
     @property
     def size_bytes(self) -> int:
@@ -228,6 +203,11 @@ class RealFile:
     def may_be_closed(self) -> bool:
         """Whether nothing was written since the last sync, and no thread uses the descriptor."""
         return self._writes <= max(self._synced, 0) and not self._pins
+
+    @property
+    def _is_wanted(self) -> bool:
+        """Whether anybody asks that it be durable. It may be closed or removed while a thread syncs it."""
+        return not (self._is_closed or self._files.paths.has_removed(self))
 
     def append(self, chunks: Sequence[Buffer], share: Share = Share.ALL) -> int:
         descriptor = self._descriptor if self._descriptor >= 0 else self._open_again()
@@ -297,34 +277,33 @@ class RealFile:
 
     def sync(self) -> None:
         """A file that is closed needs no sync: it was synced for somebody else before, or its topic was deleted."""
-        writes, is_gone = self._writes, False
+        writes, is_there = self._writes, True
         if self._is_closed or self._synced == writes:
             return
         descriptor = self._pin()
         try:
             if descriptor >= 0:
                 os.fdatasync(descriptor)
-                is_gone = os.fstat(descriptor).st_nlink == 0 and not self.was_removed
+                is_there = os.fstat(descriptor).st_nlink > 0
             else:
                 self._sync_through_another()
             if self._created:
-                sync_directory(os.path.dirname(self.path))
+                sync_directory(self._files.paths.open_directory(self))
                 self._created = False
         except OSError as error:
-            if not self._is_closed:
+            if self._is_wanted:
                 fail("make durable", self.path, error)
-        else:
-            if is_gone and not self._is_closed:
-                raise DiskError(f"{self.path} was removed by somebody else", self.path)
-            self._synced = writes
         finally:
             self._unpin(descriptor)
+        if not is_there and self._is_wanted:
+            raise DiskError(f"{self.path} was removed by somebody else", self.path)
+        self._synced = writes
 
     def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
             self._files.closed(self)
-            self._files.forgotten(self)
+            self._files.paths.discard(self)
             self.release()
 
     def release(self) -> None:
@@ -355,7 +334,7 @@ class RealFile:
 
     def _sync_through_another(self) -> None:
         """Nothing was written since the file was opened, but an earlier process may have left something."""
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = self._files.paths.open(self)
         try:
             os.fdatasync(descriptor)
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Iterable
 
 from oncelog.server.connection import Connection
 
@@ -15,7 +15,7 @@ INTERVAL_MIN_S = 0.1
 class IdleConnections:
     """Looks at every connection a few times per limit; a negative limit closes nothing."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, connections: Collection[Connection], limit_s: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, connections: Iterable[Connection], limit_s: float) -> None:
         self._loop = loop
         self._connections = connections
         self._limit_s = limit_s
@@ -28,7 +28,7 @@ class IdleConnections:
 
     def _look(self) -> None:
         oldest_s = self._loop.time() - self._limit_s
-        for connection in tuple(self._connections):
+        for connection in self._connections:
             if connection.last_active_s < oldest_s and not connection.is_answering:
                 # One that was closed the last time, and is still there, does not take its answers.
                 if connection.is_closing:

@@ -31,6 +31,7 @@ from oncelog.environment import BrokerNetwork, DiskError
 from oncelog.server.admission import Admission, Listening
 from oncelog.server.clock import RealClock, RealRandom
 from oncelog.server.connection import RECEIVE_BYTES, Connection, Handler
+from oncelog.server.connections import Connections
 from oncelog.server.descriptors import descriptor_budget
 from oncelog.server.disk import RealDisk
 from oncelog.server.idle import IdleConnections
@@ -90,7 +91,7 @@ class Broker:
         self._security = {one.name: security_of_listener(self._parsed, one) for one in self._endpoints}
         self._contexts = {name: context_of(security) for name, security in self._security.items()}
         self._link_security = link_security(self._parsed, self._endpoints)
-        self._connections: set[Connection] = set()
+        self._connections = Connections()
         self._failure: asyncio.Future[BaseException] | None = None
         self._zookeeper: RealZooKeeper | None = None
         self._metrics: MetricsListener | None = None
@@ -257,6 +258,7 @@ class Broker:
         """
         await self._handed_over()
         self._hang_up()
+        await self._connections.closed()
         self._core.stop()
         self._has_stopped = True
         await self._leave_cluster()
@@ -282,8 +284,7 @@ class Broker:
         self._idle.stop()
         self._memory.stop()
         self._admission.stop()
-        for connection in tuple(self._connections):
-            connection.close()
+        self._connections.close()
 
     async def failure(self) -> BaseException:
         """Wait for the error that ends this broker: a disk that does not keep what it was given, or a bug."""

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from oncelog.broker.cluster.controller_queues import ANSWERED_WITHIN_MS
 from oncelog.broker.cluster.controller_zookeeper import ControllerZooKeeper, ResignedError
 from oncelog.controller.alter_partition import WantedIsr
 from oncelog.controller.leader_elections import ElectionType
+from oncelog.controller.partitions import ELECTED_AT_ONCE_MAX
 from oncelog.controller.reassignment import NO_ERROR
 from oncelog.controller.values import LeaderRecoveryState
-from oncelog.coordination import Parked
+from oncelog.coordination import Parked, start
 from oncelog.wire import ErrorCode
 from oncelog.wire.zookeeper_mode.leader_and_isr_v7 import LeaderAndIsrRequest
 from oncelog.wire.zookeeper_mode.update_metadata_v8 import UpdateMetadataRequest
@@ -150,6 +152,35 @@ def test_broker_that_does_not_answer_holds_up_nobody_and_is_told_in_order_when_i
     cluster.settle()
     told = [one.topic_states[0].topic_name for one in cluster.brokers[2].told if isinstance(one, LeaderAndIsrRequest)]
     assert told == ["t", "u"]
+
+
+def test_broker_that_does_not_answer_holds_up_a_shutdown_once(cluster, node):
+    count = 5 * ELECTED_AT_ONCE_MAX
+    cluster.create("t", *[(3, 1, 2)] * count)
+    cluster.settle()
+    cluster.brokers[2].is_silent = True
+    began_ms = node.clock.monotonic_ms()
+    epoch = cluster.brokers[3].epoch
+    assert cluster.take(node.controller.shut_down_broker(3, epoch)) == (ErrorCode.none, [])
+    assert ANSWERED_WITHIN_MS <= node.clock.monotonic_ms() - began_ms < 2 * ANSWERED_WITHIN_MS
+    assert all(cluster.brokers[1].leader_epoch("t", number) == (1, 1) for number in range(count))
+    cluster.brokers[2].is_silent = False
+    cluster.settle()
+    assert all(cluster.brokers[2].leader_epoch("t", number) == (1, 1) for number in range(count))
+
+
+def test_controller_that_is_replaced_while_it_waits_for_a_broker_goes_on_no_more(cluster, node):
+    cluster.create("t", *[(3, 1, 2)] * 2 * ELECTED_AT_ONCE_MAX)
+    cluster.settle()
+    cluster.brokers[2].is_silent = True
+    task = start(node.controller.shut_down_broker(3, cluster.brokers[3].epoch))
+    cluster.settle(ANSWERED_WITHIN_MS / 2)
+    assert cluster.brokers[1].leader_epoch("t", 0) == (1, 1)
+    told = len(cluster.brokers[1].told)
+    node.controller.close()
+    assert task.value == (ErrorCode.not_controller, [])
+    cluster.settle(2 * ANSWERED_WITHIN_MS)
+    assert len(cluster.brokers[1].told) == told
 
 
 def test_broker_that_comes_back_is_told_what_it_hosts_in_its_new_epoch(cluster, node):

@@ -34,7 +34,7 @@ def test_another_replica_leads_what_was_led_from_the_directory(cluster):
     fail(cluster, 0)
     assert produced(cluster, 0, b"lost", index=1) is ErrorCode.kafka_storage_error
     cluster.until(lambda: leader_of(cluster, 1, seen_by=2) == 1)
-    assert cluster.partition(2, TOPIC, 1).leadership.offline == (0,)
+    cluster.until(lambda: cluster.partition(2, TOPIC, 1).leadership.offline == (0,))
     assert produced(cluster, 1, b"after", index=1) is NONE
     assert isr_of(cluster, 1) == {1, 2}
     read = fetched(cluster, 1, index=1)
@@ -107,7 +107,7 @@ def test_one_damaged_log_is_told_in_the_same_way(cluster):
     broker = cluster.brokers[0]
     broker.topics.take_offline(broker.topics.partition(TOPIC, 0), DamagedLogError("damaged"))
     cluster.until(lambda: leader_of(cluster, 0, seen_by=2) == 1)
-    assert cluster.partition(2, TOPIC, 0).leadership.offline == (0,)
+    cluster.until(lambda: cluster.partition(2, TOPIC, 0).leadership.offline == (0,))
     assert leader_of(cluster, 1) == 0
 
 

@@ -16,7 +16,7 @@ from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.coordination import start
 from oncelog.wire import ErrorCode
 from oncelog.wire.zookeeper_mode import controlled_shutdown_v3 as controlled_shutdown
-from oncelog.zookeeper.session import Create, GetChildren, ZooKeeperError
+from oncelog.zookeeper.session import Create, Done, Exists, GetChildren, ZooKeeperError
 from oncelog.zookeeper.znodes import paths
 
 BROKER = 0
@@ -193,6 +193,22 @@ def test_who_stops_has_handed_over_what_it_led() -> None:
     assert three.leader not in (-1, stopped)
     three.cluster.nodes[stopped].stop()
     assert three.write(b"b") is NONE
+    three.cluster.start_served(stopped)
+    three.until_same()
+
+
+def test_who_has_handed_over_holds_back_nothing_when_it_is_gone() -> None:
+    """It would, had it caught up with who leads now: until all know that it is gone, nothing it lacks would be committed."""
+    three = Three()
+    assert three.write(b"a") is NONE
+    stopped = three.until_led()
+    three.cluster.wait(three.cluster.core(stopped).hand_over())
+    three.cluster.rest(2_000)
+    assert three.write(b"b") is NONE
+    assert three.cluster.partition(stopped).log.log_end_offset == 1
+    three.cluster.nodes[stopped].die(power=False)
+    assert three.write(b"c") is NONE
+    assert isinstance(three.cluster.submit(Exists(paths.broker(stopped))), Done), "nobody knows yet that it is gone"
     three.cluster.start_served(stopped)
     three.until_same()
 

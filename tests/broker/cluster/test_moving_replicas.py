@@ -8,6 +8,8 @@ import pytest
 
 from harness.running_cluster import RunningCluster
 from oncelog.broker.storage.partition import ReplicaRole
+from oncelog.controller.values import UNKNOWN_BROKER_EPOCH
+from oncelog.coordination import start
 from oncelog.log import DamagedLogError, Origin, Refused
 from oncelog.records import Record, build_batch, check_batch
 from oncelog.wire import ErrorCode
@@ -159,7 +161,7 @@ def test_log_that_is_cut_off_while_it_moves_arrives_with_what_its_leader_has(
     log.append(batch, check_batch(batch))
     disk = HeldDisk(cluster, old)
     assert move(cluster, old, target, topic="handed-over") is NONE
-    cluster.brokers[old].hand_over()
+    start(cluster.brokers[cluster.controller].controller.shut_down_broker(old, UNKNOWN_BROKER_EPOCH))
     cluster.until(lambda: leader_of(cluster, name="handed-over", seen_by=old) == new)
     if goes_on == "at once":
         disk.go_on()

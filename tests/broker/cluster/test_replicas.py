@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from harness.cluster_in_memory import ClusterInMemory, PlayedBroker, PlayedController
-from harness.cluster_messages import TOPIC, TOPIC_ID, errors_of, known, led, produced, records, stopped
+from harness.cluster_messages import TOPIC, TOPIC_ID, errors_of, known, led, produce_request, produced, records, stopped
 from oncelog.broker.cluster.channel import ChannelError
 from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.broker.storage.topics import TRANSACTION_STATE
@@ -68,6 +68,21 @@ def test_a_leader_epoch_that_is_not_new_changes_nothing(ordered: Ordered, epoch:
     assert ordered.order(OTHER, epoch, BOTH) == [ErrorCode.stale_controller_epoch]
     assert ordered.role() is ReplicaRole.LEADER
     assert ordered.cluster.partition(BROKER).leader_epoch == 3
+
+
+def test_who_leads_no_more_names_the_leader_before_it_is_told_of_the_metadata(ordered: Ordered) -> None:
+    """Else it would name itself, and a client that believes it asks nobody else (KIP-951)."""
+    assert ordered.order(BROKER, 0, BOTH) == [NONE]
+    ordered.controller.update(BROKER, known(BROKER, 0, BOTH))
+    waiting = ordered.cluster.send(BROKER, produce_request(records(b"a"), version=10))
+    ordered.cluster.until(lambda: ordered.end == 1)
+    assert ordered.order(OTHER, 1, BOTH) == [NONE]
+    later = ordered.cluster.send(BROKER, produce_request(records(b"b"), version=10))
+    for answer in map(ordered.cluster.wait, (waiting, later)):
+        ((one,),) = (topic.partition_responses for topic in answer.responses)
+        assert one.error_code is ErrorCode.not_leader_or_follower
+        assert (one.current_leader.leader_id, one.current_leader.leader_epoch) == (OTHER, 1)
+        assert [node.node_id for node in answer.node_endpoints] == [OTHER]
 
 
 def test_a_broker_that_is_no_replica_has_none(ordered: Ordered) -> None:

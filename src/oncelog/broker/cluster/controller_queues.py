@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from oncelog.broker.cluster.asking import within
 from oncelog.broker.cluster.channel import ChannelError
 from oncelog.controller import (
     BrokerRequest,
@@ -19,6 +20,9 @@ from oncelog.environment import Clock
 
 PAUSE_MS = 100
 """Kafka's RequestSendThread rests as long before it tries again."""
+
+ANSWERED_WITHIN_MS = 500
+"""So long whoever keeps pace with the brokers waits for one: many times what it takes for what is sent at once."""
 
 OnAnswer = Callable[[BrokerRequest, Any], None]
 
@@ -55,6 +59,7 @@ class BrokerQueue:
         self._waiting: deque[tuple[BrokerRequest, Message]] = deque()
         self._is_busy = False
         self._is_closed = False
+        self._is_late = False
 
     def add(self, request: BrokerRequest, message: Message) -> None:
         self._waiting.append((request, message))
@@ -64,6 +69,14 @@ class BrokerQueue:
     @property
     def is_empty(self) -> bool:
         return not self._waiting
+
+    @property
+    def is_waited_for(self) -> bool:
+        return bool(self._waiting) and not self._is_late
+
+    def wait_no_longer(self) -> None:
+        """What is not answered by now takes long: nobody waits again before all of it is."""
+        self._is_late = bool(self._waiting)
 
     def close(self) -> None:
         self._is_closed = True
@@ -81,6 +94,8 @@ class BrokerQueue:
                 await sleep(self._clock, PAUSE_MS)
                 continue
             self._waiting.popleft()
+            if not self._waiting:
+                self._is_late = False
             self._on_answer(request, answer)
         self._is_busy = False
 
@@ -94,6 +109,7 @@ class BrokerQueues:
         self._messages = Messages(controller_id, listener)
         self._queues: dict[int, BrokerQueue] = {}
         self._all_told: Parked[None] | None = None
+        self._in_time: Parked[None] | None = None
 
     def send(self, request: BrokerRequest, broker: RegisteredBroker) -> None:
         queue = self._queues.get(broker.broker_id)
@@ -111,6 +127,14 @@ class BrokerQueues:
             self._see_whether_all_are_told()
         return self._all_told or Parked.ready(None)
 
+    async def keep_pace(self) -> None:
+        """Wait until brokers have answered everything. One that takes too long is waited for once, until it has."""
+        if any(queue.is_waited_for for queue in self._queues.values()):
+            self._in_time = Parked()
+            await within(self._needs.clock, ANSWERED_WITHIN_MS, self._in_time)
+            for queue in self._queues.values():
+                queue.wait_no_longer()
+
     def _answered(self, request: BrokerRequest, answer: Any) -> None:
         self._on_answer(request, answer)
         self._see_whether_all_are_told()
@@ -119,6 +143,9 @@ class BrokerQueues:
         if self._all_told is not None and all(queue.is_empty for queue in self._queues.values()):
             told, self._all_told = self._all_told, None
             told.release(None)
+        if self._in_time is not None and not any(queue.is_waited_for for queue in self._queues.values()):
+            in_time, self._in_time = self._in_time, None
+            in_time.release(None)
 
     def keep(self, registered: dict[int, RegisteredBroker]) -> None:
         """Brokers that are gone are asked no more."""

@@ -19,6 +19,7 @@ from oncelog.broker.cluster.controller_zookeeper import ControllerZooKeeper, Res
 from oncelog.broker.cluster.counts import ControllerCounts
 from oncelog.controller import (
     Ask,
+    AwaitAnswers,
     BrokerRequest,
     ControllerContext,
     LeaderAndIsrRequest,
@@ -189,6 +190,11 @@ class ControllerTerm:
                     broker = self.context.brokers.get(request.broker_id)
                     if broker is not None:
                         self._queues.send(request, broker)
+                return None
+            case AwaitAnswers():
+                await self._queues.keep_pace()
+                if self._is_over:
+                    raise ResignedError
                 return None
 
     async def _unclean_elections(self, topics: list[str]) -> dict[str, bool]:

@@ -294,6 +294,7 @@ class ClusterMembership:
 
     async def hand_over(self) -> None:
         """Before a stop: let others lead what this broker leads."""
+        self.replicas.hand_over()
         number = self._broker.settings.number
         for attempt in range(number("controlled.shutdown.max.retries")):
             if attempt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from oncelog.broker.cluster.replica import HostedReplica, Surroundings
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.broker.storage.shared_topics import ReplicaId, SharedTopics
+from oncelog.broker.view import UNKNOWN, Leadership
 from oncelog.coordination import start
 from oncelog.coordination.one_at_a_time import OneAtATime
 from oncelog.environment import DiskError
@@ -82,6 +83,14 @@ class Replicas:
         self._orders = OneAtATime()
         self._replicas: dict[Partition, HostedReplica] = {}
         self._alive: set[int] = set()
+        self._is_handing_over = False
+
+    def hand_over(self) -> None:
+        """This broker is about to stop: it joins no in-sync set any more.
+
+        Once it had caught up with who leads next, nothing would be committed there from its stop until all know that it is gone.
+        """
+        self._is_handing_over = True
 
     def led(self) -> Iterator[HostedReplica]:
         """Those that this broker leads."""
@@ -147,6 +156,8 @@ class Replicas:
             return ErrorCode.kafka_storage_error
         replica = self._replicas.setdefault(partition, HostedReplica(partition, self._surroundings))
         state = told.state
+        # First: whoever waits for what this broker leads no more is answered at once, and told who does.
+        partition.leadership = _newer(partition.leadership, state)
         try:
             if becomes is Becomes.LEADER:
                 leads_already = partition.role is ReplicaRole.LEADER
@@ -157,7 +168,7 @@ class Replicas:
             else:
                 replica.follow(state)
                 self._leads.resigned(partition, state.leader_epoch)
-                if state.leader >= 0:
+                if state.leader >= 0 and (self._node_id in state.isr or not self._is_handing_over):
                     self._fetchers.follow(partition, state.leader, state.leader_epoch)
         except DiskError as error:
             self._topics.failed(partition, error)
@@ -243,3 +254,13 @@ class Replicas:
 
     def close(self) -> None:
         self._fetchers.stop()
+
+
+def _newer(known: Leadership, told: LeaderAndIsrTold) -> Leadership:
+    """What clients are told of a partition that they know.
+
+    UpdateMetadata says the same, but comes later: meanwhile a broker that leads no more would send them to itself.
+    """
+    if known is UNKNOWN or told.leader_epoch <= known.leader_epoch:
+        return known
+    return replace(known, leader=told.leader, leader_epoch=told.leader_epoch, isr=told.isr)

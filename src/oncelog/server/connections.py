@@ -1,0 +1,45 @@
+"""The connections that a broker has, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from oncelog.server.connection import Connection
+
+CLOSED_WITHIN_S = 0.5
+"""So long a stop waits for who does not take what it was answered."""
+
+
+class Connections:
+    def __init__(self) -> None:
+        self._open: set[Connection] = set()
+        self._all_closed: asyncio.Future[None] | None = None
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(tuple(self._open))
+
+    def add(self, connection: Connection) -> None:
+        self._open.add(connection)
+
+    def discard(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        if not self._open and self._all_closed is not None and not self._all_closed.done():
+            self._all_closed.set_result(None)
+
+    def close(self) -> None:
+        """Each is closed when the event loop has its turn, and has sent what was answered."""
+        for connection in self:
+            connection.close()
+
+    async def closed(self) -> None:
+        """Come back when all are: as long as the loop is kept from closing one, its client waits for an answer."""
+        await self._wait()
+        for connection in self:
+            connection.abort()
+        await self._wait()
+
+    async def _wait(self) -> None:
+        if self._open:
+            self._all_closed = asyncio.get_running_loop().create_future()
+            await asyncio.wait((self._all_closed,), timeout=CLOSED_WITHIN_S)

@@ -1,0 +1,82 @@
+"""Which files are in use at which paths. What this disk does to a path happens to the files there, be they open or not."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable
+from typing import Protocol
+
+
+class Placed(Protocol):
+    path: str
+    was_removed: bool
+    """Set once this disk took the file away: nobody asks any more that it be durable."""
+
+
+class FilePaths:
+    """Threads make files durable by their paths while others rename and remove them: each finds a path before or after."""
+
+    def __init__(self) -> None:
+        self._by_directory: dict[str, dict[Placed, None]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, file: Placed) -> None:
+        with self._lock:
+            self._add(file)
+
+    def discard(self, file: Placed) -> None:
+        with self._lock:
+            self._discard(file)
+
+    def removing(self, path: str) -> None:
+        """A file, or a directory with all that is in it, is about to be taken away."""
+        with self._lock:
+            self._forget(self._at(path) + self._below(path))
+
+    def has_removed(self, file: Placed) -> bool:
+        with self._lock:
+            return file.was_removed
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file, or a directory of files, and take away the file whose place it takes."""
+        with self._lock:
+            replaced, moved = self._at(target), self._at(source) + self._below(source)
+            os.replace(source, target)
+            self._forget(replaced)
+            for file in moved:
+                self._discard(file)
+                file.path = target + file.path[len(source) :]
+                self._add(file)
+
+    def open(self, file: Placed) -> int:
+        """Another descriptor of the file."""
+        with self._lock:
+            return os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
+
+    def open_directory(self, file: Placed) -> int:
+        """A descriptor of the directory that the file is in."""
+        with self._lock:
+            return os.open(os.path.dirname(file.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def _add(self, file: Placed) -> None:
+        self._by_directory.setdefault(os.path.dirname(file.path), {})[file] = None
+
+    def _discard(self, file: Placed) -> None:
+        directory = os.path.dirname(file.path)
+        files = self._by_directory.get(directory, {})
+        files.pop(file, None)
+        if not files:
+            self._by_directory.pop(directory, None)
+
+    def _forget(self, files: Iterable[Placed]) -> None:
+        for file in files:
+            file.was_removed = True
+            self._discard(file)
+
+    def _at(self, path: str) -> list[Placed]:
+        return [file for file in self._by_directory.get(os.path.dirname(path), ()) if file.path == path]
+
+    def _below(self, path: str) -> list[Placed]:
+        """The files in a directory, however deep."""
+        return [file for directory, _, _ in os.walk(path) for file in self._by_directory.get(directory, ())]
