@@ -18,7 +18,7 @@ help:
 	@echo "make test          every test this machine has the means to run"
 	@echo "make conformance   which client gets on with the broker in which scenario"
 	@echo "make compatibility the releases of PySpark before the one that is installed"
-	@echo "make chaos         kills of brokers and clients, cut connections, power cuts, for ten minutes"
+	@echo "make chaos         kills of brokers and clients, cut links, full disks, power cuts, for a quarter of an hour"
 	@echo "make fuzz          bytes that nobody wrote, guided by what they reach"
 	@echo "make check         formatting, lint, types, layers, spelling"
 	@echo "make bench         figures beside Apache Kafka's, on a quiet machine"

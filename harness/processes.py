@@ -8,15 +8,28 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
+from random import SystemRandom
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+PORTS = range(15_000, 32_000)
+"""Not those that systems give to whoever connects, or does not care: a broker that is away may find its port taken."""
+_given: set[int] = set()
+
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Nobody has it, and nobody else is told of it by this process."""
+    while True:
+        port = SystemRandom().choice(PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in _given:
+            _given.add(port)
+            return port
 
 
 class BrokerProcess(ABC):

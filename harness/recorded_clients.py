@@ -28,6 +28,7 @@ class RecordedProducer(Protocol):
     def send(self, operation: OperationRecorder, place: Place, value: str) -> None: ...
     def commit(self) -> None: ...
     def abort(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class RecordedReader(Protocol):
@@ -40,7 +41,8 @@ class RecordedReader(Protocol):
 class ConfluentRecorded:
     """confluent-kafka, as a producer."""
 
-    def __init__(self, bootstrap: str, transactional_id: str) -> None:
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._timeout_seconds = timeout_seconds
         settings = {
             "bootstrap.servers": bootstrap,
             "transactional.id": transactional_id,
@@ -50,7 +52,7 @@ class ConfluentRecorded:
             "log_level": 0,
         }
         self._producer = confluent_kafka.Producer(settings)
-        self._producer.init_transactions(TIMEOUT_SECONDS)
+        self._producer.init_transactions(timeout_seconds)
 
     def begin(self) -> None:
         self._producer.begin_transaction()
@@ -66,21 +68,33 @@ class ConfluentRecorded:
 
     def commit(self) -> None:
         """Deliveries are told before the operation ends, so that it has the offsets."""
-        self._producer.flush(TIMEOUT_SECONDS)
-        self._producer.commit_transaction(TIMEOUT_SECONDS)
+        self._producer.flush(self._timeout_seconds)
+        self._producer.commit_transaction(self._timeout_seconds)
 
     def abort(self) -> None:
-        self._producer.flush(TIMEOUT_SECONDS)
-        self._producer.abort_transaction(TIMEOUT_SECONDS)
+        self._producer.flush(self._timeout_seconds)
+        self._producer.abort_transaction(self._timeout_seconds)
+
+    def close(self) -> None:
+        """What it has not sent is dropped."""
+        self._producer.purge()
 
 
 class OwnRecorded:
     """oncelog's client, as a producer."""
 
-    def __init__(self, bootstrap: str, transactional_id: str) -> None:
-        self._producer = Producer(bootstrap, transactional_id=transactional_id)
+    def __init__(self, bootstrap: str, transactional_id: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        timeout_ms = timeout_seconds * 1000
+        self._producer = Producer(
+            bootstrap,
+            transactional_id=transactional_id,
+            call_timeout_ms=timeout_ms,
+            request_timeout_ms=timeout_ms,
+            delivery_timeout_ms=timeout_ms,
+        )
         self._producer.init_transactions()
         self.begin = self._producer.begin_transaction
+        self.close = self._producer.close
 
     def send(self, operation: OperationRecorder, place: Place, value: str) -> None:
         sending = operation.sending(key_of(place), value)

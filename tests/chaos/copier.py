@@ -1,14 +1,15 @@
 """A program that copies a topic, transaction by transaction, as a member of a group, and records what it does.
 
-    python -m tests.chaos.copier CLIENT BOOTSTRAP NAME SOURCE TARGET HISTORY SEED
+    python -m tests.chaos.copier CLIENT BOOTSTRAP NAME SOURCE TARGET HISTORY SEED PATIENCE_SECONDS
 
-One transaction in three is aborted. It ends when it cannot go on, and whoever started it starts another.
+One transaction in three is aborted. It ends when it cannot go on, and whoever started it starts another. No call of it takes
+longer than its patience lasts.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, Protocol
 
@@ -19,7 +20,6 @@ from oncelog.testing.checker import HistoryWriter, OperationRecorder
 
 RECORDS_MAX = 200
 SESSION_MS = 3_000
-TIMEOUT_SECONDS = 30.0
 SEPARATOR = "#"
 """Between the value of the input and what makes each try another value of the history."""
 Copied = tuple[int, int, str]
@@ -41,13 +41,15 @@ class Copier(Protocol):
 class ConfluentCopier:
     """confluent-kafka."""
 
-    def __init__(self, bootstrap: str, name: str, source: str, target: str, rebalanced: Any) -> None:
+    def __init__(
+        self, bootstrap: str, name: str, source: str, target: str, patience_seconds: float, rebalanced: Any
+    ) -> None:
         common = {"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 200, "log_level": 0}
-        self._source, self._target = source, target
+        self._source, self._target, self._patience_seconds = source, target, patience_seconds
         self._producer = confluent_kafka.Producer(
             {**common, "transactional.id": name, "linger.ms": 2, "metadata.recovery.strategy": "none"}
         )
-        self._producer.init_transactions(TIMEOUT_SECONDS)
+        self._producer.init_transactions(patience_seconds)
         self._consumer = confluent_kafka.Consumer(
             {
                 **common,
@@ -84,17 +86,17 @@ class ConfluentCopier:
     def send_offsets(self, offsets: dict[int, int]) -> None:
         places = [confluent_kafka.TopicPartition(self._source, *one) for one in offsets.items()]
         metadata = self._consumer.consumer_group_metadata()
-        self._producer.send_offsets_to_transaction(places, metadata, TIMEOUT_SECONDS)
+        self._producer.send_offsets_to_transaction(places, metadata, self._patience_seconds)
 
     def commit(self) -> None:
-        self._producer.flush(TIMEOUT_SECONDS)
-        self._producer.commit_transaction(TIMEOUT_SECONDS)
+        self._producer.flush(self._patience_seconds)
+        self._producer.commit_transaction(self._patience_seconds)
 
     def abort(self) -> None:
-        self._producer.abort_transaction(TIMEOUT_SECONDS)
+        self._producer.abort_transaction(self._patience_seconds)
 
     def rewind(self) -> None:
-        for place in self._consumer.committed(self._consumer.assignment(), TIMEOUT_SECONDS):
+        for place in self._consumer.committed(self._consumer.assignment(), self._patience_seconds):
             place.offset = max(place.offset, 0)
             self._consumer.seek(place)
 
@@ -102,9 +104,14 @@ class ConfluentCopier:
 class OwnCopier:
     """oncelog's client."""
 
-    def __init__(self, bootstrap: str, name: str, source: str, target: str, rebalanced: Any) -> None:
+    def __init__(
+        self, bootstrap: str, name: str, source: str, target: str, patience_seconds: float, rebalanced: Any
+    ) -> None:
         self._source, self._target = source, target
-        self._producer = Producer(bootstrap, transactional_id=name)
+        timeouts = {"call_timeout_ms": patience_seconds * 1000, "request_timeout_ms": patience_seconds * 1000}
+        self._producer = Producer(
+            bootstrap, transactional_id=name, delivery_timeout_ms=patience_seconds * 1000, **timeouts
+        )
         self._producer.init_transactions()
         self._consumer = Consumer(
             bootstrap,
@@ -113,6 +120,7 @@ class OwnCopier:
             heartbeat_interval_ms=300,
             assignors=["range"],
             max_wait_ms=20,
+            **timeouts,
         )
 
         def moved(places: Iterable[Any]) -> None:
@@ -153,13 +161,11 @@ COPIERS = {"confluent-kafka": ConfluentCopier, "oncelog": OwnCopier}
 class CopyLoop:
     """Copies until something fails that an abort does not mend."""
 
-    def __init__(
-        self, client: str, bootstrap: str, name: str, source: str, target: str, history: HistoryWriter, process: str
-    ) -> None:
+    def __init__(self, make: Callable[[Any], Copier], source: str, history: HistoryWriter, process: str) -> None:
         self._recorder = history.process(process)
         self._process, self._source, self._tries = process, source, 0
         self._operation: OperationRecorder | None = None
-        self._copier: Copier = COPIERS[client](bootstrap, name, source, target, self._moved)
+        self._copier = make(self._moved)
         self._recorder.subscribe([source])
 
     def run(self, chance: Random) -> None:
@@ -201,9 +207,13 @@ class CopyLoop:
 
 
 def main() -> None:
-    client, bootstrap, name, source, target, path, seed = sys.argv[1:]
+    client, bootstrap, name, source, target, path, seed, patience = sys.argv[1:]
+
+    def make(rebalanced: Any) -> Copier:
+        return COPIERS[client](bootstrap, name, source, target, float(patience), rebalanced)
+
     with HistoryWriter(path) as history:
-        CopyLoop(client, bootstrap, name, source, target, history, f"{name}.{seed}").run(Random(seed))
+        CopyLoop(make, source, history, f"{name}.{seed}").run(Random(seed))
 
 
 if __name__ == "__main__":

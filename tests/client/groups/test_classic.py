@@ -221,6 +221,17 @@ def test_coordinator_that_stays_away_comes_out_of_poll():
         member.poll()
 
 
+@pytest.mark.parametrize("then", [0, None], ids=["answers", "is lost"])
+def test_coordinator_that_keeps_its_answer_while_others_join_has_not_failed(then):
+    """It may take as long as the others' max_poll_interval_ms, and what came of earlier tries is over."""
+    member = Pumped(Coordinator(JoinGroup=[16, then]))
+    member.poll()
+    member.pump(lambda: member.core.member._is_kept_waiting and member.coordinator.seen.count("JoinGroup") == 2)
+    member.transport.now_ms += 2 * SETTINGS.call_timeout_ms
+    member.poll()
+    member.join()
+
+
 def test_commit_waits_for_a_rebalance_and_is_sent_in_the_generation_that_follows():
     member = Pumped(Coordinator(OffsetCommit=[27]))
     member.join()

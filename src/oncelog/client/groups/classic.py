@@ -150,8 +150,9 @@ class ClassicMember(MemberBase):
             "reason": self._reason,
         }
         self._reason = ""
-        timeout_ms = max(self._cluster.settings.request_timeout_ms, settings.max_poll_interval_ms + JOIN_GRACE_MS)
-        message = yield from self._ask(self._request(requests.JOIN_GROUP, **fields), timeout_ms)
+        # The answer comes when all members have joined, and each may take as long as it may be between two polls.
+        kept_ms = max(self._cluster.settings.request_timeout_ms, settings.max_poll_interval_ms + JOIN_GRACE_MS)
+        message = yield from self._ask(self._request(requests.JOIN_GROUP, **fields), kept_ms)
         if message is None:
             return None
         if message.error_code is ErrorCode.none:

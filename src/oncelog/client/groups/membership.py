@@ -91,6 +91,7 @@ class MemberBase:
         self._failure: ClientError | None = None
         self._has_ended = False
         self._last_error: _Trouble | None = None
+        self._is_kept_waiting = False
         self._failures = 0
         self._refreshed_ms = float("-inf")
 
@@ -113,7 +114,9 @@ class MemberBase:
             raise IllegalState("this consumer was closed")
         assert not self._has_ended, "the member's conversation ended early"
         last_error = self._last_error
-        if last_error is not None and now_ms - last_error.since_ms > self._cluster.settings.call_timeout_ms:
+        if last_error is None or self._is_kept_waiting:
+            return
+        if now_ms - last_error.since_ms > self._cluster.settings.call_timeout_ms:
             raise RetriesExhausted(
                 f"joining group {self._settings.group_id!r}: {last_error.cause}"
             ) from last_error.cause
@@ -133,11 +136,20 @@ class MemberBase:
         if now_ms - self._polled_ms > self._settings.max_poll_interval_ms:
             self._overdue = True
 
-    def _ask(self, request: ApiRequest, timeout_ms: float | None = None) -> Conversation[Any | None]:
-        """The coordinator's answer; None when there is none, or when being a member is not wanted any more."""
-        ticket = yield from self._send(request, ConnectionUse.REBALANCES, timeout_ms)
+    def _ask(self, request: ApiRequest, kept_ms: float | None = None) -> Conversation[Any | None]:
+        """The coordinator's answer; None when there is none, or when being a member is not wanted any more.
+
+        With `kept_ms` it may keep the answer for so long: then nothing has failed while it does, and what failed before is over.
+        """
+        ticket = yield from self._send(request, ConnectionUse.REBALANCES, kept_ms)
+        asked_ms: float = yield Now()
+        self._is_kept_waiting = kept_ms is not None
         while ticket is not None and not ticket.is_done and self._is_wanted:
             yield Wait((ticket,), None, until_woken=True)
+        now_ms: float = yield Now()
+        if self._is_kept_waiting and now_ms - asked_ms > self._cluster.settings.call_timeout_ms:
+            self._last_error = None
+        self._is_kept_waiting = False
         if ticket is None or not ticket.is_done:
             return None
         return (yield from self._answer(ticket))
