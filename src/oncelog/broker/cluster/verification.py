@@ -97,7 +97,7 @@ class TransactionVerification:
     def _epoch(self, partition: TopicPartition, producer: TransactionalProducer) -> int:
         found = self._topics.partition(*partition)
         assert found is not None, "a transaction is open there"
-        return found.log.producer_epoch(producer.producer_id)
+        return found.log.producers.epoch_of(producer.producer_id)
 
     async def _ask(
         self, producer: TransactionalProducer, partitions: Sequence[TopicPartition], *, is_addition: bool
