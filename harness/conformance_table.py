@@ -14,6 +14,7 @@ from harness.requirements import NOT_RUN
 
 CLIENT_AND_SCENARIO = "client and scenario"
 NO_CLIENT = "requests as such"
+ON_A_CLUSTER = ", three brokers"
 PASSED, FAILED, SKIPPED = "pass", "FAIL", "not run"
 COLUMN_GAP = "  "
 
@@ -27,7 +28,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         marker = item.get_closest_marker("client")
         client = params.get("client") or params.get("subscribe") or (marker.args[0] if marker else NO_CLIENT)
         name = item.originalname if isinstance(item, pytest.Function) else item.name
-        item.user_properties.append((CLIENT_AND_SCENARIO, (client, name.removeprefix("test_").replace("_", " "))))
+        scenario = name.removeprefix("test_").replace("_", " ")
+        if params.get("log") == "cluster":
+            scenario += ON_A_CLUSTER
+        item.user_properties.append((CLIENT_AND_SCENARIO, (client, scenario)))
 
 
 class Table:

@@ -3,7 +3,8 @@
 kafka            an Apache Kafka 4.3.1 node, one for the whole run
 oncelog_broker   our broker in its own process, one for the whole run
 secured_kafka    an Apache Kafka node with TLS, SASL and an authorizer, one for the whole run
-log              both, one after the other: the test runs twice
+oncelog_cluster  three of our brokers over a ZooKeeper, once for the whole run
+log              a node of each, one after the other: the test runs twice, and marked `on_a_cluster` three times
 new_kafka, new_oncelog   makers of nodes that a test may kill and start again
 zookeeper        an empty chroot of a ZooKeeper that runs for the whole run: what a client connects to
 new_zookeeper    a maker of ensembles of ZooKeeper that a test may kill and start again
@@ -26,7 +27,7 @@ from harness.cluster import Cluster
 from harness.kafka import FIRST_LOOK_AT_RETENTION, KafkaNode
 from harness.kafka_with_zookeeper import ZooKeeperKafkaBroker, ZooKeeperKafkaCluster
 from harness.names import unique
-from harness.oncelog_cluster import OncelogMember
+from harness.oncelog_cluster import OncelogCluster, OncelogMember
 from harness.oncelog_process import OncelogNode
 from harness.processes import BrokerProcess
 from harness.requirements import NOT_RUN
@@ -54,6 +55,10 @@ QUICK_GROUPS = {
 A_DAY_MS = str(24 * 60 * 60 * 1000)
 KEEP_RECORDS = {"log.retention.check.interval.ms": A_DAY_MS}
 """What both have too: retention would delete, in the middle of a test, what the test dates back to 1970."""
+FIXTURES = {"oncelog": "oncelog_broker", "kafka": "kafka", "cluster": "oncelog_cluster"}
+"""What `log` is, by its parameter."""
+ONE_BROKER = ["oncelog", pytest.param("kafka", marks=pytest.mark.jvm, id="apache")]
+THREE_BROKERS = pytest.param("cluster", marks=pytest.mark.jvm)
 NodeMaker = Callable[..., BrokerProcess]
 Node = TypeVar("Node", BrokerProcess, ZooKeeperEnsemble, ZooKeeperKafkaCluster, Cluster)
 BROKERS: dict[str, type[OncelogMember] | type[ZooKeeperKafkaBroker]] = {
@@ -94,11 +99,18 @@ def oncelog_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oncelog
     node.stop()
 
 
-@pytest.fixture(scope="session", params=["oncelog", pytest.param("kafka", marks=pytest.mark.jvm, id="apache")])
-def log(request: pytest.FixtureRequest) -> BrokerProcess:
-    """A broker that speaks the Kafka protocol: ours, then Apache Kafka."""
-    node: BrokerProcess = request.getfixturevalue("oncelog_broker" if request.param == "oncelog" else "kafka")
-    return node
+@pytest.fixture(scope="session")
+def oncelog_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OncelogCluster]:
+    cluster = OncelogCluster(tmp_path_factory.mktemp("oncelog-cluster"), **KEEP_RECORDS)
+    cluster.start()
+    yield cluster
+    cluster.kill()
+
+
+@pytest.fixture(scope="session", params=ONE_BROKER)
+def log(request: pytest.FixtureRequest) -> Any:
+    """What speaks the Kafka protocol: our broker, then Apache Kafka."""
+    return request.getfixturevalue(FIXTURES[request.param])
 
 
 @pytest.fixture
@@ -165,18 +177,33 @@ def _maker(make: Callable[..., Node]) -> Iterator[Callable[..., Node]]:
         node.kill()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A marker takes the place of the parameters that the fixture has."""
+    if "log" in metafunc.fixturenames and metafunc.definition.get_closest_marker("on_a_cluster") is not None:
+        nodes = [*ONE_BROKER, THREE_BROKERS]
+        metafunc.definition.add_marker(pytest.mark.parametrize("log", nodes, indirect=True, scope="session"))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The slow ones first: where tests run side by side, nobody waits at the end for one that began late.
 
     Of those marked `drawn(N)` one in N runs, drawn by ONCELOG_SEED, where more than a few of them are collected.
     """
+    items[:] = [item for item in items if not _needs_one_broker(item)]
     left_out = [] if os.environ.get("ONCELOG_WHOLE") == "1" or len(items) < A_WHOLE_RUN else _not_drawn(items)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
     chosen = {id(item) for item in left_out}
     items[:] = [item for item in items if id(item) not in chosen]
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def _needs_one_broker(item: pytest.Item) -> bool:
+    """Whether it would run on a cluster, and is about what a cluster over ZooKeeper has not."""
+    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return params.get("log") == "cluster" and item.get_closest_marker("one_broker") is not None
 
 
 def _not_drawn(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -25,7 +25,7 @@ def partition_count():
 def topic(log, partition_count):
     name = unique("client")
     with Client(log.bootstrap_servers) as client:
-        client.create_topics([NewTopic(name, partition_count, 1)])
+        client.create_topics([NewTopic(name, partition_count)])
     return name
 
 

@@ -31,6 +31,8 @@ from oncelog.client import (
 )
 from oncelog.wire import ErrorCode
 
+pytestmark = pytest.mark.on_a_cluster
+
 
 @pytest.fixture
 def client(log):
@@ -41,7 +43,7 @@ def client(log):
 @pytest.fixture
 def topic(client, request):
     name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
-    client.create_topics([NewTopic(name, 2, 1, {"retention.ms": "100000000"})])
+    client.create_topics([NewTopic(name, 2, config={"retention.ms": "100000000"})])
     yield name
     client.delete_topics([name])
 
@@ -58,7 +60,7 @@ def test_topic_is_described_as_it_was_created(client, topic):
 
 def test_topic_that_exists_or_does_not_exist_is_refused_by_its_code(client, topic):
     with pytest.raises(BrokerRefused) as raised:
-        client.create_topics([NewTopic(topic, 1, 1)])
+        client.create_topics([NewTopic(topic, 1)])
     assert raised.value.error is ErrorCode.topic_already_exists
     assert client.metadata(["nowhere"])["nowhere"].error is ErrorCode.unknown_topic_or_partition
     for partition in (TopicPartition("nowhere", 0), TopicPartition(topic, 2)):
@@ -107,6 +109,7 @@ def test_open_transaction_is_seen_from_every_side(client, topic, log):
         producer.abort_transaction()
 
 
+@pytest.mark.one_broker
 def test_transaction_version_is_the_finalized_one(client):
     assert client.finalized_features()["transaction.version"] == 2
     assert client.transaction_version() is TransactionVersion.TV2
@@ -118,6 +121,7 @@ def test_unknown_transactional_id_is_refused(client):
     assert raised.value.error is ErrorCode.transactional_id_not_found
 
 
+@pytest.mark.one_broker
 def test_asyncio_client_asks_several_questions_at_once(log, topic):
     async def ask():
         async with AsyncClient(log.bootstrap_servers) as client:
@@ -206,6 +210,7 @@ def test_settings_of_brokers_are_changed_for_one_and_for_every_one(client):
             client.alter_configs(resource, [ConfigChange(name, None, ConfigOperation.DELETE)])
 
 
+@pytest.mark.one_broker
 def test_settings_of_a_group_are_changed_before_it_is_there(client, topic):
     name, group = "consumer.heartbeat.interval.ms", f"readers of {topic}"
     resource = ConfigResource(ConfigKind.GROUP, group)
@@ -226,6 +231,7 @@ def test_settings_of_a_group_are_changed_before_it_is_there(client, topic):
         client.describe_configs(topics=[topic], groups=[topic])
 
 
+@pytest.mark.one_broker
 def test_every_broker_says_which_versions_it_serves(client):
     (broker,) = client.broker_versions()
     assert broker.node.node_id == 1

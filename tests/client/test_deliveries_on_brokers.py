@@ -23,6 +23,8 @@ from oncelog.client import (
     TopicPartition,
 )
 
+pytestmark = pytest.mark.on_a_cluster
+
 PARTITIONS = 8
 KEYS = [b"key-%d" % number for number in range(50)] + [b"", b"\x00\xff", "\u00fc".encode()]
 
@@ -184,7 +186,7 @@ def test_delivery_is_awaited_and_a_callback_may_be_a_coroutine(log, topic):
 def test_delivery_has_the_time_that_the_broker_gave_the_record(log, face):
     name = unique("deliveries")
     with Client(log.bootstrap_servers) as client:
-        client.create_topics([NewTopic(name, PARTITIONS, 1, {"message.timestamp.type": "LogAppendTime"})])
+        client.create_topics([NewTopic(name, PARTITIONS, config={"message.timestamp.type": "LogAppendTime"})])
     with face.producer(log.bootstrap_servers) as producer:
         given = producer.send(name, b"value", timestamp_ms=1000).result().timestamp_ms
     (record,) = read(log, name, 1)

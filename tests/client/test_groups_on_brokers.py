@@ -25,6 +25,8 @@ from oncelog.client import (
 )
 from tests.client.subscribing import PARTITIONS, QUICK, Told, partitions, poll_until, write
 
+pytestmark = pytest.mark.on_a_cluster
+
 
 def test_subscriber_goes_on_where_the_group_committed(log, face, topic, group):
     write(log, topic, 20)
@@ -46,7 +48,7 @@ def test_subscriber_goes_on_where_the_group_committed(log, face, topic, group):
         assert consumer.positions() == {tp: OffsetAndMetadata(6) for tp in partitions(topic)}
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.one_broker)])
 def test_first_poll_of_a_new_group_joins_finds_the_beginning_and_returns_records(log, face, topic, group, protocol):
     """It waits for its whole time only where nothing comes: this one would come back without a record, and late."""
     write(log, topic, 20)
@@ -107,6 +109,7 @@ def test_member_that_does_not_poll_loses_its_partitions_and_cannot_commit(log, f
         assert other.committed() == {}
 
 
+@pytest.mark.one_broker
 def test_member_that_was_expelled_stays_out_until_it_has_been_told(log, face, topic, group):
     """Otherwise its new generation would vouch for offsets of partitions that it does not have any more (KIP-447)."""
     told = Told()

@@ -11,6 +11,8 @@ from oncelog.client import Client, Consumer, NewTopic, OffsetAndMetadata, TopicP
 from oncelog.testing.proxy import ApiKey, Proxy, Then
 from tests.client.subscribing import KIP_848, PARTITIONS, QUICK, Told, partitions, poll_until, write
 
+pytestmark = pytest.mark.on_a_cluster
+
 
 @dataclass(frozen=True)
 class Way:
@@ -32,8 +34,14 @@ COOPERATIVE = Way(
     {**QUICK, "assignors": ["cooperative-sticky"]},
     {"partition.assignment.strategy": "cooperative-sticky", "heartbeat.interval.ms": 100},
 )
-UNIFORM = Way("uniform", {**KIP_848, "group_remote_assignor": "uniform"}, {"group.protocol": "consumer"})
-REMOTE_RANGE = Way("remote range", {**KIP_848, "group_remote_assignor": "range"}, {"group.protocol": "consumer"})
+UNIFORM, REMOTE_RANGE = (
+    pytest.param(
+        Way(name, {**KIP_848, "group_remote_assignor": name.split()[-1]}, {"group.protocol": "consumer"}),
+        marks=pytest.mark.one_broker,
+        id=name,
+    )
+    for name in ("uniform", "remote range")
+)
 
 
 @pytest.mark.parametrize("way", [RANGE, ROUNDROBIN, COOPERATIVE, UNIFORM], ids=str)
@@ -69,7 +77,7 @@ def test_partitions_and_topics_that_come_later_are_read(log, face, topic, group,
         consumer.subscribe([topic, f"{topic}-later"])
         poll_until(lambda _: consumer.assignment == partitions(topic), consumer)
         client.create_partitions({topic: PARTITIONS + 1})
-        client.create_topics([NewTopic(f"{topic}-later", 1, 1)])
+        client.create_topics([NewTopic(f"{topic}-later", 1)])
         expected = partitions(topic, *range(PARTITIONS + 1)) | {TopicPartition(f"{topic}-later", 0)}
         poll_until(lambda _: consumer.assignment == expected, consumer)
         consumer.subscribe([f"{topic}-later"])
@@ -105,7 +113,10 @@ def test_member_shares_topics_with_one_of_another_client(log, face, topic, group
     ("way", "api"),
     [
         *((RANGE, api) for api in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT)),
-        *((UNIFORM, api) for api in (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.OFFSET_COMMIT)),
+        *(
+            pytest.param(*UNIFORM.values, api, marks=pytest.mark.one_broker)
+            for api in (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.OFFSET_COMMIT)
+        ),
     ],
     ids=str,
 )

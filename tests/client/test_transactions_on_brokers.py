@@ -30,12 +30,14 @@ from oncelog.client.producer import transaction
 from oncelog.records import ControlType, Record, build_batch
 from oncelog.testing.proxy import ApiKey, Proxy, Then
 
+pytestmark = pytest.mark.on_a_cluster
+
 
 @pytest.fixture
 def topic(log, request):
     name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
     with Client(log.bootstrap_servers) as client:
-        client.create_topics([NewTopic(name, 2, 1)])
+        client.create_topics([NewTopic(name, 2)])
         yield name
         client.delete_topics([name])
 
@@ -369,6 +371,7 @@ def test_asyncio_producer_is_fenced_by_a_second(log, topic):
 
 
 @pytest.mark.slow
+@pytest.mark.one_broker
 def test_transaction_that_timed_out_is_aborted_and_tried_again(log, topic):
     """TV2 tells a timeout from fencing: EndTxn v5(abort) with the own epoch answers NONE with the next epoch."""
     partition = TopicPartition(topic, 0)

@@ -21,12 +21,18 @@ from harness.shared_producer import Cluster, until
 from harness.wire import Connection
 
 LOADING = (ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress)
+DEFAULT_REPLICAS = -1
+"""As the broker has it: 1 where it is alone, 3 in the cluster of the tests."""
 KINDS: dict[str, Callable[[], ClientUnderTest]] = {
     kind.name: kind for kind in (Confluent, KafkaPython, Aiokafka, Java, FranzGo, Kafkajs)
 }
 CLIENTS = [pytest.param(name, marks=pytest.mark.jvm) if name == "java" else name for name in KINDS]
 COOPERATIVE = "confluent-kafka, cooperative-sticky"
 CONFLUENT_CONSUMER, JAVA_CONSUMER = "confluent-kafka, consumer protocol", "java, consumer protocol"
+ASSIGNED_BY_THE_BROKER = [
+    pytest.param(CONFLUENT_CONSUMER, marks=pytest.mark.one_broker),
+    pytest.param(JAVA_CONSUMER, marks=[pytest.mark.jvm, pytest.mark.one_broker]),
+]
 
 
 class StartedClients:
@@ -66,7 +72,7 @@ def client(request: pytest.FixtureRequest, started_clients: StartedClients) -> C
     return started_clients[request.param]
 
 
-@pytest.fixture(params=[*CLIENTS, COOPERATIVE, CONFLUENT_CONSUMER, pytest.param(JAVA_CONSUMER, marks=pytest.mark.jvm)])
+@pytest.fixture(params=[*CLIENTS, COOPERATIVE, *ASSIGNED_BY_THE_BROKER])
 def subscribe(request: pytest.FixtureRequest, started_clients: StartedClients) -> Subscribe:
     """Make members of groups, as a client does: those of `client`, one that rebalances cooperatively (KIP-429), and
     those whose broker assigns (KIP-848).
@@ -102,7 +108,7 @@ def new_topic(log: BrokerProcess) -> Callable[..., str]:
     def make(partitions: int = 1, **configs: str) -> str:
         name = f"conformance-{uuid.uuid4().hex[:8]}"
         admin = AdminClient({"bootstrap.servers": log.bootstrap_servers})
-        admin.create_topics([NewTopic(name, partitions, 1, config=configs)])[name].result(30)
+        admin.create_topics([NewTopic(name, partitions, DEFAULT_REPLICAS, config=configs)])[name].result(30)
         wait_for_leaders(admin, name, partitions)
         return name
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from harness.shared_producer import until
 
+pytestmark = pytest.mark.on_a_cluster
 END = "the end"
 
 

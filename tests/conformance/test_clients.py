@@ -1,4 +1,5 @@
-"""What a Kafka client, whichever it is, does with transactions: the same scenarios on our broker and on Apache Kafka.
+"""What a Kafka client, whichever it is, does with transactions: the same scenarios on our broker, on Apache Kafka, and on a
+cluster of ours.
 
 Absence is never waited for: a scenario ends with a record that is committed after everything else, and a reader that
 got it has seen all there is.
@@ -19,6 +20,7 @@ from harness.conformance.clients import (
 from harness.processes import BrokerProcess
 from harness.shared_producer import until
 
+pytestmark = pytest.mark.on_a_cluster
 END = "the end"
 BOTH = (READ_COMMITTED, READ_UNCOMMITTED)
 

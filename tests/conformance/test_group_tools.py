@@ -29,7 +29,7 @@ def topic(log: BrokerProcess, unique: str) -> str:
     """Two partitions with ten records each."""
     name = f"tools-{unique}"
     admin = AdminClient({"bootstrap.servers": log.bootstrap_servers, "log_level": 0})
-    admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+    admin.create_topics([NewTopic(name, 2)])[name].result(30)
     producer = confluent_kafka.Producer({"bootstrap.servers": log.bootstrap_servers, "log_level": 0})
     for number in range(RECORDS):
         producer.produce(name, str(number), partition=number % 2)
@@ -54,6 +54,7 @@ def member(log: BrokerProcess, topic: str, unique: str) -> Iterator[ConfluentSub
     member.close()
 
 
+@pytest.mark.on_a_cluster
 def test_consumer_groups_describes_lists_and_administers_a_group(tools, member, topic, unique):
     group = ("--group", f"group-{unique}")
 

@@ -50,6 +50,7 @@ def test_topic_is_made_grows_is_described_and_deleted(tools: KafkaTools, name: s
     until(lambda: name not in tools("kafka-topics", "--list").lines)
 
 
+@pytest.mark.on_a_cluster
 def test_settings_of_a_topic_are_altered_and_described(tools: KafkaTools, name: str) -> None:
     create(tools, name, "--config", "retention.ms=5000")
     topic = ("--entity-type", "topics", "--entity-name", name)
@@ -243,6 +244,7 @@ def json_events(ended: Ended, name: str) -> list[dict[str, Any]]:
     return [event for event in events if event["name"] == name]
 
 
+@pytest.mark.on_a_cluster
 def test_lines_of_the_console_are_read_back_on_it_once_by_each_group(tools: KafkaTools, name: str) -> None:
     create(tools, name)
     keys = ("--reader-property", "parse.key=true", "--reader-property", "key.separator==")
@@ -258,6 +260,7 @@ def test_lines_of_the_console_are_read_back_on_it_once_by_each_group(tools: Kafk
     assert "Processed a total of 0 messages" in tools(*read, "--timeout-ms", "1000").lines
 
 
+@pytest.mark.on_a_cluster
 def test_what_the_verifiable_producer_has_sent_the_verifiable_consumer_reads(tools: KafkaTools, name: str) -> None:
     create(tools, name, "--partitions", "2")
     sent = tools.alone("kafka-verifiable-producer", "--topic", name, "--max-messages", "50", "--acks", "-1")
@@ -279,6 +282,7 @@ def test_what_the_verifiable_producer_has_sent_the_verifiable_consumer_reads(too
     assert {row[5] for row in rows} == {"0"}
 
 
+@pytest.mark.on_a_cluster
 def test_performance_of_transactions_is_measured(tools: KafkaTools, name: str) -> None:
     """A transaction ends every 20 ms; a reader of committed records gets all of them, and those of no other end."""
     create(tools, name, "--partitions", "2")

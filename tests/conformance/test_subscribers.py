@@ -1,4 +1,4 @@
-"""Consumer groups as their users have them: members come and go while records flow, on our broker and on Apache Kafka."""
+"""Consumer groups as their users have them: members come and go while records flow, on our broker, Apache Kafka and a cluster."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from harness.conformance.subscribers import HEARTBEAT_MS, ConfluentConsumer, Got
 from harness.processes import BrokerProcess
 from harness.shared_producer import until
 
+pytestmark = pytest.mark.on_a_cluster
 PARTITIONS = 6
 
 
@@ -166,6 +167,7 @@ def test_static_member_that_is_started_again_changes_nothing_for_the_others(clie
     check_static_restart(client.subscribe, log, topic, unique)
 
 
+@pytest.mark.one_broker
 def test_static_member_of_the_consumer_protocol_gets_back_what_it_had(log, topic, unique):
     """KIP-848: a static member that leaves with epoch -2 keeps its place for its session timeout."""
     check_static_restart(ConfluentConsumer, log, topic, unique)

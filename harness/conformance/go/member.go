@@ -43,7 +43,7 @@ func subscribe(_ context.Context, asked []string) ([]string, error) {
 		}
 	}
 	options := []kgo.Opt{
-		kgo.SeedBrokers(asked[1]), kgo.ConsumerGroup(asked[2]), kgo.ConsumeTopics(asked[3]), kgo.ConsumeResetOffset(reset),
+		servers(asked[1]), kgo.ConsumerGroup(asked[2]), kgo.ConsumeTopics(asked[3]), kgo.ConsumeResetOffset(reset),
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.FetchMaxWait(50 * time.Millisecond),
 		kgo.HeartbeatInterval(time.Duration(number(asked[6])) * time.Millisecond),
 		kgo.SessionTimeout(time.Duration(number(asked[7])) * time.Millisecond),

@@ -30,7 +30,7 @@ var acks = map[string]kgo.Acks{"0": kgo.NoAck(), "1": kgo.LeaderAck(), "all": kg
 // producer HANDLE BOOTSTRAP TRANSACTIONAL-ID CODEC ACKS
 func openProducer(_ context.Context, words []string) ([]string, error) {
 	options := []kgo.Opt{
-		kgo.SeedBrokers(words[1]), kgo.ProducerBatchCompression(codecs[words[3]]), kgo.RequiredAcks(acks[words[4]]),
+		servers(words[1]), kgo.ProducerBatchCompression(codecs[words[3]]), kgo.RequiredAcks(acks[words[4]]),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(5 * time.Millisecond),
 		kgo.RetryTimeout(patience), kgo.RecordDeliveryTimeout(patience),
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -17,7 +18,7 @@ var isolations = map[string]kgo.IsolationLevel{
 func read(ctx context.Context, asked []string) ([]string, error) {
 	partition := int32(number(asked[3]))
 	client, err := kgo.NewClient(
-		kgo.SeedBrokers(asked[0]), kgo.FetchIsolationLevel(isolations[asked[1]]), kgo.FetchMaxWait(50*time.Millisecond),
+		servers(asked[0]), kgo.FetchIsolationLevel(isolations[asked[1]]), kgo.FetchMaxWait(50*time.Millisecond),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{asked[2]: {partition: kgo.NewOffset().At(0)}}),
 	)
 	if err != nil {
@@ -43,8 +44,13 @@ func read(ctx context.Context, asked []string) ([]string, error) {
 	}
 }
 
+// servers is what a client asks first: HOST:PORT, or several of them with commas.
+func servers(bootstrap string) kgo.Opt {
+	return kgo.SeedBrokers(strings.Split(bootstrap, ",")...)
+}
+
 func withAdmin(bootstrap string, do func(*kadm.Client) ([]string, error)) ([]string, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap))
+	client, err := kgo.NewClient(servers(bootstrap))
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ CompressionCodecs[CompressionTypes.ZSTD] = () => ({
 
 const cluster = (bootstrap) =>
   new Kafka({
-    brokers: [bootstrap],
+    brokers: bootstrap.split(","),
     logLevel: logLevel.NOTHING,
     retry: { initialRetryTime: 10, maxRetryTime: 200, retries: 100 },
   })
