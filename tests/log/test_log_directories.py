@@ -161,6 +161,20 @@ def test_directory_whose_disk_was_changed_for_an_empty_one_is_missed(disk: Memor
         taken(disk, A, B).check_complete([("t", 0)], before)
 
 
+def test_replicas_of_a_disk_that_was_changed_for_an_empty_one_are_begun_anew(disk: MemoryDisk) -> None:
+    before = claimed(disk, A, B)
+    disk.make_directory(f"{A}/t-0")
+    disk.remove(B)
+    partitions = [("t", 0), ("t", 1)]
+    changed = taken(disk, A, B)
+    changed.check_complete(partitions, before, are_replicas=True)
+    assert changed.begun_anew == {("t", 1)}
+    changed.release()
+    # Whoever forgets to name a directory has lost nothing.
+    with pytest.raises(DiskError, match="t-1 is in none of the log directories, and what was the log directory /b"):
+        taken(disk, A).check_complete(partitions, before, are_replicas=True)
+
+
 def mark_clean_shutdown(directories: LogDirectories) -> None:
     for directory in directories:
         directory.mark_clean_shutdown()

@@ -218,7 +218,7 @@ class BrokerCore:
         own = read_own_checkpoint(environment.disk, directories.home)
         state = read_journal(self._journal, 0 if own is None else own.journal_bytes)
         check_kind(state, directories.home, is_in_cluster=self.membership is not None)
-        find_partitions(directories, state, self._journal.path)
+        find_partitions(directories, state, self._journal.path, is_member=self.membership is not None)
         paths = directories.claim(self.cluster_id, self.node_id, new_id)
         if paths != state.log_directories:
             self._journal.append_now(LogDirectoriesNamed(paths=paths))

@@ -46,6 +46,8 @@ class LogDirectories:
         self._sources: dict[PartitionKey, DataDirectory] = {}
         """Where partitions were whose move the start has finished."""
         self._preferred: dict[PartitionKey, DataDirectory] = {}
+        self.begun_anew: frozenset[PartitionKey] = frozenset()
+        """Replicas whose disk was replaced: what is known of their logs is true no more."""
         try:
             for path in paths:
                 self._directories.append(DataDirectory(disk, path))
@@ -170,23 +172,29 @@ class LogDirectories:
             self.moved(key, target.path)
         self._sources[key] = source
 
-    def check_complete(self, partitions: Iterable[PartitionKey], before: Mapping[str, str]) -> None:
+    def check_complete(
+        self, partitions: Iterable[PartitionKey], before: Mapping[str, str], *, are_replicas: bool = False
+    ) -> None:
         """Raise DiskError if a partition is nowhere, and of the directories that there were `before` one is missing.
 
         `before` is what `claim` returned then. A partition that is nowhere although all directories are there lost its
-        name to a power cut before anything of it was durable, and begins anew.
+        name to a power cut before anything of it was durable, and begins anew. So do replicas where a directory that is missing
+        has an empty one in its place: other brokers have what was lost.
         """
         present = {identity.directory_id for identity in self._identities().values()}
         gone = [path for directory_id, path in before.items() if directory_id not in present]
-        if not gone:
+        nowhere = [key for key in partitions if key not in self._places]
+        if not gone or not nowhere:
             return
-        nowhere = [partition_directory(*key) for key in partitions if key not in self._places]
-        if nowhere:
-            more = f" and {len(nowhere) - 1} more partitions are" if len(nowhere) > 1 else " is"
-            raise DiskError(
-                f"{nowhere[0]}{more} in none of the log directories, and what was the log directory {gone[0]} is not among "
-                "them: name it in log.dirs again; if it is lost, make an empty directory of the partition's name in another"
-            )
+        if are_replicas and set(gone) <= set(self.paths):
+            self.begun_anew = frozenset(nowhere)
+            return
+        more = f" and {len(nowhere) - 1} more partitions are" if len(nowhere) > 1 else " is"
+        raise DiskError(
+            f"{partition_directory(*nowhere[0])}{more} in none of the log directories, and what was the log directory {gone[0]} "
+            "is not among them: name it in log.dirs again; if it is lost, make an empty directory of the partition's name in "
+            "another"
+        )
 
     def made_besides(self, partitions: Iterable[PartitionKey]) -> str | None:
         """A directory that a broker made, of a partition that is none of these."""

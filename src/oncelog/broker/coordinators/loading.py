@@ -166,7 +166,9 @@ def _change_topic(state: JournalState, topic_id: str, **changes: Any) -> None:
             return
 
 
-def find_partitions(directories: LogDirectories, state: JournalState, journal_path: str) -> None:
+def find_partitions(
+    directories: LogDirectories, state: JournalState, journal_path: str, *, is_member: bool = False
+) -> None:
     """Find every partition that the journal knows. Raises DiskError if one is missing, in two places, or not known."""
     directories.find_partitions(state.deleted, state.left, state.made_without)
     partitions = [(topic.name, index) for topic in state.topics.values() for index in range(topic.partition_count)]
@@ -177,7 +179,12 @@ def find_partitions(directories: LogDirectories, state: JournalState, journal_pa
             f"{journal_path} is damaged: it knows nothing of {unknown or 'any start'}, and the log directories do: "
             "restore it from a copy"
         )
-    directories.check_complete(partitions, state.log_directories)
+    directories.check_complete(partitions, state.log_directories, are_replicas=is_member)
+    if directories.begun_anew:
+        logger.warning(
+            "%d replicas are begun anew and fetched from other brokers: the log directory that had them is empty now",
+            len(directories.begun_anew),
+        )
 
 
 @contextmanager

@@ -158,7 +158,8 @@ class LogOpening:
             return _unopened(path, topic, known, None), directory
 
     def _known_of(self, topic: Topic, index: int, config: LogConfig) -> _KnownOfLog:
-        key, left = (topic.name, index), self.left
+        key = (topic.name, index)
+        left = LeftByLastStop() if key in self._directories.begun_anew else self.left
         recovery_point, log_start_offset = left.recovery_points.get(key, 0), left.log_start_offsets.get(key, 0)
         digest = None
         if left.digests is not None:
