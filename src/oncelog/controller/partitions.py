@@ -155,7 +155,7 @@ def _elect(
                 state = update.state.written(outcome)
                 results[partition] = state
                 context.unclean_elections += election.is_unclean
-                _elected(context, batch, partition, state, election.recipients, strategy)
+                _elected(context, batch, partition, state, election, strategy)
         known = yield from read_states(remaining)
     return results
 
@@ -172,19 +172,23 @@ def _elected(
     batch: RequestBatch,
     partition: TopicPartition,
     state: LeaderAndIsr,
-    recipients: tuple[int, ...],
+    election: Election,
     strategy: ElectionStrategy,
 ) -> None:
     context.leaders[partition] = state
     context.partition_states[partition] = PartitionState.ONLINE
-    batch.add_leader_and_isr(recipients, partition, state, context.assignment(partition), is_new=False)
-    logger.info(
+    batch.add_leader_and_isr(election.recipients, partition, state, context.assignment(partition), is_new=False)
+    reason = strategy.name.lower().replace("_", " ")
+    if election.is_unclean:
+        reason += ", and nobody in sync is alive: what the new leader does not have is lost"
+    logger.log(
+        logging.WARNING if election.is_unclean else logging.INFO,
         "%s is led by %d in epoch %d, in sync: %s (%s)",
         show(partition),
         state.leader,
         state.leader_epoch,
         listed(state.isr),
-        strategy.name.lower().replace("_", " "),
+        reason,
     )
 
 

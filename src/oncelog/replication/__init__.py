@@ -28,12 +28,13 @@ from oncelog.replication.partition_state import (
     IsrPartitionState,
     IsrState,
 )
-from oncelog.replication.progress import FollowerProgress
+from oncelog.replication.progress import UNKNOWN_OFFSET, FollowerProgress
 from oncelog.replication.read_replica import preferred_read_replica
 from oncelog.replication.truncation import EpochEnd, FollowedLog, Truncation, divergence, truncation
 
 __all__ = [
     "ACKS_ALL",
+    "UNKNOWN_OFFSET",
     "AdvanceHighWatermark",
     "AdvanceLogStart",
     "AfterAnswer",

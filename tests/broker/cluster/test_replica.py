@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -182,6 +183,25 @@ def test_a_replica_that_is_late_for_too_long_is_asked_out_of_the_in_sync_set(rep
     assert produced(replicated.cluster.wait(waiting)) == (NONE, 0)
     assert replicated.in_sync == (LEADER, FOLLOWER)
     assert replicated.asked == [((LEADER, FOLLOWER), 0)]
+
+
+def test_every_change_of_the_in_sync_set_is_said_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    one = Led(isr=(LEADER, FOLLOWER))
+    one.controller.answers[ALTER_PARTITION] = alter_answer
+    with caplog.at_level("INFO", "oncelog.broker"):
+        one.all_fetch(0, FOLLOWER, LAST)
+        one.cluster.until(lambda: one.in_sync == REPLICAS)
+        one.cluster.produce(LEADER, records(b"a"))
+        one.cluster.until(lambda: one.in_sync == (LEADER,))
+    said = [record.getMessage() for record in caplog.records if "in-sync set" in record.getMessage()]
+    grown, shrunk = said
+    assert grown == f"{one.partition}: the in-sync set is to be 0,1,2, it is 0,1: broker 2 has caught up to offset 0"
+    late = r"broker {} has not caught up for \d+ ms, and is at offset 0 of 1"
+    assert re.fullmatch(
+        rf".*: the in-sync set is to be 0, it is 0,1,2: {late.format(FOLLOWER)}, {late.format(LAST)}", shrunk
+    )
+    in_sync = [record.getMessage() for record in caplog.records if ": in sync are " in record.getMessage()]
+    assert in_sync == [f"{one.partition}: in sync are {set_}" for set_ in ("0,1,2", "0")]
 
 
 def test_a_replica_is_late_in_time_although_the_time_of_day_goes_back(replicated: Led) -> None:

@@ -14,6 +14,7 @@ from oncelog.coordination import Parked, sleep, start
 from oncelog.log import Refused
 from oncelog.replication import (
     ACKS_ALL,
+    UNKNOWN_OFFSET,
     AfterAnswer,
     AlterPartition,
     AlterPartitionAnswer,
@@ -144,7 +145,7 @@ class HostedReplica:
             self.partition.wake()
         asked = self.state.expansion(follower.node_id, log.high_watermark, self._surroundings.members)
         if asked is not None:
-            self._ask_for(asked)
+            self._ask_for(asked, f"broker {follower.node_id} has caught up to offset {fetch_offset}")
 
     @property
     def is_under_replicated(self) -> bool:
@@ -177,7 +178,8 @@ class HostedReplica:
         log = self.partition.log
         asked = self.state.shrinking(log.log_end_offset, self._now_ms)
         if asked is not None:
-            self._ask_for(asked)
+            late = sorted(self.state.state.isr.difference(asked.new_isr))
+            self._ask_for(asked, ", ".join(map(self._how_late, late)))
 
     # --- inside
 
@@ -217,12 +219,23 @@ class HostedReplica:
             _, _, waiting = heappop(self._waiting)
             waiting.release(error)
 
-    def _ask_for(self, asked: AlterPartition) -> None:
+    def _how_late(self, broker_id: int) -> str:
+        progress = self.state.followers.get(broker_id)
+        if progress is None:
+            return f"broker {broker_id} has no replica"
+        since_ms = self._now_ms - progress.last_caught_up_ms
+        if progress.log_end_offset == UNKNOWN_OFFSET:
+            return f"broker {broker_id} has not fetched for {since_ms} ms"
+        end = self.partition.log.log_end_offset
+        return f"broker {broker_id} has not caught up for {since_ms} ms, and is at offset {progress.log_end_offset} of {end}"
+
+    def _ask_for(self, asked: AlterPartition, reason: str) -> None:
         logger.info(
-            "%s: the in-sync set is to be %s, it is %s",
+            "%s: the in-sync set is to be %s, it is %s: %s",
             self.partition,
             _listed(asked.new_isr),
             _listed(self.state.state.isr),
+            reason,
         )
         self.state.propose(asked)
         start(self._alter(asked))
