@@ -107,8 +107,9 @@ def produce_request(
     topic: str = TOPIC,
     timeout_ms: int = 30_000,
     transactional_id: str | None = None,
+    version: int = 9,
 ) -> Any:
-    types = message_module(PRODUCE, 9, "request")
+    types = message_module(PRODUCE, version, "request")
     data = types.PartitionProduceData(index=index, records=batch)
     return types.ProduceRequest(
         transactional_id=transactional_id,

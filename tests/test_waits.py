@@ -46,7 +46,7 @@ ALLOWED = {
     ("truncating.py", "begin_logs_again", "offset"): "an offset",
     ("truncating.py", "begin_logs_again", "offsets"): "whoever follows a leader holds its logs until they begin again",
     ("fetchers.py", "stop_following", "keys"): "names of partitions",
-    ("verification.py", "verify", "guards"): "they say what has become of the very partitions that were looked up",
+    ("verification.py", "_guarded", "guards"): "they say what has become of the very partitions that were looked up",
     ("delete_records.py", "_moves", "partition"): "it takes back what it has put on it, and asks nothing of it",
     ("loading.py", "not_cleaned", "log"): "the very log that is cleaned again",
     ("loading.py", "load_transactions", "partition"): "whoever wants to delete a topic waits until this is over",

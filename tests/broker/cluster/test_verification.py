@@ -50,9 +50,9 @@ class Written:
     def lead(self, epoch: int, leader: int = BROKER) -> None:
         assert errors_of(self.controller.order(BROKER, led(leader, epoch, (BROKER,)))) == [NONE]
 
-    def write(self, producer: tuple[int, int] = PRODUCER) -> Parked[Any]:
+    def write(self, producer: tuple[int, int] = PRODUCER, **fields: Any) -> Parked[Any]:
         batch = records(b"a", producer=producer)
-        return self.cluster.send(BROKER, produce_request(batch, acks=-1, transactional_id="teller"))
+        return self.cluster.send(BROKER, produce_request(batch, acks=-1, transactional_id="teller", **fields))
 
     def written(self, waiting: Parked[Any]) -> ErrorCode:
         return produced(self.cluster.wait(waiting))[0]
@@ -161,9 +161,9 @@ def test_what_has_begun_here_is_not_asked_for_again(written: Written) -> None:
 class HeldAnswer:
     """A coordinator that says yes when the test likes it to."""
 
-    def __init__(self, written: Written) -> None:
+    def __init__(self, written: Written, **fields: Any) -> None:
         self.written = written
-        self.waiting = written.write()
+        self.waiting = written.write(**fields)
         written.until_asked()
 
     def comes(self) -> ErrorCode:
@@ -198,3 +198,36 @@ def test_a_newer_epoch_of_the_same_leader_refuses_nothing(written: Written) -> N
     held = HeldAnswer(written)
     written.lead(1)
     assert held.comes() is NONE
+
+
+def test_producer_of_the_second_generation_has_the_partition_added(written: Written) -> None:
+    """KIP-890, part 2: from Produce v12 on the leader asks for it, once in each transaction."""
+    written.coordinator.answers[ADD_PARTITIONS] = says()
+    assert written.written(written.write(version=12)) is NONE
+    assert written.written(written.write(version=12)) is NONE
+    written.mark((PRODUCER[0], PRODUCER[1] + 1))
+    assert written.written(written.write((PRODUCER[0], PRODUCER[1] + 1), version=12)) is NONE
+    asked = written.coordinator.asked(ADD_PARTITIONS)
+    transactions = [transaction for one in asked for transaction in one.transactions]
+    assert [(one.verify_only, one.producer_epoch) for one in transactions] == [
+        (False, PRODUCER[1]),
+        (False, PRODUCER[1] + 1),
+    ]
+
+
+@pytest.mark.parametrize("error", [ErrorCode.unknown_topic_or_partition, ErrorCode.operation_not_attempted])
+def test_coordinator_that_has_not_heard_of_the_partition_yet_is_asked_again(written: Written, error: ErrorCode) -> None:
+    written.coordinator.answers[ADD_PARTITIONS] = says(error)
+    assert written.written(written.write(version=12)) is ErrorCode.not_enough_replicas
+    assert written.end == 0
+    written.coordinator.answers[ADD_PARTITIONS] = says()
+    assert written.written(written.write(version=12)) is NONE
+
+
+def test_marker_of_the_transaction_before_has_the_next_one_ask_again(written: Written) -> None:
+    """The coordinator answers when that one is complete, and its marker came after this broker had asked."""
+    held = HeldAnswer(written, version=12)
+    written.mark()
+    assert held.comes() is ErrorCode.concurrent_transactions
+    written.coordinator.answers[ADD_PARTITIONS] = says()
+    assert written.written(written.write(version=12)) is NONE

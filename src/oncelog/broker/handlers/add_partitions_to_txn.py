@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from oncelog.broker.coordinators.session_guard import FixedPlace, SessionGuard, TransactionalProducer
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage.topics import INTERNAL_TOPICS
+from oncelog.broker.storage.topics import INTERNAL_TOPICS, TRANSACTION_STATE
 from oncelog.coordination import start
 from oncelog.transactions import TopicPartition
 from oncelog.transactions.versions import transaction_error
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from oncelog.environment import Clock
 
 BATCHED_FROM_VERSION = 4
+NOT_ADDED_BY_BROKERS = (TRANSACTION_STATE,)
+"""A coordinator of groups adds the partition of a group whose offsets a producer has sent it (TxnOffsetCommit v5)."""
 
 Errors = Mapping[TopicPartition, ErrorCode]
 
@@ -68,7 +70,7 @@ async def _add_or_verify(broker: Needs, transaction: Any) -> Errors:
     partitions = _named(transaction.topics)
     if transaction.verify_only:
         return broker.transactions.verify(*producer, partitions)
-    refused = await _refused(broker, Turn(broker.clock), partitions)
+    refused = await _refused(broker, Turn(broker.clock), partitions, NOT_ADDED_BY_BROKERS)
     if refused is not None:
         return refused
     return dict.fromkeys(partitions, await broker.transactions.add_partitions(*producer, partitions, tv2=True))
@@ -79,7 +81,7 @@ async def _add(
 ) -> Errors | None:
     """None for a request that comes late. Nothing waits between the answer of the guard and what it is asked for."""
     partitions = _named(topics)
-    refused = await _refused(broker, turn, partitions)
+    refused = await _refused(broker, turn, partitions, INTERNAL_TOPICS)
     if not broker.session_guard.admits(request, producer, [FixedPlace.PARTITIONS]):
         return None
     if refused is not None:
@@ -87,15 +89,17 @@ async def _add(
     return dict.fromkeys(partitions, await broker.transactions.add_partitions(*producer, partitions, tv2=False))
 
 
-async def _refused(broker: Needs, turn: Turn, partitions: Sequence[TopicPartition]) -> Errors | None:
+async def _refused(
+    broker: Needs, turn: Turn, partitions: Sequence[TopicPartition], internal: Sequence[str]
+) -> Errors | None:
     """What is wrong with the request, whatever the state of the transaction; None if nothing is."""
-    problems = await turn.each(partitions, lambda partition: _problem(broker, *partition))
+    problems = await turn.each(partitions, lambda partition: _problem(broker, internal, *partition))
     wrong = {one: error for one, error in zip(partitions, problems, strict=True) if error is not None}
     return dict.fromkeys(partitions, ErrorCode.operation_not_attempted) | wrong if wrong else None
 
 
-def _problem(broker: Needs, topic: str, index: int) -> ErrorCode | None:
-    if topic in INTERNAL_TOPICS:
+def _problem(broker: Needs, internal: Sequence[str], topic: str, index: int) -> ErrorCode | None:
+    if topic in internal:
         # Kafka too, whatever rights a client has: the coordinators write there.
         return ErrorCode.topic_authorization_failed
     return ErrorCode.unknown_topic_or_partition if broker.topics.partition(topic, index) is None else None

@@ -215,10 +215,12 @@ async def _refused_by_coordinator(
     partitions = [(batch.topic, batch.partition) for batch in batches.values()]
     header = next(iter(batches.values())).header
     producer = TransactionalProducer(transactional_id, header.producer_id, header.producer_epoch)
-    if produce_adds_partitions(request.version):
+    if broker.view.has_others:
+        adds = produce_adds_partitions(request.version)
+        ask = broker.verification.add if adds else broker.verification.verify
+        errors = await ask(producer, partitions)
+    elif produce_adds_partitions(request.version):
         errors = dict.fromkeys(partitions, await broker.transactions.add_partitions(*producer, partitions, tv2=True))
-    elif broker.view.has_others:
-        errors = await broker.verification.verify(producer, partitions)
     elif not broker.session_guard.admits(request, producer, partitions):
         return None
     else:

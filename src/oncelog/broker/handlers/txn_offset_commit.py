@@ -77,7 +77,11 @@ async def _problem(broker: Needs, request: Request, producer: TransactionalProdu
     if broker.view.has_others:
         # The group is coordinated here; the transaction may be so on another broker.
         error = broker.offsets.error(request.body.group_id)
-        return error if error is not ErrorCode.none else (await broker.verification.verify(producer, [home]))[home]
+        if error is not ErrorCode.none:
+            return error
+        adds = offset_commit_adds_partitions(request.version)
+        ask = broker.verification.add if adds else broker.verification.verify
+        return (await ask(producer, [home]))[home]
     error = broker.transactions.error(producer.transactional_id)
     if error is not ErrorCode.none:
         return error
