@@ -59,6 +59,11 @@ class ClusterMember(BrokerProcess):
         own = {"broker.id": str(self.broker_id), "zookeeper.connect": self.zookeeper_connect}
         return FOR_ALL | own | self._given
 
+    @property
+    def log_directories(self) -> list[Path]:
+        named = self.settings.get("log.dirs")
+        return [Path(one) for one in named.split(",")] if named else [self.data_directory]
+
     def known_brokers(self) -> frozenset[int]:
         """The brokers that are alive, as this one was told; none where it does not answer."""
         metadata = self._metadata()

@@ -46,6 +46,8 @@ class Worker:
         self.source = source
         self.outcomes: dict[int, Outcome] = {}
         self.wanted: dict[int, set[tuple[str, int, str]]] = {}
+        self.errors: list[Exception] = []
+        """What its producers have raised in the middle of transactions."""
         self._make, self._places, self._keeps = make, places, keeps_its_producer
         self._random = random.Random(seed)
         self._producer: LoadProducer | None = None
@@ -86,7 +88,8 @@ class Worker:
                 self.outcomes[number] = Outcome.COMMITTED
             else:
                 self._producer.abort()
-        except Exception:  # noqa: BLE001 - each client has its own errors; the outcome is what counts
+        except Exception as error:  # noqa: BLE001 - each client has its own errors; the outcome is what counts
+            self.errors.append(error)
             self.drop()
 
     def drop(self) -> None:

@@ -231,6 +231,14 @@ class Load:
         except AssertionError:
             raise AssertionError(f"the load does not go on: {before}, then {self.progress()}") from None
 
+    def errors(self) -> list[str]:
+        """What producers were told that was not a success. Ask when the load has ended."""
+        said = [f"{worker.name}: {error!r}" for worker in self.workers for error in worker.errors]
+        for writer in self.writers:
+            said += [f"{writer.name}: {error}" for error in writer.fatal]
+            said += [f"{writer.name} was not told that {record} is there" for record in writer.unknown]
+        return said
+
     def writers_go_on(self) -> None:
         """Wait for the idempotent producers alone: others may hold on to a broker that accepts connections and answers nothing."""
         before = [len(writer.acknowledged) for writer in self.writers]

@@ -13,9 +13,10 @@ from harness.waiting import until
 SYNC_SECONDS = 90
 
 
-def log_bytes(directory: Path) -> bytes:
-    """All segments of a partition, from the first to the last."""
-    return b"".join(segment.read_bytes() for segment in sorted(directory.glob("*.log")))
+def log_bytes(directories: Iterable[Path], topic: str, index: int) -> bytes:
+    """All segments of a partition, from the first to the last, in whichever log directory of a broker it is."""
+    segments = [segment for one in directories for segment in (one / f"{topic}-{index}").glob("*.log")]
+    return b"".join(segment.read_bytes() for segment in sorted(segments))
 
 
 def partitions(cluster: Cluster) -> dict[tuple[str, int], tuple[int, frozenset[int], frozenset[int]]]:
@@ -47,7 +48,7 @@ def unequal_replicas(cluster: Cluster) -> list[str]:
     """Partitions whose replicas, all of brokers that are alive, have different bytes."""
     found = []
     for (topic, index), (_, replicas, _) in partitions(cluster).items():
-        files = {one: log_bytes(cluster.brokers[one].data_directory / f"{topic}-{index}") for one in replicas}
+        files = {one: log_bytes(cluster.brokers[one].log_directories, topic, index) for one in replicas}
         if len(set(files.values())) > 1:
             found.append(f"{topic}-{index}: {_differences(files)}")
     return found

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from harness.cluster import Cluster
-from harness.oncelog_process import OncelogNode
 from harness.waiting import until
 from tests.cluster.conftest import KINDS, NOT_CLEANED
 from tests.cluster.load import Load
 from tests.cluster.replicas import partitions, wait_until_in_sync
-from tests.cluster.trial import GROUP, PARTITIONS, TOPIC, Trial
+from tests.cluster.trial import GROUP, PARTITIONS, TOPIC, Trial, reassign
 
 pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.jvm]
 
 THEIRS, OURS = (0, 1), (2, 3)
-REASSIGN_SECONDS = 240
 
 
 @pytest.fixture
@@ -57,14 +54,3 @@ def test_all_replicas_go_to_the_other_kind_and_back(cluster: Cluster) -> None:
         trial.is_whole_again()
 
     trial.run(lambda: give_way(THEIRS, OURS), lambda: give_way(OURS, THEIRS))
-
-
-def reassign(cluster: Cluster, brokers: tuple[int, ...]) -> None:
-    """Every partition of the cluster, those of the coordinators too."""
-    numbers = ",".join(map(str, brokers))
-    there = ["--bootstrap-server", cluster.bootstrap_servers]
-    command = [OncelogNode.program(), "cluster", "reassign", "--brokers", numbers, *there]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=REASSIGN_SECONDS, check=False)
-    assert done.returncode == 0, done.stderr
-    topics = {line.split()[0] for line in done.stdout.splitlines()[1:]}
-    assert topics == {TOPIC, "__consumer_offsets", "__transaction_state"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from enum import Enum
 
@@ -10,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.cluster import Cluster, ClusterMember
 from harness.oncelog_cluster import OncelogMember
+from harness.oncelog_process import OncelogNode
 from harness.waiting import until
 from oncelog.coordination.placement import partition_for
 from tests.cluster.load import Load
@@ -18,6 +20,7 @@ from tests.cluster.replicas import leader, partitions, wait_until_equal, wait_un
 TOPIC, GROUP = "accounts", "readers"
 PARTITIONS = 6
 COORDINATOR_PARTITIONS = 5
+REASSIGN_SECONDS = 240
 TRANSACTIONS, OFFSETS = "__transaction_state", "__consumer_offsets"
 
 
@@ -106,6 +109,17 @@ class Trial:
             assert broker.is_running, broker.tail()
             said = broker.output.read_text(errors="replace") if isinstance(broker, OncelogMember) else ""
             assert "Traceback" not in said, said[said.index("Traceback") :][:4000]
+
+
+def reassign(cluster: Cluster, brokers: tuple[int, ...]) -> None:
+    """Have these brokers alone keep every partition of the cluster, those of the coordinators too."""
+    numbers = ",".join(map(str, brokers))
+    there = ["--bootstrap-server", cluster.bootstrap_servers]
+    command = [OncelogNode.program(), "cluster", "reassign", "--brokers", numbers, *there]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=REASSIGN_SECONDS, check=False)
+    assert done.returncode == 0, done.stderr
+    topics = {line.split()[0] for line in done.stdout.splitlines()[1:]}
+    assert topics == {TOPIC, OFFSETS, TRANSACTIONS}
 
 
 def coordinator_of(cluster: Cluster, topic: str, name: str) -> int:
