@@ -233,6 +233,14 @@ class MemoryDisk:
         # One that was removed is there again with its files.
         self._directories |= {name.rpartition("/")[0] for name in self._names}
 
+    def replace(self) -> None:
+        """Another disk is in its place, with nothing on it."""
+        self.kill()
+        for names in (self._names, self._durable_names, self._renamings):
+            names.clear()
+        self._directories.clear()
+        self._renamed_directories.clear()
+
     def _has_files(self, directory: str) -> bool:
         return any(name.startswith(directory + "/") for name in self._names)
 

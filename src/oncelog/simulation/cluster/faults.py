@@ -16,6 +16,7 @@ class ClusterFault(Enum):
     KILL_ALL = "all brokers are killed"
     KILL_FOR_A_MOMENT = "a broker is killed, and is back before its session is over"
     POWER = "the power of a broker is cut"
+    LOST_DISK = "the power of a broker is cut, and its disk is lost with it"
     STOP = "a broker hands over what it leads, stops and starts"
     PAUSE = "a broker stands still"
     BUSY = "a broker has a lot to do"
@@ -47,6 +48,7 @@ INTERVALS_S: dict[Enum, float] = {
     ClusterFault.KILL_ALL: 90,
     ClusterFault.KILL_FOR_A_MOMENT: 30,
     ClusterFault.POWER: 30,
+    ClusterFault.LOST_DISK: 40,
     ClusterFault.STOP: 40,
     ClusterFault.PAUSE: 20,
     ClusterFault.BUSY: 30,

@@ -63,6 +63,7 @@ class ClusterInjection:
             ClusterFault.KILL_ALL: self._kill_all,
             ClusterFault.KILL_FOR_A_MOMENT: lambda random: self._kill(self._any(random), random, FOR_A_MOMENT_MS),
             ClusterFault.POWER: self._power,
+            ClusterFault.LOST_DISK: lambda random: self._power(random, with_disk=True),
             ClusterFault.STOP: self._stop,
             ClusterFault.PAUSE: lambda random: self._pause(self._any(random), random),
             ClusterFault.BUSY: self._busy,
@@ -186,7 +187,7 @@ class ClusterInjection:
         for broker in self._brokers:
             self._queue.after(random.uniform(0, 5), "kill", partial(self._kill, broker, random))
 
-    def _power(self, random: Random) -> None:
+    def _power(self, random: Random, *, with_disk: bool = False) -> None:
         """Only where every other replica has what is lost here: the cluster promises no more."""
         broker = self._any(random)
         if not self._metadata.is_whole():
@@ -195,6 +196,7 @@ class ClusterInjection:
             one.has_lost_power &= one.is_to_be_left_out
         if broker.is_up and not any(one.has_lost_power for one in self._brokers):
             broker.die(power=True)
+            broker.has_lost_disk = with_disk
             self._start_later(broker, random)
 
     def _stop(self, random: Random) -> None:

@@ -35,6 +35,8 @@ class MemberNode(BrokerNode):
         """Its power was cut, and not all that it had lost came back from the others since."""
         self.is_to_be_left_out = False
         """Its power was cut, and it was not started since: it must not be taken for in sync when it is."""
+        self.has_lost_disk = False
+        """It went with the power, and there is an empty one in its place at the next start."""
         self._ensemble = ensemble
         self._ended: list[BrokerCore] = []
         """Nothing of them may be collected during the run: what their flows give back then would happen at an odd time."""
@@ -59,15 +61,17 @@ class MemberNode(BrokerNode):
         return max(ends, default=-1)
 
     def start(self) -> None:
-        """After a power cut what was not synced is lost by now."""
-        if self.is_to_be_left_out:
+        """After a power cut what was not synced is lost by now, or all of it."""
+        if self.has_lost_disk:
+            self.disk.replace()
+        elif self.is_to_be_left_out:
             self.disk.crash()
-            self.is_to_be_left_out = False
+        self.is_to_be_left_out = self.has_lost_disk = False
         super().start()
 
     def lose_nothing(self) -> None:
         """The disk had written everything by itself when its power was cut."""
-        self.is_to_be_left_out = self.has_lost_power = False
+        self.is_to_be_left_out = self.has_lost_power = self.has_lost_disk = False
 
     def environment(self, process: Process) -> Environment:
         session_ms = int(self.settings["zookeeper.session.timeout.ms"])
