@@ -42,6 +42,8 @@ class _Committed:
     batches: list[LoggedBatch] = field(default_factory=list)
     leaders: dict[int, int] = field(default_factory=dict)
     newest_epoch: int = -1
+    last_stable_offset: int = 0
+    """The highest that a leader had."""
 
     @property
     def end(self) -> int:
@@ -88,6 +90,7 @@ class Ledger:
         _must(
             stable <= high <= log.log_end_offset, f"{what}: {stable}, {high} and {log.log_end_offset} are out of order"
         )
+        self._check_stable(what, partition)
         self._take(what, partition, known.high_watermark, high)
         if high > known.high_watermark:
             self._check_replicas(what, partition, high)
@@ -108,7 +111,23 @@ class Ledger:
             self._take(what, partition, 0, committed.end)
         known = self._led[node.process, partition, epoch] = _Led(log.high_watermark, log.last_stable_offset)
         self._take(f"{partition} on {node.name}", partition, 0, log.high_watermark)
+        self._check_stable(f"{partition}, led by {node.name} under epoch {epoch}", partition)
         return known
+
+    def _check_stable(self, what: str, partition: Partition) -> None:
+        """A new leader may not know yet how far the one before had come. It says nothing of its end until it has all of that."""
+        committed = self._committed[partition.topic, partition.index]
+        log, leading = partition.log, partition.leading
+        before, stable = committed.last_stable_offset, log.last_stable_offset
+        if (
+            leading is not None
+            and partition.leader_epoch == committed.newest_epoch
+            and log.high_watermark >= leading.epoch_start_offset
+        ):
+            _must(
+                before <= stable, f"{what}: the last stable offset is {stable}, and that of another leader was {before}"
+            )
+        committed.last_stable_offset = max(before, stable)
 
     def _take(self, what: str, partition: Partition, start: int, stop: int) -> None:
         """What lies there was committed before, or is from now on."""
