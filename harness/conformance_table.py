@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         client = params.get("client") or params.get("subscribe") or (marker.args[0] if marker else NO_CLIENT)
         name = item.originalname if isinstance(item, pytest.Function) else item.name
         scenario = name.removeprefix("test_").replace("_", " ")
-        if params.get("log") == "oncelog_cluster":
+        if params.get("log") == "cluster":
             scenario += ON_A_CLUSTER
         item.user_properties.append((CLIENT_AND_SCENARIO, (client, scenario)))
 

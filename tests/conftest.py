@@ -57,11 +57,10 @@ QUICK_GROUPS = {
 A_DAY_MS = str(24 * 60 * 60 * 1000)
 KEEP_RECORDS = {"log.retention.check.interval.ms": A_DAY_MS}
 """What both have too: retention would delete, in the middle of a test, what the test dates back to 1970."""
-ONE_BROKER = [
-    pytest.param("oncelog_broker", id="oncelog"),
-    pytest.param("kafka", marks=pytest.mark.jvm, id="apache"),
-]
-THREE_BROKERS = pytest.param("oncelog_cluster", marks=pytest.mark.jvm, id="cluster")
+FIXTURES = {"oncelog": "oncelog_broker", "kafka": "kafka", "cluster": "oncelog_cluster"}
+"""What `log` is, by its parameter."""
+ONE_BROKER = ["oncelog", pytest.param("kafka", marks=pytest.mark.jvm, id="apache")]
+THREE_BROKERS = pytest.param("cluster", marks=pytest.mark.jvm)
 NodeMaker = Callable[..., BrokerProcess]
 Node = TypeVar("Node", BrokerProcess, ZooKeeperEnsemble, ZooKeeperKafkaCluster, Cluster)
 BROKERS: dict[str, type[OncelogMember] | type[ZooKeeperKafkaBroker]] = {
@@ -119,7 +118,7 @@ def oncelog_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oncelo
 @pytest.fixture(scope="session", params=ONE_BROKER)
 def log(request: pytest.FixtureRequest) -> Any:
     """What speaks the Kafka protocol: our broker, then Apache Kafka."""
-    return request.getfixturevalue(request.param)
+    return request.getfixturevalue(FIXTURES[request.param])
 
 
 @pytest.fixture
@@ -212,7 +211,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _needs_one_broker(item: pytest.Item) -> bool:
     """Whether it would run on a cluster, and is about what a cluster over ZooKeeper has not."""
     params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    return params.get("log") == "oncelog_cluster" and item.get_closest_marker("one_broker") is not None
+    return params.get("log") == "cluster" and item.get_closest_marker("one_broker") is not None
 
 
 def _not_drawn(items: list[pytest.Item]) -> list[pytest.Item]:

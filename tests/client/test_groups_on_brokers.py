@@ -26,6 +26,8 @@ from tests.client.subscribing import PARTITIONS, QUICK, Told, does_not_poll, par
 
 pytestmark = pytest.mark.on_a_cluster
 
+pytestmark = pytest.mark.on_a_cluster
+
 
 def test_subscriber_goes_on_where_the_group_committed(log, face, topic, group):
     write(log, topic, 20)

@@ -18,6 +18,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "delivery"
 RECORDS = 40
 PARTITIONS = 2
 NAMES = count()
+ON_OURS = ["oncelog", pytest.param("cluster", marks=pytest.mark.jvm)]
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def topics(log):
     name = f"delivery-{next(NAMES)}"
     source, target = f"{name}-source", f"{name}-target"
     admin = AdminClient({"bootstrap.servers": log.bootstrap_servers})
-    for made in admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in (source, target)]).values():
+    for made in admin.create_topics([NewTopic(topic, PARTITIONS) for topic in (source, target)]).values():
         made.result(30)
     producer = Producer({"bootstrap.servers": log.bootstrap_servers})
     for number in range(RECORDS):
@@ -80,7 +81,7 @@ def written(bootstrap_servers: str, topic: str) -> Counter[bytes]:
 EVERY_ONE = {b"ORDER-%d" % number for number in range(RECORDS)}
 
 
-@pytest.mark.parametrize("log", ["oncelog"], indirect=True)
+@pytest.mark.parametrize("log", ON_OURS, indirect=True)
 def test_at_most_once_loses_records_and_repeats_none(log, topics):
     """The records of a batch that were committed and not written when the process died are lost."""
     deaths = run_until_done("at_most_once", 25, log.bootstrap_servers, *topics)
@@ -90,7 +91,7 @@ def test_at_most_once_loses_records_and_repeats_none(log, topics):
     assert set(values.values()) == {1}
 
 
-@pytest.mark.parametrize("log", ["oncelog"], indirect=True)
+@pytest.mark.parametrize("log", ON_OURS, indirect=True)
 def test_at_least_once_repeats_records_and_loses_none(log, topics):
     deaths = run_until_done("at_least_once", 25, log.bootstrap_servers, *topics)
     values = written(log.bootstrap_servers, topics[1])
@@ -99,6 +100,7 @@ def test_at_least_once_repeats_records_and_loses_none(log, topics):
     assert set(values.values()) == {1, 2}
 
 
+@pytest.mark.on_a_cluster
 def test_exactly_once_loses_none_and_repeats_none(log, topics):
     deaths = run_until_done("exactly_once", 15, log.bootstrap_servers, *topics)
     values = written(log.bootstrap_servers, topics[1])
