@@ -136,7 +136,7 @@ def test_brokers_of_kafka_ask_our_controller_for_all_that_they_ask_for(asked_con
     until(lambda: sorted(state(controller, "t").isr) == [0, 1])
     expected = [f"{prefix}{number}" for prefix in "ab" for number in range(RECORDS)]
     assert consume(cluster, "t", 2 * RECORDS) == expected
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
     producer.produce("t", "c", partition=0)
     assert producer.flush(30) == 0
     assert {ALTER_PARTITION, ALLOCATE_PRODUCER_IDS} <= set(controller.asked)
