@@ -184,7 +184,7 @@ def test_reader_without_an_offset_begins_where_it_was_told(log, face, topic, gro
         options = {"group_id": f"{group}-{number}", "auto_offset_reset": reset, **QUICK}
         with face.consumer(log.bootstrap_servers, **options) as consumer:
             consumer.subscribe([topic])
-            poll_until(lambda _, consumer=consumer: consumer.positions(), consumer)
+            poll_until(lambda _, consumer=consumer: TopicPartition(topic, 0) in consumer.positions(), consumer)
             assert consumer.position(TopicPartition(topic, 0)) >= offset
             consumer.seek_to_committed()
             assert consumer.position(TopicPartition(topic, 0)) == offset
