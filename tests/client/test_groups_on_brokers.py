@@ -303,7 +303,7 @@ def test_callback_may_commit_seek_and_ask(log, face, topic, group):
                 await inner.commit()
 
         consumer.subscribe([topic], on_assigned=begin, on_revoked=end)
-        poll_until(lambda _: consumer.positions(), consumer)
+        poll_until(lambda _: len(consumer.positions()) == len(partitions(topic)), consumer)
 
     with face.consumer(log.bootstrap_servers, group_id=group, **QUICK) as consumer:
         consume(consumer)
