@@ -22,6 +22,7 @@ from oncelog.replication import (
     Truncate,
 )
 from oncelog.replication.fetch_state import TRANSITIONS
+from oncelog.replication.follower import NEWS, NEWS_MS
 from oncelog.wire import ErrorCode
 
 NOW_MS, BACKOFF_MS = 50_000, 1000
@@ -98,7 +99,7 @@ def test_older_leader_that_has_no_answer_yet_is_asked_later() -> None:
     nothing = EpochEnd(-1, -1)
     assert follower.epoch_answered(KEY, asked, ErrorCode.unknown_leader_epoch, nothing, on.log, NOW_MS) is None
     assert not follower.epochs_to_ask(lambda _: on.log, NOW_MS)
-    assert follower.epochs_to_ask(lambda _: on.log, NOW_MS + BACKOFF_MS)
+    assert follower.epochs_to_ask(lambda _: on.log, NOW_MS + NEWS_MS)
     assert follower.epoch_answered(KEY, asked, ErrorCode.fenced_leader_epoch, nothing, on.log, NOW_MS) is None
     assert follower.states[KEY].state is FetchReplicaState.FAILED
 
@@ -135,26 +136,42 @@ def test_diverging_epoch_cuts_the_log_off() -> None:
     assert follower.states[KEY].fetch_offset == 2
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        ErrorCode.unknown_leader_epoch,
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.unknown_topic_id,
-        ErrorCode.inconsistent_topic_id,
-        ErrorCode.kafka_storage_error,
-    ],
-)
+def asked_again_after_ms(follower: Follower, log: PartitionLog, now_ms: int) -> int:
+    """How long the session leaves the partition out."""
+    wait_ms = follower.until_next_ms(now_ms, 10 * BACKOFF_MS)
+    request = follower.build_fetch(lambda _: log, now_ms + wait_ms - 1)
+    assert request is None or not request.partitions
+    if request is not None:
+        follower.session.answered(request, ErrorCode.none, 77)
+    request = follower.build_fetch(lambda _: log, now_ms + wait_ms)
+    assert request is not None
+    assert set(request.partitions) == {KEY}
+    follower.session.answered(request, ErrorCode.none, 77)
+    return wait_ms
+
+
+@pytest.mark.parametrize("error", [ErrorCode.inconsistent_topic_id, ErrorCode.kafka_storage_error])
 def test_errors_that_may_pass_are_asked_again_after_a_while(error: ErrorCode) -> None:
     follower, on = following()
     assert follower.fetch_answered(KEY, FetchedFromLeader(error), on.log, NOW_MS) == ()
-    # The session is told to forget it meanwhile.
-    request = follower.build_fetch(lambda _: on.log, NOW_MS + BACKOFF_MS - 1)
-    assert request is None or not request.partitions
-    request = follower.build_fetch(lambda _: on.log, NOW_MS + BACKOFF_MS)
-    assert request is not None
-    assert set(request.partitions) == {KEY}
+    assert asked_again_after_ms(follower, on.log, NOW_MS) == BACKOFF_MS
+    assert follower.until_next_ms(NOW_MS + BACKOFF_MS, 10 * BACKOFF_MS) == 10 * BACKOFF_MS
+
+
+@pytest.mark.parametrize("error", NEWS)
+def test_leader_that_has_not_heard_of_it_yet_is_asked_again_soon_and_then_ever_later(error: ErrorCode) -> None:
+    follower, on = following()
+    now_ms, waits_ms = NOW_MS, []
+    for _ in range(8):
+        assert follower.fetch_answered(KEY, FetchedFromLeader(error), on.log, now_ms) == ()
+        waits_ms.append(asked_again_after_ms(follower, on.log, now_ms))
+        now_ms += waits_ms[-1]
+    assert waits_ms == [20, 40, 80, 160, 320, 640, BACKOFF_MS, BACKOFF_MS]
+    answer = FetchedFromLeader(ErrorCode.none, 0, 0, b"")
+    follower.fetch_answered(KEY, answer, on.log, now_ms)
+    follower.appended(KEY, answer, ErrorCode.none, on.log, now_ms)
+    follower.fetch_answered(KEY, FetchedFromLeader(error), on.log, now_ms)
+    assert asked_again_after_ms(follower, on.log, now_ms) == NEWS_MS
 
 
 def test_fenced_follower_waits_for_the_next_leader_epoch() -> None:

@@ -37,8 +37,8 @@ TRANSITIONS: dict[tuple[FetchReplicaState, FetchReplicaState], str] = {
 class FetchState:
     """`leader_epoch` is the one that LeaderAndIsr told; `last_fetched_epoch` that of the log's last batch, -1 without one.
 
-    Until `delayed_until_ms` the leader is not asked: the last answer was an error. `lag` is how far the log was behind the
-    leader's high watermark; None until the first answer.
+    Until `delayed_until_ms` the leader is not asked: the last answer was an error, and the delay is `delay_ms` long. `lag` is how
+    far the log was behind the leader's high watermark; None until the first answer.
     """
 
     topic_id: UUID
@@ -47,6 +47,7 @@ class FetchState:
     last_fetched_epoch: int
     state: FetchReplicaState
     delayed_until_ms: int = 0
+    delay_ms: int = 0
     lag: int | None = None
 
     def is_ready_to_fetch(self, now_ms: int) -> bool:
@@ -57,7 +58,7 @@ class FetchState:
 
     def moved(self, state: FetchReplicaState, fetch_offset: int, last_fetched_epoch: int) -> FetchState:
         assert (self.state, state) in TRANSITIONS, (self, state)
-        return replace(self, state=state, fetch_offset=fetch_offset, last_fetched_epoch=last_fetched_epoch)
+        return replace(self, state=state, fetch_offset=fetch_offset, last_fetched_epoch=last_fetched_epoch, delay_ms=0)
 
-    def delayed(self, until_ms: int) -> FetchState:
-        return replace(self, delayed_until_ms=until_ms)
+    def delayed(self, now_ms: int, delay_ms: int) -> FetchState:
+        return replace(self, delayed_until_ms=now_ms + delay_ms, delay_ms=delay_ms)

@@ -65,6 +65,19 @@ class AskOffsets(NamedTuple):
 
 
 ALL_EVERY_MS = 500
+NEWS_MS = 20
+"""How long a leader that has not heard of its partition yet is left alone at first. The next time it is twice as long.
+
+The controller tells both at about the same time: replica.fetch.backoff.ms would keep producers with acks=all waiting for a second.
+"""
+NEWS = frozenset(
+    {
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.unknown_topic_or_partition,
+    }
+)
 MAY_PASS = frozenset({ErrorCode.corrupt_message, ErrorCode.invalid_record, ErrorCode.kafka_storage_error})
 """What a log may refuse and take when it is fetched again: what the network made of it, or what a full disk has no room for."""
 
@@ -317,10 +330,17 @@ class Follower:
     def delay(self, keys: Iterable[TopicPartition], now_ms: int) -> None:
         """Ask again later: the leader could not be asked, or could not answer."""
         for key in keys:
-            state = self.states.get(key)
-            if state is not None and now_ms >= state.delayed_until_ms:
-                self._be(key, state.delayed(now_ms + self._backoff_ms))
-                self._delayed[key] = None
+            self._delay(key, now_ms, self._backoff_ms)
+
+    def _delay(self, key: TopicPartition, now_ms: int, delay_ms: int) -> None:
+        state = self.states.get(key)
+        if state is not None and now_ms >= state.delayed_until_ms:
+            self._be(key, state.delayed(now_ms, delay_ms))
+            self._delayed[key] = None
+
+    def until_next_ms(self, now_ms: int, most_ms: int) -> int:
+        """How long to wait for what is asked for already, so that what is delayed is asked for in time."""
+        return min([most_ms, *(max(0, self.states[key].delayed_until_ms - now_ms) for key in self._delayed)])
 
     def fail(self, key: TopicPartition) -> None:
         """Ask no more before the next LeaderAndIsr: the log has failed, or is not what it was taken for."""
@@ -332,11 +352,13 @@ class Follower:
         """The leader has answered with an error.
 
         FENCED_LEADER_EPOCH: it leads in a newer epoch, and LeaderAndIsr will say so. Whatever else it is, it may pass:
-        UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION and topic ids come of news that one broker has
-        before the other.
+        what is in NEWS comes of news that one broker has before the other.
         """
         if error is ErrorCode.fenced_leader_epoch:
             self.fail(key)
+        elif error in NEWS:
+            state = self.states[key]
+            self._delay(key, now_ms, min(max(NEWS_MS, 2 * state.delay_ms), self._backoff_ms))
         else:
             self.delay([key], now_ms)
 

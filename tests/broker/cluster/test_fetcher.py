@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from harness.cluster_messages import (
     stopped,
 )
 from oncelog.broker.storage.partition import Partition, ReplicaRole
+from oncelog.replication.follower import NEWS_MS
 from oncelog.wire import ErrorCode, message_module
 from oncelog.wire.zookeeper_mode import update_metadata_v8 as update_metadata
 
@@ -149,6 +152,26 @@ def test_partition_that_is_added_does_not_wait_for_a_fetch_that_does_not_name_it
     assert followed.cluster.queue.now_ms - before_ms < 100
     named = [one.partition for topic in followed.leader.asked(FETCH)[1].topics for one in topic.partitions]
     assert sorted(named) == [0, 1]
+
+
+def test_partition_whose_leader_has_not_heard_of_it_does_not_wait_for_a_fetch_of_the_others(followed: Followed) -> None:
+    """replica.fetch.wait.max.ms is for what a fetch names, and replica.fetch.backoff.ms for what does not pass at once."""
+    refused = [fetch_answer(error=ErrorCode.unknown_leader_epoch)]
+
+    def answer(body: Any) -> Any:
+        if refused:
+            return refused.pop()
+        is_named = any(one.partition == 0 for topic in body.topics for one in topic.partitions)
+        return fetch_answer(records=A, high_watermark=1) if is_named else replace(fetch_answer(), responses=())
+
+    followed.leader.answers[FETCH] = answer
+    before_ms = followed.cluster.queue.now_ms
+    order = led(LEADER, 0, REPLICAS, indexes=(0, 1))
+    assert errors_of(followed.controller.order(BROKER, order)) == [NONE, NONE]
+    followed.until(lambda: followed.has(1, 1))
+    assert followed.cluster.queue.now_ms - before_ms < 100
+    all_of_them, the_other, *_ = followed.leader.asked(FETCH)
+    assert all_of_them.max_wait > timedelta(milliseconds=NEWS_MS) >= the_other.max_wait
 
 
 def jump(followed: Followed, by_ms: int) -> None:

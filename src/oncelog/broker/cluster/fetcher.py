@@ -193,13 +193,16 @@ class LeaderFetcher:
         self._follower.delay(list(self._partitions), self._now_ms())
 
     async def _rest(self) -> None:
-        """Until there is something else to follow, or replica.fetch.backoff.ms is over."""
+        """Until there is something else to follow, or something that was delayed, or replica.fetch.backoff.ms is over."""
         self._has_more = Parked()
-        pause = Deadline(self._broker.clock, self._settings.backoff_ms + 1)
+        pause = Deadline(self._broker.clock, self._wait_ms(self._settings.backoff_ms) + 1)
         try:
             await pause.until(self._has_more)
         finally:
             pause.end()
+
+    def _wait_ms(self, most_ms: int) -> int:
+        return self._follower.until_next_ms(self._now_ms(), most_ms)
 
     def _fetch(self, asked: FetchAsked) -> Any:
         types = message_module(FETCH, FETCH_VERSION, "request")
@@ -221,7 +224,7 @@ class LeaderFetcher:
             forgotten[topic_id].append(index)
         return message_class(FETCH, FETCH_VERSION, "request")(
             replica_state=types.ReplicaState(replica_id=self._broker.node_id, replica_epoch=self._settings.epoch()),
-            max_wait=timedelta(milliseconds=self._settings.wait_max_ms),
+            max_wait=timedelta(milliseconds=self._wait_ms(self._settings.wait_max_ms)),
             min_bytes=self._settings.min_bytes,
             max_bytes=self._settings.response_max_bytes,
             isolation_level=0,

@@ -140,7 +140,8 @@ CLUSTER_SETTINGS = (
         type="int",
         minimum=0,
         maximum=INT,
-        help="How long a follower waits after a failure. " + ALONE,
+        help="How long a follower waits after a failure, and at most while its leader has not heard of the partition. "
+        + ALONE,
     ),
     Setting(
         name="replica.fetch.max.bytes",
