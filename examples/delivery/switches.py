@@ -44,5 +44,6 @@ def transformed(value: bytes | None) -> bytes:
 
 
 def is_at_end(consumer: Consumer) -> bool:
-    """Whether the partitions of this member have nothing left to read."""
-    return bool(consumer.positions()) and not any(consumer.lag().values())
+    """Whether the partitions of this member have nothing left to read. While a position is not known, nobody knows that."""
+    assigned = consumer.assignment
+    return bool(assigned) and assigned == consumer.positions().keys() and not any(consumer.lag().values())

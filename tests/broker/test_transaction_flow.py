@@ -162,30 +162,44 @@ def test_open_transaction_can_be_listed_and_described(broker: BrokerInMemory) ->
     assert missing.error_code is ErrorCode.transactional_id_not_found
 
 
-@pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
-def test_topic_of_a_coordinator_does_not_come_into_a_transaction(broker: BrokerInMemory, topic: str) -> None:
-    """KafkaApis: internal topics are left out of those that a client may add to its transaction."""
+INTO_A_TRANSACTION = [
+    (3, "__transaction_state", False),
+    (3, "__consumer_offsets", False),
+    (4, "__transaction_state", False),
+    (4, "__consumer_offsets", True),
+]
+
+
+@pytest.mark.parametrize(("version", "topic", "is_added"), INTO_A_TRANSACTION)
+def test_topic_of_a_coordinator_is_not_added_by_a_client(
+    broker: BrokerInMemory, version: int, topic: str, is_added: bool
+) -> None:
+    """KafkaApis: internal topics are left out of those that a client may add to its transaction.
+
+    From v4 on brokers ask, and a group's coordinator adds the partition that it is about to write offsets into (KIP-890).
+    """
     producer = ProducerInMemory(broker, TV1)
     topics = [{"name": topic, "partitions": [0]}, {"name": TOPIC, "partitions": [0]}]
-    answer = broker.ask(
-        "add_partitions_to_txn",
-        3,
-        v3_and_below_transactional_id=producer.transactional_id,
-        v3_and_below_producer_id=producer.producer_id,
-        v3_and_below_producer_epoch=producer.epoch,
-        v3_and_below_topics=topics,
-    )
-    errors = [one.results_by_partition[0].partition_error_code for one in answer.results_by_topic_v3_and_below]
-    assert errors == [ErrorCode.topic_authorization_failed, ErrorCode.operation_not_attempted]
-    batched = {
-        "transactional_id": producer.transactional_id,
-        "producer_id": producer.producer_id,
-        "producer_epoch": producer.epoch,
-        "verify_only": False,
-        "topics": topics,
-    }
-    answer = broker.ask("add_partitions_to_txn", 4, transactions=[batched])
-    errors = [
-        one.results_by_partition[0].partition_error_code for one in answer.results_by_transaction[0].topic_results
-    ]
-    assert errors == [ErrorCode.topic_authorization_failed, ErrorCode.operation_not_attempted]
+    if version < 4:
+        answer = broker.ask(
+            "add_partitions_to_txn",
+            version,
+            v3_and_below_transactional_id=producer.transactional_id,
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=producer.epoch,
+            v3_and_below_topics=topics,
+        )
+        results = answer.results_by_topic_v3_and_below
+    else:
+        transaction = {
+            "transactional_id": producer.transactional_id,
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.epoch,
+            "verify_only": False,
+            "topics": topics,
+        }
+        answer = broker.ask("add_partitions_to_txn", version, transactions=[transaction])
+        results = answer.results_by_transaction[0].topic_results
+    refused = [ErrorCode.topic_authorization_failed, ErrorCode.operation_not_attempted]
+    errors = [one.results_by_partition[0].partition_error_code for one in results]
+    assert errors == ([NONE, NONE] if is_added else refused)

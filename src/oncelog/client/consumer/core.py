@@ -122,7 +122,7 @@ class ConsumerCore:
 
     def lag(self, partitions: Iterable[TopicPartition] | None) -> Conversation[dict[TopicPartition, int]]:
         """The records before the reader, counted. Raises OffsetOutOfRange, NoOffset, BrokerRefused, RetriesExhausted."""
-        wanted = self._positions.keys() if partitions is None else partitions
+        wanted = self.assignment if partitions is None else partitions
         positions = {partition: self.position(partition) for partition in wanted}
         return (yield from count_records(self._cluster, self._settings, positions))
 
