@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+CLIENTS = "clients"
 CHUNK_BYTES = 1 << 16
 CALL_SECONDS = 30
 CLIENT_ID = struct.Struct(">ihhih")
@@ -46,8 +47,8 @@ def one_way(sources: Iterable[str], targets: Iterable[str]) -> frozenset[Way]:
     return frozenset((source, target) for source in sources for target in there)
 
 
-def broker_by_client_id(first: bytes) -> str | None:
-    """The broker that sends this request to another one: the first number of its client id."""
+def opener_by_client_id(first: bytes) -> str | None:
+    """Who sends this request: a broker has its number in its client id, and a client has none there."""
     if len(first) < CLIENT_ID.size:
         return None
     *_, size = CLIENT_ID.unpack_from(first)
@@ -55,8 +56,7 @@ def broker_by_client_id(first: bytes) -> str | None:
     if len(client_id) < size:
         return None
     found = re.search(r"\d+", client_id)
-    assert found is not None, f"no broker has the client id {client_id!r}"
-    return broker_name(int(found[0]))
+    return CLIENTS if found is None else broker_name(int(found[0]))
 
 
 def broker_name(broker_id: int) -> str:

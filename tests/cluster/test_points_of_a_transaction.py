@@ -1,7 +1,8 @@
 """The coordinator of a transaction goes at each point of its end, and another broker finishes the work.
 
 All that brokers say to each other passes the proxy, too: it is there that the point is found, and what the next coordinator does
-is seen. The broker that goes leads no partition of the transaction, so that nobody is missed but the coordinator.
+is seen. Behind it comes a network that may be cut. The broker that goes leads no partition of the transaction, so that nobody is
+missed but the coordinator.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import NewTopic as PlacedTopic
 
-from harness.cluster import ClusterMember
+from harness.cluster import CHROOT, ClusterMember
+from harness.network import CLIENTS, Network, NetworkCut, both_ways, broker_name, opener_by_client_id
 from harness.oncelog_cluster import OncelogCluster
 from harness.waiting import until
 from oncelog.client import Client, IsolationLevel, OffsetSpec, Producer, TopicPartition, TransactionVersion
@@ -32,7 +34,7 @@ from tests.cluster.trial import TRANSACTIONS
 
 pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.jvm]
 
-TOPIC, TELLER = "accounts", "teller"
+TOPIC, TELLER, ZOOKEEPER = "accounts", "teller", "zookeeper"
 PARTITIONS = [TopicPartition(TOPIC, index) for index in (0, 1)]
 REQUEST_MS, CALL_MS = 3_000, 90_000
 PAUSED_SECONDS = 30.0
@@ -50,22 +52,33 @@ class Moment(Enum):
 class Way(Enum):
     KILLED = "kill -9"
     PAUSED = "it stands still for 30 s"
+    CUT_OFF = "nothing comes to it and nothing from it"
+    APART = "the other brokers and ZooKeeper are out of its reach, and clients are not"
 
 
 class WatchedCluster:
-    """Three brokers that reach each other by way of the proxy alone, as clients do.
+    """Three brokers that reach each other by way of the proxy and the network alone, as clients do.
 
     The coordinator of the transactional id leads no partition of the topic.
     """
 
     def __init__(self, directory: Path) -> None:
         self.cluster = OncelogCluster(directory, auto_leader_rebalance_enable="false", **NOT_CLEANED)
-        self.proxy = Proxy(self.cluster.bootstrap_servers)
+        self.network = Network()
+        self.proxy = Proxy(",".join(map(self._entrance, self.cluster.brokers.values())))
         self.bootstrap_servers = self.proxy.bootstrap_servers
         self.markers_by: list[str] = []
         """The client ids of the brokers that have sent markers, in that order."""
+        assert self.cluster.zookeeper is not None
+        (zookeeper,) = self.cluster.zookeeper.servers
         for broker, address in zip(self.cluster.brokers.values(), self.bootstrap_servers.split(","), strict=True):
             broker.configure(**{"advertised.listeners": f"PLAINTEXT://{address}"})
+            port = self.network.entrance(ZOOKEEPER, zookeeper.port, broker_name(broker.broker_id))
+            broker.zookeeper_connect = f"127.0.0.1:{port}{CHROOT}"
+
+    def _entrance(self, broker: ClusterMember) -> str:
+        port = self.network.entrance(broker_name(broker.broker_id), broker.port, opener_by_client_id)
+        return f"127.0.0.1:{port}"
 
     def start(self) -> None:
         self.cluster.start()
@@ -87,9 +100,14 @@ class WatchedCluster:
     def close(self) -> None:
         self.cluster.kill()
         self.proxy.close()
+        self.network.close()
 
-    def coordinator_id(self) -> int:
-        with Client(self.bootstrap_servers, request_timeout_ms=REQUEST_MS) as client:
+    def others(self, victim: ClusterMember | None) -> str:
+        """Where to ask what the cluster knows: at the brokers that are not away."""
+        return ",".join(one.bootstrap_servers for one in self.cluster.brokers.values() if one is not victim)
+
+    def coordinator_id(self, without: ClusterMember | None = None) -> int:
+        with Client(self.others(without), request_timeout_ms=REQUEST_MS) as client:
             found = client.metadata([TRANSACTIONS])[TRANSACTIONS].partitions
         home = partition_for(TELLER, len(found))
         return next(one.leader for one in found if one.partition == home)
@@ -107,10 +125,10 @@ class WatchedCluster:
         with Client(self.bootstrap_servers, request_timeout_ms=REQUEST_MS) as client:
             return client.describe_transactions([TELLER])[TELLER].state
 
-    def is_decided(self) -> bool:
+    def is_decided(self, without: ClusterMember | None = None) -> bool:
         """Readers of committed records come to the end."""
         latest = dict.fromkeys(PARTITIONS, OffsetSpec.LATEST)
-        with Client(self.bootstrap_servers, request_timeout_ms=REQUEST_MS) as client:
+        with Client(self.others(without), request_timeout_ms=REQUEST_MS) as client:
             committed, everything = (
                 {one: found.offset for one, found in client.list_offsets(latest, isolation_level=level).items()}
                 for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
@@ -147,13 +165,14 @@ def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Strike:
-    """What befalls the coordinator, once."""
+    """What befalls the coordinator, once. `victim` is the broker that is away then."""
 
     def __init__(self, watched: WatchedCluster, way: Way) -> None:
         self.victim = watched.cluster.brokers[watched.coordinator_id()]
         self.markers_before = 0
         self._watched, self._way = watched, way
         self._began = 0.0
+        self._cuts: list[NetworkCut] = []
 
     def at(self, moment: Moment) -> Rule:
         proxy = self._watched.proxy
@@ -174,22 +193,36 @@ class Strike:
 
     def _strike(self) -> None:
         self._began = time.monotonic()
-        if self._way is Way.KILLED:
-            self.victim.kill()
-        else:
-            self.victim.suspend()
+        match self._way:
+            case Way.KILLED:
+                self.victim.kill()
+            case Way.PAUSED:
+                self.victim.suspend()
+            case Way.CUT_OFF:
+                self._cut([*self._peers(), CLIENTS])
+            case Way.APART:
+                self._cut(self._peers())
         self.markers_before = len(self._watched.markers_by)
 
+    def _peers(self) -> list[str]:
+        return [broker_name(one) for one in self._watched.cluster.brokers if one != self.victim.broker_id] + [ZOOKEEPER]
+
+    def _cut(self, off: list[str]) -> None:
+        self._cuts.append(self._watched.network.cut(both_ways([broker_name(self.victim.broker_id)], off)))
+
     def end(self) -> None:
-        """The broker is back: started again, or awake after its time."""
-        if self._way is Way.KILLED:
-            self.victim.start()
-        else:
-            time.sleep(max(0.0, PAUSED_SECONDS - (time.monotonic() - self._began)))
-            self.victim.resume()
+        """The broker is back: started again, awake after its time, or within reach."""
+        match self._way:
+            case Way.KILLED:
+                self.victim.start()
+            case Way.PAUSED:
+                time.sleep(max(0.0, PAUSED_SECONDS - (time.monotonic() - self._began)))
+                self.victim.resume()
+            case Way.CUT_OFF | Way.APART:
+                self._watched.network.mend(self._cuts.pop())
 
 
-@pytest.mark.drawn(8)
+@pytest.mark.drawn(16)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
 @pytest.mark.parametrize("way", Way, ids=lambda way: way.name.lower())
@@ -208,13 +241,13 @@ def test_transaction_ends_as_it_was_decided_whoever_coordinates_it_then(
         assert rule.fired.wait(30)
         ending.join(CALL_MS / 1000)
         assert not ending.is_alive(), "the producer does not hear how its transaction has ended"
-        until(lambda: watched.coordinator_id() not in (strike.victim.broker_id, -1), 60)
+        until(lambda: watched.coordinator_id(strike.victim) not in (strike.victim.broker_id, -1), 60)
         if moment is not Moment.AFTER_COMPLETE:
-            successor = f"broker-{watched.coordinator_id()}-txn-marker-sender"
+            successor = f"broker-{watched.coordinator_id(strike.victim)}-txn-marker-sender"
             until(lambda: successor in watched.markers_by[strike.markers_before :])
-        until(watched.is_decided, 60)
+        until(lambda: watched.is_decided(strike.victim), 60)
         expected = values("first") if is_commit else Counter()
-        assert read_all(others(watched, strike.victim), TOPIC, 2) == expected
+        assert read_all(watched.others(strike.victim), TOPIC, 2) == expected
         strike.end()
         write(producer, "second")
         producer.commit_transaction()
@@ -241,7 +274,3 @@ def write(producer: Producer, name: str) -> None:
 
 def values(name: str) -> Counter:
     return Counter((TOPIC, index, name) for index in (0, 1))
-
-
-def others(watched: WatchedCluster, victim: ClusterMember) -> str:
-    return ",".join(one.bootstrap_servers for one in watched.cluster.brokers.values() if one is not victim)

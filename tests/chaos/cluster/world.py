@@ -8,12 +8,11 @@ from pathlib import Path
 from types import TracebackType
 
 from harness.cluster import CHROOT, Cluster, ClusterMember
-from harness.network import Network, broker_by_client_id, broker_name
+from harness.network import CLIENTS, Network, broker_name, opener_by_client_id
 from harness.oncelog_cluster import OncelogMember
 from harness.processes import free_port
 from harness.small_disk import SmallDisk
 
-CLIENTS = "clients"
 BETWEEN = "BETWEEN"
 ZOOKEEPER_SIZE = 3
 SETTINGS = {
@@ -91,7 +90,7 @@ class FragileCluster:
     def _connect(self, member: ClusterMember) -> None:
         name, inner = broker_name(member.broker_id), free_port()
         from_clients = self.network.entrance(name, member.port, CLIENTS)
-        from_brokers = self.network.entrance(name, inner, broker_by_client_id)
+        from_brokers = self.network.entrance(name, inner, opener_by_client_id)
         self._entrances.append(from_clients)
         member.configure(
             **{
