@@ -44,6 +44,8 @@ settings.load_profile("oncelog")
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 SUMMARY = "summary"
+ON_A_CLUSTER_SHARE = 3
+"""Of what runs on one broker of ours and of Apache's already, a whole run takes one in so many on three brokers."""
 A_WHOLE_RUN = 1000
 """With fewer tests than this somebody has chosen them, and all of them run."""
 QUICK_GROUPS = {
@@ -197,7 +199,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The slow ones first: where tests run side by side, nobody waits at the end for one that began late.
 
-    Of those marked `drawn(N)` one in N runs, drawn by ONCELOG_SEED, where more than a few of them are collected.
+    Of those marked `drawn(N)` one in N runs, and of what is `on_a_cluster` one in three there, drawn by ONCELOG_SEED, where more
+    than a few of them are collected.
     """
     items[:] = [item for item in items if not _needs_one_broker(item)]
     left_out = [] if os.environ.get("ONCELOG_WHOLE") == "1" or len(items) < A_WHOLE_RUN else _not_drawn(items)
@@ -210,14 +213,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _needs_one_broker(item: pytest.Item) -> bool:
     """Whether it would run on a cluster, and is about what a cluster over ZooKeeper has not."""
-    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    return params.get("log") == "cluster" and item.get_closest_marker("one_broker") is not None
+    return _params(item).get("log") == "cluster" and item.get_closest_marker("one_broker") is not None
 
 
 def _not_drawn(items: list[pytest.Item]) -> list[pytest.Item]:
     seed = os.environ.get("ONCELOG_SEED", "1")
-    drawn = [(item, marker.args[0]) for item in items if (marker := item.get_closest_marker("drawn")) is not None]
-    return [item for item, share in drawn if zlib.crc32(f"{seed} {item.name} {item.path.name}".encode()) % share]
+    return [item for item in items if zlib.crc32(f"{seed} {item.name} {item.path.name}".encode()) % _share(item)]
+
+
+def _share(item: pytest.Item) -> int:
+    """One in how many such tests a whole run takes."""
+    marker = item.get_closest_marker("drawn")
+    own = 1 if marker is None else marker.args[0]
+    return own * ON_A_CLUSTER_SHARE if _params(item).get("log") == "cluster" else own
+
+
+def _params(item: pytest.Item) -> dict[str, Any]:
+    return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
 
 
 @pytest.fixture

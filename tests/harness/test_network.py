@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.network import Network, both_ways, broker_by_client_id, one_way
+from harness.network import CLIENTS, Network, both_ways, one_way, opener_by_client_id
 
 SILENCE_SECONDS = 0.3
 
@@ -123,13 +123,25 @@ def test_closed_connections_may_be_opened_again(network, echo):
     assert says(connect(port), b"b") == b"b"
 
 
-@pytest.mark.parametrize("client_id", ["3", "broker-3-fetcher-0", "AddPartitionsManager-client-3"])
-def test_broker_is_told_by_the_client_id_of_its_first_request(network, echo, client_id):
-    port = network.entrance("echo", echo, broker_by_client_id)
-    network.cut(both_ways(["broker 3"], ["echo"]), closes=True)
+@pytest.mark.parametrize(
+    ("client_id", "opener"),
+    [
+        ("3", "broker 3"),
+        ("broker-3-fetcher-0", "broker 3"),
+        ("AddPartitionsManager-client-3", "broker 3"),
+        ("broker-2-fetcher-3", "broker 2"),
+        ("rdkafka", CLIENTS),
+    ],
+)
+def test_who_opens_a_connection_is_told_by_the_client_id_of_the_first_request(network, echo, client_id, opener):
+    port = network.entrance("echo", echo, opener_by_client_id)
     request = struct.pack(">ihhih", 10 + len(client_id), 1, 4, 7, len(client_id)) + client_id.encode()
+    everybody = {CLIENTS, "broker 2", "broker 3"}
+    others = network.cut(both_ways(everybody - {opener}, ["echo"]), closes=True)
+    assert not is_closed_after(connect(port), request)
+    network.mend(others)
+    network.cut(both_ways([opener], ["echo"]), closes=True)
     assert is_closed_after(connect(port), request)
-    assert not is_closed_after(connect(port), request.replace(b"3", b"2"))
 
 
 def is_closed_after(connection: socket.socket, request: bytes) -> bool:

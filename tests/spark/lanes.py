@@ -11,14 +11,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from harness.cluster import Cluster, ClusterMember
 from harness.kafka import KafkaNode
 from harness.names import unique
-from harness.processes import BrokerProcess
 from oncelog.client import Client
 from oncelog.client.values import TransactionVersion
 from oncelog.testing.proxy import Proxy
@@ -30,6 +32,42 @@ WORKER_COMMAND = ["-m", "oncelog.spark.session.daemon", "pyspark.worker"]
 PARTITIONS = 2
 CELL_SECONDS = 240.0
 SETTLED_SECONDS = 0.1
+
+
+class Node(Protocol):
+    """What a lane runs on: a broker, or several that are killed and started one at a time."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def bootstrap_servers(self) -> str: ...
+    def kill(self) -> None: ...
+    def start(self) -> None: ...
+
+
+class ThreeBrokers:
+    """A cluster whose brokers are killed in turn: each leads partitions, and is some lane's coordinator."""
+
+    name = "three brokers"
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.bootstrap_servers = cluster.bootstrap_servers
+        self._turns = cycle(cluster.brokers.values())
+        self._killed: ClusterMember | None = None
+        self._is_whole = threading.Event()
+        self._is_whole.set()
+
+    def kill(self) -> None:
+        """The next one, when the one before is back."""
+        assert self._is_whole.wait(CELL_SECONDS)
+        self._is_whole.clear()
+        self._killed = next(self._turns)
+        self._killed.kill()
+
+    def start(self) -> None:
+        assert self._killed is not None
+        self._killed.start()
+        self._is_whole.set()
 
 
 @dataclass(frozen=True)
@@ -114,7 +152,7 @@ def _count(records: dict[str, list[str]]) -> int:
 class Lane:
     """One pipeline, and the matrix's cells in it."""
 
-    def __init__(self, node: BrokerProcess, kind: Kind, directory: Path, seed: int) -> None:
+    def __init__(self, node: Node, kind: Kind, directory: Path, seed: int) -> None:
         self.node, self.kind = node, kind
         self.name = "-".join([node.name.split()[0], kind.mode, kind.version.name, "stateful" * kind.stateful]).lower()
         self.transactional_id = unique(self.name)
@@ -212,7 +250,7 @@ class Lane:
             self._producer.commit_transaction(60)
 
 
-def after_the_markers(node: BrokerProcess, transactional_id: str, gate: Callable[[], object]) -> Callable[[], object]:
+def after_the_markers(node: Node, transactional_id: str, gate: Callable[[], object]) -> Callable[[], object]:
     """Spare Apache Kafka one moment: killed between its answer and its markers, 4.3.1 may never write them.
 
     When it starts again it loads the transaction before it knows who leads the partitions, takes them for deleted, and

@@ -1,4 +1,4 @@
-"""The steps of a micro-batch, struck by every event, on both brokers and in both modes; each cell ends exactly once.
+"""The steps of a micro-batch, struck by every event, on both brokers, on three and in both modes; each cell ends exactly once.
 
 All breaking is done from outside: a proxy for each pipeline sees its requests and answers, and holds the one that a cell
 is about until every pipeline has come to its own; then the driver, the tasks or the broker are killed under all of them.
@@ -14,17 +14,16 @@ import random
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from harness.oncelog_process import OncelogNode
-from harness.processes import BrokerProcess
 from oncelog.client.values import TransactionVersion
 from tests.spark import topics
-from tests.spark.lanes import Driver, Kind, Lane
+from tests.spark.lanes import Driver, Kind, Lane, Node, ThreeBrokers
 from tests.spark.strikes import ROUNDS, STEPS, Event, Step
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.chaos]
@@ -39,7 +38,7 @@ STATEFUL = "EndTxn, with state"
 class Matrix:
     """The lanes, what strikes them, and what came of it."""
 
-    def __init__(self, nodes: list[BrokerProcess], directory: Path, events: Collection[Event]) -> None:
+    def __init__(self, nodes: Sequence[Node], directory: Path, events: Collection[Event]) -> None:
         self._events = events
         self.lanes = [Lane(node, kind, directory, SEED) for node in nodes for kind in _kinds(node)]
         self.driver = Driver(directory / "plan.json", directory / "driver.txt", directory / "endings.txt")
@@ -107,7 +106,7 @@ class Matrix:
             lane.fail_next_task()
         self.driver.kill_workers()
 
-    def _broker_barrier(self, node: BrokerProcess) -> threading.Barrier:
+    def _broker_barrier(self, node: Node) -> threading.Barrier:
         def kill() -> None:
             node.kill()
             threading.Thread(target=node.start, daemon=True).start()
@@ -153,8 +152,14 @@ def _drawn_events() -> list[Event]:
     return [event for event in OTHER_EVENTS if event in drawn]
 
 
-def _kinds(node: BrokerProcess) -> list[Kind]:
-    """Both modes; TV2 in both of them on oncelog, TV1 in the one that the seed says. One lane has state."""
+def _kinds(node: Node) -> list[Kind]:
+    """Both modes; TV2 in both of them on oncelog, TV1 in the one that the seed says. One lane has state.
+
+    A cluster over ZooKeeper cannot say that it has TV2.
+    """
+    if isinstance(node, ThreeBrokers):
+        kinds = [Kind(mode, TransactionVersion.TV1) for mode in MODES]
+        return [*kinds, Kind("auto", TransactionVersion.TV1, stateful=True)]
     is_oncelog = node.name == OncelogNode.name
     mode, other = MODES if (SEED + is_oncelog) % 2 else reversed(MODES)
     kinds = [Kind(mode, TransactionVersion.TV2), Kind(other, TransactionVersion.TV1)]
@@ -183,8 +188,25 @@ def _kind_of_ending(ending: str) -> str:
 
 @pytest.mark.timeout(1500)
 def test_every_step_struck_by_every_event_ends_exactly_once(new_oncelog, new_kafka, tmp_path, summary):
+    matrix, events = _run([new_oncelog(), new_kafka()], tmp_path, summary)
+    nodes = ("oncelog", "Apache Kafka")
+    assert _struck(matrix) == {(node, step.value, event) for node in nodes for step in Step for event in events}
+
+
+@pytest.mark.jvm
+@pytest.mark.drawn(3)
+@pytest.mark.timeout(1500)
+def test_every_step_struck_on_three_brokers_ends_exactly_once(new_cluster, tmp_path, summary):
+    node = ThreeBrokers(new_cluster("oncelog", "oncelog", "oncelog"))
+    matrix, events = _run([node], tmp_path, summary)
+    steps = STEPS[TransactionVersion.TV1]
+    assert _struck(matrix) == {(node.name, step.value, event) for step in steps for event in events}
+
+
+def _run(nodes: Sequence[Node], directory: Path, summary: Callable[[str], None]) -> tuple[Matrix, list[Event]]:
+    """The matrix, and what has struck every step in it."""
     events = _drawn_events()
-    matrix = Matrix([new_oncelog(), new_kafka()], tmp_path, events)
+    matrix = Matrix(nodes, directory, events)
     try:
         matrix.run()
         problems = matrix.problems()
@@ -196,9 +218,7 @@ def test_every_step_struck_by_every_event_ends_exactly_once(new_oncelog, new_kaf
         f"{matrix.driver.starts} drivers; queries ended and were started again: {dict(endings)}"
     )
     assert not problems, "\n".join(problems)
-    nodes = ("oncelog", "Apache Kafka")
-    struck = {(node, step.value, event) for node in nodes for step in Step for event in (Event.DRIVER_KILLED, *events)}
-    assert _struck(matrix) == struck
+    return matrix, [Event.DRIVER_KILLED, *events]
 
 
 def _struck(matrix: Matrix) -> set[tuple[str, str, Event]]:

@@ -16,7 +16,7 @@ from oncelog.spark.source.errors import DataLossError
 from oncelog.spark.source.readers import StreamReader
 from tests.spark import topics
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.on_a_cluster]
 
 
 def options(log, topic, **more):

@@ -14,7 +14,7 @@ from harness.waiting import until
 def create(bootstrap: str, name: str, partitions: int = 4, config: dict[str, str] | None = None) -> str:
     """Make a topic, and wait until the broker knows it: Apache Kafka's controller answers before that."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1, config=config or {})])[name].result(30)
+    admin.create_topics([NewTopic(name, partitions, config=config or {})])[name].result(30)
     until(lambda: name in admin.list_topics(timeout=30).topics)
     return name
 
