@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.names import unique
@@ -14,9 +14,21 @@ from harness.waiting import until
 def create(bootstrap: str, name: str, partitions: int = 4, config: dict[str, str] | None = None) -> str:
     """Make a topic, and wait until the broker knows it: Apache Kafka's controller answers before that."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, partitions, config=config or {})])[name].result(30)
+    topic = NewTopic(name, partitions, config=config or {})
+    until(lambda: _is_made(admin, topic))
     until(lambda: name in admin.list_topics(timeout=30).topics)
     return name
+
+
+def _is_made(admin: AdminClient, topic: NewTopic) -> bool:
+    """Over ZooKeeper DeleteTopics answers before the controller is done, and the one that goes keeps its name until then."""
+    try:
+        admin.create_topics([topic])[topic.topic].result(30)
+    except KafkaException as refused:
+        if "marked for deletion" not in refused.args[0].str():
+            raise
+        return False
+    return True
 
 
 def produce(bootstrap: str, topic: str, records: Iterable[tuple[str, str]], *, commit: bool | None = None) -> None:

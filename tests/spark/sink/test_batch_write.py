@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Offset
 
 from harness.acls import AUTHORIZER, deny_write
 from harness.names import unique
-from harness.shared_producer import GROUP, TV2, Cluster
-from harness.shared_producer import Driver as Died
 from harness.waiting import until
 from oncelog.client import BrokerRefused, Client, TopicPartition
 from oncelog.spark import QueryError, RowError, write_exactly_once
@@ -78,12 +78,20 @@ def test_a_write_that_is_repeated_adds_nothing_also_after_another(spark, log, ta
     assert len(topics.values(before)) == COUNT + 100
 
 
+def leave_offsets_pending(bootstrap_servers, transactional_id, group_id, topic):
+    """A transaction that has committed an offset for the group, and that nobody goes on with."""
+    settings = {"bootstrap.servers": bootstrap_servers}
+    died = Producer({**settings, "transactional.id": transactional_id})
+    died.init_transactions(30)
+    died.begin_transaction()
+    group = Consumer({**settings, "group.id": group_id}).consumer_group_metadata()
+    died.send_offsets_to_transaction([Offset(topic, 0, 0)], group, 30)
+
+
 def test_a_write_whose_driver_died_with_its_offsets_pending_is_made_again_at_once(spark, log, target):
     """The transaction that it left would be open until its timeout, and ends when its id is taken."""
-    cluster, transactional_id, write_id = Cluster(log), unique("orders"), "may"
-    cluster.wait_for_coordinator(GROUP, f"{transactional_id}-{write_id}")
-    died = Died(cluster, TV2, transactional_id).init()
-    died.commit_offsets(f"{transactional_id}-{write_id}", target, {0: 0})
+    transactional_id, write_id = unique("orders"), "may"
+    leave_offsets_pending(log.bootstrap_servers, transactional_id, f"{transactional_id}-{write_id}", target)
     names = {"transactional_id": transactional_id, "write_id": write_id}
     assert write(log, target, frame(spark, 10), call_timeout_ms=5_000, **names).records == 10
     assert write(log, target, frame(spark, 10), **names).is_skipped
