@@ -70,6 +70,10 @@ class LogDurability:
             return (self._segments.active.file, *unsynced)
         return unsynced
 
+    def still_true(self, point: SyncPoint) -> SyncPoint | None:
+        """What may be said to be durable after a sync that was asked for at `point`; None if the log was cut back since."""
+        return self._unsynced.still_true(point)
+
     def synced_up_to(self, point: SyncPoint) -> None:
         """The files of `unsynced_files()` are synced; `point` is where the log ended when they were asked for."""
         if self._unsynced.is_closed:

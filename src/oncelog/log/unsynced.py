@@ -72,6 +72,12 @@ class Unsynced:
         """The write-ahead log has everything up to here, and is durable only together with what it had before."""
         self._taken = point
 
+    def still_true(self, point: SyncPoint) -> SyncPoint | None:
+        """What a sync that was asked for at `point` says of the log, which may be about to be cut off; None if it was since."""
+        if point.truncations != self.truncations:
+            return None
+        return point._replace(log_end_offset=self._below_limit(point.log_end_offset))
+
     def journaled_up_to(self, point: SyncPoint, now_ms: int) -> None:
         """The write-ahead log is durable with everything that was there at `point`."""
         if point.truncations == self.truncations:

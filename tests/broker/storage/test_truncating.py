@@ -7,12 +7,16 @@ from uuid import UUID
 
 import pytest
 
+from harness.broker_in_memory import SteppedDisk
 from harness.memory_disk import CuttingDisk, PowerCut
 from harness.replica_on_memory_disk import ReplicaOnMemoryDisk
+from oncelog.broker.storage.truncating import truncate_logs
+from oncelog.coordination import start
 from oncelog.log import Followed, LogConfig, open_log
 from oncelog.records import ControlType, Record, build_batch, check_batch
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=200, file_delete_delay_ms=0)
+ALL = 1_000
 
 
 def replica(seed: int, *, decides: bool = False) -> tuple[ReplicaOnMemoryDisk, CuttingDisk]:
@@ -48,6 +52,14 @@ def follow_in_parts(
         )
         if random.random() < 0.5:
             on.sync()
+
+
+def take_steps(disk: SteppedDisk, random: Random, count: int = ALL) -> None:
+    """Let syncs end, in any order: so many of them, or all that there are."""
+    while disk.steps and count > 0:
+        disk.steps.rotate(random.randrange(len(disk.steps)))
+        disk.steps.popleft()()
+        count -= 1
 
 
 def is_prefix(on: ReplicaOnMemoryDisk, leader: ReplicaOnMemoryDisk) -> bool:
@@ -123,6 +135,30 @@ def test_sync_that_began_before_a_truncation_says_nothing_of_what_came_after_it(
     on.log.durability.journaled_up_to(point)
     assert on.log.durability.recovery_point <= 12
     assert not on.log.durability.is_complete
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_sync_under_way_when_a_truncation_begins_vouches_for_nothing_that_is_cut_off(seed: int) -> None:
+    """It is over later, and the write-ahead log is said by then what of a log of decisions is not to be cut back."""
+    random = Random(seed)
+    old = history(0)
+    disk = SteppedDisk(seed)
+    on = ReplicaOnMemoryDisk(CONFIG, disk=disk, decides=True)
+    on.follow(old)
+    synced = on.durability.make_durable([on.log])
+    take_steps(disk, random, random.randrange(len(disk.steps)))
+    cut = start(truncate_logs(on, {on.log: 12}))
+    if random.random() < 0.5:
+        again = on.durability.make_durable([on.log])
+        take_steps(disk, random)
+        assert again.is_released
+    is_cut_short = random.random() < 0.5
+    take_steps(disk, random, random.randrange(10) if is_cut_short else ALL)
+    assert is_cut_short or (synced.is_released and cut.is_released)
+    cut.end()
+    on.crash()
+    assert on.log.log_end_offset == 12 or is_cut_short
+    assert is_prefix(on, old)
 
 
 def test_file_of_the_write_ahead_log_that_comes_next_vouches_for_nothing_that_was_cut_off() -> None:

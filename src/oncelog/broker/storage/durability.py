@@ -298,14 +298,20 @@ class Durability:
         points: dict[PartitionLog, SyncPoint] = {}
         for sync in syncs:
             points |= await sync
-        decided = {log: point for log, point in points.items() if self._has_decisions(log)}
-        if decided:
-            for log, point in decided.items():
-                self._current.vouch(log, point)
+        if self._vouch(points):
             await self._sync_write_ahead()
         for log, point in points.items():
             log.durability.synced_up_to(point)
         return len(points) == asked
+
+    def _vouch(self, points: Mapping[PartitionLog, SyncPoint]) -> bool:
+        """Whether logs of decisions are among them. For what is cut off meanwhile nobody may vouch."""
+        decided = [log for log in points if self._has_decisions(log)]
+        for log in decided:
+            point = log.durability.still_true(points[log])
+            if point is not None:
+                self._current.vouch(log, point)
+        return bool(decided)
 
     def _by_directory(self, logs: Sequence[PartitionLog]) -> Iterable[list[PartitionLog]]:
         """What one disk does not keep must not be taken for what another one keeps."""
