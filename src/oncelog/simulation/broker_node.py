@@ -46,9 +46,9 @@ class BusyClock(ProcessClock):
     """While `is_busy`, whoever goes on as soon as others were served goes on later."""
 
     def __init__(
-        self, process: Process, jump_ms: Callable[[], float], random: Random, is_busy: Callable[[], bool]
+        self, process: Process, jump_ms: Callable[[], float], pace: float, random: Random, is_busy: Callable[[], bool]
     ) -> None:
-        super().__init__(process, jump_ms)
+        super().__init__(process, jump_ms, pace)
         self._random = random
         self._is_busy = is_busy
 
@@ -163,6 +163,8 @@ class BrokerNode:
         self.address = Address(name, 9092)
         self.disk = disk
         self.jump_ms = 0.0
+        self.pace = 1.0
+        """How fast its clocks go."""
         self.core: BrokerCore | None = None
         self.process = Process(queue, name, failed)
         self.process.is_alive = False
@@ -211,7 +213,7 @@ class BrokerNode:
         self._network.listen(self.address, Listener(process, lambda end: self._accept(core, end)))
 
     def environment(self, process: Process) -> Environment:
-        clock = BusyClock(process, lambda: self.jump_ms, self._random, lambda: self.is_busy)
+        clock = BusyClock(process, lambda: self.jump_ms, self.pace, self._random, lambda: self.is_busy)
         workers = SimulatedWorkers(process, self._random, lambda: self.is_busy)
         return Environment(clock, self.disk, workers, SimulatedRandom(self._random))
 

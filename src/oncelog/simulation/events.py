@@ -117,17 +117,21 @@ class Process:
 
 
 class ProcessClock:
-    """The clocks of one process. The time of day may jump; the other never goes back."""
+    """The clocks of one process. The time of day may jump; the other never goes back.
 
-    def __init__(self, process: Process, jump_ms: Callable[[], float] = lambda: 0) -> None:
+    `pace` is how many of its milliseconds that other clock, and the timers, count in a real one.
+    """
+
+    def __init__(self, process: Process, jump_ms: Callable[[], float] = lambda: 0, pace: float = 1.0) -> None:
         self._process = process
         self._jump_ms = jump_ms
+        self._pace = pace
 
     def now_ms(self) -> int:
         return int(START_MS + self._process.queue.now_ms + self._jump_ms())
 
     def monotonic_ms(self) -> float:
-        return self._process.queue.now_ms
+        return self._process.queue.now_ms * self._pace
 
     def call_later(self, delay_ms: float, callback: Callback) -> Event:
-        return self._process.after(delay_ms, "timer", callback)
+        return self._process.after(delay_ms / self._pace, "timer", callback)
