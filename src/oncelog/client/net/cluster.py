@@ -48,6 +48,8 @@ class Cluster:
         self.topics: dict[str, TopicDescription] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
+        self._nodes_doubted = 0
+        self._is_doubted = False
 
     def retries(self, time_ms: float | None = None) -> Conversation[Retries]:
         """For how long a call tries again: `call_timeout_ms`, unless it has a time of its own."""
@@ -62,10 +64,19 @@ class Cluster:
         return min((yield from retries.left_ms()), self.settings.request_timeout_ms)
 
     def addresses(self) -> Iterator[Address]:
-        """Where to ask something that any node can answer: the nodes known, then the bootstrap servers."""
+        """Where to ask something that any node can answer: the nodes known, then the bootstrap servers.
+
+        Who was not where a node had said is not looked for at that node again: parted from the others, it would say the same
+        for as long as that lasts.
+        """
+        if self._is_doubted:
+            self._nodes_doubted += 1
+            self._is_doubted = False
         known = [Address(node.host, node.port) for node in self.nodes.values()]
-        yield from known
-        yield from (address for address in self.settings.bootstrap if address not in known)
+        for some in (known, [address for address in self.settings.bootstrap if address not in known]):
+            first = self._nodes_doubted % max(1, len(some))
+            yield from some[first:]
+            yield from some[:first]
 
     def leader(self, partition: TopicPartition) -> Address | None:
         node = self.nodes.get(self._leaders.get(partition, -1))
@@ -73,9 +84,11 @@ class Cluster:
 
     def forget_leader(self, partition: TopicPartition) -> None:
         self._leaders.pop(partition, None)
+        self._is_doubted = True
 
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
         self._coordinators.pop((kind, key), None)
+        self._is_doubted = True
 
     def coordinator(self, kind: CoordinatorKind, key: str, retries: Retries) -> Conversation[Address]:
         """Find a coordinator, unless it is known already. Raises BrokerRefused or RetriesExhausted."""
