@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from harness.processes import free_port
 from oncelog.testing.proxy import ApiKey, Frame, Point, Proxy, Then
 
 
@@ -208,10 +209,17 @@ def test_rule_counts_what_goes_to_all_brokers():
 
 
 def test_ports_of_a_proxy_before_a_cluster_count_up_from_the_one_that_is_given(server):
-    with Proxy(server.address) as probe:
-        _, _, port = probe.bootstrap_servers.partition(":")
+    port = first_of_two_free_ports()
     with Proxy(f"{server.address},{server.address}", listen=f"127.0.0.1:{port}") as proxy:
-        assert proxy.bootstrap_servers == f"127.0.0.1:{port},127.0.0.1:{int(port) + 1}"
+        assert proxy.bootstrap_servers == f"127.0.0.1:{port},127.0.0.1:{port + 1}"
+
+
+def first_of_two_free_ports():
+    while True:
+        port = free_port()
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port + 1))
+            return port
 
 
 def test_bytes_that_are_no_frame_close_the_connection(proxy):
