@@ -15,9 +15,6 @@ from oncelog.simulation.links import SimulatedLinks
 from oncelog.simulation.network import Network
 from oncelog.simulation.zookeeper import SimulatedEnsemble, SimulatedZooKeeper
 
-PACES = (0.97, 1.03)
-"""No two clocks go equally fast: what is over by one of them is not yet by another."""
-
 
 class MemberNode(BrokerNode):
     def __init__(
@@ -33,7 +30,6 @@ class MemberNode(BrokerNode):
     ) -> None:
         own = {"broker.id": str(broker_id)}
         super().__init__(f"broker-{broker_id}", queue, network, disk, random, {**settings, **own}, ["/data"], failed)
-        self.pace = random.uniform(*PACES)
         self.broker_id = broker_id
         self.has_lost_power = False
         """Its power was cut, and not all that it had lost came back from the others since."""

@@ -29,6 +29,8 @@ from oncelog.simulation.workload import PARTITIONS
 from oncelog.simulation.zookeeper import SimulatedEnsemble
 
 READY_MS = MINUTE_MS
+PACES = (0.97, 1.03)
+"""No two clocks go equally fast: what is over by one of them is not yet by another."""
 LIVENESS_MS = 4 * MINUTE_MS
 """The operating system gives up a silent connection after two of them, and a transaction lasts one."""
 CALM_MS = (1_000.0, 10_000.0)
@@ -135,9 +137,11 @@ class ClusterSimulation:
         disk = SimulatedDisk(stream(self.seed, f"disk {broker_id}"), lambda: int(self.queue.now_ms))
         disk.lose_by(stream(self.seed, f"power {broker_id}"))
         random = stream(self.seed, f"broker {broker_id}")
-        return MemberNode(
+        node = MemberNode(
             broker_id, self.queue, self.network, self.ensemble, disk, random, settings, self.driver.failed
         )
+        node.pace = stream(self.seed, f"clock {broker_id}").uniform(*PACES)
+        return node
 
     def _happened(self, event: Event) -> None:
         self.states.look()
