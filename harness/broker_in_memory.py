@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
+from random import Random
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -92,6 +93,11 @@ class SteppedDisk(CuttingDisk):
             return False
         self.steps.popleft()()
         return True
+
+    def take_any_step(self, random: Random) -> bool:
+        """What was asked for first need not be over first."""
+        self.steps.rotate(random.randrange(len(self.steps)) if self.steps else 0)
+        return self.take_step()
 
     def kill(self) -> None:
         self.steps.clear()

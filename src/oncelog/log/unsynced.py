@@ -76,20 +76,22 @@ class Unsynced:
         """What a sync that was asked for at `point` says of the log, which may be about to be cut off; None if it was since."""
         if point.truncations != self.truncations:
             return None
-        return point._replace(log_end_offset=self._below_limit(point.log_end_offset))
+        return point if self._limit is None else point._replace(log_end_offset=min(point.log_end_offset, self._limit))
 
     def journaled_up_to(self, point: SyncPoint, now_ms: int) -> None:
         """The write-ahead log is durable with everything that was there at `point`."""
-        if point.truncations == self.truncations:
+        known = self.still_true(point)
+        if known is not None:
             self._last_flush_ms = now_ms
-            self.durable_offset = max(self.durable_offset, self._below_limit(point.log_end_offset))
+            self.durable_offset = max(self.durable_offset, known.log_end_offset)
 
     def synced_up_to(self, point: SyncPoint, now_ms: int) -> None:
         """Everything that was there at `point` is durable in the log's own files."""
-        if point.truncations != self.truncations:
+        known = self.still_true(point)
+        if known is None:
             return
         self.journaled_up_to(point, now_ms)
-        self.recovery_point = max(self.recovery_point, self._below_limit(point.log_end_offset))
+        self.recovery_point = max(self.recovery_point, known.log_end_offset)
         if self._taken is None or self._taken < point:
             self._taken = point
         # A file that joined at that same end may have joined after the sync began.
@@ -120,9 +122,6 @@ class Unsynced:
         self.durable_offset = min(self.durable_offset, offset)
         self.truncations += 1
         self._limit = self._taken = None
-
-    def _below_limit(self, offset: int) -> int:
-        return offset if self._limit is None else min(offset, self._limit)
 
     def drop(self, is_dropped: Callable[[Syncable, int], bool]) -> None:
         """Sync those files no more of which, and the end of the log at which they joined, that is true."""

@@ -34,34 +34,34 @@ class Leaders:
     def __init__(self, random: Random) -> None:
         self._random = random
         self._epoch = -1
-        self.log = ReplicaOnMemoryDisk(CONFIG)
+        self.replica = ReplicaOnMemoryDisk(CONFIG)
         self.elect(0)
 
     def elect(self, common: int) -> int:
         """Another leader, which has what the one before had below about `common`; return where their logs part."""
-        before, begin = self.log, self.log.log.log_start_offset
+        before, begin = self.replica, self.replica.log.log_start_offset
         self._epoch += 1
-        self.log = ReplicaOnMemoryDisk(CONFIG)
+        self.replica = ReplicaOnMemoryDisk(CONFIG)
         if begin:
-            self.log.begin_again_at(begin)
-        while self.log.log.log_end_offset < common:
-            self.log.log.append_as_follower(before.read(self.log.log.log_end_offset, 1))
-        parted = self.log.log.log_end_offset
-        self.log.log.lead(self._epoch)
+            self.replica.begin_again_at(begin)
+        while self.replica.log.log_end_offset < common:
+            self.replica.log.append_as_follower(before.read(self.replica.log.log_end_offset, 1))
+        parted = self.replica.log.log_end_offset
+        self.replica.log.lead(self._epoch)
         self.produce()
         return parted
 
     def produce(self) -> None:
         for _ in range(self._random.randrange(1, 12)):
-            self.log.produce(b"%d " % self._epoch * self._random.randrange(1, 120))
+            self.replica.produce(b"%d " % self._epoch * self._random.randrange(1, 120))
 
     def begin_again(self) -> int:
         """The log of a leader that has deleted all that there was, and more."""
-        begin = self.log.log.log_end_offset + self._random.randrange(50)
+        begin = self.replica.log.log_end_offset + self._random.randrange(50)
         self._epoch += 1
-        self.log = ReplicaOnMemoryDisk(CONFIG)
-        self.log.begin_again_at(begin)
-        self.log.log.lead(self._epoch)
+        self.replica = ReplicaOnMemoryDisk(CONFIG)
+        self.replica.begin_again_at(begin)
+        self.replica.log.lead(self._epoch)
         self.produce()
         return begin
 
@@ -74,6 +74,8 @@ class Trial:
         self.on = ReplicaOnMemoryDisk(CONFIG, disk=self.disk, decides=self.random.random() < 0.5)
         self.promised = b""
         """What is durable: it was made so, and nobody has begun to cut it off."""
+        self.parted = 0
+        """Up to here the leader's log and this one are the same."""
         self.cut: Task[None] | None = None
         self.cuts = 0
 
@@ -99,7 +101,7 @@ class Trial:
         self.crash()
         self.end_cut()
         self.follow_all()
-        assert self.content == self.leaders.log.read_all()
+        assert self.content == self.leaders.replica.read_all()
 
     @property
     def content(self) -> bytes:
@@ -113,12 +115,12 @@ class Trial:
         if self.is_cutting:
             return
         end = self.on.log.log_end_offset
-        if end < self.leaders.log.log.log_end_offset:
-            found = self.leaders.log.read(end, self.random.randrange(1, 900))
+        if end < self.leaders.replica.log.log_end_offset:
+            found = self.leaders.replica.read(end, self.random.randrange(1, 900))
             assert isinstance(self.on.log.append_as_follower(found), Followed)
 
     def follow_all(self) -> None:
-        while self.on.log.log_end_offset < self.leaders.log.log.log_end_offset:
+        while self.on.log.log_end_offset < self.leaders.replica.log.log_end_offset:
             self.follow()
 
     def sync(self) -> None:
@@ -132,27 +134,24 @@ class Trial:
         self.on.durability.make_durable([self.on.log]).then(is_durable)
 
     def step(self) -> None:
-        steps = self.disk.steps
         for _ in range(self.random.randrange(4)):
-            if steps:
-                steps.rotate(self.random.randrange(len(steps)))
-                steps.popleft()()
+            self.disk.take_any_step(self.random)
 
     def take_all_steps(self) -> None:
-        while self.disk.steps:
-            self.step()
+        while self.disk.take_any_step(self.random):
+            pass
 
     def elect(self) -> None:
         """The log that the leader has not goes. Below the high watermark every leader has it."""
         if self.is_cutting:
             return
-        log, before = self.on.log, self.leaders.log.log
+        log, before = self.on.log, self.leaders.replica.log
         low = max(log.high_watermark, before.log_start_offset)
         self.parted = self.leaders.elect(self.random.randint(low, max(low, before.log_end_offset)))
         self.cut_off()
 
     def cut_off(self) -> None:
-        log, begin = self.on.log, self.leaders.log.log.log_start_offset
+        log, begin = self.on.log, self.leaders.replica.log.log_start_offset
         self.cuts += 1
         if log.log_end_offset < begin or log.log_start_offset < begin:
             self.promised = b""
@@ -181,7 +180,7 @@ class Trial:
     def advance(self) -> None:
         """The leader has more, and says that what this log has made durable is on all that are in sync."""
         self.leaders.produce()
-        if not self.is_cutting and self.leaders.log.read_all().startswith(self.promised):
+        if not self.is_cutting and self.leaders.replica.read_all().startswith(self.promised):
             end = max((one.next_offset for _, one in batches(self.promised)), default=0)
             if end > self.on.log.high_watermark:
                 self.on.log.advance_high_watermark(end)
@@ -218,7 +217,7 @@ class Trial:
     def go_on(self) -> None:
         """The leader tells where the log parts from its own."""
         self.cuts += 1
-        mine, its, begin = self.content, self.leaders.log.read_all(), self.leaders.log.log.log_start_offset
+        mine, its, begin = self.content, self.leaders.replica.read_all(), self.leaders.replica.log.log_start_offset
         if self.on.log.log_start_offset != begin or not its.startswith(mine):
             self.parted = parting(mine, its, begin)
             self.cut_off()
