@@ -7,10 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from oncelog.client.admin.operations import ask_controller
 from oncelog.client.errors import ConnectionLost, RetriesExhausted
 from oncelog.client.net.cluster import Cluster, CoordinatorKind, ask_coordinator, refresh
-from oncelog.client.net.conversation import Send
-from oncelog.client.requests import FIND_COORDINATOR, HEARTBEAT, ApiRequest
+from oncelog.client.net.conversation import Conversation, Send, Wait
+from oncelog.client.net.leader_search import LeaderSearch
+from oncelog.client.requests import CREATE_TOPICS, FIND_COORDINATOR, HEARTBEAT, METADATA, ApiRequest
 from oncelog.client.values import Address, Node, TopicPartition
 from oncelog.wire import ErrorCode
 from tests.client.scripted import SETTINGS, ScriptedTransport
@@ -85,8 +87,91 @@ def test_coordinator_that_is_none_is_not_looked_for_at_the_node_that_named_it(ar
 
 def test_leaders_that_are_none_are_looked_for_at_the_next_node_however_many_they_are():
     cluster = Cluster(THREE)
-    assert list(cluster.addresses()) == [NODES[0], NODES[1], NODES[2]]
+    assert cluster.addresses() == [NODES[0], NODES[1], NODES[2]]
+    cluster.believe(NODES[0])
     for index in range(3):
         cluster.forget_leader(TopicPartition("t", index))
-    assert list(cluster.addresses()) == [NODES[1], NODES[2], NODES[0]]
-    assert list(cluster.addresses()) == [NODES[1], NODES[2], NODES[0]]
+    assert cluster.addresses() == [NODES[1], NODES[2], NODES[0]]
+    assert cluster.addresses() == [NODES[1], NODES[2], NODES[0]]
+
+
+def test_nodes_known_come_before_bootstrap_servers_and_each_once():
+    cluster = Cluster(THREE)
+    known = Address("known", 9092)
+    cluster.nodes = {number: Node(number, *address, None) for number, address in enumerate((known, NODES[1]))}
+    assert cluster.addresses() == [known, NODES[1], NODES[0], NODES[2]]
+    cluster.doubt(NODES[1])
+    assert cluster.addresses() == [NODES[0], NODES[2], known, NODES[1]]
+    cluster.doubt(Address("gone since", 9092))
+    assert cluster.addresses() == [known, NODES[1], NODES[0], NODES[2]]
+
+
+@pytest.mark.parametrize("answer", [ConnectionLost("it is dead", sent=False), ErrorCode.coordinator_not_available])
+def test_node_that_cannot_say_who_coordinates_is_asked_last_from_then_on(answer):
+    """It may be parted from the others for longer than a call."""
+    asked = []
+
+    class FirstIsParted(PartedCoordinator):
+        def answer(self, request):
+            asked.append(self.asked)
+            if self.asked == NODES[0]:
+                return answer if isinstance(answer, ConnectionLost) else SimpleNamespace(error_code=answer)
+            return super().answer(request)
+
+    cluster, transport = Cluster(THREE), FirstIsParted()
+    for group in ("g", "h"):
+        transport.run(cluster.coordinator(CoordinatorKind.GROUP, group, transport.run(cluster.retries())))
+    assert asked == [NODES[0], NODES[1], NODES[1]]
+
+
+@pytest.mark.parametrize("answer", [ConnectionLost("it is dead", sent=False), ErrorCode.not_controller])
+def test_controller_that_is_none_is_not_looked_for_at_the_node_that_named_it(answer):
+    class Parted(PartedCoordinator):
+        def answer(self, request):
+            if request.api is METADATA:
+                nodes = [
+                    SimpleNamespace(node_id=number, host=a.host, port=a.port, rack=None)
+                    for number, a in enumerate(NODES)
+                ]
+                controller_id = 2 if self.asked == NODES[0] else 1
+                return SimpleNamespace(controller_id=controller_id, brokers=nodes, topics=[])
+            if self.asked == NODES[1]:
+                return SimpleNamespace(error_code=ErrorCode.none, topics=[])
+            return answer if isinstance(answer, ConnectionLost) else SimpleNamespace(error_code=answer, topics=[])
+
+    transport = Parted()
+    transport.run(ask_controller(Cluster(THREE), ApiRequest(CREATE_TOPICS, {}), "topics"))
+    assert transport.asked == NODES[1]
+
+
+def test_leader_that_a_node_does_not_know_is_asked_for_at_another():
+    """A node that is parted from the others does not hear of an election."""
+
+    class Parted(PartedCoordinator):
+        def answer(self, request):
+            return _one_partition_led_by(-1 if self.asked == NODES[0] else 1)
+
+    cluster, transport = Cluster(THREE), Parted()
+    search = LeaderSearch(cluster, create=False)
+    while cluster.leader(PARTITION) is None:
+        transport.run(_look(search, transport))
+    assert transport.asked == NODES[1]
+    assert transport.names() == ["Metadata", "Metadata"]
+
+
+PARTITION = TopicPartition("t", 0)
+
+
+def _one_partition_led_by(leader_id: int) -> SimpleNamespace:
+    nodes = [SimpleNamespace(node_id=number, host=a.host, port=a.port, rack=None) for number, a in enumerate(NODES)]
+    partition = SimpleNamespace(
+        error_code=ErrorCode.none, partition_index=0, leader_id=leader_id, replica_nodes=(1,), isr_nodes=(1,)
+    )
+    topic = SimpleNamespace(error_code=ErrorCode.none, name="t", is_internal=False, partitions=[partition])
+    return SimpleNamespace(controller_id=1, brokers=nodes, topics=[topic])
+
+
+def _look(search: LeaderSearch, transport: ScriptedTransport) -> Conversation[None]:
+    yield from search.look([PARTITION], transport.now_ms)
+    yield Wait(search.tickets, 1000)
+    yield from search.take()

@@ -17,6 +17,7 @@ from oncelog.client.errors import (
     TransactionFailed,
 )
 from oncelog.client.net.cluster import Cluster
+from oncelog.client.producer.lanes import OutgoingBatch
 from oncelog.client.producer.producing import IN_FLIGHT_MAX, NO_PRODUCER, ProduceFlow
 from oncelog.client.values import ProducerIdentity, TopicPartition, TransactionVersion
 from oncelog.records import Record, build_batch, decode_batch, next_sequence, read_header
@@ -38,6 +39,7 @@ class ModelBroker:
     def __init__(self, partitions: int, whims: list[str]) -> None:
         self.logs: dict[int, list[bytes]] = {number: [] for number in range(partitions)}
         self.whims = whims
+        self.refused = {TOO_LARGE}
         self.in_flight_without_acknowledgement = 0
         self._recent: dict[int, list[tuple[int, int, int]]] = {number: [] for number in range(partitions)}
         self._epochs: dict[int, int] = {}
@@ -72,8 +74,12 @@ class ModelBroker:
 
     def _append(self, number: int, data: bytes) -> tuple[ErrorCode, int]:
         header = read_header(data)
-        if any(record.value == TOO_LARGE for record in decode_batch(data)):
+        if any(record.value in self.refused for record in decode_batch(data)):
             return ErrorCode.message_too_large, -1
+        offset = len(self.logs[number])
+        if header.producer_id < 0:
+            self.logs[number] += [record.value for record in decode_batch(data)]
+            return ErrorCode.none, offset
         if header.producer_epoch < self._epochs.get(number, 0):
             return ErrorCode.invalid_producer_epoch, -1
         if header.producer_epoch > self._epochs.get(number, 0):
@@ -82,13 +88,12 @@ class ModelBroker:
             self._epochs[number] = header.producer_epoch
             self._recent[number] = []
         recent = self._recent[number]
-        for first, last, offset in recent[-DUPLICATE_WINDOW:]:
+        for first, last, first_offset in recent[-DUPLICATE_WINDOW:]:
             if (first, last) == (header.base_sequence, header.last_sequence):
-                return ErrorCode.none, offset
+                return ErrorCode.none, first_offset
         # A broker that does not know the producer may take any sequence as its first: the trap to stay out of.
         if recent and header.base_sequence != next_sequence(recent[-1][1]):
             return ErrorCode.out_of_order_sequence_number, -1
-        offset = len(self.logs[number])
         self.logs[number] += [record.value for record in decode_batch(data)]
         recent.append((header.base_sequence, header.last_sequence, offset))
         return ErrorCode.none, offset
@@ -118,6 +123,27 @@ def flow_for(**options) -> ProduceFlow:
 
 def batch(*values: bytes) -> bytes:
     return build_batch([Record(None, value) for value in values])
+
+
+def enqueue(flow: ProduceFlow, *values: bytes) -> dict[bytes, OutgoingBatch]:
+    """Queue one batch for partition 0, which may be divided down to single records; return where each record is."""
+    found = {}
+
+    def put(values, data):
+        def divide():
+            middle = len(values) // 2
+            return tuple(
+                put(half, OutgoingBatch(partition, batch(*half), 100_000))
+                for half in (values[:middle], values[middle:])
+            )
+
+        found.update(dict.fromkeys(values, data))
+        data.divide = divide if len(values) > 1 else None
+        return data
+
+    partition = TopicPartition(TOPIC, 0)
+    put(values, flow.enqueue(partition, batch(*values), 0))
+    return found
 
 
 def drain(flow: ProduceFlow, transport: ScriptedTransport) -> None:
@@ -417,6 +443,88 @@ def test_batch_that_is_refused_for_what_is_in_it_fails_alone():
     assert (other.error, next_one.error, flow.error) == (None, None, None)
     assert next_one.base_sequence == 0
     assert broker.logs[0] == [b"next"]
+
+
+@pytest.mark.parametrize("whim", ["not leader", "lose before"])
+def test_batch_in_doubt_is_divided_where_it_is_too_large_and_its_small_records_are_written(whim):
+    """A part that is taken under its own sequence says that the whole is not in the log: the doubt is over."""
+    broker = ModelBroker(1, [whim])
+    transport = ScriptedTransport(broker.answer)
+    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY)
+    sent = enqueue(flow, b"a", b"b", b"c", TOO_LARGE, b"d")
+    drain(flow, transport)
+    assert {value: type(one.error) for value, one in sent.items() if one.error} == {TOO_LARGE: BrokerRefused}
+    assert broker.logs[0] == [b"a", b"b", b"c", b"d"]
+
+
+@pytest.mark.parametrize("values", [(b"a", b"b", b"c", b"large"), (b"large", b"a", b"b")])
+def test_batch_that_was_written_and_is_called_too_large_then_is_unknown_and_not_written_again(values):
+    """The topic's `max.message.bytes` was lowered between the two: the parts are refused, for their sequences or sizes."""
+    broker = ModelBroker(1, ["lose after"])
+
+    def answer(request):
+        answered = broker.answer(request)
+        if broker.logs[0]:
+            broker.refused = {b"large"}
+        return answered
+
+    transport = ScriptedTransport(answer)
+    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY)
+    sent = enqueue(flow, *values)
+    drain(flow, transport)
+    assert {type(one.error) for one in sent.values()} == {DeliveryUnknown}
+    assert broker.logs[0] == list(values)
+    after = flow.enqueue(TopicPartition(TOPIC, 0), batch(b"after"), 0)
+    drain(flow, transport)
+    assert after.error is None
+    assert broker.logs[0] == [*values, b"after"]
+
+
+@pytest.mark.parametrize("whim", ["not leader", "lose before"])
+def test_refused_record_in_doubt_is_unknown_without_a_producer_id(whim):
+    """Brokers do not look at its sequences: a part that is taken says nothing of the whole."""
+    broker = ModelBroker(1, [whim])
+    transport = ScriptedTransport(broker.answer)
+    flow = ProduceFlow(Cluster(SETTINGS), NO_PRODUCER)
+    sent = enqueue(flow, b"a", TOO_LARGE)
+    drain(flow, transport)
+    assert type(sent[TOO_LARGE].error) is DeliveryUnknown
+    assert sent[b"a"].error is None
+
+
+@given(
+    large=st.lists(st.booleans(), min_size=2, max_size=9),
+    whims=st.lists(st.sampled_from(["take", "take", "not leader", "lose before", "lose after"]), max_size=12),
+    lowered_after=st.integers(0, 6),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=300)
+def test_what_is_said_of_records_whose_batch_is_divided_is_so_whatever_fails(large, whims, lowered_after, seed):
+    """The topic takes every record at first, and only small ones after some answers."""
+    broker = ModelBroker(1, list(whims))
+    broker.refused = set()
+    names = [b"%d-large" % number if is_large else b"%d" % number for number, is_large in enumerate(large)]
+    produced = 0
+
+    def answer(request):
+        nonlocal produced
+        produced += request.api.name == "Produce"
+        if produced > lowered_after:
+            broker.refused = {name for name in names if name.endswith(b"large")}
+        return broker.answer(request)
+
+    transport = ScriptedTransport(answer, seed=seed)
+    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY)
+    middle = len(names) // 2
+    sent = [enqueue(flow, *some) for some in (names[:middle], names[middle:])]
+    drain(flow, transport)
+    log = broker.logs[0]
+    assert log == [name for name in names if name in log], "in order, and each once"
+    for name, one in (sent[0] | sent[1]).items():
+        is_true = name in log if one.error is None else name not in log or type(one.error) is DeliveryUnknown
+        assert is_true, (name, one.error, log)
+    if "lose after" not in whims and not any(large):
+        assert log == names
 
 
 def test_identity_without_a_producer_id_is_refused():

@@ -116,6 +116,7 @@ def ask_controller(cluster: Cluster, request: ApiRequest, what: str) -> Conversa
             )
         except ConnectionLost as lost:
             # What was sent may have been carried out, and would be refused the second time.
+            cluster.forget_controller()
             if lost.sent or not (yield from retries.pause()):
                 raise
             continue
@@ -123,6 +124,7 @@ def ask_controller(cluster: Cluster, request: ApiRequest, what: str) -> Conversa
         errors.add(getattr(answer, "error_code", ErrorCode.none))
         if ErrorCode.not_controller not in errors:
             return answer
+        cluster.forget_controller()
         if not (yield from retries.pause()):
             raise BrokerRefused(ErrorCode.not_controller, what)
 

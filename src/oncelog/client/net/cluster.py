@@ -5,7 +5,7 @@ It also holds the two ways of asking that everything else is built from: ask any
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import Any
 
@@ -48,8 +48,8 @@ class Cluster:
         self.topics: dict[str, TopicDescription] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
-        self._nodes_doubted = 0
-        self._is_doubted = False
+        self._told_by: Address | None = None
+        self._doubted: Address | None = None
 
     def retries(self, time_ms: float | None = None) -> Conversation[Retries]:
         """For how long a call tries again: `call_timeout_ms`, unless it has a time of its own."""
@@ -63,20 +63,24 @@ class Cluster:
         """How long the next answer is waited for: never beyond the end of the call."""
         return min((yield from retries.left_ms()), self.settings.request_timeout_ms)
 
-    def addresses(self) -> Iterator[Address]:
-        """Where to ask something that any node can answer: the nodes known, then the bootstrap servers.
+    def addresses(self) -> list[Address]:
+        """Where to ask something that any node can answer: the nodes known and the bootstrap servers, in turn.
 
-        Who was not where a node had said is not looked for at that node again: parted from the others, it would say the same
-        for as long as that lasts.
+        Last comes who did not answer, or said what was not so: a node that is parted from the others says the same for as
+        long as that lasts.
         """
-        if self._is_doubted:
-            self._nodes_doubted += 1
-            self._is_doubted = False
-        known = [Address(node.host, node.port) for node in self.nodes.values()]
-        for some in (known, [address for address in self.settings.bootstrap if address not in known]):
-            first = self._nodes_doubted % max(1, len(some))
-            yield from some[first:]
-            yield from some[:first]
+        known = (Address(node.host, node.port) for node in self.nodes.values())
+        every = list(dict.fromkeys((*known, *self.settings.bootstrap)))
+        first = every.index(self._doubted) + 1 if self._doubted in every else 0
+        return every[first:] + every[:first]
+
+    def believe(self, address: Address) -> None:
+        """What is learned now was said there."""
+        self._told_by = address
+
+    def doubt(self, address: Address | None) -> None:
+        """Ask another one next time."""
+        self._doubted = address
 
     def leader(self, partition: TopicPartition) -> Address | None:
         node = self.nodes.get(self._leaders.get(partition, -1))
@@ -84,11 +88,15 @@ class Cluster:
 
     def forget_leader(self, partition: TopicPartition) -> None:
         self._leaders.pop(partition, None)
-        self._is_doubted = True
+        self.doubt(self._told_by)
 
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
         self._coordinators.pop((kind, key), None)
-        self._is_doubted = True
+        self.doubt(self._told_by)
+
+    def forget_controller(self) -> None:
+        self.controller_id = -1
+        self.doubt(self._told_by)
 
     def coordinator(self, kind: CoordinatorKind, key: str, retries: Retries) -> Conversation[Address]:
         """Find a coordinator, unless it is known already. Raises BrokerRefused or RetriesExhausted."""
@@ -140,7 +148,7 @@ def ask_any(
         retries = yield from cluster.retries()
     cause: ClientError | None = None
     while True:
-        for address in list(cluster.addresses()):
+        for address in cluster.addresses():
             left_ms = yield from retries.left_ms()
             if not left_ms and cause is not None:
                 break
@@ -148,13 +156,16 @@ def ask_any(
                 answer = yield from ask(address, request, min(left_ms, cluster.settings.request_timeout_ms))
             except ConnectionLost as lost:
                 cause = yield from last_cause(retries, cause, lost)
+                cluster.doubt(address)
                 continue
             error = error_of(answer)
             if error is ErrorCode.none:
+                cluster.believe(address)
                 return answer
             cause = refused(request, error, what)
             if error not in RETRIABLE:
                 raise cause
+            cluster.doubt(address)
             break
         if not (yield from retries.pause()):
             raise RetriesExhausted(f"{what}: {cause}") from cause
@@ -231,7 +242,7 @@ def handshake(cluster: Cluster) -> Conversation[OfferedVersions]:
     retries = yield from cluster.retries()
     cause: ClientError | None = None
     while True:
-        for address in list(cluster.addresses()):
+        for address in cluster.addresses():
             left_ms = yield from retries.left_ms()
             if cause is not None and not left_ms:
                 break
@@ -239,6 +250,7 @@ def handshake(cluster: Cluster) -> Conversation[OfferedVersions]:
                 handshake: OfferedVersions = yield Handshake(address, min(left_ms, cluster.settings.connect_timeout_ms))
             except ConnectionLost as lost:
                 cause = yield from last_cause(retries, cause, lost)
+                cluster.doubt(address)
             else:
                 return handshake
         if not (yield from retries.pause()):

@@ -1,7 +1,7 @@
 """Finding the leaders of partitions while everything else goes on.
 
 There is one Metadata request at a time, for every topic that is looked for and has not failed a moment ago. A node that
-does not answer is followed by the next one.
+does not answer is followed by another one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ class LeaderSearch:
         self._create = create
         self._ticket: Ticket | None = None
         self._partitions: tuple[TopicPartition, ...] = ()
-        self._nodes_tried = 0
         self._backoffs: dict[str, Backoff] = {}
         self.causes: dict[TopicPartition, ClientError] = {}
         """Why a leader is not known yet, where the last answer said so."""
@@ -51,10 +50,8 @@ class LeaderSearch:
             "topics": [{"name": name} for name in sorted({tp.topic for tp in due})],
             "allow_auto_topic_creation": self._create,
         }
-        addresses = list(self._cluster.addresses())
-        address = addresses[self._nodes_tried % len(addresses)]
         self._partitions = due
-        self._ticket = yield Send(address, ApiRequest(requests.METADATA, fields))
+        self._ticket = yield Send(self._cluster.addresses()[0], ApiRequest(requests.METADATA, fields))
 
     def retry_at_ms(self, partition: TopicPartition) -> float:
         """When the partition is asked for again: never, while an answer is awaited that will be waited for anyway."""
@@ -68,11 +65,12 @@ class LeaderSearch:
         try:
             message = ticket.result()
         except ClientError as error:
-            self._nodes_tried += 1
+            self._cluster.doubt(ticket.address)
             for topic in sorted({tp.topic for tp in self._partitions}):
                 yield from self._backoff(topic).fail(self._cluster.settings.retry)
             self.causes |= dict.fromkeys(self._partitions, error)
             return {}
+        self._cluster.believe(ticket.address)
         return (yield from self._learn(message))
 
     def _learn(self, message: Any) -> Conversation[dict[TopicPartition, ClientError]]:
@@ -87,6 +85,7 @@ class LeaderSearch:
                 never[partition] = problem
             elif self._cluster.leader(partition) is None:
                 self.causes[partition] = _no_leader(topic, partition)
+                self._cluster.forget_leader(partition)
                 waiting.add(partition.topic)
         for name in sorted({tp.topic for tp in self._partitions}):
             if name in waiting:

@@ -95,6 +95,8 @@ class _Asking(Generic[T]):
             topic = by_name.get(partition.topic)
             if topic is not None:
                 self.final = self.final or will_have_no_leader(topic, partition, create=False)
+            if self._cluster.leader(partition) is None:
+                self._cluster.forget_leader(partition)
 
     def take(self, ticket: Ticket, asked: Sequence[TopicPartition]) -> dict[TopicPartition, T]:
         try:

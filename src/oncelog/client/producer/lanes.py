@@ -26,6 +26,7 @@ class OutgoingBatch:
 
     It is doubtful once it may have been written although no answer said so. `log_append_time_ms` is -1 unless the broker
     has put its own time in the place of the records'. `divide`, if there is one, makes two batches of its records.
+    `undivided` is the doubtful batch that it is a part of: its doubt is this one's.
     """
 
     __slots__ = (
@@ -41,6 +42,7 @@ class OutgoingBatch:
         "partition",
         "record_count",
         "state",
+        "undivided",
     )
 
     def __init__(
@@ -58,6 +60,7 @@ class OutgoingBatch:
         self.is_stamped = False
         self.state = BatchState.WAITING
         self.error: ClientError | None = None
+        self.undivided: OutgoingBatch | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -141,12 +144,18 @@ class Lane:
         self._put_in_order((batch,))
 
     def divide(self, batch: OutgoingBatch) -> tuple[OutgoingBatch, OutgoingBatch] | None:
-        """Put two batches in the place of one that is sent, under the same sequences; None if it has one record."""
+        """Put two batches in the place of one that is sent, under the same sequences; None if it has one record.
+
+        If the whole was written although no answer said so, the broker refuses both: their sequences are behind it.
+        """
         if batch.divide is None:
             return None
         first, second = batch.divide()
         first.base_sequence = batch.base_sequence
         second.base_sequence = next_sequence(first.base_sequence, first.record_count)
+        if batch.is_doubtful:
+            first.undivided = second.undivided = batch.undivided or batch
+            first.is_doubtful = second.is_doubtful = True
         self.in_flight.remove(batch)
         self._put_in_order((first, second))
         return first, second
@@ -189,6 +198,8 @@ class Lane:
         self.is_acknowledged = True
         if self.has_gap and self._age(batch.base_sequence) < self._age(self.gap_sequence):
             self.gap_sequence = -1
+        if batch.undivided is not None and batch.base_offset >= 0 and self.identity.producer_id >= 0:
+            self._rule_out(batch.undivided)
         self.last_error = None
         self.backoff.succeed()
         written = self.written
@@ -200,6 +211,12 @@ class Lane:
             written.first_offset if written.batches else batch.base_offset,
             last_offset,
         )
+
+    def _rule_out(self, undivided: OutgoingBatch) -> None:
+        """The broker took a part under its own sequences, so the whole is not in its log, and cannot get there any more."""
+        for batch in self.queue:
+            if batch.undivided is undivided:
+                batch.undivided, batch.is_doubtful = None, False
 
     def _put_in_order(self, batches: Iterable[OutgoingBatch]) -> None:
         for batch in batches:

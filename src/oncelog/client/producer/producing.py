@@ -322,7 +322,7 @@ class ProduceFlow:
             batch.is_doubtful = batch.is_doubtful or error in MAYBE_WRITTEN
             yield from self._retry(batch, refusal)
             return
-        if error in ABOUT_RECORDS and not batch.is_doubtful and self._divide(lane, batch):
+        if error in ABOUT_RECORDS and self._divide(lane, batch):
             return
         meaning = self._form.meaning(refusal, getattr(item, "error_message", None))
         self._give_up(batch, meaning)
