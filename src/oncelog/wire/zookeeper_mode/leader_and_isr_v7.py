@@ -34,7 +34,8 @@ class LeaderAndIsrRequest:
     __version__: ClassVar[i16] = i16(7)
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[i16] = i16(4)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    # No `type[...]`: evaluated late, it would be the field of that name (PEP 649).
+    __header_schema__: ClassVar = RequestHeader
     controller_id: BrokerId = field(metadata={"kafka_type": "int32"})
     is_kraft_controller: bool = field(metadata={"kafka_type": "bool"}, default=False)
     controller_epoch: i32 = field(metadata={"kafka_type": "int32"})

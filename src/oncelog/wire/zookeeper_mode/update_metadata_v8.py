@@ -33,7 +33,8 @@ class UpdateMetadataRequest:
     __version__: ClassVar[i16] = i16(8)
     __flexible__: ClassVar[bool] = True
     __api_key__: ClassVar[i16] = i16(6)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    # No `type[...]`: evaluated late, it would be the field of that name (PEP 649).
+    __header_schema__: ClassVar = RequestHeader
     controller_id: BrokerId = field(metadata={"kafka_type": "int32"})
     is_kraft_controller: bool = field(metadata={"kafka_type": "bool"}, default=False)
     type: i8 = field(metadata={"kafka_type": "int8", "tag": 0}, default=i8(0))
