@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from harness.processes import BrokerProcess
+from oncelog.server.local_cluster import READY
 
 
 class OncelogNode(BrokerProcess):
@@ -27,3 +28,6 @@ class OncelogNode(BrokerProcess):
 
     def command(self) -> list[str]:
         return [self.program(), "serve", "--listen", self.bootstrap_servers, *self._where, *self._settings]
+
+    def _has_said_so(self) -> bool:
+        return READY in self.said()

@@ -44,6 +44,7 @@ class BrokerProcess(ABC):
         self.port = free_port()
         self.output = directory / "output.txt"
         self._process: subprocess.Popen[bytes] | None = None
+        self._said_before_bytes = 0
 
     @property
     def bootstrap_servers(self) -> str:
@@ -71,6 +72,7 @@ class BrokerProcess(ABC):
         """Start the process and wait for nothing."""
         assert not self.is_running, "the broker runs already"
         with open(self.output, "ab") as output:
+            self._said_before_bytes = output.tell()
             self._process = subprocess.Popen(self.command(), stdout=output, stderr=output, stdin=subprocess.DEVNULL)
 
     def stop(self, timeout_seconds: float = 30.0) -> None:
@@ -105,6 +107,10 @@ class BrokerProcess(ABC):
         assert self._process is not None, "the broker was never started"
         return self._process.wait(timeout_seconds)
 
+    def said(self) -> str:
+        """What this process has said, and none before it."""
+        return self.output.read_bytes()[self._said_before_bytes :].decode(errors="replace")
+
     def tail(self, size: int = 2000) -> str:
         return self.output.read_text(errors="replace")[-size:] if self.output.exists() else ""
 
@@ -114,7 +120,7 @@ class BrokerProcess(ABC):
         while time.monotonic() < deadline:
             if not self.is_running:
                 raise AssertionError(f"{self.name} ended while it started: {self.tail()}")
-            if self._accepts_connections() and self._answers():
+            if self._accepts_connections() and self._answers() and self._has_said_so():
                 return
             time.sleep(0.02)
         self.kill()
@@ -125,6 +131,10 @@ class BrokerProcess(ABC):
             socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
         except OSError:
             return False
+        return True
+
+    def _has_said_so(self) -> bool:
+        """A broker may answer before it says that it is ready."""
         return True
 
     def _answers(self) -> bool:

@@ -77,7 +77,7 @@ def test_kill_and_stop_leave_every_directory_as_the_next_start_needs_it(node, di
     assert [len(names) for names in placed] == [2, 2]
     node.kill()
     node.start()
-    assert "after a crash" in node.tail()
+    assert "after a crash" in node.said()
     write(node, b"bb")
     with Client(node.bootstrap_servers) as client:
         client.delete_topics(["gone"])
@@ -90,7 +90,7 @@ def test_kill_and_stop_leave_every_directory_as_the_next_start_needs_it(node, di
             directory
         )
     node.start()
-    assert node.tail().rstrip().endswith(f"data in {directories[0]}, {directories[1]}")
+    assert node.said().rstrip().endswith(f"data in {directories[0]}, {directories[1]}")
     assert values(node) == [["a", "bb"]] * PARTITIONS
     assert [partitions_in(directory) for directory in directories] == placed
     assert not [path for directory in directories for path in directory.glob("gone-*")]
