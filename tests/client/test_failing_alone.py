@@ -67,7 +67,9 @@ def begin(producer, kind):
 
 def values(log, topic):
     with Client(log.bootstrap_servers) as client:
-        ends = client.end_offsets([TopicPartition(topic, number) for number in range(PARTITIONS)])
+        partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        # A commit is answered before its markers are written.
+        ends = client.end_offsets(partitions, isolation_level=IsolationLevel.READ_UNCOMMITTED)
     found = []
     with Consumer(log.bootstrap_servers, isolation_level=IsolationLevel.READ_UNCOMMITTED) as consumer:
         consumer.assign(dict.fromkeys(ends, OffsetSpec.EARLIEST))

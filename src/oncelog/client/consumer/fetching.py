@@ -79,7 +79,7 @@ class FetchedBatches:
 class _Reading:
     """How far one partition is read, and since when that fails."""
 
-    __slots__ = ("backoff", "cause", "end_offset", "failing_since_ms", "leader_epoch", "position")
+    __slots__ = ("backoff", "cause", "end_offset", "failing_since_ms", "leader_epoch", "position", "refused_by")
 
     def __init__(self, position: int, end_offset: int | None) -> None:
         self.position = position
@@ -88,6 +88,8 @@ class _Reading:
         self.backoff = Backoff()
         self.cause: ClientError | None = None
         self.failing_since_ms = float("inf")
+        self.refused_by: tuple[Address, int] | None = None
+        """The leader, with its epoch, that does not have the position."""
 
     @property
     def is_at_its_end(self) -> bool:
@@ -104,6 +106,7 @@ class _Reading:
             self.leader_epoch = fetched.leader_epoch
         self.cause = None
         self.failing_since_ms = float("inf")
+        self.refused_by = None
         self.backoff.succeed()
 
 
@@ -253,6 +256,7 @@ class Fetches:
         partitions = [
             {
                 "partition": item.partition,
+                "current_leader_epoch": self._cluster.leader_epoch(item),
                 "fetch_offset": self._readings[item].position,
                 "last_fetched_epoch": self._readings[item].leader_epoch,
                 "partition_max_bytes": self._settings.partition_bytes,
@@ -291,7 +295,7 @@ class Fetches:
                     reading = self._readings.get(partition)
                     # The caller may have gone elsewhere since.
                     if reading is not None and reading.position == positions.get(partition):
-                        yield from self._take(ticket.request, partition, reading, item)
+                        yield from self._take(ticket, partition, reading, item)
             if silent:
                 yield from self._take_failure(silent, ConnectionLost(f"{leader} answered without them", sent=True))
 
@@ -303,7 +307,7 @@ class Fetches:
             if partition in self._readings:
                 yield from self._readings[partition].fail(error, self._cluster.settings.retry)
 
-    def _take(self, request: ApiRequest, partition: TopicPartition, reading: _Reading, item: Any) -> Conversation[None]:
+    def _take(self, ticket: Ticket, partition: TopicPartition, reading: _Reading, item: Any) -> Conversation[None]:
         error: ErrorCode = item.error_code
         if error is ErrorCode.none:
             try:
@@ -318,15 +322,30 @@ class Fetches:
             reading.go_on_after(fetched)
             self._ready.append(fetched)
         elif error is ErrorCode.offset_out_of_range:
-            self.stop(partition)
-            self._errors.append((partition, OffsetOutOfRange(error, f"offset {reading.position} of {partition}")))
+            yield from self._take_out_of_range(ticket.address, partition, reading)
         else:
-            refusal = refused(request, error, f"fetching {partition}", topic=partition.topic)
+            refusal = refused(ticket.request, error, f"fetching {partition}", topic=partition.topic)
             if error not in RETRIABLE:
                 self._errors.append((partition, refusal))
             elif error in STALE_METADATA:
                 self._cluster.forget_leader(partition)
             yield from reading.fail(refusal, self._cluster.settings.retry)
+
+    def _take_out_of_range(self, leader: Address, partition: TopicPartition, reading: _Reading) -> Conversation[None]:
+        """Believe it when it is said twice. A leader that is none any more has not what the next one has, and says it first.
+
+        Between the two, another node is asked who leads: one that is parted from the others does not know that it leads no more.
+        """
+        out_of_range = OffsetOutOfRange(ErrorCode.offset_out_of_range, f"offset {reading.position} of {partition}")
+        refused_by = leader, self._cluster.leader_epoch(partition)
+        if reading.refused_by == refused_by:
+            self.stop(partition)
+            self._errors.append((partition, out_of_range))
+            return
+        reading.refused_by = refused_by
+        self._cluster.forget_leader(partition)
+        self._cluster.doubt(leader)
+        yield from reading.fail(out_of_range, self._cluster.settings.retry)
 
     def _keep_failing(self, partition: TopicPartition, reading: _Reading, error: ClientError) -> Conversation[None]:
         """Say so now, and each time it is so again, until the caller goes elsewhere."""

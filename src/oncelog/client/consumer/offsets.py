@@ -39,7 +39,14 @@ def list_offsets(
         topics = [
             {
                 "name": topic,
-                "partitions": [{"partition_index": item.partition, "timestamp": int(wanted[item])} for item in group],
+                "partitions": [
+                    {
+                        "partition_index": item.partition,
+                        "current_leader_epoch": cluster.leader_epoch(item),
+                        "timestamp": int(wanted[item]),
+                    }
+                    for item in group
+                ],
             }
             for topic, group in by_topic(partitions).items()
         ]

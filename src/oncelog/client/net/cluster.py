@@ -6,8 +6,10 @@ It also holds the two ways of asking that everything else is built from: ask any
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
+from uuid import UUID
 
 from oncelog.client import requests
 from oncelog.client.errors import (
@@ -37,6 +39,18 @@ class CoordinatorKind(IntEnum):
     TRANSACTION = 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Leader:
+    """Who leads a partition under which epoch, as a node has said. Epoch and topic id are not known of old brokers."""
+
+    node_id: int = -1
+    epoch: int = -1
+    topic_id: UUID | None = None
+
+
+NO_LEADER = _Leader()
+
+
 class Cluster:
     """The client's picture of the cluster. It is corrected by asking again, never by guessing."""
 
@@ -46,7 +60,7 @@ class Cluster:
         self.controller_id = -1
         self.nodes: dict[int, Node] = {}
         self.topics: dict[str, TopicDescription] = {}
-        self._leaders: dict[TopicPartition, int] = {}
+        self._leaders: dict[TopicPartition, _Leader] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
         self._told_by: Address | None = None
         self._doubted: Address | None = None
@@ -83,11 +97,19 @@ class Cluster:
         self._doubted = address
 
     def leader(self, partition: TopicPartition) -> Address | None:
-        node = self.nodes.get(self._leaders.get(partition, -1))
+        node = self.nodes.get(self._known_leader(partition).node_id)
         return None if node is None else Address(node.host, node.port)
 
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """The newest that was heard of, which a leader is to be asked with (KIP-320); -1 where none was."""
+        return self._known_leader(partition).epoch
+
+    def _known_leader(self, partition: TopicPartition) -> _Leader:
+        return self._leaders.get(partition, NO_LEADER)
+
     def forget_leader(self, partition: TopicPartition) -> None:
-        self._leaders.pop(partition, None)
+        """Look for it again. Its epoch is kept: who still names an older one has not heard of an election."""
+        self._leaders[partition] = replace(self._known_leader(partition), node_id=-1)
         self.doubt(self._told_by)
 
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
@@ -117,10 +139,11 @@ class Cluster:
         self.cluster_id = getattr(message, "cluster_id", None)
         self.controller_id = message.controller_id
         self.nodes = {int(b.node_id): Node(int(b.node_id), b.host, int(b.port), b.rack) for b in message.brokers}
+        learned = [_topic_description(topic) for topic in message.topics]
         if asked_for_all:
             self.topics.clear()
-            self._leaders.clear()
-        learned = [_topic_description(topic) for topic in message.topics]
+            names = {topic.name for topic in learned}
+            self._leaders = {place: leader for place, leader in self._leaders.items() if place.topic in names}
         for topic in learned:
             self._learn_topic(topic)
         return learned
@@ -131,7 +154,11 @@ class Cluster:
         else:
             self.topics.pop(topic.name, None)
         for partition in topic.partitions:
-            self._leaders[TopicPartition(topic.name, partition.partition)] = partition.leader
+            place = TopicPartition(topic.name, partition.partition)
+            named, known = _Leader(partition.leader, partition.leader_epoch, topic.topic_id), self._known_leader(place)
+            is_same_topic = known.topic_id is not None and known.topic_id == named.topic_id
+            if not (is_same_topic and 0 <= named.epoch < known.epoch):
+                self._leaders[place] = named
 
 
 def last_cause(retries: Retries, cause: ClientError | None, lost: ConnectionLost) -> Conversation[ClientError]:
