@@ -12,6 +12,7 @@ from oncelog.client import (
     Client,
     Consumer,
     GroupMetadata,
+    IsolationLevel,
     OffsetAndMetadata,
     OffsetSpec,
     Producer,
@@ -43,7 +44,8 @@ def protocol(request, monkeypatch):
 def committed_values(log, topic):
     partitions = [TopicPartition(topic, number) for number in (0, 1)]
     with Client(log.bootstrap_servers) as client:
-        ends = client.end_offsets(partitions)
+        # The end of a transaction is answered before its markers are written: the last stable offset comes later.
+        ends = client.end_offsets(partitions, isolation_level=IsolationLevel.READ_UNCOMMITTED)
     values = []
     with Consumer(log.bootstrap_servers) as consumer:
         consumer.assign(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
