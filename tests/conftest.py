@@ -16,8 +16,11 @@ new_cluster      a maker of clusters of brokers of both kinds: new_cluster("once
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import zlib
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,6 +46,7 @@ settings.load_profile("oncelog")
 # The Java of a Spark session in a test does not live long enough to earn back what its better compiler costs.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
+HERE = Path(__file__).parent
 SUMMARY = "summary"
 ON_A_CLUSTER_SHARE = 3
 """Of what runs on one broker of ours and of Apache's already, a whole run takes one in so many on three brokers."""
@@ -199,8 +203,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The slow ones first: where tests run side by side, nobody waits at the end for one that began late.
 
-    Of those marked `drawn(N)` one in N runs, and of what is `on_a_cluster` one in three there, drawn by ONCELOG_SEED, where more
-    than a few of them are collected.
+    Of those marked `drawn(N)` one in N runs, and of what is `on_a_cluster` one in three there, drawn by ONCELOG_SEED or else
+    by the commit, where more than a few of them are collected.
     """
     items[:] = [item for item in items if not _needs_one_broker(item)]
     left_out = [] if os.environ.get("ONCELOG_WHOLE") == "1" or len(items) < A_WHOLE_RUN else _not_drawn(items)
@@ -216,8 +220,23 @@ def _needs_one_broker(item: pytest.Item) -> bool:
     return _params(item).get("log") == "cluster" and item.get_closest_marker("one_broker") is not None
 
 
+def pytest_report_header() -> str:
+    return f"what a whole run draws: ONCELOG_SEED={_drawn_by()}"
+
+
+@cache
+def _drawn_by() -> str:
+    """ONCELOG_SEED, or else the commit: another one draws another part, and every run of the same one the same."""
+    given = os.environ.get("ONCELOG_SEED")
+    git = shutil.which("git")
+    if given is not None or git is None:
+        return given or "1"
+    done = subprocess.run([git, "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False)
+    return str(int(done.stdout[:7] or "1", 16))
+
+
 def _not_drawn(items: list[pytest.Item]) -> list[pytest.Item]:
-    seed = os.environ.get("ONCELOG_SEED", "1")
+    seed = _drawn_by()
     return [item for item in items if zlib.crc32(f"{seed} {item.name} {item.path.name}".encode()) % _share(item)]
 
 
