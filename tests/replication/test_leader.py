@@ -259,3 +259,12 @@ def test_leader_that_is_elected_again_keeps_offsets_and_forgets_who_is_gone() ->
     assert set(on.followers) == {2, 4}
     assert on.followers[2] == FollowerProgress(90, 0, 120, later, later, -1)
     assert on.epoch_start_offset == 120
+
+
+def test_leader_that_has_missed_an_epoch_knows_no_offset_of_its_followers() -> None:
+    """Another may have led meanwhile, and a follower may have been cut off for it: what it had before counts for nothing."""
+    on = leader(isr=(1, 2))
+    fetched(on, 2, 100)
+    on.lead(TOLD._replace(leader_epoch=TOLD.leader_epoch + 2, partition_epoch=12, isr=(1, 2)), 100, NOW_MS)
+    assert on.followers[2] == FollowerProgress(last_caught_up_ms=NOW_MS)
+    assert on.followers[3] == FollowerProgress()

@@ -62,14 +62,16 @@ class LeaderReplica:
     def lead(self, told: LeaderAndIsrTold, log_end_offset: int, now_ms: int) -> None:
         """Become leader, or take what is new for one: a leader epoch, the in-sync set, the assignment.
 
-        Followers that are known from an earlier epoch of this leader keep their offsets.
+        Followers that are known from the epoch before, which this broker led, keep their offsets. Where an epoch lies between
+        that this broker has not heard of, another may have led, and followers may have been cut off for it.
         """
         followers = {one: self.followers.get(one, FollowerProgress()) for one in told.replicas if one != self.broker_id}
         if told.leader_epoch > self.leader_epoch:
+            has_led_all_along = self.is_leader and told.leader_epoch == self.leader_epoch + 1
             self.epoch_start_offset = log_end_offset
             followers = {
                 one: progress.under_leader_epoch(
-                    log_end_offset, now_ms, is_new_leader=not self.is_leader, is_in_sync=one in told.isr
+                    log_end_offset, now_ms, is_new_leader=not has_led_all_along, is_in_sync=one in told.isr
                 )
                 for one, progress in followers.items()
             }
