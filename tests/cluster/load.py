@@ -71,7 +71,12 @@ class TransactionalProducer:
 
 
 class IdempotentWriter:
-    """Sends numbered records with acks=all to every place in turn; each is acknowledged, or nobody knows of it."""
+    """Sends numbered records with acks=all to every place in turn; each is acknowledged, or nobody knows of it.
+
+    One request at a time. A new leader may refuse the first of several, because it does not lead yet, and take none of the
+    rest, because the first is missing: librdkafka 2.16 then goes on under a new epoch, and writes again what the leader
+    before had appended (https://github.com/confluentinc/librdkafka/issues/4953).
+    """
 
     def __init__(self, name: str, bootstrap: str, places: list[Place]) -> None:
         self.name = name
@@ -96,7 +101,7 @@ class IdempotentWriter:
         producer.flush(JOIN_SECONDS)
 
     def _new_producer(self) -> Producer:
-        own = {"enable.idempotence": True, "acks": "all", "linger.ms": 5, "error_cb": self._hear_error}
+        own = {"enable.idempotence": True, "max.in.flight": 1, "linger.ms": 5, "error_cb": self._hear_error}
         return Producer(settings_of(self._bootstrap) | own)
 
     def _hear_error(self, error: KafkaError) -> None:
