@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from oncelog.client.admin.operations import ask_controller
-from oncelog.client.errors import ConnectionLost, RetriesExhausted
+from oncelog.client.errors import ClientError, ConnectionLost, RetriesExhausted
 from oncelog.client.net.cluster import Cluster, CoordinatorKind, ask_coordinator, refresh
 from oncelog.client.net.conversation import Conversation, Send, Wait
 from oncelog.client.net.leader_search import LeaderSearch
@@ -160,18 +160,94 @@ def test_leader_that_a_node_does_not_know_is_asked_for_at_another():
 
 
 PARTITION = TopicPartition("t", 0)
+LAST = TopicPartition("t", 1)
+
+
+class Heard(PartedCoordinator):
+    """Each node says what it has heard: of no partition of the topic, of one, of two, or of nobody and nothing, None."""
+
+    def __init__(self, *partitions: int | None) -> None:
+        super().__init__()
+        self._partitions = dict(zip(NODES, partitions, strict=True))
+
+    def answer(self, request: ApiRequest) -> SimpleNamespace:
+        count = self._partitions[self.asked]
+        return SimpleNamespace(controller_id=-1, brokers=[], topics=[_topic(0)]) if count is None else _metadata(count)
+
+
+ASKED_AND_KNOWN = [
+    ((0, 0, 2), 3),
+    ((0, 2, 0), 2),
+    ((2, 0, 0), 1),
+    ((1, 2, 0), 2),
+    ((None, 0, 2), 3),
+    ((None, None, 2), 3),
+]
+
+
+@pytest.mark.parametrize(("heard", "asked"), ASKED_AND_KNOWN)
+def test_topic_that_a_node_has_not_heard_of_is_known_by_who_made_it(heard, asked):
+    """ "When talking to the startup phase of a broker, it is possible to receive an empty metadata set" (NetworkClient)."""
+    cluster, transport = Cluster(THREE), Heard(*heard)
+    (topic,) = transport.run(refresh(cluster, ["t"], wanted=[LAST]))
+    assert (topic.error, len(topic.partitions)) == (ErrorCode.none, 2)
+    assert cluster.leader(LAST) == NODES[1]
+    assert len(transport.requests) == asked
+
+
+@pytest.mark.parametrize(("heard", "asked"), ASKED_AND_KNOWN)
+def test_leader_is_looked_for_until_a_node_has_heard_of_the_topic(heard, asked):
+    cluster, transport = Cluster(THREE), Heard(*heard)
+    search = LeaderSearch(cluster, create=False)
+    while cluster.leader(LAST) is None:
+        assert transport.run(_look(search, transport, LAST)) == {}
+    assert len([1 for request in transport.requests if request.api is METADATA]) == asked
+
+
+@pytest.mark.parametrize(("heard", "count"), [((0, 0, 0), 0), ((1, 1, 1), 1), ((1, 0, 1), 1)])
+def test_topic_that_no_node_has_heard_of_is_not_there(heard, count):
+    transport = Heard(*heard)
+    (topic,) = transport.run(refresh(Cluster(THREE), ["t"], wanted=[LAST]))
+    assert topic.error is (ErrorCode.none if count else ErrorCode.unknown_topic_or_partition)
+    assert len(topic.partitions) == count
+    assert len(transport.requests) == len(NODES)
+    search, never = LeaderSearch(Cluster(THREE), create=False), {}
+    while not never:
+        never = transport.run(_look(search, transport, LAST))
+    assert never[LAST].error is ErrorCode.unknown_topic_or_partition
+    assert len(transport.requests) == 2 * len(NODES)
+
+
+def test_cluster_that_says_nothing_of_itself_is_asked_until_the_call_ends():
+    transport = Heard(None, None, None)
+    with pytest.raises(RetriesExhausted, match="LEADER_NOT_AVAILABLE"):
+        transport.run(refresh(Cluster(THREE), None))
+    assert transport.now_ms >= SETTINGS.call_timeout_ms
 
 
 def _one_partition_led_by(leader_id: int) -> SimpleNamespace:
+    return _metadata(1, leader_id)
+
+
+def _metadata(count: int, leader_id: int = 1) -> SimpleNamespace:
     nodes = [SimpleNamespace(node_id=number, host=a.host, port=a.port, rack=None) for number, a in enumerate(NODES)]
-    partition = SimpleNamespace(
-        error_code=ErrorCode.none, partition_index=0, leader_id=leader_id, replica_nodes=(1,), isr_nodes=(1,)
-    )
-    topic = SimpleNamespace(error_code=ErrorCode.none, name="t", is_internal=False, partitions=[partition])
-    return SimpleNamespace(controller_id=1, brokers=nodes, topics=[topic])
+    return SimpleNamespace(controller_id=1, brokers=nodes, topics=[_topic(count, leader_id)])
 
 
-def _look(search: LeaderSearch, transport: ScriptedTransport) -> Conversation[None]:
-    yield from search.look([PARTITION], transport.now_ms)
+def _topic(count: int, leader_id: int = 1) -> SimpleNamespace:
+    partitions = [
+        SimpleNamespace(
+            error_code=ErrorCode.none, partition_index=index, leader_id=leader_id, replica_nodes=(1,), isr_nodes=(1,)
+        )
+        for index in range(count)
+    ]
+    error = ErrorCode.none if count else ErrorCode.unknown_topic_or_partition
+    return SimpleNamespace(error_code=error, name="t", is_internal=False, partitions=partitions)
+
+
+def _look(
+    search: LeaderSearch, transport: ScriptedTransport, partition: TopicPartition = PARTITION
+) -> Conversation[dict[TopicPartition, ClientError]]:
+    yield from search.look([partition], transport.now_ms)
     yield Wait(search.tickets, 1000)
-    yield from search.take()
+    return (yield from search.take())

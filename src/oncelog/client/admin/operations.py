@@ -99,7 +99,8 @@ def delete_topics(cluster: Cluster, names: Sequence[str]) -> Conversation[None]:
             raise refused(
                 request, result.error_code, f"deleting topic {result.name}", topic=result.name, message=message
             )
-    yield from refresh(cluster, names)
+    for name in names:
+        cluster.forget_topic(name)
 
 
 def ask_controller(cluster: Cluster, request: ApiRequest, what: str) -> Conversation[Any]:

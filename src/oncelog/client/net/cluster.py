@@ -5,7 +5,7 @@ It also holds the two ways of asking that everything else is built from: ask any
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
@@ -96,6 +96,10 @@ class Cluster:
         """Ask another one next time."""
         self._doubted = address
 
+    def ask_another(self) -> None:
+        """Than the one that said what was learned last."""
+        self.doubt(self._told_by)
+
     def leader(self, partition: TopicPartition) -> Address | None:
         node = self.nodes.get(self._known_leader(partition).node_id)
         return None if node is None else Address(node.host, node.port)
@@ -110,15 +114,18 @@ class Cluster:
     def forget_leader(self, partition: TopicPartition) -> None:
         """Look for it again. Its epoch is kept: who still names an older one has not heard of an election."""
         self._leaders[partition] = replace(self._known_leader(partition), node_id=-1)
-        self.doubt(self._told_by)
+        self.ask_another()
+
+    def forget_topic(self, name: str) -> None:
+        self.topics.pop(name, None)
 
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
         self._coordinators.pop((kind, key), None)
-        self.doubt(self._told_by)
+        self.ask_another()
 
     def forget_controller(self) -> None:
         self.controller_id = -1
-        self.doubt(self._told_by)
+        self.ask_another()
 
     def coordinator(self, kind: CoordinatorKind, key: str, retries: Retries) -> Conversation[Address]:
         """Find a coordinator, unless it is known already. Raises BrokerRefused or RetriesExhausted."""
@@ -235,16 +242,53 @@ def ask_coordinator(
 
 
 def refresh(
-    cluster: Cluster, topics: Iterable[str] | None, *, create: bool = False, retries: Retries | None = None
+    cluster: Cluster,
+    topics: Iterable[str] | None,
+    *,
+    wanted: Iterable[TopicPartition] = (),
+    create: bool = False,
+    retries: Retries | None = None,
 ) -> Conversation[list[TopicDescription]]:
-    """Ask for the metadata of some topics, or of all. A topic's own error is in its description."""
-    names = None if topics is None else sorted(set(topics))
+    """Ask for the metadata of some topics, or of all. A topic's own error is in its description.
+
+    That a topic is not there, or a partition that is wanted, is believed when every node has said so: one may not have
+    heard of it yet.
+    """
+    if retries is None:
+        retries = yield from cluster.retries()
+    names, places = None if topics is None else sorted(set(topics)), tuple(wanted)
+    described = yield from _ask_for_topics(cluster, names, create, retries)
+    denied, asked = _denied(described, places), 1
+    while denied and asked < len(cluster.nodes):
+        cluster.ask_another()
+        described |= yield from _ask_for_topics(cluster, denied, create, retries)
+        denied, asked = _denied(described, places), asked + 1
+    return list(described.values())
+
+
+def _ask_for_topics(
+    cluster: Cluster, names: list[str] | None, create: bool, retries: Retries
+) -> Conversation[dict[str, TopicDescription]]:
     request = ApiRequest(
         requests.METADATA,
         {"topics": None if names is None else [{"name": name} for name in names], "allow_auto_topic_creation": create},
     )
-    answer = yield from ask_any(cluster, request, lambda _: ErrorCode.none, "asking for metadata", retries)
-    return cluster.learn(answer, asked_for_all=names is None)
+    answer = yield from ask_any(cluster, request, metadata_error, "asking for metadata", retries)
+    return {topic.name: topic for topic in cluster.learn(answer, asked_for_all=names is None)}
+
+
+def _denied(described: Mapping[str, TopicDescription], wanted: Iterable[TopicPartition]) -> list[str]:
+    denied = {name for name, topic in described.items() if topic.error is ErrorCode.unknown_topic_or_partition}
+    for place in wanted:
+        topic = described.get(place.topic)
+        if topic is not None and topic.error is ErrorCode.none and not has_partition(topic, place.partition):
+            denied.add(place.topic)
+    return sorted(denied)
+
+
+def metadata_error(message: Any) -> ErrorCode:
+    """A node that has just started, and has been told nothing yet, says of itself too that it is not there."""
+    return ErrorCode.none if message.brokers else ErrorCode.leader_not_available
 
 
 def will_have_no_leader(topic: TopicDescription, partition: TopicPartition, *, create: bool) -> BrokerRefused | None:
@@ -254,9 +298,13 @@ def will_have_no_leader(topic: TopicDescription, partition: TopicPartition, *, c
         if topic.error in may_come:
             return None
         return refused(TOPIC_REQUEST, topic.error, f"topic {topic.name}", topic=topic.name)
-    if partition.partition not in {item.partition for item in topic.partitions}:
+    if not has_partition(topic, partition.partition):
         return no_such_partition(partition, len(topic.partitions))
     return None
+
+
+def has_partition(topic: TopicDescription, number: int) -> bool:
+    return any(item.partition == number for item in topic.partitions)
 
 
 def no_such_partition(partition: TopicPartition, count: int) -> BrokerRefused:

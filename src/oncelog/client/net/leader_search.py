@@ -6,12 +6,13 @@ does not answer is followed by another one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 from oncelog.client import requests
-from oncelog.client.errors import ClientError
-from oncelog.client.net.cluster import Cluster, will_have_no_leader
+from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.net.cluster import Cluster, metadata_error, will_have_no_leader
 from oncelog.client.net.conversation import Conversation, Send, Ticket
 from oncelog.client.net.retry import Backoff
 from oncelog.client.net.rights import TOPIC_REQUEST, refused
@@ -31,6 +32,7 @@ class LeaderSearch:
         self._ticket: Ticket | None = None
         self._partitions: tuple[TopicPartition, ...] = ()
         self._backoffs: dict[str, Backoff] = {}
+        self._denials: Counter[TopicPartition] = Counter()
         self.causes: dict[TopicPartition, ClientError] = {}
         """Why a leader is not known yet, where the last answer said so."""
 
@@ -63,7 +65,7 @@ class LeaderSearch:
             return {}
         ticket, self._ticket = self._ticket, None
         try:
-            message = ticket.result()
+            message = _metadata(ticket)
         except ClientError as error:
             self._cluster.doubt(ticket.address)
             for topic in sorted({tp.topic for tp in self._partitions}):
@@ -81,7 +83,9 @@ class LeaderSearch:
             self.causes.pop(partition, None)
             topic = described.get(partition.topic)
             problem = None if topic is None else will_have_no_leader(topic, partition, create=self._create)
-            if problem is not None:
+            if problem is None:
+                self._denials.pop(partition, None)
+            if problem is not None and self._is_believed(partition, problem):
                 never[partition] = problem
             elif self._cluster.leader(partition) is None:
                 self.causes[partition] = _no_leader(topic, partition)
@@ -94,8 +98,26 @@ class LeaderSearch:
                 self._backoffs.pop(name, None)
         return never
 
+    def _is_believed(self, partition: TopicPartition, problem: BrokerRefused) -> bool:
+        """That it is not there is believed when every node has said so: one may not have heard of it yet."""
+        self._denials[partition] += 1
+        is_denied = problem.error is ErrorCode.unknown_topic_or_partition
+        if is_denied and self._denials[partition] < len(self._cluster.nodes):
+            return False
+        del self._denials[partition]
+        return True
+
     def _backoff(self, topic: str) -> Backoff:
         return self._backoffs.setdefault(topic, Backoff())
+
+
+def _metadata(ticket: Ticket) -> Any:
+    """The answer. Raises ClientError, also where it says nothing yet."""
+    message = ticket.result()
+    error = metadata_error(message)
+    if error is not ErrorCode.none:
+        raise refused(ticket.request, error, "asking for metadata")
+    return message
 
 
 def _no_leader(topic: TopicDescription | None, partition: TopicPartition) -> ClientError:

@@ -89,7 +89,7 @@ class _Asking(Generic[T]):
         unknown = {partition for partition in self.missing if self._cluster.leader(partition) is None}
         if not unknown:
             return
-        described = yield from refresh(self._cluster, {tp.topic for tp in unknown}, retries=retries)
+        described = yield from refresh(self._cluster, {tp.topic for tp in unknown}, wanted=unknown, retries=retries)
         by_name = {topic.name: topic for topic in described}
         for partition in sorted(unknown):
             topic = by_name.get(partition.topic)

@@ -92,8 +92,9 @@ class ProducerCore:
         Raises BrokerRefused or RetriesExhausted.
         """
         retries = yield from self._cluster.retries()
+        wanted = () if partition is None else (TopicPartition(topic, partition),)
         while True:
-            described = yield from refresh(self._cluster, {topic}, create=True, retries=retries)
+            described = yield from refresh(self._cluster, {topic}, wanted=wanted, create=True, retries=retries)
             error = described[0].error if described else ErrorCode.unknown_topic_or_partition
             if error is ErrorCode.none:
                 break
