@@ -10,9 +10,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from harness.names import unique
 from harness.waiting import until
 from oncelog.client import Client, Fetcher, NewTopic, Producer, TopicPartition
+from oncelog.client.consumer.fetching import FetchedBatches
 from oncelog.records import batches
 from oncelog.spark.options.source_options import parse_options
 from oncelog.spark.options.table import OptionError
+from oncelog.spark.source import reading
+from oncelog.spark.source.client import open_fetcher
 from oncelog.spark.source.errors import DataLossError
 from oncelog.spark.source.planning import OffsetRange
 from oncelog.spark.source.readers import BatchReader, StreamReader
@@ -73,6 +76,28 @@ def test_a_batch_read_from_a_deleted_offset_has_what_is_left(log, client, topic)
     reader = BatchReader(parsed(log, topic, streaming=False, failOnDataLoss="false", **offsets))
     rows = [batch for part in reader.partitions() for batch in reader.read(part)]
     assert [offset for batch in rows for offset in batch.column("offset").to_pylist()] == list(range(START, COUNT))
+
+
+class NewLeader:
+    """Its log has everything. As a follower it knew an earlier high watermark, and names that until followers have come."""
+
+    def __init__(self, leader: Fetcher) -> None:
+        self._leader = leader
+        self._is_new = True
+        self.close = leader.close
+
+    def fetch(self, partition, offset, *, end_offset):
+        if self._is_new:
+            self._is_new = False
+            return FetchedBatches(partition, (), offset, START, START, 0, (), -1)
+        return self._leader.fetch(partition, offset, end_offset=end_offset)
+
+
+@pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
+def test_nothing_is_lost_where_a_new_leader_names_an_earlier_high_watermark(log, topic, monkeypatch, fail_on_data_loss):
+    monkeypatch.setattr(reading, "open_fetcher", lambda *of: NewLeader(open_fetcher(*of)))
+    options = parsed(log, topic, failOnDataLoss=fail_on_data_loss, **{"kafka.client.id": unique("reader")})
+    assert offsets_read(options, topic, START + 2) == list(range(START + 2, COUNT))
 
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])

@@ -51,9 +51,10 @@ class Replicas(ScriptedTransport):
 
     def answer(self, request):
         node = self.asked[-1][1]
-        return self._metadata(node) if request.api.name == "Metadata" else self._fetch(node, request)
+        answers = {"Metadata": self._metadata, "Fetch": self._fetch, "ListOffsets": self._list_offsets}
+        return answers[request.api.name](node, request)
 
-    def _metadata(self, node: Address):
+    def _metadata(self, node: Address, _request):
         known = self.known[node]
         nodes = [SimpleNamespace(node_id=number, host=a.host, port=a.port, rack=None) for number, a in enumerate(NODES)]
         partition = SimpleNamespace(
@@ -72,11 +73,9 @@ class Replicas(ScriptedTransport):
     def _fetch(self, node: Address, request):
         ((asked,),) = (topic["partitions"] for topic in request.fields["topics"])
         epoch, offset = asked["current_leader_epoch"], asked["fetch_offset"]
-        error, data = ErrorCode.none, b""
-        if 0 <= epoch < self.known[node].epoch:
-            error = ErrorCode.fenced_leader_epoch
-        elif epoch > self.known[node].epoch:
-            error = ErrorCode.unknown_leader_epoch
+        error, data = self._epoch_error(node, epoch), b""
+        if error is not ErrorCode.none:
+            pass
         elif offset > self.ends[node]:
             error = ErrorCode.offset_out_of_range
         elif offset < self.ends[node]:
@@ -90,6 +89,17 @@ class Replicas(ScriptedTransport):
             aborted_transactions=None,
         )
         return SimpleNamespace(responses=[SimpleNamespace(topic="input", partitions=[item])])
+
+    def _list_offsets(self, node: Address, request):
+        ((asked,),) = (topic["partitions"] for topic in request.fields["topics"])
+        error = self._epoch_error(node, asked["current_leader_epoch"])
+        item = SimpleNamespace(partition_index=0, error_code=error, offset=self.ends[node], timestamp=-1)
+        return SimpleNamespace(topics=[SimpleNamespace(name="input", partitions=[item])])
+
+    def _epoch_error(self, node: Address, epoch: int) -> ErrorCode:
+        if 0 <= epoch < self.known[node].epoch:
+            return ErrorCode.fenced_leader_epoch
+        return ErrorCode.unknown_leader_epoch if epoch > self.known[node].epoch else ErrorCode.none
 
 
 def reading_at(replicas: Replicas, offset: int) -> Fetches:

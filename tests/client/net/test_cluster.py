@@ -218,6 +218,38 @@ def test_topic_that_no_node_has_heard_of_is_not_there(heard, count):
     assert len(transport.requests) == 2 * len(NODES)
 
 
+class FirstToStart(PartedCoordinator):
+    """The first node of a cluster that starts again: for a while it is alone, and was not told of the topic yet."""
+
+    def answer(self, request: ApiRequest) -> SimpleNamespace | ConnectionLost:
+        if self.now_ms > 2 * SETTINGS.retry.backoff_ms:
+            return _metadata(2)
+        if self.asked != NODES[0]:
+            return ConnectionLost("it has not started", sent=False)
+        node = SimpleNamespace(node_id=0, host=NODES[0].host, port=NODES[0].port, rack=None)
+        return SimpleNamespace(controller_id=0, brokers=[node], topics=[_topic(0)])
+
+
+@pytest.mark.parametrize("knows_all", [False, True])
+def test_node_that_is_alone_at_a_start_is_not_believed_that_a_topic_is_gone(knows_all):
+    cluster, transport = Cluster(THREE if not knows_all else replace(SETTINGS, bootstrap=NODES[:1])), FirstToStart()
+    if knows_all:
+        cluster.learn(_metadata(0), asked_for_all=False)
+    (topic,) = transport.run(refresh(cluster, ["t"]))
+    assert (topic.error, len(topic.partitions)) == (ErrorCode.none, 2)
+    again, search = FirstToStart(), LeaderSearch(cluster, create=False)
+    cluster.forget_leader(PARTITION)
+    while cluster.leader(PARTITION) is None:
+        assert again.run(_look(search, again)) == {}
+
+
+def test_topic_that_was_read_and_is_not_in_the_list_of_all_is_asked_for_by_name():
+    cluster, transport = Cluster(THREE), Heard(0, 1, 2)
+    transport.run(refresh(cluster, None, wanted=[LAST]))
+    assert len(cluster.topics["t"].partitions) == 2
+    assert [request.fields["topics"] for request in transport.requests] == [None, [{"name": "t"}], [{"name": "t"}]]
+
+
 def test_cluster_that_says_nothing_of_itself_is_asked_until_the_call_ends():
     transport = Heard(None, None, None)
     with pytest.raises(RetriesExhausted, match="LEADER_NOT_AVAILABLE"):

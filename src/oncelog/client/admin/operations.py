@@ -43,9 +43,11 @@ CREATE_WITH_DEFAULTS_VERSION = 4
 CONTROLLER_TIMEOUT_MS = 30_000
 
 
-def describe_topics(cluster: Cluster, topics: Iterable[str] | None) -> Conversation[list[TopicDescription]]:
+def describe_topics(
+    cluster: Cluster, topics: Iterable[str] | None, wanted: Iterable[TopicPartition] = ()
+) -> Conversation[list[TopicDescription]]:
     """Some topics, or all. A topic that does not exist carries its error. Raises RetriesExhausted."""
-    return (yield from refresh(cluster, topics))
+    return (yield from refresh(cluster, topics, wanted=wanted))
 
 
 def create_topics(cluster: Cluster, topics: Sequence[NewTopic]) -> Conversation[None]:

@@ -11,7 +11,14 @@ from oncelog.client.net.conversation import Conversation
 from oncelog.client.net.leaders import ask_leaders, by_topic
 from oncelog.client.net.retry import Retries
 from oncelog.client.requests import ApiRequest
-from oncelog.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from oncelog.client.values import (
+    GroupMetadata,
+    IsolationLevel,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    OffsetSpec,
+    TopicPartition,
+)
 from oncelog.wire import ErrorCode
 
 CONSUMER_REPLICA_ID = -1
@@ -54,6 +61,29 @@ def list_offsets(
         return ApiRequest(requests.LIST_OFFSETS, fields, version_min=lowest)
 
     return (yield from ask_leaders(cluster, wanted, request, _listed, "listing offsets", arrived))
+
+
+def end_offsets(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    isolation_level: IsolationLevel,
+    at_least: Mapping[TopicPartition, int],
+) -> Conversation[dict[TopicPartition, int]]:
+    """The last stable offsets, or the high watermarks for read_uncommitted. Raises BrokerRefused or RetriesExhausted.
+
+    `at_least` is what the caller knows of some ends. That one is before it is believed when no node names another leader:
+    one that has not heard of an election says what is no more.
+    """
+    ends: dict[TopicPartition, int] = {}
+    asking, asked = set(partitions), 0
+    while asking and (not ends or asked < cluster.denials_needed):
+        for partition in asking if ends else ():
+            cluster.forget_leader(partition)
+        found = yield from list_offsets(cluster, dict.fromkeys(asking, OffsetSpec.LATEST), isolation_level)
+        ends |= {partition: answer.offset for partition, answer in found.items()}
+        asking = {partition for partition in asking if ends[partition] < at_least.get(partition, 0)}
+        asked += 1
+    return ends
 
 
 def _listed(message: Any) -> Iterable[tuple[TopicPartition, ErrorCode, OffsetAndTimestamp]]:

@@ -62,6 +62,7 @@ class Cluster:
         self.topics: dict[str, TopicDescription] = {}
         self._leaders: dict[TopicPartition, _Leader] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
+        self._nodes_max = 0
         self._told_by: Address | None = None
         self._doubted: Address | None = None
 
@@ -95,6 +96,18 @@ class Cluster:
     def doubt(self, address: Address | None) -> None:
         """Ask another one next time."""
         self._doubted = address
+
+    @property
+    def denials_needed(self) -> int:
+        """How many answers in a row have to say that something is not there.
+
+        The first node of a cluster that starts again names itself alone, and may have been told of nothing yet.
+        """
+        return max(len(self.nodes), self._nodes_max, len(self.settings.bootstrap))
+
+    @property
+    def is_incomplete(self) -> bool:
+        return len(self.nodes) < self.denials_needed
 
     def ask_another(self) -> None:
         """Than the one that said what was learned last."""
@@ -146,6 +159,7 @@ class Cluster:
         self.cluster_id = getattr(message, "cluster_id", None)
         self.controller_id = message.controller_id
         self.nodes = {int(b.node_id): Node(int(b.node_id), b.host, int(b.port), b.rack) for b in message.brokers}
+        self._nodes_max = max(self._nodes_max, len(self.nodes))
         learned = [_topic_description(topic) for topic in message.topics]
         if asked_for_all:
             self.topics.clear()
@@ -259,7 +273,9 @@ def refresh(
     names, places = None if topics is None else sorted(set(topics)), tuple(wanted)
     described = yield from _ask_for_topics(cluster, names, create, retries)
     denied, asked = _denied(described, places), 1
-    while denied and asked < len(cluster.nodes):
+    while denied and asked < cluster.denials_needed:
+        if cluster.is_incomplete and not (yield from retries.pause()):
+            break
         cluster.ask_another()
         described |= yield from _ask_for_topics(cluster, denied, create, retries)
         denied, asked = _denied(described, places), asked + 1
@@ -281,7 +297,7 @@ def _denied(described: Mapping[str, TopicDescription], wanted: Iterable[TopicPar
     denied = {name for name, topic in described.items() if topic.error is ErrorCode.unknown_topic_or_partition}
     for place in wanted:
         topic = described.get(place.topic)
-        if topic is not None and topic.error is ErrorCode.none and not has_partition(topic, place.partition):
+        if topic is None or (topic.error is ErrorCode.none and not has_partition(topic, place.partition)):
             denied.add(place.topic)
     return sorted(denied)
 

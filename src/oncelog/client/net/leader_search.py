@@ -102,7 +102,7 @@ class LeaderSearch:
         """That it is not there is believed when every node has said so: one may not have heard of it yet."""
         self._denials[partition] += 1
         is_denied = problem.error is ErrorCode.unknown_topic_or_partition
-        if is_denied and self._denials[partition] < len(self._cluster.nodes):
+        if is_denied and self._denials[partition] < self._cluster.denials_needed:
             return False
         del self._denials[partition]
         return True

@@ -124,7 +124,8 @@ def _check_tasks(tasks: Sequence[EncodedTask], query_id: str, batch_id: int, che
 def _input(client: Client, offsets: BatchOffsets) -> BatchInput:
     """What a micro-batch reads. Sources count as the output's cluster's where it has all of their partitions."""
     lines = [from_json(line) if line is not None and is_offsets(line) else {} for line in offsets.end]
-    described = client.metadata({partition.topic for line in lines for partition in line})
+    places = {partition for line in lines for partition in line}
+    described = client.metadata({partition.topic for partition in places}, wanted=places)
     known = {TopicPartition(name, item.partition) for name, topic in described.items() for item in topic.partitions}
     own = frozenset(place for place, line in enumerate(lines) if line and line.keys() <= known)
     return batch_input(InputClusters(len(lines), own, {}), offsets, [])

@@ -19,6 +19,7 @@ from oncelog.client import (
 )
 from oncelog.client.transports.blocking.shared_producer import SharedProducer
 from oncelog.spark.sink.delivery import BatchDelivery, BatchDeliveryFailed, DeliveryChanged, Producing
+from oncelog.spark.sink.fence import FenceError
 from oncelog.spark.sink.refusals import with_advice
 from oncelog.spark.sink.settings import SinkSettings
 from oncelog.spark.sink.tally import difference
@@ -55,6 +56,8 @@ class SinkTransactions:
     def __init__(self, settings: SinkSettings) -> None:
         """Take the transactional id: whoever had it is fenced, and their open transaction ended, when this returns."""
         self._settings = settings
+        self._read: Mapping[TopicPartition, OffsetAndMetadata] = {}
+        self._is_confirmed = True
         self._producer = open_producer(settings)
         try:
             self._producer.init()
@@ -69,6 +72,10 @@ class SinkTransactions:
     def close(self) -> None:
         self._producer.close()
 
+    def confirm(self, read: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Have the next transaction make sure that the group had committed no more than was read."""
+        self._read, self._is_confirmed = read, False
+
     def commit(
         self,
         delivery: BatchDelivery,
@@ -80,8 +87,8 @@ class SinkTransactions:
 
         Raises ProducerFenced when another driver has taken over, OutcomeUnknown when nobody knows whether the
         transaction was committed: neither may be answered with another attempt. Raises BrokerRefused for what another
-        attempt would not change, DeliveryChanged when the micro-batch has to be encoded anew, AttemptsExhausted when no
-        attempt worked. `is_wanted` says whether the query still runs.
+        attempt would not change, FenceError when more was committed than was read, DeliveryChanged when the micro-batch
+        has to be encoded anew, AttemptsExhausted when no attempt worked. `is_wanted` says whether the query still runs.
 
         Nothing to send and nothing to commit is no transaction: a coordinator refuses to end an empty one.
         """
@@ -141,4 +148,21 @@ class SinkTransactions:
                 raise DeliveryChanged(problem)
         if offsets:
             self._producer.commit_offsets(self._settings.group_id, offsets)
+            self._check_what_was_read()
         self._producer.end(commit=True)
+
+    def _check_what_was_read(self) -> None:
+        """A coordinator that leads no more may answer a read, and not have heard of what was committed since.
+
+        The one that took the offsets of this transaction leads: it has given them to its replicas.
+        """
+        if self._is_confirmed:
+            return
+        group = self._settings.group_id
+        found = self._producer.committed_offsets(group)
+        if any(self._read.get(partition) != committed for partition, committed in found.items()):
+            raise FenceError(
+                f"group {group!r} has committed more than its coordinator said at first, which leads no more: nothing was "
+                "written. Start the query again"
+            )
+        self._is_confirmed = True

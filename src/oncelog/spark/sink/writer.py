@@ -89,7 +89,9 @@ class Writer:
         """
         named = (self._settings.topic, self._settings.dead_letter_topic)
         self._settled.check(self.partitions_of(topic for topic in named if topic is not None))
-        return stable_offsets(self.client, self._settings.group_id, partitions)
+        read = stable_offsets(self.client, self._settings.group_id, partitions)
+        self._transactions.confirm(read)
+        return read
 
     def partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
         """The partitions of topics; of one that does not exist there are none."""

@@ -75,16 +75,20 @@ class SourceCluster:
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         return self.at(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
 
-    def ends(self, was_read: Collection[TopicPartition]) -> Offsets:
-        """The latest offsets of what `partitions` names."""
+    def ends(self, was_read: Offsets) -> Offsets:
+        """The latest offsets of what `partitions` names. One is before what was read only if records were lost."""
         try:
-            return self.latest(self.partitions(was_read))
+            return self._ends(was_read)
         except BrokerRefused as refused:
             if refused.error is not ErrorCode.unknown_topic_or_partition:
                 raise
         # The list of partitions was older than a deletion.
         self._partitions_until_ms = 0.0
-        return self.latest(self.partitions(was_read))
+        return self._ends(was_read)
+
+    def _ends(self, was_read: Offsets) -> Offsets:
+        partitions, level = self.partitions(was_read), self._options.fetch.isolation_level
+        return self._asked(lambda client: client.end_offsets(partitions, isolation_level=level, at_least=was_read))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """The last stable offsets, or the high watermarks for read_uncommitted."""
@@ -166,10 +170,11 @@ class SourceCluster:
     ) -> list[TopicPartition]:
         subscription = self._options.subscription
         if subscription.pattern is not None:
-            topics = self._matching(client.metadata(), subscription.pattern)
+            topics = self._matching(client.metadata(wanted=partitions_read), subscription.pattern)
         else:
-            names = subscription.topics or {partition.topic for partition in subscription.partitions}
-            topics = [topic for topic in client.metadata(names).values() if not _is_gone(topic, topics_read)]
+            names = set(subscription.topics or (partition.topic for partition in subscription.partitions))
+            wanted = [partition for partition in partitions_read if partition.topic in names]
+            topics = [topic for topic in client.metadata(names, wanted).values() if not _is_gone(topic, topics_read)]
         for topic in topics:
             self._check_topic(topic)
         found = sorted(TopicPartition(topic.name, item.partition) for topic in topics for item in topic.partitions)

@@ -99,9 +99,6 @@ class _RangeReading:
             if fetched.chunks:
                 self._position = fetched.next_offset
                 return _Fetched(fetched, start)
-            if fetched.high_watermark < self._wanted.end:
-                self._lose(f"{self._wanted.partition} ends at offset {fetched.high_watermark}")
-                return None
             self._check_patience(fetched.last_stable_offset)
         return None
 
@@ -125,13 +122,29 @@ class _RangeReading:
             fetcher = _fetchers[self._settings] = open_fetcher(self._settings.connection, self._settings.fetch)
         partition = self._wanted.partition
         try:
-            return fetcher.fetch(partition, self._position, end_offset=self._wanted.end)
+            fetched = fetcher.fetch(partition, self._position, end_offset=self._wanted.end)
         except OffsetOutOfRange:
             self._restart_after_loss()
             return None
         except BaseException:
             _fetchers.pop(self._settings).close()
             raise
+        if not fetched.chunks and fetched.high_watermark < self._wanted.end and self._has_lost_its_end():
+            return None
+        return fetched
+
+    def _has_lost_its_end(self) -> bool:
+        """Ask where the log ends. A new leader names an earlier high watermark in a fetch until its followers have come."""
+        partition, end = self._wanted.partition, self._wanted.end
+        with open_client(self._settings.connection) as client:
+            found = client.end_offsets(
+                [partition], isolation_level=IsolationLevel.READ_UNCOMMITTED, at_least={partition: end}
+            )[partition]
+        if found >= end:
+            return False
+        self._lose(f"{partition} ends at offset {found}")
+        self._position = end
+        return True
 
     def _restart_after_loss(self) -> None:
         """Go on where the log now starts, if the user has said that records may be missing."""

@@ -66,9 +66,14 @@ class AsyncClient(AsyncBase):
             )
         )
 
-    async def metadata(self, topics: Iterable[str] | None = None) -> dict[str, TopicDescription]:
-        """Describe some topics, or all. A topic that does not exist carries its error."""
-        described = await self._run(admin.describe_topics(self._cluster, topics))
+    async def metadata(
+        self, topics: Iterable[str] | None = None, wanted: Iterable[TopicPartition] = ()
+    ) -> dict[str, TopicDescription]:
+        """Describe some topics, or all. A topic that does not exist carries its error.
+
+        That a topic is not there, or one of the partitions `wanted`, is said when every node says so.
+        """
+        described = await self._run(admin.describe_topics(self._cluster, topics, wanted))
         return {topic.name: topic for topic in described}
 
     async def describe_cluster(self) -> ClusterDescription:
@@ -164,10 +169,13 @@ class AsyncClient(AsyncBase):
         partitions: Iterable[TopicPartition],
         *,
         isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
+        at_least: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, int]:
-        """The last stable offsets, or the high watermarks for read_uncommitted."""
-        found = await self.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), isolation_level=isolation_level)
-        return {partition: answer.offset for partition, answer in found.items()}
+        """The last stable offsets, or the high watermarks for read_uncommitted.
+
+        `at_least` is what you know of some ends. That one is before it is believed when no node names another leader.
+        """
+        return await self._run(offsets.end_offsets(self._cluster, partitions, isolation_level, at_least or {}))
 
     async def committed_offsets(
         self,

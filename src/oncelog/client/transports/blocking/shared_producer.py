@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from oncelog.client.consumer import offsets
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.producer.transaction import TransactionSession
@@ -75,9 +76,13 @@ class SharedProducer(BlockingBase):
         """Make partitions part of the transaction. Needed on TV1, and on TV2 it spares tasks a wait."""
         self._run(self._session.add_partitions(partitions))
 
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def commit_offsets(self, group: str, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Make a group's offsets part of the transaction."""
-        self._run(self._session.commit_offsets(group, offsets))
+        self._run(self._session.commit_offsets(group, committed))
+
+    def committed_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed, as the coordinator says that took the offsets of this transaction."""
+        return self._run(offsets.committed_offsets(self._cluster, group, None, require_stable=False))
 
     def end(self, commit: bool) -> ProducerIdentity:
         """Commit or abort; return the identity for the next transaction, which `bump` may still change.
