@@ -10,6 +10,7 @@ import pytest
 from harness.cluster_in_memory import ClusterInMemory, PlayedController
 from harness.cluster_messages import ALLOCATE_PRODUCER_IDS, NO_TIME
 from oncelog.broker.cluster.producer_id_blocks import ProducerIdBlocks
+from oncelog.coordination import start
 from oncelog.wire import ErrorCode, message_module
 
 BROKER = 0
@@ -94,6 +95,20 @@ def test_a_controller_that_hangs_up_is_asked_again(allocating: Allocating) -> No
     allocating.controller.hang_up()
     allocating.cluster.wait(waiting)
     assert allocating.ids.allocate() == 2_000
+
+
+def test_more_who_wait_than_a_block_has_ids_get_one_each(allocating: Allocating) -> None:
+    found: list[int] = []
+
+    async def take() -> None:
+        await allocating.ids.available()
+        found.append(allocating.ids.allocate())
+
+    waiting = [start(take()) for _ in range(25)]
+    allocating.controller.answers[ALLOCATE_PRODUCER_IDS] = blocks(0, 50, 70, size=10)
+    for one in waiting:
+        allocating.cluster.wait(one)
+    assert found == [*range(10), *range(50, 60), *range(70, 75)]
 
 
 def test_blocks_of_one_id_are_enough_to_go_on(allocating: Allocating) -> None:

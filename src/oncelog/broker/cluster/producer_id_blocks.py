@@ -63,8 +63,16 @@ class ProducerIdBlocks:
         """Released when there are enough ids for one request."""
         self._see_to_more()
         if self._refill is not None and self._left < REFILL_BELOW // 2:
-            return self._refill
+            return start(self._refilled(self._refill))
         return Parked.ready(None)
+
+    async def _refilled(self, refill: Parked[None]) -> None:
+        await refill
+        while not self._blocks:
+            # More had waited for the block than it had ids.
+            self._see_to_more()
+            assert self._refill is not None, "without an id the next block is asked for"
+            await self._refill
 
     def _see_to_more(self) -> None:
         if self._left < REFILL_BELOW and self._refill is None:

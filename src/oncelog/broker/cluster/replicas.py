@@ -160,10 +160,13 @@ class Replicas:
         partition.leadership = _newer(partition.leadership, state)
         try:
             if becomes is Becomes.LEADER:
-                leads_already = partition.role is ReplicaRole.LEADER
+                has_led_all_along = (
+                    partition.role is ReplicaRole.LEADER and state.leader_epoch <= replica.state.leader_epoch + 1
+                )
                 replica.lead(state)
-                if not leads_already:
-                    # As Kafka's Partition.makeLeader says it: who goes on leading has nothing to load.
+                if not has_led_all_along:
+                    # Who goes on leading has nothing to load. Where an epoch is missing, another one may have led, and gone on
+                    # with what is coordinated here under an epoch above the one that this coordinator knows.
                     self._leads.elected(partition, state.leader_epoch)
             else:
                 replica.follow(state)

@@ -138,12 +138,20 @@ class MarkerSender:
             transactional_id = delivery.markers.transactional_id
             logger.warning("%s: the end of its transaction waits for %s-%d, offline", transactional_id, *partition)
         while leader is AWAY:
-            await self._changed
+            await self._change()
             if not delivery.is_wanted:
                 return None
             leader = await self._find_leader(partition)
         # A topic that was deleted must not keep the transaction from ending.
         return leader if isinstance(leader, int) else None
+
+    async def _change(self) -> None:
+        """Nobody is told that the last of a deleted topic is gone: it is asked for now and then."""
+        timer = self._broker.clock.call_later(RETRY_MAX_MS, self.leaders_changed)
+        try:
+            await self._changed
+        finally:
+            timer.cancel()
 
     async def _find_leader(self, partition: TopicPartition) -> Leader:
         """What this broker has not been told of yet is not gone: its records would be left to the next transaction's marker."""

@@ -39,16 +39,31 @@ class ProducerIds:
         assert self._next < self._end, "a caller did not wait for `available`"
         producer_id = self._next
         self._next += 1
-        if self._end - self._next < REFILL_BELOW and self._refill is None:
-            self._refill = Parked()
-            start(self._reserve(self._refill))
+        self._see_to_more()
         return producer_id
 
     def available(self) -> Parked[None]:
         """Released when there are enough ids for one request."""
-        if self._refill is not None and self._end - self._next < REFILL_BELOW // 2:
-            return self._refill
+        if self._refill is not None and self._left < REFILL_BELOW // 2:
+            return start(self._refilled(self._refill))
         return Parked.ready(None)
+
+    async def _refilled(self, refill: Parked[None]) -> None:
+        await refill
+        while not self._left:
+            # More had waited for the block than it had ids.
+            self._see_to_more()
+            assert self._refill is not None, "without an id the next block is reserved"
+            await self._refill
+
+    @property
+    def _left(self) -> int:
+        return self._end - self._next
+
+    def _see_to_more(self) -> None:
+        if self._left < REFILL_BELOW and self._refill is None:
+            self._refill = Parked()
+            start(self._reserve(self._refill))
 
     async def _reserve(self, refill: Parked[None]) -> None:
         self._reserved_below += BLOCK_SIZE

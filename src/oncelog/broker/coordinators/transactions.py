@@ -206,7 +206,9 @@ class Transactions:
                 self._broker.producer_ids.allocate,
             )
 
-        await self._broker.producer_ids.available()
+        if tv2:
+            # KIP-890: only here may the epoch after the end need a new id.
+            await self._broker.producer_ids.available()
         decision = await self._decide(transactional_id, decide, _end_must_wait)
         error = self.error(transactional_id)
         if error is not _NONE:
