@@ -9,8 +9,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from harness.names import unique
 from harness.waiting import until
-from oncelog.client import BrokerRefused, Client
+from oncelog.client import BrokerRefused, Client, Producer, TopicPartition
 from oncelog.spark import DataLossError, FunctionError, NeedsCheckpoint, OptionError, run_stateless
+from oncelog.spark.sink import fence
+from oncelog.spark.sink.hanging import stable_offsets
 from oncelog.testing.proxy import ApiKey, Proxy, Then
 from oncelog.wire import ErrorCode
 from tests.spark import topics
@@ -89,8 +91,68 @@ def test_it_runs_until_it_is_told_to_stop(stateless):
     stateless.assert_copied_once(COUNT)
 
 
-def test_the_first_start_may_be_at_the_end(stateless):
+def committed_by(stateless):
+    with Client(stateless.servers) as client:
+        partitions = [TopicPartition(stateless.settings["from_topic"], number) for number in range(2)]
+        return fence.progress_from(stable_offsets(client, stateless.settings["transactional_id"], partitions))
+
+
+def add_partition(stateless, total):
+    topic = stateless.settings["from_topic"]
+    admin = AdminClient({"bootstrap.servers": stateless.servers})
+    (added,) = admin.create_partitions([NewPartitions(topic, total)]).values()
+    added.result(30)
+    until(lambda: len(admin.list_topics(topic, timeout=30).topics[topic].partitions) == total)
+
+
+def test_the_first_start_may_be_at_the_end_and_the_next_one_goes_on_from_there(stateless):
     assert stateless.run(starting_offsets="latest").batches == 0
+    start = committed_by(stateless)
+    assert (start.newest.batch_id, len(start.offsets)) == (0, 2)
+    assert stateless.run(starting_offsets="latest").batches == 0
+    assert committed_by(stateless) == start
+    stateless.produce(10, start=COUNT)
+    assert stateless.run(starting_offsets="latest").records == 10
+    newest = committed_by(stateless).newest
+    assert (newest.batch_id, newest.sequence) == (1, start.newest.sequence + 1)
+
+
+def test_a_first_start_at_the_end_whose_commit_has_no_answer_is_at_one_place(stateless):
+    with Proxy(stateless.servers) as proxy:
+        cut = proxy.at_answer(ApiKey.END_TXN, then=Then.CUT)
+        stateless.run(bootstrap_servers=proxy.bootstrap_servers, starting_offsets="latest")
+        assert cut.fired.is_set()
+    stateless.produce(10, start=COUNT)
+    assert stateless.run(starting_offsets="latest").records == 10
+
+
+def test_a_partition_that_is_added_after_a_start_at_the_end_is_read_from_its_beginning(stateless):
+    stateless.run(starting_offsets="latest")
+    add_partition(stateless, 3)
+    with Producer(stateless.servers) as producer:
+        for number in range(7):
+            producer.send(stateless.settings["from_topic"], b"%d" % number, partition=2)
+    assert stateless.run(starting_offsets="latest").records == 7
+    assert stateless.run(starting_offsets="latest").records == 0
+
+
+def test_a_topic_that_is_added_after_the_first_start_is_read_from_its_beginning(several):
+    first, _ = several.settings["from_topic"]
+    several.run(upper, from_topic=first, to_topic=several.settings["to_topic"][0], starting_offsets="latest")
+    several.produce(50)
+    assert several.run(swapped, starting_offsets="latest").records == 50
+
+
+def test_a_transaction_that_is_open_at_a_first_start_at_the_end_is_read_once_it_is_committed(stateless):
+    topic = stateless.settings["from_topic"]
+    with Producer(stateless.servers, transactional_id=unique("open")) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"inside", partition=0)
+        producer.flush()
+        assert stateless.run(starting_offsets="latest").batches == 0
+        producer.commit_transaction()
+    assert stateless.run(starting_offsets="latest").records == 1
 
 
 def test_what_cannot_be_read_is_said(stateless):
@@ -175,12 +237,9 @@ def test_an_output_that_fails_leaves_nothing_in_the_others(several):
 
 
 def test_partitions_that_are_added_while_it_runs_change_nothing_for_what_it_is_to_do(stateless):
-    admin = AdminClient({"bootstrap.servers": stateless.servers})
-
     def add_partitions(report):
         if report.batch_id == 0:
-            (added,) = admin.create_partitions([NewPartitions(stateless.settings["from_topic"], 3)]).values()
-            added.result(30)
+            add_partition(stateless, 3)
 
     stateless.run(max_offsets_per_batch=100, on_batch=add_partitions)
     stateless.assert_copied_once(COUNT)

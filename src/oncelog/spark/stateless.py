@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ from oncelog.spark.plan import Expectation
 from oncelog.spark.query import QueryError
 from oncelog.spark.session.connect import refuse_connect
 from oncelog.spark.sink import fence
+from oncelog.spark.sink.delivery import DriverPump, collected
 from oncelog.spark.sink.fence import FenceRecord
 from oncelog.spark.sink.settings import SinkSettings, sink_settings
 from oncelog.spark.sink.writer import Writer
@@ -43,7 +45,7 @@ class NeedsCheckpoint(QueryError):
 
 @dataclass(frozen=True, slots=True)
 class InputSettings:
-    """What to read: the topics of each DataFrame. `starting` is for partitions without a committed offset.
+    """What to read: the topics of each DataFrame. `starting`, EARLIEST or LATEST, is for the first start only.
 
     `offsets_max` is for each DataFrame.
     """
@@ -127,7 +129,7 @@ class StatelessLoop:
         count = planning.available(start, end)
         if count == 0:
             return None
-        record = FenceRecord(QUERY_ID, self._next_batch_id, digest([to_json(end)]), self._sequence)
+        record = self._record(end)
         inputs = [self._read(_of(start, topics), _of(end, topics)) for topics in self._source.topics]
         report = self._writer.write(
             output_of(self._transform, self._transform(*inputs), self._targets),
@@ -136,10 +138,8 @@ class StatelessLoop:
             lambda _: fence.fence_metadata(record, end),
             lambda: True,
         )
-        self._position.update(end)
+        self._move_to(end)
         report = replace(report, input_offsets=count, lag=planning.available(end, latest))
-        self._next_batch_id += 1
-        self._sequence += 1
         self.last_batch = report
         self.metrics = self.metrics.plus(report)
         if self._on_batch is not None:
@@ -177,13 +177,36 @@ class StatelessLoop:
             if topic.error is not ErrorCode.none:
                 raise OptionError(f"topic {name!r} cannot be read: {topic_error(name, topic.error)}")
             partitions += [TopicPartition(name, item.partition) for item in topic.partitions]
-        return client.end_offsets(partitions, isolation_level=IsolationLevel.READ_COMMITTED)
+        return client.end_offsets(partitions, isolation_level=IsolationLevel.READ_COMMITTED, at_least=self._position)
 
     def _start_new_partitions(self, latest: Offsets) -> None:
+        """Only a first start may be at the end: records of a partition that comes later may be older than its first look."""
+        if not self._position and self._source.starting is OffsetSpec.LATEST:
+            self._start_at(latest)
         new = [item for item in latest if item not in self._position]
         if new:
-            starting = self._writer.client.list_offsets(dict.fromkeys(new, self._source.starting))
-            self._position.update({item: answer.offset for item, answer in starting.items()})
+            self._position.update(self._writer.client.beginning_offsets(new))
+
+    def _start_at(self, offsets: Offsets) -> None:
+        """Commit offsets as a micro-batch without rows does, or the next start would be at the end again, further on."""
+        record = self._record(offsets)
+        self._writer.send(
+            collected([], (), DriverPump(), 0),
+            (),
+            record.batch_id,
+            fence.fence_metadata(record, offsets),
+            lambda: True,
+            time.monotonic() * 1000,
+        )
+        self._move_to(offsets)
+
+    def _record(self, end: Offsets) -> FenceRecord:
+        return FenceRecord(QUERY_ID, self._next_batch_id, digest([to_json(end)]), self._sequence)
+
+    def _move_to(self, end: Offsets) -> None:
+        self._position.update(end)
+        self._next_batch_id += 1
+        self._sequence += 1
 
 
 def check_needs_no_memory(
@@ -227,8 +250,10 @@ def run_stateless(
     or a dictionary of one for each, or one with a column `topic`. Where no topic is named, a column or the dictionary says
     it. All that a batch gives is one transaction.
 
-    `starting_offsets`, "earliest" or "latest", is for the first start only. `max_offsets_per_batch` limits each DataFrame.
-    `kafka_options` are those of TLS and SASL, with the prefix `kafka.`, for reading and for writing.
+    `starting_offsets`, "earliest" or "latest", is for the first start only. With "latest" that start is committed as a
+    micro-batch without rows. Partitions and topics that are added later are read from their beginning.
+    `max_offsets_per_batch` limits each DataFrame. `kafka_options` are those of TLS and SASL, with the prefix `kafka.`, for
+    reading and for writing.
     Raises FunctionError where function and topics do not fit, NeedsCheckpoint where the function has to remember something
     from batch to batch, and what the sink raises.
     """
