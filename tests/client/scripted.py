@@ -29,6 +29,8 @@ from oncelog.wire.offered_versions import OfferedVersions
 HERE = Address("scripted", 9092)
 SETTINGS = ClientSettings((HERE,), call_timeout_ms=1000, request_timeout_ms=100)
 Answer = Callable[[ApiRequest], Any]
+HELD = object()
+"""The answer of a broker that stands still: it does not come, and others are not kept waiting by it."""
 
 
 def lost(*, sent: bool = True) -> ConnectionLost:
@@ -36,7 +38,7 @@ def lost(*, sent: bool = True) -> ConnectionLost:
 
 
 class ScriptedTransport:
-    """`answer` gets each request and returns a message, or a ClientError that the request fails with.
+    """`answer` gets each request and returns a message, HELD, or a ClientError that the request fails with.
 
     Answers arrive in the order of the requests, when the conversation waits for them. A lost connection loses what was
     sent after it, too. What takes no time elsewhere takes none here; every wait for nothing moves the clock.
@@ -92,16 +94,27 @@ class ScriptedTransport:
         answer = self._answer(effect.request)
         if isinstance(answer, ConnectionLost) and not answer.sent:
             ticket.fail(answer)
+        elif answer is HELD:
+            ticket.deadline_ms = self.now_ms + (effect.timeout_ms or SETTINGS.request_timeout_ms)
         else:
             self._on_their_way.append((ticket, answer))
         return ticket
 
     def _wait(self, effect: Wait) -> list[Ticket]:
-        while not any(ticket.is_done for ticket in effect.tickets):
-            if not self._on_their_way:
-                assert effect.timeout_ms is not None, "the conversation waits for nothing, for ever"
-                self.now_ms += effect.timeout_ms
+        until_ms = float("inf") if effect.timeout_ms is None else self.now_ms + effect.timeout_ms
+        while True:
+            for ticket in effect.tickets:
+                if ticket.is_late(self.now_ms):
+                    ticket.fail(lost())
+            if any(ticket.is_done for ticket in effect.tickets):
                 break
+            if not self._on_their_way:
+                next_ms = min([until_ms, *(ticket.deadline_ms for ticket in effect.tickets)])
+                assert next_ms != float("inf"), "the conversation waits for nothing, for ever"
+                self.now_ms = max(self.now_ms, next_ms)
+                if next_ms == until_ms:
+                    break
+                continue
             self.now_ms += 1
             ticket, answer = self._on_their_way.popleft()
             if isinstance(answer, ConnectionLost):

@@ -16,14 +16,17 @@ from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.conversation import Wait
 from oncelog.client.values import OffsetAndMetadata, TopicPartition
 from oncelog.wire import ErrorCode
-from tests.client.scripted import HERE, SETTINGS, ScriptedTransport, lost
+from tests.client.scripted import HELD, HERE, SETTINGS, ScriptedTransport, lost
 
 TOPIC = "orders"
 MINE = TopicPartition(TOPIC, 0)
 
 
 class Coordinator:
-    """Takes one member in. `codes` are the errors that the next answers of an API carry instead, None a lost connection."""
+    """Takes one member in. `codes` are the errors that the next answers of an API carry instead, None a lost connection.
+
+    An answer that is HELD does not come.
+    """
 
     def __init__(self, **codes) -> None:
         self.codes = {name: list(several) for name, several in codes.items()}
@@ -38,6 +41,8 @@ class Coordinator:
         code = codes.pop(0) if codes else 0
         if code is None:
             return lost()
+        if code is HELD:
+            return HELD
         return getattr(self, name.lower())(request.fields, ErrorCode(code))
 
     def findcoordinator(self, _, error):
@@ -94,7 +99,7 @@ class Coordinator:
 class Pumped:
     """A consumer whose pump runs until it waits for something that only a poll could bring."""
 
-    def __init__(self, coordinator, *assignors) -> None:
+    def __init__(self, coordinator, *assignors, auto_commit_interval_ms=None) -> None:
         self.coordinator = coordinator
         self.transport = ScriptedTransport(coordinator.answer)
         self.told = []
@@ -105,7 +110,7 @@ class Pumped:
             settings,
             reset=parse_reset("earliest"),
             include_control=False,
-            auto_commit_interval_ms=None,
+            auto_commit_interval_ms=auto_commit_interval_ms,
             wake_poll=lambda: None,
             wake_pump=lambda: None,
             new_member_id="",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from oncelog.client.consumer.committed_batches import visible_batches
 from oncelog.client.consumer.fetching import FetchedBatches, Fetches, FetchSettings
 from oncelog.client.consumer.offsets import list_offsets
-from oncelog.client.errors import CorruptRecords
+from oncelog.client.errors import CorruptRecords, RetriesExhausted
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.conversation import ConnectionUse, Conversation
 from oncelog.client.values import OffsetSpec, TopicPartition
@@ -21,7 +21,8 @@ def count_records(
 ) -> Conversation[dict[TopicPartition, int]]:
     """Count what a reader with these settings would still be given, up to the end as it is now, by reading it.
 
-    Only the headers of batches are looked at, except in the batch that a position is in the middle of.
+    Only the headers of batches are looked at, except in the batch that a position is in the middle of. A leader that has just
+    become one may say for a while that the log ends earlier: that is waited for, as long as a call may take.
     Raises OffsetOutOfRange, BrokerRefused or RetriesExhausted.
     """
     counts = dict.fromkeys(positions, 0)
@@ -33,15 +34,23 @@ def count_records(
     fetches = Fetches(cluster, replace(settings, max_wait_ms=0), ConnectionUse.PROMPT)
     for partition in unread:
         fetches.read(partition, positions[partition], ends[partition])
+    retries = yield from cluster.retries()
     while unread:
-        for fetched in (yield from fetches.next(cluster.settings.call_timeout_ms)):
+        has_more = False
+        for fetched in (yield from fetches.next((yield from retries.left_ms()))):
             partition = fetched.partition
+            has_more = has_more or bool(fetched.chunks)
             try:
                 counts[partition] += _count(fetched, positions[partition], ends[partition])
             except WireError as error:
                 raise CorruptRecords(f"counting the records of {partition}: {error}") from error
             if fetched.next_offset >= ends[partition]:
                 unread.discard(partition)
+        if has_more:
+            retries = yield from cluster.retries()
+        elif unread and not (yield from retries.pause()):
+            named = ", ".join(map(str, sorted(unread)))
+            raise RetriesExhausted(f"counting the records of {named}: the leader has none up to the end that was named")
     return counts
 
 

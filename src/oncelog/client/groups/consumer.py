@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from oncelog.client.consumer.core import ConsumerCore
 from oncelog.client.consumer.fetching import FetchSettings
 from oncelog.client.consumer.offset_reset import OffsetReset, reset_offsets
-from oncelog.client.consumer.offsets import commit_offsets, commit_request, committed_offsets
+from oncelog.client.consumer.offsets import commit_offsets, commit_request, committed_offsets, first_partition_error
 from oncelog.client.errors import (
+    STALE_COORDINATOR,
     BrokerRefused,
     ClientError,
     CommitFailed,
+    ConnectionLost,
     IllegalState,
     MemberFenced,
     NoOffset,
@@ -27,8 +29,8 @@ from oncelog.client.groups.reconciling import ReconcilingMember
 from oncelog.client.groups.settings import Callbacks, GroupProtocol, GroupSettings
 from oncelog.client.net.beside import Beside
 from oncelog.client.net.cluster import Cluster, CoordinatorKind
-from oncelog.client.net.conversation import Call, Conversation, Send, Ticket
-from oncelog.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, TopicPartition
+from oncelog.client.net.conversation import Call, Conversation, Send, Ticket, Wait
+from oncelog.client.values import Address, GroupMetadata, IsolationLevel, OffsetAndMetadata, TopicPartition
 from oncelog.wire import ErrorCode
 
 NOT_AS_THIS_MEMBER = frozenset(
@@ -75,6 +77,7 @@ class GroupConsumer(ConsumerCore):
         self._placing: dict[TopicPartition, frozenset[TopicPartition]] = {}
         self._committed_ms: float | None = None
         self._commit_in_passing: Ticket | None = None
+        self._coordinator_search: Beside | None = None
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -298,18 +301,51 @@ class GroupConsumer(ConsumerCore):
             return
         if self._committed_ms is None:
             self._committed_ms = now_ms
-        is_on_its_way = self._commit_in_passing is not None and not self._commit_in_passing.is_done
-        if is_on_its_way or now_ms - self._committed_ms < interval_ms:
+        is_on_its_way = yield from self._is_commit_on_its_way(now_ms)
+        if is_on_its_way or self._coordinator_search in self._searches or now_ms - self._committed_ms < interval_ms:
             return
-        coordinator = self._cluster.known_coordinator(CoordinatorKind.GROUP, self._group.group_id)
+        coordinator = self._known_coordinator()
         if self._is_subscribed and (coordinator is None or self.member.identity is None):
             return
         self._committed_ms = now_ms
-        if coordinator is None:
-            yield from self._commit_at_last()
+        if coordinator is not None:
+            yield from self._commit_in_passing_to(coordinator)
         elif self._positions:
+            self._coordinator_search = Beside(self._commit_when_found())
+            self._searches.append(self._coordinator_search)
+
+    def _is_commit_on_its_way(self, now_ms: float) -> Conversation[bool]:
+        """Whether an answer is still to come. One that is here may say that the next commit is to go elsewhere."""
+        ticket = self._commit_in_passing
+        if ticket is None:
+            return False
+        if ticket.is_late(now_ms):
+            yield Wait((ticket,), 0)  # nobody else waits for it, so its time would never be over
+        if not ticket.is_done:
+            return True
+        self._commit_in_passing = None
+        if _says_nothing_of_the_group(ticket) and self._known_coordinator() == ticket.address:
+            self._cluster.forget_coordinator(CoordinatorKind.GROUP, self._group.group_id)
+            self._cluster.doubt(ticket.address)
+        return False
+
+    def _known_coordinator(self) -> Address | None:
+        return self._cluster.known_coordinator(CoordinatorKind.GROUP, self._group.group_id)
+
+    def _commit_in_passing_to(self, coordinator: Address) -> Conversation[None]:
+        if self._positions:
             request = commit_request(self.metadata(), self.positions(), version_min=self._version_min())
             self._commit_in_passing = yield Send(coordinator, request)
+
+    def _commit_when_found(self) -> Conversation[None]:
+        """Look for the coordinator while others are read: it may be away for long. What is committed is how far they are then."""
+        retries = yield from self._cluster.retries(LAST_COMMIT_TIMEOUT_MS)
+        try:
+            found = yield from self._cluster.coordinator(CoordinatorKind.GROUP, self._group.group_id, retries)
+        except (BrokerRefused, RetriesExhausted):
+            return
+        if not self._is_subscribed:  # a subscriber commits as the member that it is by then
+            yield from self._commit_in_passing_to(found)
 
     def _commit_at_last(self) -> Conversation[None]:
         """The automatic commit before partitions are given up. Where it fails, they are read once more from the last one."""
@@ -318,3 +354,11 @@ class GroupConsumer(ConsumerCore):
                 yield from self.commit(None, LAST_COMMIT_TIMEOUT_MS)
             except (BrokerRefused, RetriesExhausted):
                 return
+
+
+def _says_nothing_of_the_group(ticket: Ticket) -> bool:
+    """Whether the answer to a commit did not come, or came from a broker that does not coordinate."""
+    try:
+        return first_partition_error(ticket.result()) in STALE_COORDINATOR
+    except ClientError as error:
+        return isinstance(error, ConnectionLost)

@@ -52,6 +52,10 @@ class Ticket:
     def is_done(self) -> bool:
         return self.state is not TicketState.WAITING
 
+    def is_late(self, now_ms: float) -> bool:
+        """Whether its time is over without an answer. It fails when somebody waits for it the next time."""
+        return self.state is TicketState.WAITING and now_ms >= self.deadline_ms
+
     def answer(self, message: Any) -> None:
         self._settle(TicketState.ANSWERED)
         self._answer = message
@@ -93,6 +97,7 @@ class Send:
 class Wait:
     """Go on when at least one of the tickets is done or the time is over; the result is the list of those done.
 
+    A ticket that is late fails, also where another one is done already and where `timeout_ms` is 0: nobody else sees to it.
     With `until_woken`, a call of the transport's wake() ends it too.
     """
 

@@ -323,7 +323,9 @@ class AsyncTransport:
         while True:
             done = [ticket for ticket in effect.tickets if ticket.is_done]
             now_ms = monotonic_ms()
-            if done or now_ms >= until_ms or (effect.until_woken and self._was_woken):
+            is_over = bool(done) or now_ms >= until_ms or (effect.until_woken and self._was_woken)
+            # A late answer may be here and not read yet: the loop gets a turn before its ticket is given up.
+            if is_over and not any(ticket.is_late(now_ms) for ticket in effect.tickets):
                 self._was_woken = self._was_woken and not effect.until_woken
                 return done
             await self._something(effect, min([until_ms, *[ticket.deadline_ms for ticket in effect.tickets]]))
@@ -351,7 +353,7 @@ class AsyncTransport:
     def _give_up_late(self, tickets: tuple[Ticket, ...], now_ms: float) -> None:
         """An answer that is late ends its connection: those behind it would be late as well."""
         for ticket in tickets:
-            if not ticket.is_done and now_ms >= ticket.deadline_ms and (ticket.address, ticket.lane) in self._links:
+            if ticket.is_late(now_ms) and (ticket.address, ticket.lane) in self._links:
                 self._drop(self._links[ticket.address, ticket.lane], f"no answer to {ticket.request.api.name} in time")
 
     def _drop(self, link: AsyncLink, reason: str) -> None:

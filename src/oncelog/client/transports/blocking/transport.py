@@ -233,11 +233,13 @@ class BlockingTransport:
     def _wait(self, effect: Wait) -> list[Ticket]:
         until_ms = float("inf") if effect.timeout_ms is None else monotonic_ms() + effect.timeout_ms
         while True:
-            if done := [ticket for ticket in effect.tickets if ticket.is_done]:
-                return done
             now_ms = monotonic_ms()
+            done = [ticket for ticket in effect.tickets if ticket.is_done]
+            has_late = any(ticket.is_late(now_ms) for ticket in effect.tickets)
+            if done and not has_late:
+                return done
             deadline_ms = min([until_ms, *[ticket.deadline_ms for ticket in effect.tickets]])
-            if effect.until_woken and self._was_woken:
+            if effect.until_woken and self._was_woken and not has_late:
                 self._was_woken = False
                 return []
             self._take_events(max(0.0, deadline_ms - now_ms))
@@ -274,7 +276,7 @@ class BlockingTransport:
     def _give_up_late(self, tickets: tuple[Ticket, ...], now_ms: float) -> None:
         """An answer that is late ends its connection: those behind it would be late as well."""
         for ticket in tickets:
-            if ticket.is_done or now_ms < ticket.deadline_ms:
+            if not ticket.is_late(now_ms):
                 continue
             link = self._links.get((ticket.address, ticket.lane))
             if link is not None:
