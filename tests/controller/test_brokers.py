@@ -211,3 +211,18 @@ def test_broker_that_listens_elsewhere_is_told_to_everybody(cluster):
     cluster.sent.clear()
     cluster.run(modify_broker(cluster.context, moved))
     assert not cluster.sent
+
+
+def test_broker_that_has_started_again_elsewhere_is_told_everything_whichever_of_its_changes_is_seen_first(
+    cluster, create
+):
+    """After a lost connection ZooKeeper tells of a znode that has changed before it tells of the children of its parent."""
+    create("t", (1, 2))
+    cluster.kill(1)
+    cluster.start(1)
+    moved = replace(cluster.registered[1], endpoints=(BrokerEndpoint("PLAINTEXT", "new", 9092, 0),))
+    cluster.registered[1] = moved
+    cluster.run(modify_broker(cluster.context, moved))
+    notice(cluster)
+    assert ("t", 0) in cluster.told[1].hosted
+    assert cluster.context.brokers[1] == moved

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from oncelog.controller.alter_partition import WantedIsr, alter_partitions, complete_reassignments
 from oncelog.controller.brokers import change_brokers
 from oncelog.controller.deletion import queue_deletions
@@ -156,3 +160,41 @@ def test_partition_of_a_topic_that_is_deleted_is_not_reassigned(cluster, create)
     cluster.deletions.add("t")
     cluster.run(queue_deletions(cluster.context, {"t"}))
     assert cluster.run(reassign(cluster.context, {T: (2, 3)})) == {T: NO_SUCH_PARTITION}
+
+
+@pytest.mark.parametrize("target", [None, (1, 2), (1, 4)])
+def test_no_reassignment_deletes_every_replica_that_is_in_sync(cluster, create, target):
+    """KRaft refuses: "because it would require an unclean leader election" (ReplicationControlManager)."""
+    create("t", (1, 2))
+    cluster.start(4)
+    cluster.run(change_brokers(cluster.context, dict(cluster.registered)))
+    cluster.run(reassign(cluster.context, {T: (3, 4)}))
+    expand(cluster, 1, 2, 3)
+    for broker_id in (1, 2):
+        cluster.kill(broker_id)
+        cluster.run(change_brokers(cluster.context, dict(cluster.registered)))
+    assert (cluster.state("t").leader, cluster.state("t").isr) == (3, (3,))
+    for broker_id in (1, 2):
+        cluster.start(broker_id)
+        cluster.run(change_brokers(cluster.context, dict(cluster.registered)))
+    refusal = cluster.run(reassign(cluster.context, {T: target}))[T]
+    assert refusal.code is ErrorCode.invalid_replica_assignment
+    assert refusal.message.endswith("because it would require an unclean leader election")
+    if target is not None:
+        assert cluster.run(reassign_from_znode(cluster.context, {T: target})) == set()
+    assert T in cluster.told[3].hosted
+    assert cluster.context.assignment(T).target == (3, 4)
+    cluster.check()
+
+
+def test_another_replica_leads_when_a_reassignment_no_longer_wants_the_leader(cluster, create):
+    create("t", (1, 2))
+    cluster.run(reassign(cluster.context, {T: (3,)}))
+    cluster.states[T] = cluster.context.leaders[T] = replace(cluster.states[T], leader=3, isr=(1, 2, 3))
+    cluster.start(4)
+    cluster.run(change_brokers(cluster.context, dict(cluster.registered)))
+    assert cluster.run(reassign(cluster.context, {T: (4,)})) == {T: NO_ERROR}
+    assert (cluster.state("t").leader, cluster.state("t").isr) == (1, (1, 2))
+    expand(cluster, 1, 2, 4)
+    assert (cluster.state("t").leader, cluster.state("t").isr) == (4, (4,))
+    cluster.check()

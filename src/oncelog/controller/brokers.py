@@ -61,6 +61,9 @@ def modify_broker(context: ControllerContext, broker: RegisteredBroker) -> Steps
     before = context.brokers.get(broker.broker_id)
     if before is None or (before.endpoints, before.features) == (broker.endpoints, broker.features):
         return
+    if broker.epoch != before.epoch:
+        # It has started again, and is to be told everything: `change_brokers` sees to that, unless it knows the epoch.
+        return
     context.brokers[broker.broker_id] = broker
     yield from tell(context, context.brokers, ())
 

@@ -27,6 +27,7 @@ from oncelog.controller.steps import (
     write_all,
 )
 from oncelog.controller.values import (
+    NO_LEADER,
     ApiError,
     Replica,
     ReplicaAssignment,
@@ -157,10 +158,21 @@ def _begin(
     for partition, assignment in wanted.items():
         if partition[0] in context.to_be_deleted or not context.replicas(partition):
             results[partition] = NO_SUCH_PARTITION
+        elif _would_lose(context, partition, assignment):
+            results[partition] = ApiError(
+                ErrorCode.invalid_replica_assignment,
+                f"Unable to change the reassignment of {show(partition)} because it would require an unclean leader election",
+            )
         else:
             was_done = yield from _reassign(context, partition, assignment)
             results[partition] = NO_ERROR if was_done else ApiError(ErrorCode.unknown_server_error)
     return results
+
+
+def _would_lose(context: ControllerContext, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
+    """Whether every replica that is in sync would be deleted: what was acknowledged may be nowhere else."""
+    led = context.leaders.get(partition)
+    return led is not None and bool(led.isr) and set(led.isr).isdisjoint(assignment.replicas)
 
 
 def _reassign(context: ControllerContext, partition: TopicPartition, assignment: ReplicaAssignment) -> Steps[bool]:
@@ -174,6 +186,7 @@ def _reassign(context: ControllerContext, partition: TopicPartition, assignment:
         context.assign(partition, assignment)
         unneeded = [replica for replica in current.replicas if replica not in assignment.replicas]
         yield from _stop_replicas(context, partition, unneeded)
+        yield from _elect_if_its_leader_was_stopped(context, partition)
     context.being_reassigned.add(partition)
     if not _is_complete(context, partition, assignment):
         # A1, A2
@@ -182,6 +195,12 @@ def _reassign(context: ControllerContext, partition: TopicPartition, assignment:
         yield from change_replicas(context, added, ReplicaState.NEW)
         return True
     return (yield from _complete(context, partition, assignment))
+
+
+def _elect_if_its_leader_was_stopped(context: ControllerContext, partition: TopicPartition) -> Steps[None]:
+    led = context.leaders.get(partition)
+    if led is not None and led.leader == NO_LEADER:
+        yield from change_partitions(context, [partition], PartitionState.ONLINE, ElectionStrategy.OFFLINE)
 
 
 def _is_complete(context: ControllerContext, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:

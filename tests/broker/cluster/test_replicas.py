@@ -253,3 +253,15 @@ def test_coordinator_that_goes_on_leading_loads_nothing_anew(ordered: Ordered) -
     assert ordered.order(OTHER, 3, BOTH, **log) == [NONE]
     assert ordered.order(BROKER, 4, BOTH, **log) == [NONE]
     ordered.cluster.until(lambda: elections.epoch(0) == 4)
+
+
+def test_broker_that_has_lost_zookeeper_leads_nothing_while_an_order_waits_for_it(ordered: Ordered) -> None:
+    """The settings of a topic that is new here are read there."""
+    assert ordered.order(BROKER, 0, BOTH) == [NONE]
+    cluster = ordered.cluster
+    cluster.ensemble.cut_off(cluster.nodes[BROKER].name, cluster.queue.now_ms + 600_000)
+    cluster.rest(500)
+    waiting = ordered.controller.sends_order(BROKER, led(BROKER, 0, BOTH, topic="new", topic_id=OTHER_ID))
+    cluster.rest(60_000)
+    assert not waiting.is_released
+    assert ordered.role() is not ReplicaRole.LEADER

@@ -219,16 +219,21 @@ class Replicas:
 
     async def step_down(self) -> None:
         """Lead and follow nothing, and forget what was told: whatever the controller says next is news."""
+        # At once: an order that is under way may wait for ZooKeeper, and this broker has lost it.
+        self._stop_each()
         await self._orders.enter()
         try:
+            self._stop_each()
             replicas = tuple(self._replicas.values())
             self._replicas.clear()
-            for replica in replicas:
-                replica.stop()
-                self._leads.resigned(replica.partition, None)
             await self._fetchers.stop_following([replica.partition for replica in replicas])
         finally:
             self._orders.leave()
+
+    def _stop_each(self) -> None:
+        for replica in tuple(self._replicas.values()):
+            replica.stop()
+            self._leads.resigned(replica.partition, None)
 
     def _stop_problem(self, order: ToStop) -> ErrorCode:
         partition = self._partition(order)
