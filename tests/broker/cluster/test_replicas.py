@@ -262,6 +262,6 @@ def test_broker_that_has_lost_zookeeper_leads_nothing_while_an_order_waits_for_i
     cluster.ensemble.cut_off(cluster.nodes[BROKER].name, cluster.queue.now_ms + 600_000)
     cluster.rest(500)
     waiting = ordered.controller.sends_order(BROKER, led(BROKER, 0, BOTH, topic="new", topic_id=OTHER_ID))
-    cluster.rest(60_000)
+    cluster.rest(25_000)
     assert not waiting.is_released
     assert ordered.role() is not ReplicaRole.LEADER
