@@ -54,8 +54,9 @@ def partition(admin: AdminClient, name: str, index: int = 0):
 
 def wait_for(admin: AdminClient, name: str, *, replicas=None, leader=None, isr=None) -> None:
     def is_so() -> bool:
-        found = partition(admin, name)
-        return (
+        # Any broker is asked, and one may not have heard of the topic yet.
+        found = admin.list_topics(name, timeout=10).topics[name].partitions.get(0)
+        return found is not None and (
             (replicas is None or found.replicas == replicas)
             and (leader is None or found.leader == leader)
             and (isr is None or sorted(found.isrs) == isr)
