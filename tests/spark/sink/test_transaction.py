@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from contextlib import closing
-from types import SimpleNamespace
 
 import pytest
 
 from harness.names import unique
 from oncelog.client import Client, NewTopic, OffsetAndMetadata, TopicPartition
+from oncelog.spark.sink.delivery import DriverPump, collected
 from oncelog.spark.sink.fence import FenceError
 from oncelog.spark.sink.settings import sink_settings
 from oncelog.spark.sink.transaction import SinkTransactions
 
-NOTHING = SimpleNamespace(counts={})
-"""A micro-batch without rows: only its offsets are committed."""
+NO_ROWS = collected([], (), DriverPump(), 0)
+"""Of such a micro-batch only the offsets are committed."""
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_micro_batch_that_was_committed_and_not_seen_is_not_written_again(log, c
 
         def commit(batch_id: int) -> None:
             transactions.commit(
-                NOTHING, (), {place: OffsetAndMetadata(batch_id, f"micro-batch {batch_id}")}, lambda: True
+                NO_ROWS, (), {place: OffsetAndMetadata(batch_id, f"micro-batch {batch_id}")}, lambda: True
             )
 
         commit(9)
