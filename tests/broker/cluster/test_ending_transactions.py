@@ -95,6 +95,26 @@ def test_topic_that_is_deleted_while_its_transaction_ends_keeps_it_from_nothing(
     assert transaction.init() is ErrorCode.none
 
 
+def test_topic_whose_deletion_waits_for_a_dead_broker_keeps_no_transaction_from_its_end():
+    """The controller names -2 as its leader at once; its znode goes when the dead broker has come back and deleted its replica."""
+    cluster = RunningCluster(3, transaction_state_log_replication_factor="3", transaction_state_log_min_isr="1")
+    coordinator = coordinator_of(cluster)
+    dies = next(node_id for node_id in range(3) if node_id not in (coordinator, cluster.controller))
+    stays = next(node_id for node_id in range(3) if node_id not in (coordinator, dies))
+    make_topic(cluster, (stays, dies), name="goes")
+    make_topic(cluster, (stays,), name="stays")
+    transaction = Transaction(cluster, coordinator)
+    transaction.begin("goes", "stays")
+    cluster.nodes[dies].die(power=False)
+    cluster.rest(10_000)
+    cluster.submit(Create(f"{paths.DELETE_TOPICS}/goes"))
+    cluster.until(lambda: cluster.core(coordinator).topics.named("goes") is None)
+    transaction.commit()
+    cluster.until(lambda: transaction.status == "COMPLETE_COMMIT")
+    assert transaction.init() is ErrorCode.none
+    assert cluster.ensemble.tree.node(paths.topic("goes")) is not None
+
+
 def test_coordinator_that_has_missed_an_epoch_is_fenced_by_no_marker_of_the_one_between():
     """Another one has led, and written markers under its own coordinator epoch."""
     cluster = RunningCluster(4, auto_leader_rebalance_enable="false")

@@ -26,7 +26,7 @@ from oncelog.zookeeper.znodes import decode_topic, paths
 if TYPE_CHECKING:
     from oncelog.broker.cluster.channels import Channels
     from oncelog.broker.cluster.members import ClusterMembers
-    from oncelog.broker.storage.topics import Topics
+    from oncelog.broker.storage.shared_topics import SharedTopics
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -40,7 +40,7 @@ class KnownMembers:
     has_others = True
 
     def __init__(
-        self, topics: Topics, members: ClusterMembers, channels: Channels, zookeeper: ZooKeeper, timeout_ms: int
+        self, topics: SharedTopics, members: ClusterMembers, channels: Channels, zookeeper: ZooKeeper, timeout_ms: int
     ) -> None:
         self._topics = topics
         self._members = members
@@ -59,12 +59,16 @@ class KnownMembers:
         return start(self._is_gone(topic, index))
 
     async def _is_gone(self, topic: str, index: int) -> bool:
-        """ZooKeeper knows, also before the controller tells."""
+        """ZooKeeper knows, also before the controller tells. A topic that is being deleted is gone for every client."""
         try:
             found = await ask(self._zookeeper, GetData(paths.topic(topic)))
         except SessionEndedError:
             return False
-        return not isinstance(found, Data) or index not in decode_topic(topic, found.data).partitions
+        if not isinstance(found, Data):
+            return True
+        topic_znode = decode_topic(topic, found.data)
+        topic_id = topic_znode.topic_id
+        return index not in topic_znode.partitions or (topic_id is not None and self._topics.is_marked_for_deletion(topic_id))
 
     def address_of(self, node_id: int, listener: str) -> BrokerAddress | None:
         node = self._members.at(listener).broker(node_id)

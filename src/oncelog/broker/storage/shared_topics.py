@@ -23,6 +23,8 @@ from oncelog.wire import ErrorCode
 logger = logging.getLogger("oncelog.broker")
 
 NO_EPOCH = -1
+MARKED_FOR_DELETION_MAX = 10_000
+"""So many of the last topics that the controller has said are being deleted are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class SharedTopics(Topics):
         self._leaving: dict[tuple[str, int], Parked[None]] = {}
         self._being_made: dict[str, Parked[ErrorCode]] = {}
         self._awaited: dict[str, Parked[None]] = {}
+        self._marked_for_deletion: dict[UUID, None] = {}
 
     def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[ErrorCode]:
         """Release when it is in ZooKeeper: its controller will tell of it."""
@@ -126,12 +129,23 @@ class SharedTopics(Topics):
         for index, leadership in states.items():
             deleted = leadership.leader == LEADER_DURING_DELETE
             topic.partitions[index].leadership = UNKNOWN if deleted else leadership
+            if deleted:
+                self._mark_for_deletion(topic_id)
         if len(topic.partitions) > count:
             self.version += 1
         self.on_learned(topic)
         self._forget_if_gone(topic)
         self._tell(name)
         return topic
+
+    def _mark_for_deletion(self, topic_id: UUID) -> None:
+        self._marked_for_deletion[topic_id] = None
+        if len(self._marked_for_deletion) > MARKED_FOR_DELETION_MAX:
+            del self._marked_for_deletion[next(iter(self._marked_for_deletion))]
+
+    def is_marked_for_deletion(self, topic_id: UUID) -> bool:
+        """Whether the controller has said so: the topic goes, but not before every broker with a replica of it is back."""
+        return topic_id in self._marked_for_deletion
 
     def reach(self, partition_counts: Mapping[UUID, int]) -> None:
         """Know of so many partitions of these topics: the controller may not have told of each yet."""
