@@ -24,7 +24,7 @@ def disk() -> MemoryDisk:
 
 def taken(disk: MemoryDisk, *paths: str, deleted: Sequence[str] = ()) -> LogDirectories:
     directories = LogDirectories(disk, paths, HOME_FILE)
-    directories.find_partitions(deleted, set(), {})
+    directories.find_partitions(lambda key, _: key[0] in deleted)
     return directories
 
 
@@ -130,6 +130,19 @@ def test_what_is_left_of_deleted_topics_goes_in_each_directory(disk: MemoryDisk)
             disk.make_directory(f"{path}/{name}")
     taken(disk, A, B, deleted=["gone"])
     assert (disk.list_directory(A), disk.list_directory(B)) == (["kept-0"], ["kept-1"])
+
+
+def test_what_is_left_over_in_one_directory_goes_from_there_alone(disk: MemoryDisk) -> None:
+    """How often it was moved before says nothing: it is another replica."""
+    ids = {path: directory_id for directory_id, path in claimed(disk, A, B).items()}
+    for name in (f"{A}/t-0", f"{B}/t-0", f"{B}/t-1"):
+        made_by_a_broker(disk, name)
+    disk.replace_file(f"{B}/t-0/oncelog-moved-1", b"")
+    directories = LogDirectories(disk, (A, B), HOME_FILE)
+    directories.find_partitions(lambda key, directory_id: (key, directory_id) == (("t", 0), ids[B]))
+    assert (directories.directory_of("t", 0), directories.directory_of("t", 1)) == (A, B)
+    assert disk.list_directory(f"{A}/t-0") == ["partition.metadata"]
+    assert not disk.exists(f"{B}/t-0")
 
 
 def test_room_that_a_deleted_topic_leaves_counts(disk: MemoryDisk) -> None:

@@ -6,7 +6,7 @@ Each has its own lock, `meta.properties`, checkpoints and mark of a clean stop. 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from oncelog.environment import Disk, DiskError
 from oncelog.log.checkpoints import (
@@ -134,18 +134,16 @@ class LogDirectories:
         found = {directory: directory.identity() for directory in self._directories}
         return {directory: identity for directory, identity in found.items() if identity is not None}
 
-    def find_partitions(self, deleted: Set[str], left: Set[PartitionKey], made_without: Mapping[str, Set[str]]) -> None:
-        """Learn where each partition is, and remove what is left of those of `deleted` topics, and of those that were `left`.
+    def find_partitions(self, is_left_over: Callable[[PartitionKey, str], bool]) -> None:
+        """Learn where each partition is. Raises DiskError if one is in two places.
 
-        Raises DiskError if one is in two places.
-
-        `made_without` are topics that were made while directories, whose ids it has, were offline: what is of the name in there
-        is left of one before.
+        `is_left_over` is asked of each partition, and the id of a directory that has it, and says whether it is to be removed.
         """
         for directory in self._directories:
             directory.remove_deleted()
+            directory_id = _id_of(directory)
             for key in directory.partitions():
-                if key[0] in deleted or key in left or _id_of(directory) in made_without.get(key[0], ()):
+                if is_left_over(key, directory_id):
                     self._disk.remove(directory.partition_path(*key))
                     continue
                 other = self._places.get(key)

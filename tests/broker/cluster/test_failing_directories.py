@@ -7,8 +7,8 @@ from kio.schema.errors import ErrorCode
 
 from harness.running_cluster import RunningCluster
 from oncelog.log import DamagedLogError
-from oncelog.zookeeper.session import Children, GetChildren
-from oncelog.zookeeper.znodes import paths
+from oncelog.zookeeper.session import Children, Create, GetChildren
+from oncelog.zookeeper.znodes import encode_reassignments, paths
 from tests.broker.cluster.in_memory import MINUTE, TOPIC, fetched, isr_of, leader_of, make_topic, produce, produced
 
 NONE = ErrorCode.none
@@ -120,6 +120,27 @@ def test_topic_with_an_offline_replica_is_deleted_where_it_can_be(cluster):
     cluster.rest(70_000)
     assert reply.came
     assert reply.message.responses[0].error_code in (NONE, ErrorCode.request_timed_out)
+
+
+def test_directory_that_comes_back_takes_no_place_of_a_replica_that_was_made_without_it(cluster):
+    """The replica is taken from the broker and given to it again while the directory is offline: the log in there is stale."""
+    fail(cluster, 0)
+    assert produced(cluster, 0, b"lost", index=1) is ErrorCode.kafka_storage_error
+    cluster.until(lambda: leader_of(cluster, 1, seen_by=2) == 1)
+    for replicas in ((1, 2), (0, 1)):
+        cluster.submit(Create(paths.REASSIGN_PARTITIONS, encode_reassignments({(TOPIC, 1): replicas})))
+        cluster.until(lambda replicas=replicas: isr_of(cluster, 1) == {*replicas})
+        cluster.until(lambda: cluster.ensemble.tree.node(paths.REASSIGN_PARTITIONS) is None)
+    assert cluster.partition(0, TOPIC, 1).directory.path == HOME
+    assert produced(cluster, 1, b"after", index=1) is NONE
+    cluster.disks[0].failing.discard(OTHER)
+    assert f"{TOPIC}-1" in cluster.disks[0].list_directory(OTHER)
+    cluster.nodes[0].die(power=False)
+    cluster.nodes[1].die(power=False)
+    cluster.start_served(0)
+    assert f"{TOPIC}-1" not in cluster.disks[0].list_directory(OTHER)
+    cluster.until(lambda: leader_of(cluster, 1, seen_by=0) == 0)
+    assert b"after" in fetched(cluster, 0, index=1).records
 
 
 def test_high_watermarks_are_written_again_and_again(cluster):

@@ -12,6 +12,8 @@ from oncelog.broker.cluster.channel import ChannelError
 from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.broker.storage.topics import TRANSACTION_STATE
 from oncelog.wire import ErrorCode
+from oncelog.zookeeper.session import Create
+from oncelog.zookeeper.znodes import encode_reassignments, paths
 
 BROKER, OTHER = 0, 1
 BOTH = (BROKER, OTHER)
@@ -108,6 +110,52 @@ def test_another_topic_that_the_broker_was_told_of_is_refused_while_a_replica_of
     assert ordered.order(BROKER, 1, BOTH, topic_id=OTHER_ID) == [NONE]
     assert ordered.cluster.partition(BROKER).topic_id == OTHER_ID
     assert ordered.end == 0
+
+
+def test_replica_left_of_a_deleted_topic_makes_way_for_the_next_topic_of_its_name() -> None:
+    """It was given to another broker, and its topic deleted, while this broker was away: nobody tells it to delete that."""
+    cluster = ClusterInMemory(0, 1, 2)
+    cluster.start_served(0, 1, 2)
+    cluster.create(TOPIC, TOPIC_ID, (0, 1))
+    cluster.until(lambda: cluster.core(0).topics.named(TOPIC) is not None)
+    assert produced(cluster.wait(cluster.produce(0, records(b"old"))))[0] is NONE
+    cluster.nodes[1].die(power=False)
+    cluster.submit(Create(paths.REASSIGN_PARTITIONS, encode_reassignments({(TOPIC, 0): (0, 2)})))
+    cluster.until(lambda: cluster.state().isr == (0, 2))
+    cluster.submit(Create(paths.delete_topic(TOPIC)))
+    cluster.until(lambda: cluster.ensemble.tree.node(paths.topic(TOPIC)) is None)
+    cluster.create(TOPIC, OTHER_ID, (2, 1))
+    cluster.until(lambda: cluster.core(2).topics.named(TOPIC) is not None)
+    assert produced(cluster.wait(cluster.produce(2, records(b"new", b"newer"))))[0] is NONE
+    cluster.start_served(1)
+    cluster.until(lambda: set(cluster.state().isr) == {1, 2})
+    partition = cluster.partition(1)
+    assert partition.topic_id == OTHER_ID
+    assert partition.log.log_end_offset == 2
+    assert [one for one in cluster.core(1).topics.every_partition() if one.topic == TOPIC] == [partition]
+    cluster.nodes[1].die(power=True)
+    cluster.start_served(1)
+    assert cluster.partition(1).topic_id == OTHER_ID
+
+
+def test_claimed_replica_makes_way_for_no_other_topic(ordered: Ordered) -> None:
+    """An order that comes late may name a topic that was there before."""
+    assert ordered.order(BROKER, 0, BOTH) == [NONE]
+    ordered.cluster.create(TOPIC, OTHER_ID, BOTH)
+    assert ordered.order(BROKER, 1, BOTH, topic_id=OTHER_ID) == [ErrorCode.inconsistent_topic_id]
+    assert ordered.cluster.partition(BROKER).topic_id == TOPIC_ID
+
+
+def test_replica_that_nobody_has_claimed_makes_way_only_for_the_topic_that_has_its_name_in_zookeeper(
+    ordered: Ordered,
+) -> None:
+    assert ordered.order(BROKER, 0, BOTH) == [NONE]
+    ordered.cluster.create(TOPIC, TOPIC_ID, BOTH)
+    ordered.cluster.nodes[BROKER].die(power=False)
+    ordered.controller.starts(BROKER)
+    assert ordered.order(BROKER, 1, BOTH, topic_id=OTHER_ID) == [ErrorCode.inconsistent_topic_id]
+    assert ordered.order(BROKER, 1, BOTH) == [NONE]
+    assert ordered.cluster.partition(BROKER).topic_id == TOPIC_ID
 
 
 def test_orders_are_carried_out_one_after_the_other(ordered: Ordered) -> None:

@@ -12,10 +12,23 @@ from harness.broker_in_memory import BrokerInMemory, SteppedDisk
 from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import MINUTE, TV2, ProducerInMemory, committed_offset, make_topic, visible
 from oncelog import groups, transactions
+from oncelog.broker.coordinators.loading import journal_state
+from oncelog.broker.storage.journal import (
+    BrokerStarted,
+    LogDirectoriesNamed,
+    LogDirectoryFailed,
+    MetadataRecord,
+    ReplicasHosted,
+    TopicCreated,
+)
 from oncelog.log import Appended
 from oncelog.records import ControlType, Record, batches, build_batch, decode_batch
 from oncelog.wire import ErrorCode, WireError
 
+TOPIC_ID = "00000000-0000-0000-0000-000000000001"
+HOME, OTHER, THIRD = "home", "other", "third"
+NAMED = LogDirectoriesNamed(paths={HOME: "/home", OTHER: "/other", THIRD: "/third"})
+STARTED = BrokerStarted(leader_epoch=0)
 TOPICS = ("__transaction_state", "__consumer_offsets")
 FEW_PARTITIONS = {"offsets_topic_num_partitions": "1", "transaction_state_log_num_partitions": "1"}
 WRITTEN = ["first", "second"]
@@ -127,3 +140,36 @@ def test_whatever_is_written_to_a_topic_of_a_coordinator_the_broker_starts(topic
     start_again(broker)
     if means_nothing_that_is_committed(topic, record):
         assert knows_what_was_committed(broker)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        [TopicCreated(name="t", topic_id=TOPIC_ID, partition_count=1)],
+        [ReplicasHosted(topic="t", topic_id=TOPIC_ID, partitions=[0])],
+    ],
+)
+def test_what_an_offline_directory_has_of_what_is_made_meanwhile_is_left_over(made: list[MetadataRecord]) -> None:
+    failed = [NAMED, STARTED, LogDirectoryFailed(directory_id=OTHER), *made]
+    assert journal_state(failed).is_left_over(("t", 0), OTHER)
+    assert not journal_state(failed).is_left_over(("t", 0), HOME)
+    assert not journal_state([*failed, STARTED]).is_left_over(("t", 0), OTHER)
+
+
+def test_replicas_beside_one_that_is_hosted_meanwhile_stay() -> None:
+    hosted = ReplicasHosted(topic="t", topic_id=TOPIC_ID, partitions=[0])
+    state = journal_state([NAMED, STARTED, LogDirectoryFailed(directory_id=OTHER), hosted])
+    assert not state.is_left_over(("t", 1), OTHER)
+
+
+def test_what_was_made_without_a_directory_is_known_until_the_directory_is_back() -> None:
+    hosted = ReplicasHosted(topic="t", topic_id=TOPIC_ID, partitions=[4])
+    lost = [LogDirectoryFailed(directory_id=OTHER), LogDirectoryFailed(directory_id=THIRD)]
+    left_out = [LogDirectoriesNamed(paths={HOME: "/home", THIRD: "/third"}), STARTED]
+    more = ReplicasHosted(topic="t", topic_id=TOPIC_ID, partitions=[5])
+    without = [NAMED, STARTED, *lost, hosted, *left_out, more, STARTED]
+    every = [(("t", index), directory) for index in (4, 5) for directory in (HOME, OTHER, THIRD)]
+    left_over = [one for one in every if journal_state(without).is_left_over(*one)]
+    assert left_over == [(("t", 4), OTHER), (("t", 5), OTHER)]
+    back = journal_state([*without, NAMED, STARTED])
+    assert not any(back.is_left_over(*one) for one in every)

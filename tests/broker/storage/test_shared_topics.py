@@ -9,7 +9,7 @@ import pytest
 from harness.cluster_in_memory import ClusterInMemory, PlayedController
 from harness.cluster_messages import TOPIC, TOPIC_ID, errors_of, known, led, produced, records, stopped
 from oncelog.broker.storage.partition import ReplicaRole
-from oncelog.broker.storage.shared_topics import SharedTopics
+from oncelog.broker.storage.shared_topics import ReplicaId, SharedTopics
 from oncelog.broker.view import LEADER_DURING_DELETE, UNKNOWN, Leadership
 from oncelog.wire import ErrorCode
 
@@ -93,6 +93,43 @@ def test_a_topic_is_known_as_long_as_a_replica_is_here(told: Told) -> None:
     assert told.topics.named(TOPIC) is not None
     assert told.delete() == [NONE, NONE]
     assert told.topics.named(TOPIC) is None
+
+
+def test_end_of_a_topic_is_told_when_its_deletion_begins_and_when_its_replicas_are_gone(told: Told) -> None:
+    """What groups have committed until then must not be found by a topic that is made under its name."""
+    gone: list[tuple[str, int]] = []
+    told.topics.on_gone = lambda name, count: gone.append((name, count))
+    assert told.order() == [NONE, NONE]
+    told.controller.update(BROKER, known(LEADER_DURING_DELETE, 0, BOTH, indexes=(0, 1)))
+    assert gone == [(TOPIC, 2)]
+    assert told.delete() == [NONE, NONE]
+    assert gone[1:]
+    assert {*gone} == {(TOPIC, 2)}
+
+
+def test_replica_that_leaves_a_topic_of_which_nobody_was_told_is_not_its_end(told: Told) -> None:
+    gone: list[tuple[str, int]] = []
+    told.topics.on_gone = lambda name, count: gone.append((name, count))
+    assert told.order() == [NONE, NONE]
+    told.write()
+    assert told.delete() == [NONE, NONE]
+    assert told.topics.named(TOPIC) is None
+    assert gone == []
+
+
+def test_name_that_another_topic_takes_is_not_given_back_by_the_topic_before(told: Told) -> None:
+    """Groups may have committed offsets for the other one already."""
+    gone: list[tuple[str, int]] = []
+    told.topics.on_gone = lambda name, count: gone.append((name, count))
+    assert told.order() == [NONE, NONE]
+    told.controller.update(BROKER, known(LEADER_DURING_DELETE, 0, BOTH, indexes=(0, 1)))
+    del gone[:]
+    told.cluster.take(told.topics.take_names([ReplicaId(TOPIC, SECOND_ID, index) for index in (0, 1)]))
+    assert gone == []
+    assert told.topics.with_id(TOPIC_ID) is None
+    found = told.topics.named(TOPIC)
+    assert found is not None
+    assert found.topic_id == SECOND_ID
 
 
 def test_a_topic_that_is_made_again_has_the_name_and_the_one_before_keeps_its_id(told: Told) -> None:

@@ -68,7 +68,9 @@ class KnownMembers:
             return True
         topic_znode = decode_topic(topic, found.data)
         topic_id = topic_znode.topic_id
-        return index not in topic_znode.partitions or (topic_id is not None and self._topics.is_marked_for_deletion(topic_id))
+        return index not in topic_znode.partitions or (
+            topic_id is not None and self._topics.is_marked_for_deletion(topic_id)
+        )
 
     def address_of(self, node_id: int, listener: str) -> BrokerAddress | None:
         node = self._members.at(listener).broker(node_id)

@@ -201,7 +201,8 @@ class ClusterMembership:
         surroundings = Surroundings(
             broker.clock, broker.node_id, self._lag_time_max_ms, self.members, self._changes, min_in_sync, self._in_sync
         )
-        self.replicas = Replicas(broker.clock, broker.node_id, topics, self._fetchers, surroundings, leads)
+        topic_id = self.topic_changes.topic_id
+        self.replicas = Replicas(broker.clock, broker.node_id, topics, self._fetchers, surroundings, leads, topic_id)
         controller_settings = ControllerSettings(
             self._listener,
             delete_topic_enable=bool(broker.settings.value("delete.topic.enable")),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
+from oncelog.broker.cluster.asking import SessionEndedError
 from oncelog.broker.cluster.fetchers import Fetchers
 from oncelog.broker.cluster.replica import HostedReplica, Surroundings
 from oncelog.broker.slices import Turn
@@ -73,13 +74,16 @@ class Replicas:
         fetchers: Fetchers,
         surroundings: Surroundings,
         leads: Leads,
+        topic_id: Callable[[str], Awaitable[UUID | None]],
     ) -> None:
+        """`topic_id` asks ZooKeeper whose a name is; it may raise SessionEndedError."""
         self._clock = clock
         self._node_id = node_id
         self._topics = topics
         self._fetchers = fetchers
         self._surroundings = surroundings
         self._leads = leads
+        self._topic_id = topic_id
         self._orders = OneAtATime()
         self._replicas: dict[Partition, HostedReplica] = {}
         self._alive: set[int] = set()
@@ -112,6 +116,7 @@ class Replicas:
     async def _become_all(self, told: Sequence[Told], partition_counts: Mapping[UUID, int]) -> list[ErrorCode]:
         await self._orders.enter()
         try:
+            await self._make_way(told)
             decided = [self._decide(one) for one in told]
             changing = [
                 one for one, (becomes, _) in zip(told, decided, strict=True) if becomes is not Becomes.UNCHANGED
@@ -128,6 +133,28 @@ class Replicas:
             return errors
         finally:
             self._orders.leave()
+
+    async def _make_way(self, told: Sequence[Told]) -> None:
+        """Delete what is here of topics whose names have become those of others.
+
+        A topic may be deleted while this broker is away and its replica has been given to another one: then nobody tells it
+        to delete that. A replica that a controller has claimed since this broker was registered stays, whatever a late order
+        says; ZooKeeper has not been older since.
+        """
+        left_over = [one for one in told if self._is_left_over(one)]
+        if not left_over:
+            return
+        try:
+            ids = {name: await self._topic_id(name) for name in {one.topic for one in left_over}}
+        except SessionEndedError:
+            return
+        await self._topics.take_names([one.replica for one in left_over if ids[one.topic] == one.topic_id])
+
+    def _is_left_over(self, told: Told) -> bool:
+        partition = self._partition(told)
+        if partition is None or partition.role is ReplicaRole.LEAVING:
+            return False
+        return partition.topic_id != told.topic_id and partition not in self._replicas
 
     def _decide(self, told: Told) -> tuple[Becomes, ErrorCode]:
         partition = self._partition(told)

@@ -156,7 +156,7 @@ class TopicChanges:
         logger.info("topic %s is made in ZooKeeper, with %d partitions and id %s", name, len(placement), topic_id)
         created = await ask(self._zookeeper, new_topic(name, topic_id, placement))
         # A request that was sent again after a lost connection finds what it has made itself.
-        if created is ZooKeeperError.NODE_EXISTS and await self._id_of(name) != topic_id:
+        if created is ZooKeeperError.NODE_EXISTS and await self.topic_id(name) != topic_id:
             return _exists(name)
         return topic_id
 
@@ -183,7 +183,8 @@ class TopicChanges:
                 counts[assignment.topic_id] = len(assignment.partitions)
         return counts
 
-    async def _id_of(self, name: str) -> UUID | None:
+    async def topic_id(self, name: str) -> UUID | None:
+        """The id of the topic that has this name in ZooKeeper; None if there is none, or its entry says nothing of it."""
         try:
             node = await self._node(name)
         except ZnodeError:

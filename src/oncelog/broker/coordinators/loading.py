@@ -32,7 +32,7 @@ from oncelog.broker.storage.journal import (
 from oncelog.broker.storage.partition import Partition
 from oncelog.environment import DiskError
 from oncelog.groups import GroupCoordinator, GroupRecord
-from oncelog.log import LogDirectories, ScannedBatch
+from oncelog.log import LogDirectories, PartitionKey, ScannedBatch
 from oncelog.records import BatchHeader, ControlType, Record, RecordsError, decode_batch, read_control
 from oncelog.records.kept import body_of, keyed_records
 from oncelog.transactions import TransactionCoordinator, TransactionRecord
@@ -59,10 +59,12 @@ class JournalState:
 
     topics: dict[str, TopicCreated] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
-    offline: set[str] = field(default_factory=set)
-    """The ids of the log directories that went offline since the last start."""
-    made_without: dict[str, set[str]] = field(default_factory=dict)
-    """The topics that were made since then, and which directories were offline."""
+    known_directories: set[str] = field(default_factory=set)
+    """The ids of the log directories that the node has, or had."""
+    absent: frozenset[str] = frozenset()
+    """Those that went offline since the last start, or were not among its directories then."""
+    made_without: dict[str | PartitionKey, frozenset[str]] = field(default_factory=dict)
+    """The topics, and in a cluster the replicas, that were made while directories were absent, and which of those still are."""
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     group_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
@@ -79,6 +81,12 @@ class JournalState:
     """Whether it was alone before it became a member of a cluster."""
     compacted: set[UUID] = field(default_factory=set)
     """The topics that were compacted once: offsets may be missing."""
+
+    def is_left_over(self, key: PartitionKey, directory_id: str) -> bool:
+        """Whether what this log directory has of a partition is of a topic that was deleted, or of a replica that was left."""
+        if key[0] in self.deleted or key in self.left:
+            return True
+        return any(directory_id in self.made_without.get(made, ()) for made in (key[0], key))
 
 
 def read_journal(journal: Journal, known_bytes: int) -> JournalState:
@@ -97,20 +105,19 @@ def _replay(state: JournalState, record: MetadataRecord) -> None:
     match record:
         case BrokerStarted():
             state.last_leader_epoch = record.leader_epoch
-            state.offline.clear()
-            state.made_without.clear()
+            _begin(state)
         case BootTrusted():
             state.boot_id = record.boot_id
         case LogDirectoryFailed():
-            state.offline.add(record.directory_id)
+            state.absent |= {record.directory_id}
         case LogDirectoriesNamed():
             state.log_directories = record.paths
+            state.known_directories.update(record.paths)
         case TopicCreated():
             _note_compaction(state, record.topic_id, record.configs)
             state.topics[record.name] = record
             state.deleted.discard(record.name)
-            if state.offline:
-                state.made_without[record.name] = set(state.offline)
+            _note_made(state, record.name)
         case TopicDeleted():
             state.topics.pop(record.name, None)
             state.deleted.add(record.name)
@@ -123,6 +130,7 @@ def _replay(state: JournalState, record: MetadataRecord) -> None:
             hosted = state.hosted.setdefault(UUID(record.topic_id), HostedReplicas(record.topic))
             hosted.partitions.update(record.partitions)
             state.left.difference_update((record.topic, index) for index in record.partitions)
+            _note_made(state, *((record.topic, index) for index in record.partitions))
         case ReplicasLeft():
             state.hosted[UUID(record.topic_id)].partitions.difference_update(record.partitions)
             state.left.update((record.topic, index) for index in record.partitions)
@@ -137,6 +145,18 @@ def _replay(state: JournalState, record: MetadataRecord) -> None:
             state.features_epoch += 1
         case ProducerIdsReserved():
             state.reserved_producer_ids = record.next_producer_id
+
+
+def _begin(state: JournalState) -> None:
+    """A start finds every directory that is named. What an absent one has stays as it is, for as long as it is absent."""
+    state.absent = frozenset(state.known_directories.difference(state.log_directories))
+    kept = {key: absent & state.absent for key, absent in state.made_without.items()}
+    state.made_without = {key: absent for key, absent in kept.items() if absent}
+
+
+def _note_made(state: JournalState, *made: str | PartitionKey) -> None:
+    if state.absent:
+        state.made_without.update(dict.fromkeys(made, state.absent))
 
 
 def _become_member(state: JournalState) -> None:
@@ -170,7 +190,7 @@ def find_partitions(
     directories: LogDirectories, state: JournalState, journal_path: str, *, is_member: bool = False
 ) -> None:
     """Find every partition that the journal knows. Raises DiskError if one is missing, in two places, or not known."""
-    directories.find_partitions(state.deleted, state.left, state.made_without)
+    directories.find_partitions(state.is_left_over)
     partitions = [(topic.name, index) for topic in state.topics.values() for index in range(topic.partition_count)]
     partitions += [(one.topic, index) for one in state.hosted.values() for index in one.partitions]
     unknown = directories.made_besides(partitions)

@@ -74,7 +74,7 @@ class SharedTopics(Topics):
         self.on_learned: Callable[[Topic], None] = lambda _: None
         """Hears of each topic of which there is something to know."""
         self.on_gone: Callable[[str, int], None] = lambda name, partition_count: None
-        """Hears of a topic that was deleted."""
+        """Hears of a topic that is being deleted, and again when nothing of it is here any more."""
         self._here: dict[tuple[str, int], Partition] = {}
         self._leaving: dict[tuple[str, int], Parked[None]] = {}
         self._being_made: dict[str, Parked[ErrorCode]] = {}
@@ -175,13 +175,18 @@ class SharedTopics(Topics):
 
     def _forget_if_gone(self, topic: Topic) -> None:
         """A topic is there as long as somebody leads, or may lead, one of its partitions, or a replica is here."""
-        if any(one.role is not ReplicaRole.NONE or one.leadership is not UNKNOWN for one in topic.partitions):
+        if any(one.leadership is not UNKNOWN for one in topic.partitions):
+            return
+        has_its_name = self._by_name.get(topic.name) is topic
+        if has_its_name and self.is_marked_for_deletion(topic.topic_id):
+            # Of a topic whose deletion this broker has missed the name may be another one's by now.
+            self.on_gone(topic.name, len(topic.partitions))
+        if any(one.role is not ReplicaRole.NONE for one in topic.partitions):
             return
         del self._by_id[topic.topic_id]
-        if self._by_name.get(topic.name) is topic:
+        if has_its_name:
             del self._by_name[topic.name]
         self.version += 1
-        self.on_gone(topic.name, len(topic.partitions))
         for partition in topic.partitions:
             partition.wake()
         self._tell(topic.name)
@@ -222,6 +227,18 @@ class SharedTopics(Topics):
             if partition.is_offline:
                 topic.offline.add(one.index)
             yield
+
+    async def take_names(self, replicas: Sequence[ReplicaId]) -> None:
+        """Delete, for each of these replicas, the one that is here of a topic that had the name before."""
+        left_over = [self._here[one.topic, one.index] for one in replicas]
+        for partition, one in zip(left_over, replicas, strict=True):
+            logger.info(
+                "%s of the topic with id %s is deleted: another topic has its name", partition, partition.topic_id
+            )
+            # The name is the other's at once: what groups have committed for that stays.
+            if one.topic_id not in self._by_id:
+                self._make_topic(one.topic, one.topic_id)
+        await self.leave(left_over)
 
     def leave(self, partitions: Sequence[Partition]) -> Parked[None]:
         """Delete these replicas and their files; release when no power cut can bring them back."""
