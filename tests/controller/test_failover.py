@@ -15,10 +15,20 @@ def test_brokers_hear_of_each_other_before_they_hear_whom_to_follow(cluster, cre
     create("t", (1, 2))
     cluster.become_controller(2)
     assert [type(one) for one in cluster.sent[:3]] == [UpdateMetadataRequest] * 3
-    assert not cluster.sent[0].partitions
     assert isinstance(cluster.sent[3], LeaderAndIsrRequest)
     assert {one.controller_epoch for one in cluster.sent} == {2}
     cluster.check()
+
+
+def test_brokers_hear_of_every_partition_before_anything_is_elected(cluster, create):
+    """A broker that has just started answers clients by what it hears first."""
+    create("t", (1, 2), (3,))
+    cluster.kill(3)
+    cluster.become_controller(2)
+    told = [one for one in cluster.sent if isinstance(one, UpdateMetadataRequest)]
+    for request in told[:2]:
+        assert [(one.partition, one.state.leader) for one in request.partitions] == [(("t", 0), 1), (("t", 1), 3)]
+    assert {told[0].broker_id, told[1].broker_id} == {1, 2}
 
 
 def test_broker_that_died_with_the_controller_leads_nothing_any_more(cluster, create):

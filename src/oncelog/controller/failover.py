@@ -47,8 +47,9 @@ def begin(context: ControllerContext, snapshot: Snapshot, *, may_delete_topics: 
         partition for partition in context.partitions() if context.assignment(partition).is_being_reassigned
     )
     yield from _load_deletions(context, snapshot.deletions, may_delete_topics=may_delete_topics)
-    # Brokers have to know each other before LeaderAndIsr tells them whom to follow.
-    yield from tell(context, context.brokers, ())
+    # Brokers have to know each other before LeaderAndIsr tells them whom to follow. They serve clients from now on, also those
+    # that have just started: else they would say that topics are not there until the elections are over.
+    yield from tell(context, context.brokers, context.partitions())
     yield from _start_replicas(context)
     yield from _start_partitions(context)
     logger.info("broker %d is the controller in epoch %d", context.controller_id, context.controller_epoch)
