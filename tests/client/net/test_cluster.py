@@ -9,7 +9,7 @@ import pytest
 
 from oncelog.client.admin.operations import ask_controller
 from oncelog.client.errors import ClientError, ConnectionLost, RetriesExhausted
-from oncelog.client.net.cluster import Cluster, CoordinatorKind, ask_coordinator, refresh
+from oncelog.client.net.cluster import Cluster, CoordinatorKind, ask_coordinator, refresh, topics_of_every_node
 from oncelog.client.net.conversation import Conversation, Send, Wait
 from oncelog.client.net.leader_search import LeaderSearch
 from oncelog.client.requests import CREATE_TOPICS, FIND_COORDINATOR, HEARTBEAT, METADATA, ApiRequest
@@ -248,6 +248,14 @@ def test_topic_that_was_read_and_is_not_in_the_list_of_all_is_asked_for_by_name(
     transport.run(refresh(cluster, None, wanted=[LAST]))
     assert len(cluster.topics["t"].partitions) == 2
     assert [request.fields["topics"] for request in transport.requests] == [None, [{"name": "t"}], [{"name": "t"}]]
+
+
+@pytest.mark.parametrize("heard", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 2, 2)])
+def test_topics_of_every_node_are_those_that_one_knows_with_the_partitions_that_one_knows(heard):
+    transport = Heard(*heard)
+    (topic,) = transport.run(topics_of_every_node(Cluster(THREE)))
+    assert (topic.error, len(topic.partitions)) == (ErrorCode.none, 2)
+    assert [request.fields["topics"] for request in transport.requests] == [None] * 3
 
 
 def test_cluster_that_says_nothing_of_itself_is_asked_until_the_call_ends():

@@ -282,6 +282,20 @@ def refresh(
     return list(described.values())
 
 
+def topics_of_every_node(cluster: Cluster) -> Conversation[list[TopicDescription]]:
+    """All topics that a node knows, with all partitions that one knows of each: a node may not have heard of the newest yet."""
+    retries = yield from cluster.retries()
+    known: dict[str, TopicDescription] = {}
+    asked = 0
+    while not asked or asked < len(cluster.nodes):
+        for name, topic in (yield from _ask_for_topics(cluster, None, False, retries)).items():
+            if name not in known or len(topic.partitions) > len(known[name].partitions):
+                known[name] = topic
+        cluster.ask_another()
+        asked += 1
+    return list(known.values())
+
+
 def _ask_for_topics(
     cluster: Cluster, names: list[str] | None, create: bool, retries: Retries
 ) -> Conversation[dict[str, TopicDescription]]:

@@ -69,13 +69,18 @@ class Client(BlockingBase):
         )
 
     def metadata(
-        self, topics: Iterable[str] | None = None, wanted: Iterable[TopicPartition] = ()
+        self,
+        topics: Iterable[str] | None = None,
+        wanted: Iterable[TopicPartition] = (),
+        *,
+        of_every_node: bool = False,
     ) -> dict[str, TopicDescription]:
         """Describe some topics, or all. A topic that does not exist carries its error.
 
-        That a topic is not there, or one of the partitions `wanted`, is said when every node says so.
+        That a topic is not there, or one of the partitions `wanted`, is said when every node says so. Which topics there are
+        one node says; with `of_every_node` all say so, for one may not have heard of the newest yet.
         """
-        described = self._run(admin.describe_topics(self._cluster, topics, wanted))
+        described = self._run(admin.describe_topics(self._cluster, topics, wanted, of_every_node=of_every_node))
         return {topic.name: topic for topic in described}
 
     def describe_cluster(self) -> ClusterDescription:
