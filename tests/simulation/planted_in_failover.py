@@ -11,6 +11,7 @@ from oncelog.broker.cluster.producer_id_blocks import ProducerIdBlocks
 from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.group_partitions import GroupPartitions
 from oncelog.broker.coordinators.markers import MarkerDelivery, MarkerSender
+from oncelog.broker.coordinators.producer_ids import BLOCK_SIZE
 from oncelog.broker.coordinators.transaction_log import TransactionLog
 from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.groups.offsets import Offsets
@@ -103,8 +104,9 @@ def _markers_of_the_first_epoch() -> Patch:
 def _the_same_producer_ids() -> Patch:
     given: dict[int, int] = {}
 
-    def allocate(self: ProducerIdBlocks) -> int:
-        given[id(self)] = given.get(id(self), -1) + 1
-        return given[id(self)]
+    async def next_block(self: ProducerIdBlocks) -> range:
+        begin = given.get(id(self), 0)
+        given[id(self)] = begin + BLOCK_SIZE
+        return range(begin, begin + BLOCK_SIZE)
 
-    return patch.object(ProducerIdBlocks, "allocate", allocate)
+    return patch.object(ProducerIdBlocks, "next_block", next_block)

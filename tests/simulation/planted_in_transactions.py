@@ -8,7 +8,7 @@ from unittest.mock import patch
 from oncelog.broker.coordinators import hanging
 from oncelog.broker.coordinators import transactions as transactions_module
 from oncelog.broker.coordinators.offsets import CommittedOffsets
-from oncelog.broker.coordinators.producer_ids import BLOCK_SIZE, ProducerIds
+from oncelog.broker.coordinators.producer_ids import ReservedBlocks
 from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.coordination import Parked
 from oncelog.groups import GroupCoordinator
@@ -154,12 +154,10 @@ def _nobody_is_fenced() -> Patch:
 
 @BUGS.add("producer ids are used before they are reserved", Hides.CRASHES, 200)
 def _ids_are_not_reserved() -> Patch:
-    def begin(self: Any, journal: Any, reserved_below: int) -> None:
-        self._journal, self._refill = journal, None
-        self._next = reserved_below
-        self._end = self._reserved_below = reserved_below + BLOCK_SIZE
+    def first(self: ReservedBlocks) -> range:
+        return self._reserve()[1]
 
-    return patch.object(ProducerIds, "__init__", begin)
+    return patch.object(ReservedBlocks, "first", first)
 
 
 @BUGS.add("offsets miss the markers of their transactions", Hides.IN_A_RULE, 20)

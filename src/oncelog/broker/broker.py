@@ -31,7 +31,7 @@ from oncelog.broker.coordinators.known_brokers import KnownBrokers, OneBroker
 from oncelog.broker.coordinators.loading import JournalState, find_partitions, read_journal
 from oncelog.broker.coordinators.memberships import Memberships
 from oncelog.broker.coordinators.offsets import CommittedOffsets
-from oncelog.broker.coordinators.producer_ids import ProducerIds, ProducerIdSource
+from oncelog.broker.coordinators.producer_ids import ProducerIds, ReservedBlocks
 from oncelog.broker.coordinators.session_guard import SessionGuard
 from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.broker.departures import Departures
@@ -102,7 +102,7 @@ class BrokerCore:
     membership: ClusterMembership | None
     """What a member of a cluster has, and a broker that is alone has not."""
     node_id: int
-    producer_ids: ProducerIdSource
+    producer_ids: ProducerIds
     topics: Topics
     view: ClusterView
 
@@ -284,7 +284,8 @@ class BrokerCore:
     def _find_others(self, state: JournalState) -> None:
         """Who gives out producer ids, and who leads what."""
         if self.membership is None:
-            self.producer_ids = ProducerIds(self._journal, state.reserved_producer_ids)
+            blocks = ReservedBlocks(self._journal, state.reserved_producer_ids)
+            self.producer_ids = ProducerIds(blocks.next_block, blocks.first())
             self.known_brokers = OneBroker(self)
         else:
             from oncelog.broker.cluster import beginning

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from harness.running_cluster import RunningCluster
+from oncelog.broker.coordinators.producer_ids import OutOfProducerIdsError
 from oncelog.broker.storage.topics import TRANSACTION_STATE
 from oncelog.records import Record, build_batch
 from oncelog.wire import ErrorCode
@@ -113,6 +115,35 @@ def test_topic_whose_deletion_waits_for_a_dead_broker_keeps_no_transaction_from_
     cluster.until(lambda: transaction.status == "COMPLETE_COMMIT")
     assert transaction.init() is ErrorCode.none
     assert cluster.ensemble.tree.node(paths.topic("goes")) is not None
+
+
+def test_producer_that_has_its_id_waits_for_no_new_ones():
+    """The controller is not heard, and this broker has given out all producer ids that it had."""
+    cluster = RunningCluster(3)
+    coordinator = coordinator_of(cluster)
+    transaction = Transaction(cluster, coordinator)
+    cluster.until(lambda: transaction.init() is ErrorCode.none)
+    cluster.hold(coordinator)
+    ids = cluster.core(coordinator).producer_ids
+    with suppress(OutOfProducerIdsError):
+        while True:
+            ids.allocate()
+    before = dict(transaction.producer)
+    assert transaction.init() is ErrorCode.none
+    assert transaction.producer == {**before, "producer_epoch": before["producer_epoch"] + 1}
+    new = cluster.call(
+        coordinator,
+        "init_producer_id",
+        4,
+        transactional_id=None,
+        transaction_timeout=MINUTE,
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+    cluster.rest(3_000)
+    assert not new.came
+    cluster.let_go(coordinator)
+    assert cluster.answer(new).producer_id > before["producer_id"]
 
 
 def test_coordinator_that_has_missed_an_epoch_is_fenced_by_no_marker_of_the_one_between():

@@ -9,7 +9,7 @@ import pytest
 
 from harness.cluster_in_memory import ClusterInMemory, PlayedController
 from harness.cluster_messages import ALLOCATE_PRODUCER_IDS, NO_TIME
-from oncelog.broker.cluster.producer_id_blocks import ProducerIdBlocks
+from oncelog.broker.coordinators.producer_ids import OutOfProducerIdsError
 from oncelog.coordination import start
 from oncelog.wire import ErrorCode, message_module
 
@@ -21,16 +21,17 @@ class Allocating:
         self.cluster = ClusterInMemory(BROKER)
         self.controller = PlayedController(self.cluster)
         self.controller.starts(BROKER)
-        ids = self.cluster.core(BROKER).producer_ids
-        assert isinstance(ids, ProducerIdBlocks)
-        self.ids = ids
+        self.ids = self.cluster.core(BROKER).producer_ids
 
     def allocate(self, count: int) -> list[int]:
-        found = []
-        for _ in range(count):
-            self.cluster.wait(self.ids.available())
-            found.append(self.ids.allocate())
-        return found
+        return [self.cluster.take(self.one()) for _ in range(count)]
+
+    async def one(self) -> int:
+        while True:
+            try:
+                return self.ids.allocate()
+            except OutOfProducerIdsError:
+                await self.ids.available()
 
     @property
     def asked(self) -> list[Any]:
@@ -98,17 +99,10 @@ def test_a_controller_that_hangs_up_is_asked_again(allocating: Allocating) -> No
 
 
 def test_more_who_wait_than_a_block_has_ids_get_one_each(allocating: Allocating) -> None:
-    found: list[int] = []
-
-    async def take() -> None:
-        await allocating.ids.available()
-        found.append(allocating.ids.allocate())
-
-    waiting = [start(take()) for _ in range(25)]
+    waiting = [start(allocating.one()) for _ in range(25)]
     allocating.controller.answers[ALLOCATE_PRODUCER_IDS] = blocks(0, 50, 70, size=10)
-    for one in waiting:
-        allocating.cluster.wait(one)
-    assert found == [*range(10), *range(50, 60), *range(70, 75)]
+    found = [allocating.cluster.wait(one) for one in waiting]
+    assert sorted(found) == [*range(10), *range(50, 60), *range(70, 75)]
 
 
 def test_blocks_of_one_id_are_enough_to_go_on(allocating: Allocating) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oncelog.broker.cluster.topic_changes import TopicChanges
     from oncelog.broker.coordinators.known_brokers import KnownBrokers
     from oncelog.broker.coordinators.loading import HostedReplicas
-    from oncelog.broker.coordinators.producer_ids import ProducerIdSource
+    from oncelog.broker.coordinators.producer_ids import ProducerIds
     from oncelog.broker.storage.journal import Journal
     from oncelog.broker.storage.partition import Partition, UnopenedLog
     from oncelog.broker.storage.topics import OpenLog, Topic
@@ -39,7 +39,7 @@ class Needs(membership.Needs, elected.Needs, altering.Needs, Protocol):
     cluster_scram_users: ClusterScramUsers
     controller: Controller
     known_brokers: KnownBrokers
-    producer_ids: ProducerIdSource
+    producer_ids: ProducerIds
     slices: Slices
     topic_changes: TopicChanges
     view: ClusterView

@@ -32,6 +32,7 @@ from oncelog.broker.cluster.topic_changes import TopicChanges
 from oncelog.broker.cluster.verification import TransactionVerification
 from oncelog.broker.cluster.watchers import Watchers
 from oncelog.broker.config.setting import SettingError
+from oncelog.broker.coordinators.producer_ids import ProducerIds
 from oncelog.broker.identity import HOW_TO_CONVERT
 from oncelog.broker.readiness import Readiness
 from oncelog.coordination import sleep, start
@@ -133,7 +134,7 @@ class ClusterMembership:
             number("controller.socket.timeout.ms"),
             lambda: self.epoch,
         )
-        self.producer_ids = ProducerIdBlocks(
+        blocks = ProducerIdBlocks(
             broker.clock,
             node_id,
             self.members,
@@ -141,6 +142,7 @@ class ClusterMembership:
             number("controller.socket.timeout.ms"),
             lambda: self.epoch,
         )
+        self.producer_ids = ProducerIds(blocks.next_block)
 
     @property
     def epoch(self) -> int:

@@ -1,73 +1,79 @@
-"""Producer ids: handed out once, whatever crashes, because a block is reserved in the journal before its first id is used."""
+"""Producer ids: handed out once, whatever crashes."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 from oncelog.broker.storage.journal import Journal, ProducerIdsReserved
 from oncelog.coordination import Parked, start
 
-
-class ProducerIdSource(Protocol):
-    """Where a coordinator has producer ids from."""
-
-    def allocate(self) -> int:
-        """The next one. There is one after `available`, if nothing was waited for since."""
-        ...
-
-    def available(self) -> Parked[None]:
-        """Released when there are enough ids for one request."""
-        ...
-
-
 BLOCK_SIZE = 1000
 REFILL_BELOW = 100
+"""With so few ids left the next block is fetched. Kafka does when a tenth is left."""
+
+
+class OutOfProducerIdsError(Exception):
+    """There is none at this moment: wait for `ProducerIds.available`, and decide again."""
 
 
 class ProducerIds:
-    """Holds two blocks at most: the one in use, and the next, which is fetched before the first runs out."""
+    """What is left of the block in use, and the one that follows it. `next_block` brings a block that nobody else has, ever."""
 
-    def __init__(self, journal: Journal, reserved_below: int) -> None:
-        """`reserved_below` is what the journal says; the first block is reserved on the spot, while nobody is served."""
-        self._journal = journal
-        self._next = reserved_below
-        self._end = self._reserved_below = reserved_below + BLOCK_SIZE
-        self._journal.append_now(ProducerIdsReserved(next_producer_id=self._reserved_below))
+    def __init__(self, next_block: Callable[[], Awaitable[range]], first: range = range(0)) -> None:
+        self._next_block = next_block
+        self._blocks = [first] if first else []
         self._refill: Parked[None] | None = None
 
     def allocate(self) -> int:
-        assert self._next < self._end, "a caller did not wait for `available`"
-        producer_id = self._next
-        self._next += 1
+        """The next one. Raises OutOfProducerIdsError."""
+        if not self._blocks:
+            raise OutOfProducerIdsError
+        block = self._blocks[0]
+        if len(block) > 1:
+            self._blocks[0] = block[1:]
+        else:
+            del self._blocks[0]
         self._see_to_more()
-        return producer_id
+        return block.start
 
     def available(self) -> Parked[None]:
-        """Released when there are enough ids for one request."""
-        if self._refill is not None and self._left < REFILL_BELOW // 2:
-            return start(self._refilled(self._refill))
-        return Parked.ready(None)
+        """Released when there are ids. Somebody else who waits may take the last one first."""
+        if self._blocks:
+            return Parked.ready(None)
+        return self._see_to_more() or Parked.ready(None)
 
-    async def _refilled(self, refill: Parked[None]) -> None:
-        await refill
-        while not self._left:
-            # More had waited for the block than it had ids.
-            self._see_to_more()
-            assert self._refill is not None, "without an id the next block is reserved"
-            await self._refill
+    def _see_to_more(self) -> Parked[None] | None:
+        if self._refill is None and sum(map(len, self._blocks)) < REFILL_BELOW:
+            refill = self._refill = Parked()
+            start(self._fetch(refill))
+        return self._refill
 
-    @property
-    def _left(self) -> int:
-        return self._end - self._next
-
-    def _see_to_more(self) -> None:
-        if self._left < REFILL_BELOW and self._refill is None:
-            self._refill = Parked()
-            start(self._reserve(self._refill))
-
-    async def _reserve(self, refill: Parked[None]) -> None:
-        self._reserved_below += BLOCK_SIZE
-        await self._journal.write([ProducerIdsReserved(next_producer_id=self._reserved_below)])
-        self._end += BLOCK_SIZE
+    async def _fetch(self, refill: Parked[None]) -> None:
+        self._blocks.append(await self._next_block())
         self._refill = None
         refill.release(None)
+
+
+class ReservedBlocks:
+    """The blocks of a broker that is alone: each is reserved in the journal before its first id is used."""
+
+    def __init__(self, journal: Journal, reserved_below: int) -> None:
+        """`reserved_below` is what the journal says."""
+        self._journal = journal
+        self._reserved_below = reserved_below
+
+    def first(self) -> range:
+        """Reserve one on the spot, while nobody is served."""
+        record, block = self._reserve()
+        self._journal.append_now(record)
+        return block
+
+    async def next_block(self) -> range:
+        record, block = self._reserve()
+        await self._journal.write([record])
+        return block
+
+    def _reserve(self) -> tuple[ProducerIdsReserved, range]:
+        block = range(self._reserved_below, self._reserved_below + BLOCK_SIZE)
+        self._reserved_below = block.stop
+        return ProducerIdsReserved(next_producer_id=block.stop), block

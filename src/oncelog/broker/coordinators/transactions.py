@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.loading import load_transactions, not_cleaned
 from oncelog.broker.coordinators.markers import RETRY_MAX_MS, MarkerDelivery, MarkerOutcome, MarkerSender, outcome_of
+from oncelog.broker.coordinators.producer_ids import OutOfProducerIdsError, ProducerIds
 from oncelog.broker.coordinators.transaction_log import TransactionLog
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -38,7 +39,6 @@ from oncelog.wire import ErrorCode
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.known_brokers import KnownBrokers
     from oncelog.broker.coordinators.offsets import CommittedOffsets
-    from oncelog.broker.coordinators.producer_ids import ProducerIdSource
     from oncelog.broker.coordinators.session_guard import SessionGuard
     from oncelog.broker.slices import Slices
     from oncelog.broker.storage.durability import Durability
@@ -65,7 +65,7 @@ class Needs(Protocol):
     durability: Durability
     node_id: int
     offsets: CommittedOffsets
-    producer_ids: ProducerIdSource
+    producer_ids: ProducerIds
     session_guard: SessionGuard
     topics: Topics
 
@@ -126,7 +126,6 @@ class Transactions:
                 self._broker.producer_ids.allocate,
             )
 
-        await self._broker.producer_ids.available()
         decision = await self._decide(transactional_id or "", decide, _init_must_wait)
         error = self.error(transactional_id) if transactional_id else _NONE
         if error is not _NONE:
@@ -206,9 +205,6 @@ class Transactions:
                 self._broker.producer_ids.allocate,
             )
 
-        if tv2:
-            # KIP-890: only here may the epoch after the end need a new id.
-            await self._broker.producer_ids.available()
         decision = await self._decide(transactional_id, decide, _end_must_wait)
         error = self.error(transactional_id)
         if error is not _NONE:
@@ -497,14 +493,24 @@ class Transactions:
         must_wait: Callable[[A], bool],
     ) -> Decision[TransactionRecord, A]:
         """What is decided now, or when the id has settled; after HOLD_MS it is what is decided then."""
-        decision = decide()
+        decision = await self._with_producer_ids(decide)
         if not must_wait(decision.answer):
             return decision
         deadline_ms = self._broker.clock.monotonic_ms() + HOLD_MS
         while must_wait(decision.answer) and self._broker.clock.monotonic_ms() < deadline_ms:
             await self._settling(transactional_id, deadline_ms)
-            decision = decide()
+            decision = await self._with_producer_ids(decide)
         return decision
+
+    async def _with_producer_ids(
+        self, decide: Callable[[], Decision[TransactionRecord, A]]
+    ) -> Decision[TransactionRecord, A]:
+        """What is decided now, or when there is a producer id for it. Nothing is waited for after it."""
+        while True:
+            try:
+                return decide()
+            except OutOfProducerIdsError:
+                await self._broker.producer_ids.available()
 
     async def _settling(self, transactional_id: str, deadline_ms: float) -> None:
         """Wait until the id has settled, or until the deadline."""
