@@ -107,6 +107,14 @@ def test_end_of_a_topic_is_told_when_its_deletion_begins_and_when_its_replicas_a
     assert {*gone} == {(TOPIC, 2)}
 
 
+def test_topic_whose_deletion_is_given_up_is_marked_no_more(told: Told) -> None:
+    """delete.topic.enable may be false at the next controller (TopicDeletionManager.init)."""
+    told.topics.learn(TOPIC, TOPIC_ID, {0: GONE, 1: LED_BY_OTHER})
+    assert told.topics.is_marked_for_deletion(TOPIC_ID)
+    told.topics.learn(TOPIC, TOPIC_ID, {0: LED_BY_OTHER})
+    assert not told.topics.is_marked_for_deletion(TOPIC_ID)
+
+
 def test_replica_that_leaves_a_topic_of_which_nobody_was_told_is_not_its_end(told: Told) -> None:
     gone: list[tuple[str, int]] = []
     told.topics.on_gone = lambda name, count: gone.append((name, count))

@@ -129,8 +129,7 @@ class SharedTopics(Topics):
         for index, leadership in states.items():
             deleted = leadership.leader == LEADER_DURING_DELETE
             topic.partitions[index].leadership = UNKNOWN if deleted else leadership
-            if deleted:
-                self._mark_for_deletion(topic_id)
+        self._note_deletion(topic_id, states)
         if len(topic.partitions) > count:
             self.version += 1
         self.on_learned(topic)
@@ -138,7 +137,11 @@ class SharedTopics(Topics):
         self._tell(name)
         return topic
 
-    def _mark_for_deletion(self, topic_id: UUID) -> None:
+    def _note_deletion(self, topic_id: UUID, states: Mapping[int, Leadership]) -> None:
+        """A controller that may delete no topics gives up what the one before has not ended."""
+        if all(one.leader != LEADER_DURING_DELETE for one in states.values()):
+            self._marked_for_deletion.pop(topic_id, None)
+            return
         self._marked_for_deletion[topic_id] = None
         if len(self._marked_for_deletion) > MARKED_FOR_DELETION_MAX:
             del self._marked_for_deletion[next(iter(self._marked_for_deletion))]
