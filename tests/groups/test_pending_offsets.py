@@ -121,16 +121,17 @@ def test_pending_offset_of_a_deleted_partition_never_comes_back() -> None:
     assert log.fetch() == {T1: 20}
 
 
-def test_nobody_is_told_all_offsets_of_a_group_at_once_while_one_is_pending() -> None:
+def test_copy_of_the_offsets_of_a_group_is_of_one_moment() -> None:
     log = OffsetLog()
     log.commit(at(T0, 10), at(T1, 10))
     log.commit_in_transaction(7, at(T0, 20))
-    assert log.coordinator.committed_offsets(GROUP, True) is None
-    assert log.coordinator.committed_offsets(GROUP, False) is not None
+    live = log.coordinator.offsets_of(GROUP, require_stable=True)
+    before = live.copy()
     log.end(7, committed=True)
-    found = log.coordinator.committed_offsets(GROUP, True)
-    assert found is not None
-    assert found[T0].committed.offset == 20
+    assert before.fetched(T0).error is ErrorCode.unstable_offset_commit
+    assert before.committed[T0].committed.offset == 10
+    after = log.coordinator.offsets_of(GROUP, require_stable=True)
+    assert after.fetched(T0).offset == 20
 
 
 def test_offset_that_is_deleted_while_it_is_pending_is_not_committed() -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
+from uuid import UUID
 
 import pytest
 
 from harness.memory_disk import MemoryDisk
 from oncelog.environment import DirectoryInUseError, DiskError
-from oncelog.log import LogDirectories
+from oncelog.log import LogDirectories, PartitionKey, Standing, write_topic_id
 from oncelog.log.checkpoints import NodeIdentity, read_identity, write_identity
 from oncelog.log.data_directory import DataDirectory
 
 HOME_FILE = "home"
 A, B, C = "/a", "/b", "/c"
+TOPIC_ID = UUID(int=1)
 
 
 @pytest.fixture
@@ -22,9 +24,25 @@ def disk() -> MemoryDisk:
     return MemoryDisk()
 
 
+class Known:
+    """Topics that were deleted, and a partition that was made while a directory was absent."""
+
+    def __init__(self, deleted: Sequence[str] = (), doubtful: tuple[PartitionKey, str] | None = None) -> None:
+        self._deleted = deleted
+        self._doubtful = doubtful
+
+    def standing(self, key: PartitionKey, directory_id: str) -> Standing:
+        if key[0] in self._deleted:
+            return Standing.LEFT_OVER
+        return Standing.DOUBTFUL if (key, directory_id) == self._doubtful else Standing.CURRENT
+
+    def has(self, key: PartitionKey, topic_id: UUID | None) -> bool:
+        return topic_id == TOPIC_ID
+
+
 def taken(disk: MemoryDisk, *paths: str, deleted: Sequence[str] = ()) -> LogDirectories:
     directories = LogDirectories(disk, paths, HOME_FILE)
-    directories.find_partitions(lambda key, _: key[0] in deleted)
+    directories.find_partitions(Known(deleted))
     return directories
 
 
@@ -132,17 +150,31 @@ def test_what_is_left_of_deleted_topics_goes_in_each_directory(disk: MemoryDisk)
     assert (disk.list_directory(A), disk.list_directory(B)) == (["kept-0"], ["kept-1"])
 
 
-def test_what_is_left_over_in_one_directory_goes_from_there_alone(disk: MemoryDisk) -> None:
-    """How often it was moved before says nothing: it is another replica."""
+def test_partition_that_was_made_while_a_directory_was_absent_is_not_the_one_in_there(disk: MemoryDisk) -> None:
+    """How often that one was moved before says nothing: it is another replica."""
     ids = {path: directory_id for directory_id, path in claimed(disk, A, B).items()}
     for name in (f"{A}/t-0", f"{B}/t-0", f"{B}/t-1"):
         made_by_a_broker(disk, name)
     disk.replace_file(f"{B}/t-0/oncelog-moved-1", b"")
     directories = LogDirectories(disk, (A, B), HOME_FILE)
-    directories.find_partitions(lambda key, directory_id: (key, directory_id) == (("t", 0), ids[B]))
+    directories.find_partitions(Known(doubtful=(("t", 0), ids[B])))
     assert (directories.directory_of("t", 0), directories.directory_of("t", 1)) == (A, B)
     assert disk.list_directory(f"{A}/t-0") == ["partition.metadata"]
     assert not disk.exists(f"{B}/t-0")
+
+
+@pytest.mark.parametrize(("topic_id", "stays"), [(TOPIC_ID, True), (UUID(int=2), False), (None, False)])
+def test_partition_that_is_nowhere_else_was_moved_by_hand_if_it_is_of_the_topic(
+    disk: MemoryDisk, topic_id: UUID | None, stays: bool
+) -> None:
+    ids = {path: directory_id for directory_id, path in claimed(disk, A, B).items()}
+    disk.make_directory(f"{B}/t-0")
+    if topic_id is not None:
+        write_topic_id(disk, f"{B}/t-0/partition.metadata", topic_id)
+    directories = LogDirectories(disk, (A, B), HOME_FILE)
+    directories.find_partitions(Known(doubtful=(("t", 0), ids[B])))
+    assert disk.exists(f"{B}/t-0") is stays
+    assert directories.partition_path("t", 0) == (f"{B}/t-0" if stays else None)
 
 
 def test_room_that_a_deleted_topic_leaves_counts(disk: MemoryDisk) -> None:

@@ -20,13 +20,13 @@ from oncelog.groups.commit_context import ANYONE, CommitContext
 from oncelog.groups.consumer_limits import ConsumerLimits, LimitsOfGroups, MigrationPolicy
 from oncelog.groups.coordinator import (
     CommitDecision,
-    FetchedOffset,
     GroupCoordinator,
     ListedGroup,
     OffsetDeletion,
     OffsetToCommit,
     Tombstones,
 )
+from oncelog.groups.group_offsets import FetchedOffset, GroupOffsets
 from oncelog.groups.members import MembersDecision
 from oncelog.groups.offset_records import CommittedOffset, OffsetRecord
 from oncelog.groups.offsets import StoredOffset, TopicPartition
@@ -46,6 +46,7 @@ __all__ = [
     "GroupCoordinator",
     "GroupMetadataRecord",
     "GroupMetadataValue",
+    "GroupOffsets",
     "GroupRecord",
     "JoinAnswer",
     "JoinRequest",

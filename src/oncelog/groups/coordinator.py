@@ -9,7 +9,7 @@ Who is a member is the matter of `members.py`; offsets may be committed without 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -26,9 +26,10 @@ from oncelog.groups.classic import (
 )
 from oncelog.groups.commit_context import CommitContext
 from oncelog.groups.consumer_limits import ConsumerLimits, LimitsOfGroups
+from oncelog.groups.group_offsets import FetchedOffset, GroupOffsets
 from oncelog.groups.members import Group, Members
-from oncelog.groups.offset_records import NO_EXPIRY, NO_LEADER_EPOCH, NO_OFFSET, CommittedOffset, OffsetRecord
-from oncelog.groups.offsets import Offsets, StoredOffset, TopicPartition
+from oncelog.groups.offset_records import NO_EXPIRY, NO_LEADER_EPOCH, CommittedOffset, OffsetRecord
+from oncelog.groups.offsets import Offsets, TopicPartition
 from oncelog.groups.records import GroupRecord
 from oncelog.groups.timestamps import Timestamps
 from oncelog.groups.topics import NO_TOPICS, KnownTopics
@@ -53,18 +54,6 @@ class OffsetToCommit:
     leader_epoch: int = NO_LEADER_EPOCH
     metadata: str | None = None
     topic_id: UUID | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FetchedOffset:
-    """The answer for one partition; -1, -1 and "" where nothing is committed or there is an error."""
-
-    topic: str
-    partition: int
-    error: ErrorCode = _NONE
-    offset: int = NO_OFFSET
-    leader_epoch: int = NO_LEADER_EPOCH
-    metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,20 +227,14 @@ class GroupCoordinator:
 
         Errors: unstable_offset_commit, where `require_stable` meets an open transaction (KIP-447).
         """
-        offsets = self.offsets.of_group(group)
-        wanted = sorted(offsets) if partitions is None else partitions
-        return tuple(
-            FetchedOffset(*partition, ErrorCode.unstable_offset_commit)
-            if require_stable and self.offsets.is_pending(group, partition)
-            else _fetched(partition, offsets.get(partition))
-            for partition in wanted
-        )
+        view = self.offsets_of(group, require_stable)
+        wanted = sorted(view.committed) if partitions is None else partitions
+        return tuple(map(view.fetched, wanted))
 
-    def committed_offsets(self, group: str, require_stable: bool) -> Mapping[TopicPartition, StoredOffset] | None:
-        """All that a reader may be told at once; None where an open transaction may yet change some of it."""
-        if require_stable and self.offsets.pending_of_group(group):
-            return None
-        return self.offsets.of_group(group)
+    def offsets_of(self, group: str, require_stable: bool) -> GroupOffsets:
+        """What a reader is told of the group at this moment."""
+        unstable = self.offsets.pending_of_group(group) if require_stable else ()
+        return GroupOffsets(self.offsets.of_group(group), unstable)
 
     # What there is
 
@@ -351,13 +334,6 @@ class GroupCoordinator:
 
     def _partitions_of(self, group: str) -> frozenset[TopicPartition]:
         return frozenset(self.offsets.of_group(group)).union(self.offsets.pending_of_group(group))
-
-
-def _fetched(partition: TopicPartition, stored: StoredOffset | None) -> FetchedOffset:
-    if stored is None:
-        return FetchedOffset(*partition)
-    committed = stored.committed
-    return FetchedOffset(*partition, _NONE, committed.offset, committed.leader_epoch, committed.metadata)
 
 
 def _tombstones(group: str, partitions: Iterable[TopicPartition], now_ms: int) -> tuple[OffsetRecord, ...]:

@@ -16,7 +16,7 @@ from oncelog.log.data_directory import DataDirectory, DirectoryState, LogPoints
 from oncelog.log.following import Followed
 from oncelog.log.future_log import FutureLog, FutureSync
 from oncelog.log.kept_epochs import NO_LEADER_EPOCH
-from oncelog.log.log_directories import LogDirectories, PartitionKey
+from oncelog.log.log_directories import LogDirectories, PartitionKey, Standing
 from oncelog.log.names import LEADER_EPOCHS, has_room_for
 from oncelog.log.opening import open_log
 from oncelog.log.outcome import (
@@ -79,6 +79,7 @@ __all__ = [
     "Replayed",
     "Reserve",
     "ScannedBatch",
+    "Standing",
     "SyncPoint",
     "Tail",
     "TimestampOffset",

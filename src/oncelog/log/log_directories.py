@@ -6,7 +6,11 @@ Each has its own lock, `meta.properties`, checkpoints and mark of a clean stop. 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+from typing import Protocol
+from uuid import UUID
 
 from oncelog.environment import Disk, DiskError
 from oncelog.log.checkpoints import (
@@ -15,6 +19,7 @@ from oncelog.log.checkpoints import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
     NodeIdentity,
+    read_topic_id,
 )
 from oncelog.log.data_directory import DataDirectory, LogPoints
 from oncelog.log.names import partition_directory
@@ -24,6 +29,26 @@ PartitionKey = tuple[str, int]
 
 PREFERRED_MAX = 10_000
 """For so many partitions that are not there yet the directory is remembered."""
+
+
+class Standing(Enum):
+    """What a partition is that a start finds in a log directory."""
+
+    CURRENT = "as far as is known, the partition"
+    DOUBTFUL = (
+        "the partition was made while the directory was absent: it is another one's, unless it was moved there since"
+    )
+    LEFT_OVER = "of a topic that was deleted, or of a replica that was left"
+
+
+class KnownPartitions(Protocol):
+    """What the node knows of its partitions."""
+
+    def standing(self, key: PartitionKey, directory_id: str) -> Standing: ...
+
+    def has(self, key: PartitionKey, topic_id: UUID | None) -> bool:
+        """Whether the node has a partition of this topic under this name."""
+        ...
 
 
 class LogDirectories:
@@ -134,23 +159,46 @@ class LogDirectories:
         found = {directory: directory.identity() for directory in self._directories}
         return {directory: identity for directory, identity in found.items() if identity is not None}
 
-    def find_partitions(self, is_left_over: Callable[[PartitionKey, str], bool]) -> None:
-        """Learn where each partition is. Raises DiskError if one is in two places.
-
-        `is_left_over` is asked of each partition, and the id of a directory that has it, and says whether it is to be removed.
-        """
+    def find_partitions(self, known: KnownPartitions) -> None:
+        """Learn where each partition is, and remove what is left over. Raises DiskError if one is in two places."""
+        found: dict[PartitionKey, dict[DataDirectory, Standing]] = {}
         for directory in self._directories:
             directory.remove_deleted()
             directory_id = _id_of(directory)
             for key in directory.partitions():
-                if is_left_over(key, directory_id):
+                found.setdefault(key, {})[directory] = known.standing(key, directory_id)
+        for key, standings in found.items():
+            for directory, standing in standings.items():
+                if self._is_left_over(key, directory, standing, standings.values(), known):
                     self._disk.remove(directory.partition_path(*key))
-                    continue
-                other = self._places.get(key)
-                if other is None:
-                    self._put(key, directory)
+                elif key in self._places:
+                    self._finish_move(key, self._places[key], directory)
                 else:
-                    self._finish_move(key, other, directory)
+                    self._put(key, directory)
+
+    def _is_left_over(
+        self,
+        key: PartitionKey,
+        directory: DataDirectory,
+        standing: Standing,
+        every: Collection[Standing],
+        known: KnownPartitions,
+    ) -> bool:
+        if standing is not Standing.DOUBTFUL:
+            return standing is Standing.LEFT_OVER
+        if Standing.CURRENT in every:
+            return True
+        return not known.has(key, self._topic_id(directory.partition_path(*key)))
+
+    def _topic_id(self, partition_path: str) -> UUID | None:
+        """None where a power cut has left nothing of the file, or a torn one."""
+        path = f"{partition_path}/{PARTITION_METADATA}"
+        if not self._disk.exists(path):
+            return None
+        self._disk.read_file(path)
+        with suppress(DiskError):
+            return read_topic_id(self._disk, path)
+        return None
 
     def _finish_move(self, key: PartitionKey, one: DataDirectory, other: DataDirectory) -> None:
         """A partition that is in two directories was moved, and the stop came before the old one was gone.

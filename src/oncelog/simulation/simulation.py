@@ -115,8 +115,8 @@ class Simulation:
         """-1 where the group has committed nothing."""
         core = self.broker.core
         assert core is not None
-        offsets = core.offsets.coordinator.committed_offsets(group, False)
-        stored = (offsets or {}).get((partition.topic, partition.partition))
+        offsets = core.offsets.coordinator.offsets_of(group, require_stable=False).committed
+        stored = offsets.get((partition.topic, partition.partition))
         return -1 if stored is None else stored.committed.offset
 
     def _check(self) -> None:

@@ -203,6 +203,18 @@ class ZooKeeper(Protocol):
         """0 while there is none."""
         ...
 
+    @property
+    def session_timeout_ms(self) -> int:
+        """That of the session, which the servers may have made another than was asked for."""
+        ...
+
+    @property
+    def unheard_ms(self) -> float:
+        """How long ago the newest of those requests was sent that a server has answered: since then the servers may have heard
+        nothing of this client. The session does not expire before this is `session_timeout_ms`.
+        """
+        ...
+
     def submit(self, request: Request) -> Parked[Result]:
         """Hand in a request. Without a connection it waits for one; it ends with CONNECTION_LOSS if the connection breaks
         while it is under way, and with SESSION_EXPIRED if the session does before it was sent.

@@ -22,8 +22,8 @@ ID = "teller"
 class Transaction:
     """One of the transactional id, at the broker that coordinates it."""
 
-    def __init__(self, cluster: RunningCluster, coordinator: int) -> None:
-        self._cluster, self.coordinator = cluster, coordinator
+    def __init__(self, cluster: RunningCluster, coordinator: int, transactional_id: str = ID) -> None:
+        self._cluster, self.coordinator, self.id = cluster, coordinator, transactional_id
         self.producer: dict[str, Any] = {"producer_id": -1, "producer_epoch": -1}
 
     def init(self) -> ErrorCode:
@@ -31,7 +31,7 @@ class Transaction:
             self.coordinator,
             "init_producer_id",
             4,
-            transactional_id=ID,
+            transactional_id=self.id,
             transaction_timeout=MINUTE,
             producer_id=-1,
             producer_epoch=-1,
@@ -46,7 +46,7 @@ class Transaction:
             self.coordinator,
             "add_partitions_to_txn",
             3,
-            v3_and_below_transactional_id=ID,
+            v3_and_below_transactional_id=self.id,
             v3_and_below_topics=[{"name": name, "partitions": [0]} for name in topics],
             v3_and_below_producer_id=self.producer["producer_id"],
             v3_and_below_producer_epoch=self.producer["producer_epoch"],
@@ -55,20 +55,25 @@ class Transaction:
             assert [one.partition_error_code for one in topic.results_by_partition] == [ErrorCode.none]
 
     def commit(self) -> None:
-        asked = self._cluster.call(self.coordinator, "end_txn", 3, transactional_id=ID, committed=True, **self.producer)
-        self._cluster.until(lambda: asked.came)
-        assert asked.message.error_code is ErrorCode.none
+        """A coordinator that loads what it knows anew meanwhile does not say whether it has decided: it is asked again."""
+        fields = {"transactional_id": self.id, "committed": True, **self.producer}
+        while True:
+            error = self._cluster.answer_of(self.coordinator, "end_txn", 3, **fields).error_code
+            if error not in (ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress):
+                break
+            self._cluster.rest(100)
+        assert error is ErrorCode.none
 
     @property
     def status(self) -> str:
-        found = self._cluster.core(self.coordinator).transactions.coordinator.metadata(ID)
+        found = self._cluster.core(self.coordinator).transactions.coordinator.metadata(self.id)
         assert found is not None
         return found.status.name
 
 
-def coordinator_of(cluster: RunningCluster) -> int:
+def coordinator_of(cluster: RunningCluster, transactional_id: str = ID) -> int:
     def found() -> Any:
-        return cluster.answer_of(0, "find_coordinator", 3, key=ID, key_type=1)
+        return cluster.answer_of(0, "find_coordinator", 3, key=transactional_id, key_type=1)
 
     cluster.until(lambda: found().error_code is ErrorCode.none)
     node_id: int = found().node_id
@@ -97,24 +102,105 @@ def test_topic_that_is_deleted_while_its_transaction_ends_keeps_it_from_nothing(
     assert transaction.init() is ErrorCode.none
 
 
-def test_topic_whose_deletion_waits_for_a_dead_broker_keeps_no_transaction_from_its_end():
+class Deletion:
+    """A transaction is open in a topic that is being deleted for as long as a broker with a replica of it is dead."""
+
+    def __init__(self, *, coordinator_has_it: bool = False, size: int = 3) -> None:
+        self.cluster = cluster = RunningCluster(
+            size, transaction_state_log_replication_factor=str(size), transaction_state_log_min_isr="1"
+        )
+        ids = (f"{ID}-{number}" for number in range(50))
+        self.id = next(one for one in ids if coordinator_of(cluster, one) != cluster.controller)
+        self.coordinator = coordinator_of(cluster, self.id)
+        others = [node_id for node_id in range(size) if node_id not in (self.coordinator, cluster.controller)]
+        self.dies, self.stays, *_ = (*others, cluster.controller)
+        replicas = (self.stays, self.coordinator, self.dies) if coordinator_has_it else (self.stays, self.dies)
+        make_topic(cluster, replicas, name="goes")
+        make_topic(cluster, (self.stays,), name="stays")
+        self.transaction = Transaction(cluster, self.coordinator, self.id)
+        self.transaction.begin("goes", "stays")
+
+    def begin(self) -> None:
+        self.cluster.submit(Create(f"{paths.DELETE_TOPICS}/goes"))
+
+    def kill_one(self) -> None:
+        self.cluster.nodes[self.dies].die(power=False)
+        self.cluster.until(lambda: self.cluster.ensemble.tree.node(paths.broker(self.dies)) is None)
+
+    def commit(self) -> None:
+        self.transaction.commit()
+        self.cluster.until(lambda: self.transaction.status == "COMPLETE_COMMIT")
+        assert self.transaction.init() is ErrorCode.none
+        assert self.cluster.ensemble.tree.node(paths.topic("goes")) is not None
+
+
+def test_deletion_that_waits_for_a_dead_broker_keeps_no_transaction_from_its_end():
     """The controller names -2 as its leader at once; its znode goes when the dead broker has come back and deleted its replica."""
-    cluster = RunningCluster(3, transaction_state_log_replication_factor="3", transaction_state_log_min_isr="1")
-    coordinator = coordinator_of(cluster)
-    dies = next(node_id for node_id in range(3) if node_id not in (coordinator, cluster.controller))
-    stays = next(node_id for node_id in range(3) if node_id not in (coordinator, dies))
-    make_topic(cluster, (stays, dies), name="goes")
-    make_topic(cluster, (stays,), name="stays")
-    transaction = Transaction(cluster, coordinator)
+    deletion = Deletion()
+    deletion.kill_one()
+    deletion.begin()
+    deletion.cluster.until(lambda: deletion.cluster.core(deletion.coordinator).topics.named("goes") is None)
+    deletion.commit()
+
+
+def test_deletion_that_another_controller_takes_over_and_halts_keeps_no_transaction_from_its_end():
+    """The coordinator has a replica, which nobody tells it to delete as long as another one is on a dead broker."""
+    deletion = Deletion(coordinator_has_it=True, size=4)
+    cluster = deletion.cluster
+    deletion.kill_one()
+    controller = next(one for one in range(4) if one != deletion.dies and cluster.core(one).controller.is_active)
+    cluster.nodes[controller].die(power=False)
+    deletion.begin()
+    partition = cluster.partition(deletion.coordinator, "goes")
+    cluster.until(lambda: partition.leadership.leader < 0)
+    assert partition.is_readable
+    deletion.commit()
+
+
+def test_deletion_that_a_coordinator_finds_when_it_has_started_keeps_no_transaction_from_its_end():
+    """A controller tells a broker that has started of no topic that is being deleted."""
+    deletion = Deletion()
+    cluster = deletion.cluster
+    deletion.kill_one()
+    deletion.begin()
+    cluster.until(lambda: cluster.core(deletion.coordinator).topics.named("goes") is None)
+    cluster.nodes[deletion.coordinator].die(power=False)
+    cluster.start_served(deletion.coordinator)
+
+    def coordinator() -> int:
+        answer = cluster.answer_of(deletion.stays, "find_coordinator", 3, key=deletion.id, key_type=1)
+        return answer.node_id if answer.error_code is ErrorCode.none else -1
+
+    def is_known() -> bool:
+        found = coordinator()
+        return found >= 0 and cluster.core(found).transactions.error(deletion.id) is ErrorCode.none
+
+    cluster.until(is_known)
+    deletion.transaction.coordinator = coordinator()
+    deletion.commit()
+
+
+def test_deletion_that_a_coordinator_misses_without_zookeeper_keeps_no_transaction_from_its_end():
+    """Nobody tells it afterwards, and the leader that it knows has no such topic."""
+    cluster = RunningCluster(3, transaction_state_log_replication_factor="1", transaction_state_log_min_isr="1")
+    ids = (f"{ID}-{number}" for number in range(50))
+    transactional_id = next(one for one in ids if coordinator_of(cluster, one) != cluster.controller)
+    coordinator = coordinator_of(cluster, transactional_id)
+    leader = next(node_id for node_id in range(3) if node_id not in (coordinator, cluster.controller))
+    make_topic(cluster, (leader,), name="goes")
+    make_topic(cluster, (leader,), name="stays")
+    transaction = Transaction(cluster, coordinator, transactional_id)
     transaction.begin("goes", "stays")
-    cluster.nodes[dies].die(power=False)
-    cluster.rest(10_000)
+    before = cluster.epoch(coordinator)
+    cluster.ensemble.cut_off(cluster.nodes[coordinator].name, cluster.queue.now_ms + 9_000)
+    cluster.until(lambda: cluster.ensemble.tree.node(paths.broker(coordinator)) is None)
     cluster.submit(Create(f"{paths.DELETE_TOPICS}/goes"))
-    cluster.until(lambda: cluster.core(coordinator).topics.named("goes") is None)
+    cluster.until(lambda: cluster.ensemble.tree.node(paths.topic("goes")) is None)
+    cluster.until(lambda: cluster.epoch(coordinator) > before)
+    cluster.until(lambda: cluster.core(coordinator).transactions.error(transactional_id) is ErrorCode.none)
+    assert cluster.core(coordinator).topics.named("goes") is None
     transaction.commit()
     cluster.until(lambda: transaction.status == "COMPLETE_COMMIT")
-    assert transaction.init() is ErrorCode.none
-    assert cluster.ensemble.tree.node(paths.topic("goes")) is not None
 
 
 def test_producer_that_has_its_id_waits_for_no_new_ones():

@@ -136,9 +136,11 @@ def test_directory_that_comes_back_takes_no_place_of_a_replica_that_was_made_wit
     cluster.disks[0].failing.discard(OTHER)
     assert f"{TOPIC}-1" in cluster.disks[0].list_directory(OTHER)
     cluster.nodes[0].die(power=False)
-    cluster.nodes[1].die(power=False)
     cluster.start_served(0)
+    assert cluster.partition(0, TOPIC, 1).directory.path == HOME
     assert f"{TOPIC}-1" not in cluster.disks[0].list_directory(OTHER)
+    cluster.until(lambda: isr_of(cluster, 1) == {0, 1})
+    cluster.nodes[1].die(power=False)
     cluster.until(lambda: leader_of(cluster, 1, seen_by=0) == 0)
     assert b"after" in fetched(cluster, 0, index=1).records
 

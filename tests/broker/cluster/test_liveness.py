@@ -90,6 +90,30 @@ def test_who_is_cut_off_leads_until_its_session_may_be_over(leading: Leading) ->
     assert leading.write() is ErrorCode.not_leader_or_follower
 
 
+def test_who_hears_nothing_leads_nothing_by_the_time_that_its_session_ends(leading: Leading) -> None:
+    """The client leaves a silent connection later, and its session ends for ZooKeeper when nothing has come for so long."""
+    leading.cluster.rest(SESSION_TIMEOUT_MS)
+    leading.cluster.ensemble.cut_off(leading.node, 1e12, silently=True)
+    tree = leading.cluster.ensemble.tree
+    leading.cluster.until(lambda: tree.node(paths.broker(BROKER)) is None)
+    assert leading.role is ReplicaRole.FOLLOWER
+
+
+def test_who_was_paused_for_longer_than_a_session_is_registered_again_on_the_connection_it_has(
+    leading: Leading,
+) -> None:
+    """ZooKeeper was paused too: the session is there still, and no event tells of it."""
+    before, session_id = leading.cluster.epoch(BROKER), leading.session_id
+    process = leading.cluster.nodes[BROKER].process
+    assert process is not None
+    process.paused_until_ms = leading.cluster.queue.now_ms + 2 * SESSION_TIMEOUT_MS
+    leading.cluster.ensemble.stop(process.paused_until_ms)
+    leading.until_registered_again(before)
+    assert leading.session_id == session_id
+    assert leading.lead(0) is NONE
+    assert leading.write() is NONE
+
+
 def test_a_connection_that_is_back_soon_changes_nothing(leading: Leading) -> None:
     before = leading.cluster.epoch(BROKER)
     for _ in range(4):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,7 +22,7 @@ from oncelog.broker.storage.journal import (
     ReplicasHosted,
     TopicCreated,
 )
-from oncelog.log import Appended
+from oncelog.log import Appended, Standing
 from oncelog.records import ControlType, Record, batches, build_batch, decode_batch
 from oncelog.wire import ErrorCode, WireError
 
@@ -149,17 +150,19 @@ def test_whatever_is_written_to_a_topic_of_a_coordinator_the_broker_starts(topic
         [ReplicasHosted(topic="t", topic_id=TOPIC_ID, partitions=[0])],
     ],
 )
-def test_what_an_offline_directory_has_of_what_is_made_meanwhile_is_left_over(made: list[MetadataRecord]) -> None:
+def test_what_an_offline_directory_has_of_what_is_made_meanwhile_is_doubtful(made: list[MetadataRecord]) -> None:
     failed = [NAMED, STARTED, LogDirectoryFailed(directory_id=OTHER), *made]
-    assert journal_state(failed).is_left_over(("t", 0), OTHER)
-    assert not journal_state(failed).is_left_over(("t", 0), HOME)
-    assert not journal_state([*failed, STARTED]).is_left_over(("t", 0), OTHER)
+    assert journal_state(failed).standing(("t", 0), OTHER) is Standing.DOUBTFUL
+    assert journal_state(failed).standing(("t", 0), HOME) is Standing.CURRENT
+    assert journal_state([*failed, STARTED]).standing(("t", 0), OTHER) is Standing.CURRENT
+    assert [journal_state(failed).has(("t", index), UUID(TOPIC_ID)) for index in (0, 1)] == [True, False]
+    assert not journal_state(failed).has(("t", 0), UUID(int=2))
 
 
 def test_replicas_beside_one_that_is_hosted_meanwhile_stay() -> None:
     hosted = ReplicasHosted(topic="t", topic_id=TOPIC_ID, partitions=[0])
     state = journal_state([NAMED, STARTED, LogDirectoryFailed(directory_id=OTHER), hosted])
-    assert not state.is_left_over(("t", 1), OTHER)
+    assert state.standing(("t", 1), OTHER) is Standing.CURRENT
 
 
 def test_what_was_made_without_a_directory_is_known_until_the_directory_is_back() -> None:
@@ -169,7 +172,7 @@ def test_what_was_made_without_a_directory_is_known_until_the_directory_is_back(
     more = ReplicasHosted(topic="t", topic_id=TOPIC_ID, partitions=[5])
     without = [NAMED, STARTED, *lost, hosted, *left_out, more, STARTED]
     every = [(("t", index), directory) for index in (4, 5) for directory in (HOME, OTHER, THIRD)]
-    left_over = [one for one in every if journal_state(without).is_left_over(*one)]
-    assert left_over == [(("t", 4), OTHER), (("t", 5), OTHER)]
+    doubtful = [one for one in every if journal_state(without).standing(*one) is Standing.DOUBTFUL]
+    assert doubtful == [(("t", 4), OTHER), (("t", 5), OTHER)]
     back = journal_state([*without, NAMED, STARTED])
-    assert not any(back.is_left_over(*one) for one in every)
+    assert {back.standing(*one) for one in every} == {Standing.CURRENT}

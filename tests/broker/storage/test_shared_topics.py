@@ -11,6 +11,7 @@ from harness.cluster_messages import TOPIC, TOPIC_ID, errors_of, known, led, pro
 from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.broker.storage.shared_topics import ReplicaId, SharedTopics
 from oncelog.broker.view import LEADER_DURING_DELETE, UNKNOWN, Leadership
+from oncelog.log import DamagedLogError
 from oncelog.wire import ErrorCode
 
 BROKER, OTHER = 0, 1
@@ -107,12 +108,16 @@ def test_end_of_a_topic_is_told_when_its_deletion_begins_and_when_its_replicas_a
     assert {*gone} == {(TOPIC, 2)}
 
 
-def test_topic_whose_deletion_is_given_up_is_marked_no_more(told: Told) -> None:
+def test_topic_whose_deletion_is_given_up_has_no_end(told: Told) -> None:
     """delete.topic.enable may be false at the next controller (TopicDeletionManager.init)."""
+    gone: list[tuple[str, int]] = []
+    told.topics.on_gone = lambda name, count: gone.append((name, count))
+    assert told.order() == [NONE, NONE]
     told.topics.learn(TOPIC, TOPIC_ID, {0: GONE, 1: LED_BY_OTHER})
-    assert told.topics.is_marked_for_deletion(TOPIC_ID)
     told.topics.learn(TOPIC, TOPIC_ID, {0: LED_BY_OTHER})
-    assert not told.topics.is_marked_for_deletion(TOPIC_ID)
+    assert told.delete() == [NONE, NONE]
+    assert told.topics.named(TOPIC) is not None
+    assert gone == []
 
 
 def test_replica_that_leaves_a_topic_of_which_nobody_was_told_is_not_its_end(told: Told) -> None:
@@ -149,6 +154,24 @@ def test_a_topic_that_is_made_again_has_the_name_and_the_one_before_keeps_its_id
     told.topics.learn(TOPIC, TOPIC_ID, {0: GONE})
     assert told.topics.named(TOPIC) is second
     assert told.topics.with_id(TOPIC_ID) is None
+
+
+def test_replica_that_goes_offline_is_that_of_its_own_topic_not_of_the_next_one_of_its_name(told: Told) -> None:
+    """Else the other would count as offline for good, and nobody would hear of it when that is so."""
+    assert told.order() == [NONE, NONE]
+    second = told.topics.learn(TOPIC, SECOND_ID, {0: LED_BY_OTHER})
+    first = told.topics.with_id(TOPIC_ID)
+    assert first is not None
+    told.topics.take_offline(first.partitions[0], DamagedLogError("damaged"))
+    assert (first.offline, second.offline) == ({0}, set())
+
+
+def test_topics_that_were_deleted_while_nobody_told_are_forgotten(told: Told) -> None:
+    told.topics.learn(TOPIC, TOPIC_ID, {0: LED_BY_OTHER})
+    told.topics.learn("another", SECOND_ID, {0: LED_BY_OTHER})
+    told.topics.are_gone([TOPIC_ID, UUID(int=3)])
+    assert told.topics.named(TOPIC) is None
+    assert told.topics.named("another") is not None
 
 
 def test_who_waits_for_a_name_hears_of_it_and_of_its_end(told: Told) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from oncelog.broker.cluster.asking import SessionEndedError, ask
@@ -18,9 +18,10 @@ from oncelog.broker.coordinators.known_brokers import (
 )
 from oncelog.broker.coordinators.marker_messages import marker_errors, markers_request
 from oncelog.broker.storage.partition import Partition, ReplicaRole
+from oncelog.broker.view import UNKNOWN
 from oncelog.coordination import Parked, start
 from oncelog.wire import ErrorCode
-from oncelog.zookeeper.session import Data, GetData, ZooKeeper
+from oncelog.zookeeper.session import Data, Done, Exists, GetData, ZooKeeper
 from oncelog.zookeeper.znodes import decode_topic, paths
 
 if TYPE_CHECKING:
@@ -35,22 +36,34 @@ NOT_LED = Parked.ready(ErrorCode.not_leader_or_follower)
 
 
 class KnownMembers:
-    """A broker of a cluster asks the others. `timeout_ms` is request.timeout.ms."""
+    """A broker of a cluster asks the others. `timeout_ms` is request.timeout.ms; `is_alive` says whether this one surely is."""
 
     has_others = True
 
     def __init__(
-        self, topics: SharedTopics, members: ClusterMembers, channels: Channels, zookeeper: ZooKeeper, timeout_ms: int
+        self,
+        topics: SharedTopics,
+        members: ClusterMembers,
+        channels: Channels,
+        zookeeper: ZooKeeper,
+        timeout_ms: int,
+        is_alive: Callable[[], bool],
     ) -> None:
         self._topics = topics
         self._members = members
         self._channels = channels
         self._zookeeper = zookeeper
         self._timeout_ms = timeout_ms
+        self._is_alive = is_alive
+
+    @property
+    def is_alive(self) -> bool:
+        return self._is_alive()
 
     def leader_of(self, topic: str, index: int) -> Leader:
         partition = self._topics.partition(topic, index)
-        if partition is None:
+        if partition is None or partition.leadership is UNKNOWN:
+            # Of what is being deleted nobody is told a leader, also where a replica is here.
             return GONE
         leader = self._members.leadership(partition).leader
         return AWAY if leader < 0 else leader
@@ -59,18 +72,17 @@ class KnownMembers:
         return start(self._is_gone(topic, index))
 
     async def _is_gone(self, topic: str, index: int) -> bool:
-        """ZooKeeper knows, also before the controller tells. A topic that is being deleted is gone for every client."""
+        """ZooKeeper knows, whatever the controller has told. A topic that is being deleted is gone for every client, and its
+        deletion lasts as long as a broker with a replica is away.
+        """
         try:
             found = await ask(self._zookeeper, GetData(paths.topic(topic)))
+            deletion = await ask(self._zookeeper, Exists(paths.delete_topic(topic)))
         except SessionEndedError:
             return False
-        if not isinstance(found, Data):
+        if isinstance(deletion, Done) or not isinstance(found, Data):
             return True
-        topic_znode = decode_topic(topic, found.data)
-        topic_id = topic_znode.topic_id
-        return index not in topic_znode.partitions or (
-            topic_id is not None and self._topics.is_marked_for_deletion(topic_id)
-        )
+        return index not in decode_topic(topic, found.data).partitions
 
     def address_of(self, node_id: int, listener: str) -> BrokerAddress | None:
         node = self._members.at(listener).broker(node_id)

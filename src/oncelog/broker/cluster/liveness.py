@@ -15,6 +15,7 @@ from oncelog.zookeeper.session import ZooKeeperSessionState
 
 if TYPE_CHECKING:
     from oncelog.environment import Clock, Timer
+    from oncelog.zookeeper.session import ZooKeeper
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -29,9 +30,12 @@ class BrokerState(Enum):
 STARTING, RUNNING, FENCED, REGISTERING = BrokerState
 TRANSITIONS: dict[tuple[BrokerState, BrokerState], str] = {
     (STARTING, RUNNING): "its entry is in ZooKeeper",
-    (RUNNING, FENCED): "its session has expired, or it has not heard from ZooKeeper for as long as a session lasts",
+    (
+        RUNNING,
+        FENCED,
+    ): "its session has expired, or ZooKeeper may have heard nothing of it for as long as a session lasts",
     (FENCED, FENCED): "its session expires after a silence",
-    (FENCED, REGISTERING): "there is a session again",
+    (FENCED, REGISTERING): "there is a session again, or it may not be over",
     (REGISTERING, RUNNING): "its new entry is in ZooKeeper",
     (REGISTERING, FENCED): "the session was lost meanwhile",
 }
@@ -40,30 +44,43 @@ TRANSITIONS: dict[tuple[BrokerState, BrokerState], str] = {
 class Liveness:
     """Hears of the session, and keeps the broker's entry. `on_fenced` has to see to it that the broker leads nothing any more;
     `on_registered` is called each time there is a new entry.
+
+    ZooKeeper ends a session when it has heard nothing of it for as long as it lasts, whatever the client knows by then. What
+    has been answered ZooKeeper has heard not before it was sent: from there on the time is counted.
     """
 
     def __init__(
         self,
         clock: Clock,
         registration: Registration,
-        session_timeout_ms: int,
+        zookeeper: ZooKeeper,
         on_fenced: Callable[[], None],
         on_registered: Callable[[], None],
     ) -> None:
         self._clock = clock
         self._registration = registration
-        self._session_timeout_ms = session_timeout_ms
+        self._zookeeper = zookeeper
         self._on_fenced = on_fenced
         self._on_registered = on_registered
         self._state = STARTING
         self._registered: Parked[None] = Parked()
-        self._silence: Timer | None = None
+        self._end: Timer | None = None
+        """Comes when the session may be over, or is to be looked at again."""
         self._renewing: Task[None] | None = None
 
     @property
     def epoch(self) -> int:
         """This broker's epoch; -1 before it has one."""
         return self._registration.epoch
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether nobody else can lead yet what this broker leads. Where this process was paused, no timer has told yet."""
+        return self._state is RUNNING and self._left_ms > 0
+
+    @property
+    def _left_ms(self) -> float:
+        return self._zookeeper.session_timeout_ms - self._zookeeper.unheard_ms
 
     async def register(self) -> None:
         """Be among the live brokers for the first time, in whichever session that comes about."""
@@ -75,6 +92,7 @@ class Liveness:
             self._move(RUNNING)
         self._on_registered()
         self._registered.release(None)
+        self._watch()
 
     async def problem(self, broker_epoch: int) -> ErrorCode | None:
         """STALE_BROKER_EPOCH for an order that is for an earlier life of this broker, or one that is over (KIP-380).
@@ -92,47 +110,58 @@ class Liveness:
     def session_changed(self, state: ZooKeeperSessionState) -> None:
         """Who has lost its session is dead for the others: what it led somebody else leads, or will.
 
-        So is, as far as this broker can know, who has not heard from ZooKeeper for as long as a session lasts.
+        So is, as far as this broker can know, who ZooKeeper may have heard nothing of for as long as a session lasts.
         """
-        if self._silence is not None:
-            self._silence.cancel()
-            self._silence = None
         if self._state is STARTING:
             return
-        match state:
-            case ZooKeeperSessionState.EXPIRED:
-                self._fence("its session with ZooKeeper has expired")
-            case ZooKeeperSessionState.DISCONNECTED:
-                self._silence = self._clock.call_later(self._session_timeout_ms, self._cut_off)
-            case ZooKeeperSessionState.CONNECTED if self._state is FENCED:
-                self._move(REGISTERING)
-                self._renewing = start(self._renew())
+        if state is ZooKeeperSessionState.EXPIRED:
+            self._fence("its session with ZooKeeper has expired")
+        elif state is ZooKeeperSessionState.CONNECTED and self._state is FENCED:
+            self._begin_renewing()
 
-    def _cut_off(self) -> None:
-        self._silence = None
-        self._fence("it has not heard from ZooKeeper for as long as a session lasts")
+    def _watch(self) -> None:
+        """Look again when the session may be over, unless ZooKeeper answers something until then."""
+        left_ms = self._left_ms
+        if left_ms > 0:
+            self._end = self._clock.call_later(left_ms, self._watch)
+            return
+        self._end = None
+        self._fence("ZooKeeper may have heard nothing of it for as long as a session lasts")
+        # The session may be there still: after a pause of this process even the connection may be as it was.
+        self._begin_renewing()
 
     def _fence(self, reason: str) -> None:
         logger.warning("this broker leads and follows nothing until it is registered again: %s", reason)
         self._end_renewing()
+        self._stop_watching()
         self._move(FENCED)
         self._on_fenced()
+
+    def _begin_renewing(self) -> None:
+        self._move(REGISTERING)
+        self._renewing = start(self._renew())
 
     async def _renew(self) -> None:
         """It is ended before a session that expires ends it."""
         await self._registration.renew()
+        self._renewing = None
         self._move(RUNNING)
         self._on_registered()
+        self._watch()
 
     def _end_renewing(self) -> None:
         if self._renewing is not None:
             self._renewing.end()
             self._renewing = None
 
+    def _stop_watching(self) -> None:
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
+
     def stop(self) -> None:
         self._end_renewing()
-        if self._silence is not None:
-            self._silence.cancel()
+        self._stop_watching()
 
     def _move(self, state: BrokerState) -> None:
         assert (self._state, state) in TRANSITIONS, (self._state, state)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.cluster import fetcher
-from oncelog.broker.cluster.asking import SessionEndedError, ask, within
+from oncelog.broker.cluster.asking import SessionEndedError, ask, read_each, within
 from oncelog.broker.cluster.channel import Channel, ChannelError
 from oncelog.broker.cluster.channels import Channels
 from oncelog.broker.cluster.configs import ClusterConfigs
@@ -37,7 +37,7 @@ from oncelog.broker.identity import HOW_TO_CONVERT
 from oncelog.broker.readiness import Readiness
 from oncelog.coordination import sleep, start
 from oncelog.wire import ErrorCode, message_class
-from oncelog.zookeeper.session import Create, Data, GetData, ZooKeeper
+from oncelog.zookeeper.session import Children, Create, Data, GetChildren, GetData, ZooKeeper
 from oncelog.zookeeper.znodes import (
     BrokerZnode,
     ListenerEndpoint,
@@ -222,7 +222,12 @@ class ClusterMembership:
             self._watchers.listen(path, self.controller.watched)
         self._watchers.listen_to_sessions(self.controller.session_changed)
         self.known_brokers = KnownMembers(
-            topics, self.members, self._to_others, self._zookeeper, number("controller.socket.timeout.ms")
+            topics,
+            self.members,
+            self._to_others,
+            self._zookeeper,
+            number("controller.socket.timeout.ms"),
+            lambda: self._liveness.is_alive,
         )
 
     def went_offline(self, partition: Partition) -> None:
@@ -256,13 +261,25 @@ class ClusterMembership:
         self._liveness = Liveness(
             self._broker.clock,
             Registration(self._zookeeper, self._broker.clock, path, entry.encode()),
-            self._broker.settings.number("zookeeper.session.timeout.ms"),
+            self._zookeeper,
             self._step_down,
-            self.controller.begin,
+            self._is_registered,
         )
         self._watchers.listen_to_sessions(self._liveness.session_changed)
         self._shrinking = start(self._shrink())
         await self._liveness.register()
+
+    def _is_registered(self) -> None:
+        self.controller.begin()
+        start(self._forget_deleted())
+
+    async def _forget_deleted(self) -> None:
+        """Nobody tells this broker what was deleted while it was not among the live ones."""
+        known = {topic.topic_id: topic.name for topic in self.topics}
+        (found,) = await read_each(self._zookeeper, [GetChildren(paths.TOPICS)])
+        if isinstance(found, Children):
+            there = set(found.names)
+            self.topics.are_gone(topic_id for topic_id, name in known.items() if name not in there)
 
     def _step_down(self) -> None:
         start(self.replicas.step_down())

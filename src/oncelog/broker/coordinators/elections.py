@@ -17,6 +17,7 @@ from oncelog.environment import DiskError
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
+    from oncelog.broker.coordinators.known_brokers import KnownBrokers
     from oncelog.broker.slices import Slices
     from oncelog.broker.storage.topics import Topics
 
@@ -36,6 +37,7 @@ _ERRORS = {
 class Needs(Protocol):
     """What of the broker is needed here."""
 
+    known_brokers: KnownBrokers
     topics: Topics
 
 
@@ -87,12 +89,14 @@ class Elections:
         return CLOSED if led is None else led.state
 
     def error(self, partition: int) -> ErrorCode:
-        """What whoever asks for something of this partition is told: none if it is known here.
+        """What whoever asks for something of this partition is told: none if it is known here, and nobody can know more.
 
         Errors: not_coordinator, coordinator_load_in_progress.
         """
         led = self._led.get(partition)
-        return ErrorCode.not_coordinator if led is None else _ERRORS[led.state]
+        if led is None or (led.state is ACTIVE and not self._broker.known_brokers.is_alive):
+            return ErrorCode.not_coordinator
+        return _ERRORS[led.state]
 
     def epoch(self, partition: int) -> int:
         """The leader epoch under which what is known of the partition was loaded: the coordinator's epoch. Else NOT_LED."""

@@ -59,6 +59,11 @@ class KnownBrokers(Protocol):
     whoever is known to lead what now.
     """
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether this broker is surely among the live ones: then nobody else leads, or coordinates, what it leads."""
+        ...
+
     def leader_of(self, topic: str, index: int) -> Leader: ...
 
     def is_gone(self, topic: str, index: int) -> Parked[bool]:
@@ -101,6 +106,7 @@ class OneBroker:
     """A broker that is alone: it leads every partition, and what it has appended nobody else has to have."""
 
     has_others = False
+    is_alive = True
 
     def __init__(self, broker: OneBrokerNeeds) -> None:
         self._broker = broker

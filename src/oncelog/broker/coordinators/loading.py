@@ -32,7 +32,7 @@ from oncelog.broker.storage.journal import (
 from oncelog.broker.storage.partition import Partition
 from oncelog.environment import DiskError
 from oncelog.groups import GroupCoordinator, GroupRecord
-from oncelog.log import LogDirectories, PartitionKey, ScannedBatch
+from oncelog.log import LogDirectories, PartitionKey, ScannedBatch, Standing
 from oncelog.records import BatchHeader, ControlType, Record, RecordsError, decode_batch, read_control
 from oncelog.records.kept import body_of, keyed_records
 from oncelog.transactions import TransactionCoordinator, TransactionRecord
@@ -82,11 +82,19 @@ class JournalState:
     compacted: set[UUID] = field(default_factory=set)
     """The topics that were compacted once: offsets may be missing."""
 
-    def is_left_over(self, key: PartitionKey, directory_id: str) -> bool:
-        """Whether what this log directory has of a partition is of a topic that was deleted, or of a replica that was left."""
+    def standing(self, key: PartitionKey, directory_id: str) -> Standing:
         if key[0] in self.deleted or key in self.left:
-            return True
-        return any(directory_id in self.made_without.get(made, ()) for made in (key[0], key))
+            return Standing.LEFT_OVER
+        was_absent = any(directory_id in self.made_without.get(made, ()) for made in (key[0], key))
+        return Standing.DOUBTFUL if was_absent else Standing.CURRENT
+
+    def has(self, key: PartitionKey, topic_id: UUID | None) -> bool:
+        name, index = key
+        topic = self.topics.get(name)
+        if topic is not None and topic.uuid == topic_id:
+            return index < topic.partition_count
+        hosted = None if topic_id is None else self.hosted.get(topic_id)
+        return hosted is not None and hosted.topic == name and index in hosted.partitions
 
 
 def read_journal(journal: Journal, known_bytes: int) -> JournalState:
@@ -190,7 +198,7 @@ def find_partitions(
     directories: LogDirectories, state: JournalState, journal_path: str, *, is_member: bool = False
 ) -> None:
     """Find every partition that the journal knows. Raises DiskError if one is missing, in two places, or not known."""
-    directories.find_partitions(state.is_left_over)
+    directories.find_partitions(state)
     partitions = [(topic.name, index) for topic in state.topics.values() for index in range(topic.partition_count)]
     partitions += [(one.topic, index) for one in state.hosted.values() for index in one.partitions]
     unknown = directories.made_besides(partitions)

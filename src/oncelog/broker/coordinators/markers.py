@@ -122,14 +122,20 @@ class MarkerSender:
             leader = await self._leader_of(delivery, partition)
             if leader is None:
                 return
-            outcome = outcome_of(await self._marked(delivery, partition, leader))
-            if outcome is MarkerOutcome.DONE:
+            error = await self._marked(delivery, partition, leader)
+            outcome = outcome_of(error)
+            if outcome is MarkerOutcome.DONE or await self._is_gone(partition, error):
                 return
             if outcome is MarkerOutcome.FENCED:
                 self._give_up(delivery, partition)
                 return
             await sleep(self._broker.clock, delay_ms)
             delay_ms = min(2 * delay_ms, RETRY_MAX_MS)
+
+    async def _is_gone(self, partition: TopicPartition, error: ErrorCode) -> bool:
+        """Its leader may know, where this broker was not told: it may have been parted from ZooKeeper then."""
+        is_unknown = error is ErrorCode.unknown_topic_or_partition
+        return is_unknown and await self._broker.known_brokers.is_gone(*partition)
 
     async def _leader_of(self, delivery: MarkerDelivery, partition: TopicPartition) -> int | None:
         """The broker that leads the partition, once there is one; None if no marker is to go there any more."""

@@ -59,8 +59,11 @@ async def handle(broker: Needs, request: Request) -> Any:
     retention = getattr(body, "retention_time", None)
     retention_ms = -1 if retention is None else milliseconds(retention)
     for part in parts(wanted.items(), COMMITTED_AT_ONCE):
-        answers = await broker.offsets.commit(body.group_id, member, [offset for _, offset in part], retention_ms)
-        for (partition, _), error in zip(part, answers, strict=True):
+        # A topic may have been deleted meanwhile: what is committed for it now, the next of its name would find.
+        errors |= dict.fromkeys((partition for partition, _ in part), ErrorCode.unknown_topic_or_partition)
+        there = [one for one in part if _is_there(broker, one[1])]
+        answers = await broker.offsets.commit(body.group_id, member, [offset for _, offset in there], retention_ms)
+        for (partition, _), error in zip(there, answers, strict=True):
             errors[partition] = offset_commit_error(error, request.version)
         if turn.is_over:
             await turn.rest()
@@ -76,6 +79,10 @@ def offset_to_commit(topic: Topic, asked: Any) -> OffsetToCommit:
         asked.committed_metadata,
         topic.topic_id,
     )
+
+
+def _is_there(broker: Needs, offset: OffsetToCommit) -> bool:
+    return offset.topic_id is not None and broker.topics.with_id(offset.topic_id) is not None
 
 
 def _topic(broker: Needs, request: Request, topic: Any) -> tuple[Any, str | None]:

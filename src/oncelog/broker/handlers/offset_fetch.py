@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.coordination.fields import compact_string
-from oncelog.groups import FetchedOffset, StoredOffset
+from oncelog.groups import FetchedOffset, GroupOffsets, StoredOffset
 from oncelog.wire import EncodedItems, ErrorCode, construct
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 BATCHED_FROM_VERSION = 8
 TOPIC_ID_FROM_VERSION = 10
 NO_EPOCH = NO_OFFSET = -1
+TOPICS_AT_ONCE = 16
+"""So many of one request are answered before others are served."""
 _HEAD = Struct(">iqi")
 _NO_ERROR = b"\0\0\0"
 """And no tagged fields."""
@@ -83,38 +85,31 @@ async def _checked_group(broker: Needs, request: Request, group: Any, require_st
 async def _group(
     broker: Needs, request: Request, group: str, asked: Any, require_stable: bool, turn: Turn
 ) -> tuple[Any, ...]:
-    coordinator = broker.offsets.coordinator
+    """All of one moment, as in Kafka, which locks the group: what a transaction has committed is seen whole, or not yet."""
+    offsets = broker.offsets.coordinator.offsets_of(group, require_stable)
     if asked is None:
         by_topic: dict[str, list[FetchedOffset]] = {}
-        for fetched in coordinator.fetch(group, None, require_stable):
-            by_topic.setdefault(fetched.topic, []).append(fetched)
+        for partition in sorted(offsets.committed):
+            by_topic.setdefault(partition[0], []).append(offsets.fetched(partition))
         answered = [(_key(broker, request, name), found) for name, found in by_topic.items()]
         return tuple(_topic(request, key, found) for key, found in answered if key is not None)
-    return await turn.each(asked, lambda topic: _asked_topic(broker, request, group, topic, require_stable))
+    if len(asked) <= TOPICS_AT_ONCE:
+        return tuple(_asked_topic(broker, request, offsets, topic) for topic in asked)
+    of_this_moment = offsets.copy()
+    return await turn.each(asked, lambda topic: _asked_topic(broker, request, of_this_moment, topic))
 
 
-def _asked_topic(broker: Needs, request: Request, group: str, asked: Any, require_stable: bool) -> Any:
+def _asked_topic(broker: Needs, request: Request, offsets: GroupOffsets, asked: Any) -> Any:
     by_id = request.version >= TOPIC_ID_FROM_VERSION
     known = broker.topics.with_id(asked.topic_id) if by_id else None
     key = asked.topic_id if by_id else asked.name
     name = asked.name if not by_id else known.name if known is not None else None
+    indexes = asked.partition_indexes
     if name is None:
-        missing = [FetchedOffset("", index, ErrorCode.unknown_topic_id) for index in asked.partition_indexes]
-        return _topic(request, key, missing)
-    return _known_topic(broker, request, group, (key, name), asked.partition_indexes, require_stable)
-
-
-def _known_topic(
-    broker: Needs, request: Request, group: str, topic: tuple[Any, str], indexes: Sequence[int], require_stable: bool
-) -> Any:
-    key, name = topic
-    coordinator = broker.offsets.coordinator
-    committed = None
-    if request.version >= BATCHED_FROM_VERSION:
-        committed = coordinator.committed_offsets(group, require_stable)
-    if committed is None:
-        return _topic(request, key, coordinator.fetch(group, [(name, index) for index in indexes], require_stable))
-    partitions = [_encoded(index, committed.get((name, index))) for index in indexes]
+        return _topic(request, key, [FetchedOffset("", index, ErrorCode.unknown_topic_id) for index in indexes])
+    if request.version < BATCHED_FROM_VERSION or offsets.unstable:
+        return _topic(request, key, [offsets.fetched((name, index)) for index in indexes])
+    partitions = [_encoded(index, offsets.committed.get((name, index))) for index in indexes]
     answered = EncodedItems(len(partitions), b"".join(partitions))
     return construct(request.types.OffsetFetchResponseTopics, name=key, topic_id=key, partitions=answered)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.coordinators import hanging
 from oncelog.broker.coordinators.hanging import AskedMarker, end_as_asked
-from oncelog.broker.coordinators.known_brokers import GONE
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.coordination import Parked
@@ -68,11 +67,10 @@ def _end_all(broker: Needs, marker: Any, written: Replicating) -> Errors:
     )
 
     def end(topic: str, index: int) -> ErrorCode:
-        if broker.known_brokers.leader_of(topic, index) is GONE:
-            return ErrorCode.unknown_topic_or_partition
         partition = broker.known_brokers.partition(topic, index)
         if partition is None:
-            return ErrorCode.not_leader_or_follower
+            is_known = broker.topics.partition(topic, index) is not None
+            return ErrorCode.not_leader_or_follower if is_known else ErrorCode.unknown_topic_or_partition
         if partition.is_offline:
             return ErrorCode.kafka_storage_error
         error = end_as_asked(broker, partition, asked)

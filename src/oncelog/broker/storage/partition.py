@@ -191,6 +191,11 @@ class Partition:
     ) -> Appended | Refused:
         if self.problem is not None:
             return self.refused(self.problem)
+        if origin is Origin.COORDINATOR and self.leading is not None:
+            # Coordinators write with acks=all, as Kafka's do: what nobody can acknowledge is not begun.
+            refused = self.leading.refuses()
+            if refused is not None:
+                return refused
         try:
             result = self.log.append(
                 batch, header, origin, verified=verified, first_sequence_must_be_zero=first_sequence_must_be_zero

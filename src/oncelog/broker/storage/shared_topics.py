@@ -23,8 +23,7 @@ from oncelog.wire import ErrorCode
 logger = logging.getLogger("oncelog.broker")
 
 NO_EPOCH = -1
-MARKED_FOR_DELETION_MAX = 10_000
-"""So many of the last topics that the controller has said are being deleted are remembered."""
+DURING_DELETE = Leadership(LEADER_DURING_DELETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ class SharedTopics(Topics):
         self._leaving: dict[tuple[str, int], Parked[None]] = {}
         self._being_made: dict[str, Parked[ErrorCode]] = {}
         self._awaited: dict[str, Parked[None]] = {}
-        self._marked_for_deletion: dict[UUID, None] = {}
+        self._being_deleted_ids: set[UUID] = set()
 
     def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[ErrorCode]:
         """Release when it is in ZooKeeper: its controller will tell of it."""
@@ -139,16 +138,17 @@ class SharedTopics(Topics):
 
     def _note_deletion(self, topic_id: UUID, states: Mapping[int, Leadership]) -> None:
         """A controller that may delete no topics gives up what the one before has not ended."""
-        if all(one.leader != LEADER_DURING_DELETE for one in states.values()):
-            self._marked_for_deletion.pop(topic_id, None)
-            return
-        self._marked_for_deletion[topic_id] = None
-        if len(self._marked_for_deletion) > MARKED_FOR_DELETION_MAX:
-            del self._marked_for_deletion[next(iter(self._marked_for_deletion))]
+        if any(one.leader == LEADER_DURING_DELETE for one in states.values()):
+            self._being_deleted_ids.add(topic_id)
+        else:
+            self._being_deleted_ids.discard(topic_id)
 
-    def is_marked_for_deletion(self, topic_id: UUID) -> bool:
-        """Whether the controller has said so: the topic goes, but not before every broker with a replica of it is back."""
-        return topic_id in self._marked_for_deletion
+    def are_gone(self, topic_ids: Iterable[UUID]) -> None:
+        """These topics were deleted while nobody told this broker."""
+        for topic_id in topic_ids:
+            topic = self._by_id.get(topic_id)
+            if topic is not None:
+                self.learn(topic.name, topic_id, dict.fromkeys(range(len(topic.partitions)), DURING_DELETE))
 
     def reach(self, partition_counts: Mapping[UUID, int]) -> None:
         """Know of so many partitions of these topics: the controller may not have told of each yet."""
@@ -181,12 +181,13 @@ class SharedTopics(Topics):
         if any(one.leadership is not UNKNOWN for one in topic.partitions):
             return
         has_its_name = self._by_name.get(topic.name) is topic
-        if has_its_name and self.is_marked_for_deletion(topic.topic_id):
+        if has_its_name and topic.topic_id in self._being_deleted_ids:
             # Of a topic whose deletion this broker has missed the name may be another one's by now.
             self.on_gone(topic.name, len(topic.partitions))
         if any(one.role is not ReplicaRole.NONE for one in topic.partitions):
             return
         del self._by_id[topic.topic_id]
+        self._being_deleted_ids.discard(topic.topic_id)
         if has_its_name:
             del self._by_name[topic.name]
         self.version += 1

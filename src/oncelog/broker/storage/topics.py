@@ -195,7 +195,8 @@ class Topics(ABC):
         return found
 
     def _went_offline(self, partition: Partition) -> None:
-        topic = self._by_name.get(partition.topic)
+        # Of a name another topic may have by now.
+        topic = self._by_id.get(partition.topic_id)
         if topic is not None and partition.index not in topic.offline:
             topic.offline.add(partition.index)
             self.on_offline(partition)

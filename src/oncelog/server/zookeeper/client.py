@@ -73,14 +73,21 @@ class RealZooKeeper(ConversationClient):
         self._session = _Credentials()
         self._last_zxid = 0
         self._last_xid = 0
-        self._sent: deque[tuple[int, Request | None]] = deque()
-        """What has no answer yet, by its number; the client's own requests are None."""
+        self._sent: deque[tuple[int, Request | None, float]] = deque()
+        """What has no answer yet, by its number, and since when; the client's own requests are None."""
+        self._pinged_at: deque[float] = deque()
         self._answered_at = 0.0
+        self._heard_at = self._loop.time()
+        """When the newest request was sent that has its answer."""
         self._patience_share = FIRST_PATIENCE_SHARE
         self._connection: ServerConnection | None = None
         self._first_session = asyncio.Event()
         self._keeper = self._loop.create_task(self._stay_connected())
         self._keeper.add_done_callback(self._keeper_ended)
+
+    @property
+    def unheard_ms(self) -> float:
+        return (self._loop.time() - self._heard_at) * 1000
 
     async def connected(self) -> None:
         """Wait for the first session. Raises ZooKeeperUnreachableError after zookeeper.connection.timeout.ms."""
@@ -131,7 +138,7 @@ class RealZooKeeper(ConversationClient):
         """Return when a connection to this server is over: whether it was good for something."""
         session = self._session
         timeout_s = self._patience_share * self._asked_timeout_ms / 1000 / len(self._ensemble.servers)
-        connection = self._connection = ServerConnection(self._loop, self._guard, self._heard, self._lost)
+        connection = self._connection = ServerConnection(self._loop, self._guard, self._received, self._lost)
         connection.send(records.connect_frame(self._last_zxid, self._asked_timeout_ms, session.id, session.password))
         deadline = self._loop.call_later(timeout_s, self._give_up, connection)
         try:
@@ -161,7 +168,7 @@ class RealZooKeeper(ConversationClient):
         if not keeper.cancelled():
             self._guard(keeper.result)
 
-    def _heard(self, connection: ServerConnection, data: bytes) -> None:
+    def _received(self, connection: ServerConnection, data: bytes) -> None:
         if connection is not self._connection or self._conversation.phase is Phase.CLOSED:
             return
         try:
@@ -184,15 +191,22 @@ class RealZooKeeper(ConversationClient):
             return partial(self._changed, *records.watched(data, offset))
         self._answered_at = self._loop.time()
         if header.xid == PING_XID:
+            if not self._pinged_at:
+                raise ValueError("an answer to a ping that was not sent")
+            self._heard(self._pinged_at.popleft())
             return _nothing
         if not self._sent or self._sent[0][0] != header.xid:
             raise ValueError(f"an answer to request {header.xid}, which is not the next")
-        request = self._sent[0][1]
+        _, request, sent_at = self._sent[0]
+        self._heard(sent_at)
         if request is None:
             return partial(self._answered_us, header.error)
         if header.error:
             return partial(self._answered, self._error(request, header.error))
         return partial(self._answered, records.result(request, data, offset, self._short))
+
+    def _heard(self, sent_at: float) -> None:
+        self._heard_at = max(self._heard_at, sent_at)
 
     def _error(self, request: Request, code: int) -> ZooKeeperError:
         error = records.error(code)
@@ -221,6 +235,7 @@ class RealZooKeeper(ConversationClient):
         self._session = _Credentials(welcome.session_id, welcome.password)
         self.session_timeout_ms = welcome.timeout_ms
         connection.welcomed_at = self._answered_at = self._loop.time()
+        self._heard(connection.begun_at)
         self._patience_share = FIRST_PATIENCE_SHARE
         logger.info("session %#x with ZooKeeper, timeout %d ms", self._session.id, self.session_timeout_ms)
         # First what the requests build on: a watch from before has to be heard before any newer result is.
@@ -241,6 +256,7 @@ class RealZooKeeper(ConversationClient):
             return
         self._connection = None
         self._sent.clear()
+        self._pinged_at.clear()
         if self._conversation.phase is not Phase.CLOSED:
             logger.info("the connection to ZooKeeper is over: %s", reason)
         if self._conversation.phase is Phase.CONNECTED:
@@ -255,6 +271,7 @@ class RealZooKeeper(ConversationClient):
             connection.abort(f"the server answered nothing for {now - self._answered_at:.1f} s")
             return
         if now - connection.sent_at >= timeout_s * PING_SHARE:
+            self._pinged_at.append(now)
             connection.send(records.ping_frame())
         self._loop.call_later(timeout_s * PING_SHARE, self._watch_over, connection)
 
@@ -264,7 +281,7 @@ class RealZooKeeper(ConversationClient):
     def _send_record(self, record: JuteRecord, request: Request | None) -> None:
         assert self._connection is not None, "there is a connection as long as there is a session on it"
         self._last_xid = self._last_xid % XID_MAX + 1
-        self._sent.append((self._last_xid, request))
+        self._sent.append((self._last_xid, request, self._loop.time()))
         self._connection.send(records.frame(self._last_xid, record))
 
     def _watches(self) -> Iterator[JuteRecord]:

@@ -39,7 +39,7 @@ class ServerConnection(asyncio.Protocol):
         self.over: asyncio.Future[None] = loop.create_future()
         self.welcomed_at: float | None = None
         """When the server gave a session on it."""
-        self.sent_at = loop.time()
+        self.begun_at = self.sent_at = loop.time()
 
     def send(self, frame: bytes) -> None:
         if not self._outgoing:

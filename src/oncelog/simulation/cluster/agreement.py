@@ -91,8 +91,8 @@ class Agreement:
         for broker in self._brokers.values():
             core = broker.served
             if core is not None:
-                offsets = core.offsets.coordinator.committed_offsets(group, False)
-                stored = (offsets or {}).get((partition.topic, partition.partition))
+                offsets = core.offsets.coordinator.offsets_of(group, require_stable=False).committed
+                stored = offsets.get((partition.topic, partition.partition))
                 if stored is not None:
                     return stored.committed.offset
         return -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from random import Random
 
 from oncelog.simulation.events import Process
@@ -30,8 +31,16 @@ class SimulatedZooKeeper(ConversationClient):
         self._last_session_id = 0
         self._zxid = 0
         self._answered_ms = 0.0
+        self._heard_ms = process.queue.now_ms
+        """When the newest request was sent that has its answer."""
+        self._sent_ms: deque[float] = deque()
+        """Of what has none yet: answers come in the same order."""
         self._link: EnsembleLink | None = None
         self._connect()
+
+    @property
+    def unheard_ms(self) -> float:
+        return self._process.queue.now_ms - self._heard_ms
 
     def close(self) -> None:
         link, session_id = self._link, self.session_id
@@ -43,7 +52,7 @@ class SimulatedZooKeeper(ConversationClient):
         if self._conversation.phase is Phase.CLOSED:
             self._ensemble.end(link, session_id)
             return
-        self._answered_ms = self._process.queue.now_ms
+        self._is_answered()
         if session_id == self._last_session_id:
             self._ensemble.set_watches(link, session_id, self._zxid, self._conversation.watches)
         self._last_session_id = session_id
@@ -58,7 +67,7 @@ class SimulatedZooKeeper(ConversationClient):
             self._connect()
 
     def answered(self, result: Result, zxid: int) -> None:
-        self._answered_ms = self._process.queue.now_ms
+        self._is_answered()
         self._zxid = zxid
         if self._conversation.phase is not Phase.CLOSED:
             self._conversation.answered(result)
@@ -68,7 +77,11 @@ class SimulatedZooKeeper(ConversationClient):
             self._conversation.changed(change, path)
 
     def pinged(self) -> None:
+        self._is_answered()
+
+    def _is_answered(self) -> None:
         self._answered_ms = self._process.queue.now_ms
+        self._heard_ms = self._sent_ms.popleft()
 
     def lost(self, link: EnsembleLink) -> None:
         if link is not self._link:
@@ -82,14 +95,17 @@ class SimulatedZooKeeper(ConversationClient):
     def _leave(self, link: EnsembleLink) -> None:
         self._ensemble.forget(link)
         self._link = None
+        self._sent_ms.clear()
 
     def _send(self, request: Request) -> None:
         assert self._link is not None, "there is a connection as long as there is a session on it"
+        self._sent_ms.append(self._process.queue.now_ms)
         self._ensemble.ask(self._link, self.session_id, request)
 
     def _connect(self) -> None:
         if self._conversation.phase is Phase.CLOSED or self._link is not None:
             return
+        self._sent_ms.append(self._process.queue.now_ms)
         link = self._link = self._ensemble.connect(self, self._process, self._last_session_id, self.session_timeout_ms)
         self._process.after(self.session_timeout_ms, "waited for ZooKeeper", lambda: self._give_up(link))
 
@@ -104,6 +120,7 @@ class SimulatedZooKeeper(ConversationClient):
         if self._process.queue.now_ms - self._answered_ms > self.session_timeout_ms * SILENCE_SHARE:
             self.lost(link)
             return
+        self._sent_ms.append(self._process.queue.now_ms)
         self._ensemble.ping(link, self._last_session_id)
         delay_ms = self.session_timeout_ms * PING_SHARE
         self._process.after(delay_ms, "pings ZooKeeper", lambda: self._watch_over(link))
