@@ -148,12 +148,13 @@ def test_lag_is_told_while_a_follower_has_more_to_fetch() -> None:
 
 def test_partition_without_a_leader_is_offline_until_one_is_elected_uncleanly() -> None:
     cluster = RunningCluster(replica_lag_time_max_ms=str(LAG_TIME_MS))
-    make_topic(cluster, (0, 1))
     controller = cluster.controller
     broker = cluster.brokers[controller]
+    follower = next(node_id for node_id in (1, 2) if node_id != controller)
+    make_topic(cluster, (0, follower))
     assert metrics(cluster, controller)[f"{CONTROLLER}_offlinepartitionscount"] == 0
     # Only the leader is in sync, and its disk fails for this partition.
-    away(cluster, 1)
+    away(cluster, follower)
     assert produced(cluster, 0, b"a", acks=1) is ErrorCode.none
     cluster.until(lambda: isr_of(cluster) == {0})
     leader = cluster.partition(0, "t")

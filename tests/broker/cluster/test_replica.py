@@ -232,6 +232,7 @@ def test_a_replica_that_fetches_stays_in_sync_although_the_time_of_day_goes_on(r
 
 def test_a_replica_that_is_asked_out_counts_until_the_controller_has_said_yes(replicated: Led) -> None:
     waiting = replicated.cluster.produce(LEADER, records(b"a"))
+    replicated.cluster.rest(100)
     for _ in range(8):
         replicated.all_fetch(1, FOLLOWER)
         replicated.cluster.rest(500)
