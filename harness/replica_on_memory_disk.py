@@ -6,6 +6,7 @@ from uuid import UUID
 
 from harness.manual_clock import ManualClock
 from harness.memory_disk import MemoryDisk
+from oncelog.broker.coordinators.loading import JournalState
 from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.truncating import begin_logs_again, truncate_logs
 from oncelog.coordination import Parked, start
@@ -50,7 +51,7 @@ class ReplicaOnMemoryDisk:
 
     def open(self) -> None:
         self.directories = LogDirectories(self.disk, self.paths, OWN_CHECKPOINT)
-        self.directories.find_partitions(set(), set(), {})
+        self.directories.find_partitions(JournalState())
         if self.directories.partition_path(TOPIC, INDEX) is None:
             self.directories.place(TOPIC, INDEX)
         directory = self.directories.partition_path(TOPIC, INDEX)

@@ -167,11 +167,9 @@ def _offsets_miss_their_markers() -> Patch:
 
 @BUGS.add("offsets of open transactions are read as stable", Hides.PRODUCERS, 120)
 def _pending_offsets_are_stable() -> Patch:
-    fetch, committed = GroupCoordinator.fetch, GroupCoordinator.committed_offsets
-    return patch.multiple(
-        GroupCoordinator,
-        fetch=lambda self, group, partitions, require_stable: fetch(self, group, partitions, False),
-        committed_offsets=lambda self, group, require_stable: committed(self, group, False),
+    offsets_of = GroupCoordinator.offsets_of
+    return patch.object(
+        GroupCoordinator, "offsets_of", lambda self, group, require_stable: offsets_of(self, group, False)
     )
 
 
