@@ -181,6 +181,7 @@ class _View:
     """What one broker knows of the others."""
 
     has_others = True
+    is_alive = True
 
     def __init__(self, brokers: BrokersInMemory, node_id: int) -> None:
         self._brokers = brokers
