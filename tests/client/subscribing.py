@@ -57,7 +57,7 @@ def does_not_poll(log, face, topic, options):
     """A member of a group stops polling: it loses its partitions to the other, and may not commit."""
     told = Told()
     with (
-        face.consumer(log.bootstrap_servers, max_poll_interval_ms=400, **options) as away,
+        face.consumer(log.bootstrap_servers, max_poll_interval_ms=1500, **options) as away,
         face.consumer(log.bootstrap_servers, **options) as other,
     ):
         away.subscribe([topic], **told.callbacks)
@@ -77,6 +77,8 @@ def does_not_poll(log, face, topic, options):
             with pytest.raises(TransactionFailed):
                 producer.send_offsets_to_transaction({TopicPartition(topic, 0): OffsetAndMetadata(1)}, stale)
             producer.abort_transaction()
-        poll_until(lambda _: len(away.assignment) == len(other.assignment) == 2, away, other)
+        poll_until(lambda _: told.lost, away)
         assert told.lost == [partitions(topic)]
+        # On a busy machine it may be away once more, meanwhile.
+        poll_until(lambda _: len(away.assignment) == len(other.assignment) == 2, away, other)
         assert other.committed() == {}

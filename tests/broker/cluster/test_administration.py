@@ -85,6 +85,7 @@ def assigned(admin, topic):
 def test_topics_are_made_grow_and_go_for_all(cluster):
     first, second = administrators(cluster)
     done(second.create_topics([NewTopic("t", 2, 2, config={"retention.ms": "7200000"})]))
+    until(lambda: all(knows_topic(first, "t", broker) for broker in cluster.brokers))
     for admin in (first, second):
         until(lambda admin=admin: assigned(admin, "t") == [(0, 1)] * 2)
         assert setting(admin, "topic", "t", "retention.ms") == "7200000"
