@@ -201,10 +201,9 @@ def test_settings_of_brokers_are_changed_for_one_and_for_every_one(client):
     try:
         client.alter_configs(every, [ConfigChange(name, "7777")])
         client.alter_configs(one, [ConfigChange(name, "8888")])
-        # Kafka's broker learns of it from its controller, a moment later.
-        while value_of(client.describe_configs(broker=1)["1"], name) != "8888":
-            pass
-        assert value_of(client.describe_configs(every_broker=True)[""], name) == "7777"
+        # Kafka's broker learns of it from its controller, a moment later. Those of all are asked of any.
+        until(lambda: value_of(client.describe_configs(broker=1)["1"], name) == "8888")
+        until(lambda: value_of(client.describe_configs(every_broker=True)[""], name) == "7777")
     finally:
         for resource in (one, every):
             client.alter_configs(resource, [ConfigChange(name, None, ConfigOperation.DELETE)])

@@ -52,8 +52,13 @@ def leaders(cluster: ZooKeeperKafkaCluster, topic: str) -> dict[int, int]:
 
 
 def produce(cluster: ZooKeeperKafkaCluster, topic: str, prefix: str) -> None:
+    """One request at a time: a leader that has not been told so yet refuses the first, and may take those behind it.
+
+    Idempotence would keep the order too, but not every controller here can be asked for producer ids.
+    """
     errors: list[object] = []
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    settings = {"acks": "all", "max.in.flight.requests.per.connection": 1}
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, **settings})
     for number in range(RECORDS):
         producer.produce(
             topic, f"{prefix}{number}", partition=0, on_delivery=lambda error, _: error and errors.append(error)
