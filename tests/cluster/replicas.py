@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from harness.cluster import Cluster
@@ -19,9 +20,17 @@ def log_bytes(directories: Iterable[Path], topic: str, index: int) -> bytes:
     return b"".join(segment.read_bytes() for segment in sorted(segments))
 
 
-def partitions(cluster: Cluster) -> dict[tuple[str, int], tuple[int, frozenset[int], frozenset[int]]]:
-    """Leader, replicas and in-sync replicas of every partition, those of the coordinators too."""
-    metadata = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=10)
+Partitions = dict[tuple[str, int], tuple[int, frozenset[int], frozenset[int]]]
+"""Leader, replicas and in-sync replicas of every partition, those of the coordinators too."""
+
+
+def partitions(cluster: Cluster) -> Partitions:
+    """As any broker knows them."""
+    return partitions_known_to(cluster.bootstrap_servers)
+
+
+def partitions_known_to(servers: str) -> Partitions:
+    metadata = AdminClient({"bootstrap.servers": servers}).list_topics(timeout=10)
     return {
         (name, index): (one.leader, frozenset(one.replicas), frozenset(one.isrs))
         for name, topic in metadata.topics.items()
@@ -33,15 +42,29 @@ def leader(cluster: Cluster, topic: str, index: int) -> int:
     return partitions(cluster)[topic, index][0]
 
 
-def wait_until_in_sync(cluster: Cluster, *, without: Iterable[int] = ()) -> None:
-    """Every partition has a leader, and every replica of a live broker is in sync."""
+def wait_until_in_sync(cluster: Cluster, *topics: str, without: Iterable[int] = ()) -> None:
+    """Every partition has a leader, and every replica of a live broker is in sync, as each broker knows that runs.
+
+    One that has just started may know of no topic, and one hears later than another of a new one: those in `topics` have to
+    be among what it knows.
+    """
     dead = frozenset(without)
-    until(
-        lambda: all(
-            found >= 0 and in_sync == replicas - dead for found, replicas, in_sync in partitions(cluster).values()
-        ),
-        SYNC_SECONDS,
-    )
+
+    def are_in_sync(known: Partitions) -> bool:
+        return {name for name, _ in known} >= set(topics) and all(
+            found >= 0 and in_sync == replicas - dead for found, replicas, in_sync in known.values()
+        )
+
+    def is_so() -> bool:
+        running = [one.bootstrap_servers for one in cluster.brokers.values() if one.is_running]
+        try:
+            asked = [partitions_known_to(server) for server in running]
+        except KafkaException:
+            # A broker that is busy with its start does not answer yet.
+            return False
+        return all(known and are_in_sync(known) for known in asked)
+
+    until(is_so, SYNC_SECONDS)
 
 
 def unequal_replicas(cluster: Cluster) -> list[str]:

@@ -78,6 +78,7 @@ def test_first_broker_has_all_and_hands_it_to_the_second(tool_process: ToolProce
         until(lambda: committed(there) == 8)
 
         cluster.start()
+        wait_until_in_sync(cluster, TOPIC)
         tools = KafkaTools(tool_process, cluster.bootstrap_servers)
         move_all(tools, cluster, 0, tmp_path)
         until(lambda: all(replicas == {0} for _, replicas, _ in partitions(cluster).values()), 60)

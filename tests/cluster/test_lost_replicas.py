@@ -25,7 +25,7 @@ def make(cluster: Cluster, replicas: list[int], **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     topic = PlacedTopic(ORDERS.topic, 1, replica_assignment=[replicas], config=settings)
     admin.create_topics([topic])[ORDERS.topic].result(30)
-    wait_until_in_sync(cluster)
+    wait_until_in_sync(cluster, ORDERS.topic)
 
 
 def write(servers: str, *numbers: int) -> None:

@@ -84,13 +84,13 @@ class WatchedCluster:
         self.cluster.start()
         with self.producer() as producer:
             producer.init_transactions()
-        wait_until_in_sync(self.cluster)
+        wait_until_in_sync(self.cluster, TRANSACTIONS)
         coordinator = self.coordinator_id()
         one, other = (number for number in self.cluster.brokers if number != coordinator)
         placed = [[one, other, coordinator], [other, one, coordinator]]
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
         admin.create_topics([PlacedTopic(TOPIC, 2, replica_assignment=placed)])[TOPIC].result(30)
-        wait_until_in_sync(self.cluster)
+        wait_until_in_sync(self.cluster, TOPIC)
         self.proxy.at_request(ApiKey.WRITE_TXN_MARKERS, where=self._note)
 
     def _note(self, frame: Frame) -> bool:

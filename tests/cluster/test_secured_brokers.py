@@ -59,7 +59,7 @@ def secured(led_cluster, tmp_path: Path) -> tuple[Cluster, BetweenBrokers]:
     cluster = led_cluster("oncelog", "oncelog", "oncelog", between=between)
     with Client(cluster.bootstrap_servers) as client:
         client.create_topics([NewTopic("orders", 1, 3)])
-    wait_until_in_sync(cluster)
+    wait_until_in_sync(cluster, "orders")
     return cluster, between
 
 

@@ -44,7 +44,7 @@ class Trial:
         placed = [turned[index % len(turned)] for index in range(PARTITIONS)]
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, replica_assignment=placed)])[TOPIC].result(30)
         _have_coordinators(cluster)
-        wait_until_in_sync(cluster)
+        wait_until_in_sync(cluster, TOPIC, OFFSETS, TRANSACTIONS)
         self.transactional_ids = [id_coordinated_by(cluster, broker) for broker in brokers]
         self.load = Load(cluster.bootstrap_servers, TOPIC, PARTITIONS, self.transactional_ids, GROUP, seed)
 
