@@ -81,15 +81,15 @@ class KafkaTools:
 
     def __init__(self, process: ToolProcess, bootstrap_servers: str) -> None:
         self._process = process
-        self._bootstrap_servers = bootstrap_servers
+        self.bootstrap_servers = bootstrap_servers
 
     def __call__(self, tool: str, *arguments: str, stdin: str = "") -> Ended:
-        server = ("--bootstrap-server", self._bootstrap_servers)
+        server = ("--bootstrap-server", self.bootstrap_servers)
         words = (*server, *arguments) if tool in SERVER_FIRST else (*arguments, *server)
         return self._process.run(tool, *words, stdin=stdin)
 
     def alone(self, tool: str, *arguments: str) -> Ended:
         """Run a tool in a JVM of its own: for one that says what it has to say when that ends."""
-        command = java_programs.command(TOOLS[tool], *arguments, "--bootstrap-server", self._bootstrap_servers)
+        command = java_programs.command(TOOLS[tool], *arguments, "--bootstrap-server", self.bootstrap_servers)
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         return _ended(done.returncode, done.stdout)

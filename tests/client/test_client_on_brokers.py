@@ -186,7 +186,8 @@ def test_topic_gets_partitions_settings_and_a_later_beginning(client, log, topic
 def test_consumer_is_given_nothing_from_before_the_log_start(client, topic, log, start):
     """The batch around the log start is answered whole."""
     partition = TopicPartition(topic, 0)
-    with Producer(log.bootstrap_servers, linger_ms=1000) as producer:
+    # All in one batch, which goes when the producer is closed.
+    with Producer(log.bootstrap_servers, linger_ms=60_000) as producer:
         for _ in range(5):
             producer.send(topic, b"value", partition=0)
     client.delete_records({partition: 3})

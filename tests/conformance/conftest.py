@@ -16,6 +16,7 @@ from harness.conformance.group_client import GroupClient
 from harness.conformance.spoken_clients import FranzGo, Java, Kafkajs, SpokenClient
 from harness.conformance.subscribers import ConfluentConsumer, ConfluentCooperative, Subscribe
 from harness.kafka_tools import KafkaTools, ToolProcess
+from harness.known_topics import wait_until_known
 from harness.processes import BrokerProcess
 from harness.shared_producer import Cluster, until
 from harness.wire import Connection
@@ -103,23 +104,16 @@ def tools(tool_process: ToolProcess, log: BrokerProcess) -> KafkaTools:
 
 @pytest.fixture
 def new_topic(log: BrokerProcess) -> Callable[..., str]:
-    """Make a topic and return its name, once its partitions have a leader that answers."""
+    """Make a topic and return its name, once every broker knows the leaders of its partitions."""
 
     def make(partitions: int = 1, **configs: str) -> str:
         name = f"conformance-{uuid.uuid4().hex[:8]}"
         admin = AdminClient({"bootstrap.servers": log.bootstrap_servers})
         admin.create_topics([NewTopic(name, partitions, DEFAULT_REPLICAS, config=configs)])[name].result(30)
-        wait_for_leaders(admin, name, partitions)
+        wait_until_known(log.bootstrap_servers, name, partitions)
         return name
 
     return make
-
-
-def wait_for_leaders(admin: AdminClient, name: str, partitions: int) -> None:
-    while True:
-        known = admin.list_topics(name, timeout=10).topics[name]
-        if len(known.partitions) == partitions and all(one.leader >= 0 for one in known.partitions.values()):
-            return
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from harness.kafka_tools import Ended, KafkaTools, ToolProcess
+from harness.known_topics import wait_until_known
 from harness.processes import BrokerProcess
 from harness.waiting import until
 from tests.conftest import NodeMaker
@@ -25,9 +26,11 @@ def name() -> str:
 
 
 def create(tools: KafkaTools, name: str, *options: str) -> None:
-    """Make a topic, and wait until the broker knows it: Apache Kafka's controller answers before that."""
+    """Make a topic, and wait until every broker knows it: Apache Kafka's controller answers before that."""
     assert tools("kafka-topics", "--create", "--topic", name, *options).lines == [f"Created topic {name}."]
-    until(lambda: name in tools("kafka-topics", "--list").lines)
+    partitions = int(options[options.index("--partitions") + 1]) if "--partitions" in options else 1
+    wait_until_known(tools.bootstrap_servers, name, partitions)
+    assert name in tools("kafka-topics", "--list").lines
 
 
 def test_topic_is_made_grows_is_described_and_deleted(tools: KafkaTools, name: str) -> None:

@@ -32,8 +32,8 @@ def client(log):
 
 
 def fill(log, topic, count=COUNT):
-    """Records of one batch in partition 0."""
-    with Producer(log.bootstrap_servers, linger_ms=1000) as producer:
+    """Records of one batch in partition 0: it goes when the producer is closed, however long they take to be added."""
+    with Producer(log.bootstrap_servers, linger_ms=60_000) as producer:
         for number in range(count):
             producer.send(topic, b"value-%d" % number, partition=0)
 

@@ -7,16 +7,17 @@ from collections.abc import Iterable
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from harness.known_topics import wait_until_known
 from harness.names import unique
 from harness.waiting import until
 
 
 def create(bootstrap: str, name: str, partitions: int = 4, config: dict[str, str] | None = None) -> str:
-    """Make a topic, and wait until the broker knows it: Apache Kafka's controller answers before that."""
+    """Make a topic, and wait until every broker knows it: Apache Kafka's controller answers before that."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topic = NewTopic(name, partitions, config=config or {})
     until(lambda: _is_made(admin, topic))
-    until(lambda: name in admin.list_topics(timeout=30).topics)
+    wait_until_known(bootstrap, name, partitions)
     return name
 
 
