@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from harness.known_topics import wait_until_known
 from harness.names import unique
 from oncelog.client import Client, NewTopic
 from tests.client.faces import faces
@@ -26,6 +27,7 @@ def topic(log, partition_count):
     name = unique("client")
     with Client(log.bootstrap_servers) as client:
         client.create_topics([NewTopic(name, partition_count)])
+    wait_until_known(log.bootstrap_servers, name, partition_count)
     return name
 
 

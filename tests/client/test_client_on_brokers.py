@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from harness.known_topics import wait_until_known
 from harness.processes import free_port
 from harness.waiting import until
 from harness.wire import Connection
@@ -41,9 +42,11 @@ def client(log):
 
 
 @pytest.fixture
-def topic(client, request):
+def topic(client, log, request):
     name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
     client.create_topics([NewTopic(name, 2, config={"retention.ms": "100000000"})])
+    # The client waits until one broker knows it, and the next question may be another's to answer.
+    wait_until_known(log.bootstrap_servers, name, 2)
     yield name
     client.delete_topics([name])
 
@@ -152,6 +155,7 @@ def test_cluster_that_is_not_there_is_an_error_in_time_under_asyncio():
 
 def test_topic_gets_partitions_settings_and_a_later_beginning(client, log, topic):
     client.create_partitions({topic: 3})
+    wait_until_known(log.bootstrap_servers, topic, 3)
     assert len(client.metadata([topic])[topic].partitions) == 3
     resource = ConfigResource(ConfigKind.TOPIC, topic)
     client.alter_configs(resource, [ConfigChange("retention.bytes", "77")], validate_only=True)
