@@ -77,7 +77,8 @@ def test_one_of_three_replicas_has_all_that_was_acknowledged(led_cluster, surviv
     until(lambda: leader_and_in_sync(servers) == (survivor, (survivor,)), 60)
     if survivor == 0:
         assert read(servers, 20) == list(range(20))
-    producer = Producer(servers, delivery_timeout_ms=2_000)
+    # Time enough to be told why, by a broker that has just lost the others.
+    producer = Producer(servers, delivery_timeout_ms=10_000)
     refused = producer.send(ORDERS.topic, b"one is not enough", partition=0)
     with pytest.raises(ClientError, match="NOT_ENOUGH_REPLICAS"):
         refused.result()
