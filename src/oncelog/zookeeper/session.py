@@ -211,7 +211,10 @@ class ZooKeeper(Protocol):
     @property
     def unheard_ms(self) -> float:
         """How long ago the newest of those requests was sent that a server has answered: since then the servers may have heard
-        nothing of this client. The session does not expire before this is `session_timeout_ms`.
+        nothing of this client.
+
+        The session does not expire before this is `session_timeout_ms`, unless the server that answers has lost its leader: it
+        goes on without for syncLimit times tickTime at most.
         """
         ...
 

@@ -181,7 +181,7 @@ def test_deletion_that_a_coordinator_finds_when_it_has_started_keeps_no_transact
 
 
 def test_deletion_that_a_coordinator_misses_without_zookeeper_keeps_no_transaction_from_its_end():
-    """Nobody tells it afterwards, and the leader that it knows has no such topic."""
+    """Nobody tells it afterwards."""
     cluster = RunningCluster(3, transaction_state_log_replication_factor="1", transaction_state_log_min_isr="1")
     ids = (f"{ID}-{number}" for number in range(50))
     transactional_id = next(one for one in ids if coordinator_of(cluster, one) != cluster.controller)
@@ -199,6 +199,26 @@ def test_deletion_that_a_coordinator_misses_without_zookeeper_keeps_no_transacti
     cluster.until(lambda: cluster.epoch(coordinator) > before)
     cluster.until(lambda: cluster.core(coordinator).transactions.error(transactional_id) is ErrorCode.none)
     assert cluster.core(coordinator).topics.named("goes") is None
+    transaction.commit()
+    cluster.until(lambda: transaction.status == "COMPLETE_COMMIT")
+
+
+def test_leader_that_knows_no_such_topic_keeps_no_transaction_from_its_end():
+    """What the coordinator was told last is older than the deletion."""
+    cluster = RunningCluster(3)
+    coordinator = coordinator_of(cluster)
+    leader = next(node_id for node_id in range(3) if node_id != coordinator)
+    for name in ("goes", "stays"):
+        make_topic(cluster, (leader,), name=name)
+    transaction = Transaction(cluster, coordinator)
+    transaction.begin("goes", "stays")
+    topics = cluster.core(coordinator).shared_topics
+    topic = topics.named("goes")
+    told = topic.topic_id, {0: topic.partitions[0].leadership}
+    cluster.submit(Create(f"{paths.DELETE_TOPICS}/goes"))
+    cluster.until(lambda: cluster.ensemble.tree.node(paths.topic("goes")) is None)
+    cluster.until(lambda: all(core.topics.named("goes") is None for core in cluster.brokers.values()))
+    topics.learn("goes", *told)
     transaction.commit()
     cluster.until(lambda: transaction.status == "COMPLETE_COMMIT")
 
