@@ -78,6 +78,20 @@ def test_follower_has_its_leaders_files_byte_for_byte(seed: int) -> None:
     assert second.files() == first.files()
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_epoch_whose_first_batches_were_cleaned_away_begins_where_the_one_before_it_ends(at_once: bool) -> None:
+    """A replica that has more of the epoch before, which nobody else has, is to learn that it must go (KIP-101)."""
+    second = ReplicaOnMemoryDisk(SMALL)
+    before, after = (
+        build_batch([Record(b"key", b"value")] * 5, base_offset=base, leader_epoch=epoch)
+        for base, epoch in ((0, 1), (26, 2))
+    )
+    for data in [before + after] if at_once else [before, after]:
+        assert isinstance(second.log.append_as_follower(data), Followed)
+    assert second.log.log_end_offset == 31
+    assert second.log.epoch_end_offset(1) == (1, 5)
+
+
 def test_batches_go_on_where_the_log_ends_and_nothing_is_written_of_an_answer_that_is_refused() -> None:
     first, second = leader(), ReplicaOnMemoryDisk(SMALL)
     for number in range(4):

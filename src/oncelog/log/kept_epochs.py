@@ -52,11 +52,17 @@ class KeptEpochs:
         self.keep(log_end_offset)
 
     def note(self, headers: Sequence[BatchHeader], log_end_offset: int) -> None:
-        """Note where the leader's epochs begin in what a follower has appended at `log_end_offset`."""
+        """Note where the leader's epochs begin in what a follower has appended at `log_end_offset`.
+
+        The first batches of an epoch may have been cleaned away: it begins where the batch before it ends, at the latest. One that
+        was noted too late would let a replica keep what it alone has of the epoch before.
+        """
         # This log may have led an epoch in which it wrote nothing, and the leader never heard of.
         is_changed = headers[0].leader_epoch < self.noted.latest and self.noted.truncate_end(log_end_offset)
+        end_before = log_end_offset
         for header in headers:
-            is_changed |= self.noted.assign(header.leader_epoch, header.base_offset)
+            is_changed |= self.noted.assign(header.leader_epoch, end_before)
+            end_before = header.next_offset
         if is_changed:
             self.keep(log_end_offset)
 

@@ -31,7 +31,15 @@ def test_limit_is_in_proportion_to_what_there_is():
 
 def test_nothing_is_read_beyond_the_bound_of_available_now():
     first, second, new = (TopicPartition("a", number) for number in range(3))
-    assert capped({first: 9, second: 5, new: 4}, {first: 7, second: 6}) == {first: 7, second: 5}
+    latest, bound = {first: 9, second: 5, new: 4}, {first: 7, second: 6}
+    assert capped(latest, bound, {first: 0, second: 0}) == {first: 7, second: 5}
+
+
+def test_bound_that_is_behind_what_was_read_takes_nothing_back():
+    """A broker that led before, or has not heard of a partition yet, may have said it."""
+    first, second, new = (TopicPartition("t", index) for index in range(3))
+    latest = {first: 120, second: 30, new: 4}
+    assert capped(latest, {first: 50}, {first: 100, second: 30}) == {first: 100, second: 30}
 
 
 @given(

@@ -267,8 +267,21 @@ class LeaderFetcher:
             await self._cut(to_cut)
             for key, (fetched, steps) in to_begin.items():
                 await self._carry_out(key, fetched, steps)
+            await self._flush(answer)
         finally:
             self._logs.leave()
+
+    async def _flush(self, answer: Any) -> None:
+        """flush.messages and flush.ms, as for a leader: the next request says of a log's end that it is here."""
+        now_ms = self._broker.clock.now_ms()
+        keys = (
+            self._key(topic.topic_id, data.partition_index) for topic in answer.responses for data in topic.partitions
+        )
+        logs = [self._log(key) for key in keys if key is not None]
+        due = [log for log in logs if log.durability.needs_flush(now_ms)]
+        if due:
+            # A disk that fails takes its directory offline, with what is followed there.
+            await self._broker.durability.make_durable(due)
 
     def _key(self, topic_id: UUID, index: int) -> Key | None:
         topic = self._broker.topics.with_id(topic_id)

@@ -45,9 +45,15 @@ def available(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartitio
     return sum(max(0, end - start[partition]) for partition, end in latest.items())
 
 
-def capped(latest: Mapping[TopicPartition, int], bound: Mapping[TopicPartition, int]) -> Offsets:
-    """`latest`, but nothing beyond `bound`, nor partitions that `bound` does not have."""
-    return {partition: min(latest[partition], end) for partition, end in bound.items() if partition in latest}
+def capped(
+    latest: Mapping[TopicPartition, int], bound: Mapping[TopicPartition, int], start: Mapping[TopicPartition, int]
+) -> Offsets:
+    """`latest`, but nothing beyond `bound`, nor partitions that `bound` does not have.
+
+    What was read already stays read, whatever a broker that lagged behind has said of the bound.
+    """
+    ends = {**bound, **{partition: max(bound.get(partition, begin), begin) for partition, begin in start.items()}}
+    return {partition: min(latest[partition], end) for partition, end in ends.items() if partition in latest}
 
 
 def divided(ranges: Iterable[OffsetRange], partitions_min: int | None, records_max: int | None) -> list[OffsetRange]:

@@ -124,7 +124,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         latest = self._cluster.ends(begin)
         self._latest = latest
         if self._bound is not None:
-            latest = planning.capped(latest, self._bound)
+            latest = planning.capped(latest, self._bound, begin)
         begin = self._with_new_partitions(begin, latest)
         self._check_no_loss(begin, latest)
         end = self._admitted(begin, latest, limit)
