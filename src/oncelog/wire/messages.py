@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from kio.schema.index import api_key_map
@@ -33,7 +34,17 @@ def message_class(api_key: int, version: int, kind: str) -> Any:
     own = ZOOKEEPER_MODE_NAMES.get(api_key)
     name = own or api_key_map[api_key]
     path = f"oncelog.wire.zookeeper_mode.{own}_v{version}" if own else f"kio.schema.{name}.v{version}.{kind}"
-    return getattr(import_module(path), _camel_case(name) + kind.capitalize())
+    return getattr(load_module(path), _camel_case(name) + kind.capitalize())
+
+
+def load_module(path: str) -> ModuleType:
+    """Import a module, and its package before it.
+
+    A thread that imports a module waits for whoever imports the package, who may wait for the module: then Python ends one of
+    the two with an error.
+    """
+    import_module(path.rpartition(".")[0])
+    return import_module(path)
 
 
 def api_name(api_key: int) -> str:

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 from typing_extensions import Buffer
 
 from oncelog.client.net.leaders import by_topic
 from oncelog.client.values import TopicPartition
-from oncelog.wire import WireError, decode, encode
+from oncelog.wire import WireError, decode, encode, load_module
 
 PROTOCOL_TYPE = "consumer"
 VERSION_MAX = 3
@@ -72,7 +71,7 @@ def decode_assignment(data: Buffer) -> frozenset[TopicPartition]:
 
 @cache
 def _message(name: str, version: int) -> Any:
-    return import_module(f"kio.schema.consumer_protocol_{name}.v{version}.data")
+    return load_module(f"kio.schema.consumer_protocol_{name}.v{version}.data")
 
 
 def _encode(message: Any) -> bytes:
