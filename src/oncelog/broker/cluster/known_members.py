@@ -76,13 +76,12 @@ class KnownMembers:
         deletion lasts as long as a broker with a replica is away.
         """
         try:
+            if isinstance(await ask(self._zookeeper, Exists(paths.delete_topic(topic))), Done):
+                return True
             found = await ask(self._zookeeper, GetData(paths.topic(topic)))
-            deletion = await ask(self._zookeeper, Exists(paths.delete_topic(topic)))
         except SessionEndedError:
             return False
-        if isinstance(deletion, Done) or not isinstance(found, Data):
-            return True
-        return index not in decode_topic(topic, found.data).partitions
+        return not isinstance(found, Data) or index not in decode_topic(topic, found.data).partitions
 
     def address_of(self, node_id: int, listener: str) -> BrokerAddress | None:
         node = self._members.at(listener).broker(node_id)
