@@ -27,7 +27,7 @@ from oncelog.zookeeper.znodes import decode_topic, paths
 if TYPE_CHECKING:
     from oncelog.broker.cluster.channels import Channels
     from oncelog.broker.cluster.members import ClusterMembers
-    from oncelog.broker.storage.shared_topics import SharedTopics
+    from oncelog.broker.storage.topics import Topics
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -42,7 +42,7 @@ class KnownMembers:
 
     def __init__(
         self,
-        topics: SharedTopics,
+        topics: Topics,
         members: ClusterMembers,
         channels: Channels,
         zookeeper: ZooKeeper,

@@ -13,7 +13,6 @@ from oncelog.client.net.cluster import (
     ask_any,
     ask_coordinator,
     refresh,
-    topics_of_every_node,
 )
 from oncelog.client.net.conversation import Conversation, Handshake, ask, ask_all
 from oncelog.client.net.leaders import ask_leaders, by_topic
@@ -45,15 +44,9 @@ CONTROLLER_TIMEOUT_MS = 30_000
 
 
 def describe_topics(
-    cluster: Cluster,
-    topics: Iterable[str] | None,
-    wanted: Iterable[TopicPartition] = (),
-    *,
-    of_every_node: bool = False,
+    cluster: Cluster, topics: Iterable[str] | None, wanted: Iterable[TopicPartition] = ()
 ) -> Conversation[list[TopicDescription]]:
     """Some topics, or all. A topic that does not exist carries its error. Raises RetriesExhausted."""
-    if topics is None and of_every_node:
-        return (yield from topics_of_every_node(cluster))
     return (yield from refresh(cluster, topics, wanted=wanted))
 
 

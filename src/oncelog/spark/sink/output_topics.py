@@ -74,7 +74,7 @@ def output_topics(client: Client, limits: TopicLimits, settings: SinkSettings) -
     """Ask for the partitions as they are now: there may be more than there were. Raises RowError."""
     named = [topic for topic in (settings.topic, settings.dead_letter_topic) if topic is not None]
     # Rows name their topics, and a row whose topic is not known here counts as unwritable.
-    described = client.metadata(of_every_node=True) if settings.topic is None else client.metadata(named)
+    described = client.topics_of_every_node() if settings.topic is None else client.metadata(named)
     for topic in named:
         error = described[topic].error if topic in described else ErrorCode.unknown_topic_or_partition
         if error is not ErrorCode.none:

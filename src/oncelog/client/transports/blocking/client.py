@@ -69,18 +69,19 @@ class Client(BlockingBase):
         )
 
     def metadata(
-        self,
-        topics: Iterable[str] | None = None,
-        wanted: Iterable[TopicPartition] = (),
-        *,
-        of_every_node: bool = False,
+        self, topics: Iterable[str] | None = None, wanted: Iterable[TopicPartition] = ()
     ) -> dict[str, TopicDescription]:
         """Describe some topics, or all. A topic that does not exist carries its error.
 
         That a topic is not there, or one of the partitions `wanted`, is said when every node says so. Which topics there are
-        one node says; with `of_every_node` all say so, for one may not have heard of the newest yet.
+        one node says; see `topics_of_every_node`.
         """
-        described = self._run(admin.describe_topics(self._cluster, topics, wanted, of_every_node=of_every_node))
+        described = self._run(admin.describe_topics(self._cluster, topics, wanted))
+        return {topic.name: topic for topic in described}
+
+    def topics_of_every_node(self) -> dict[str, TopicDescription]:
+        """All topics that a node knows, with all partitions that one knows of each: a node may not have heard of the newest yet."""
+        described = self._run(cluster.topics_of_every_node(self._cluster))
         return {topic.name: topic for topic in described}
 
     def describe_cluster(self) -> ClusterDescription:
