@@ -22,6 +22,8 @@ from harness.transaction_in_memory import (
 )
 from oncelog.broker.storage.topics import TRANSACTION_STATE
 
+pytestmark = pytest.mark.drawn(3)
+
 # More than the end of a transaction ever takes: the last cases crash a broker that has nothing left to do.
 STEPS_MAX = 18
 # So that a start has few logs to open.

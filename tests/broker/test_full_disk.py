@@ -21,6 +21,8 @@ from harness.transaction_in_memory import (
 )
 from tests.broker.test_failing_directory import fetched, produced, told
 
+pytestmark = pytest.mark.drawn(2)
+
 STORAGE = ErrorCode.kafka_storage_error
 RESERVE_BYTES = 64 * 1024
 RESERVE = f"{DIRECTORY}/oncelog-reserve"

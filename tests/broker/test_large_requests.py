@@ -17,6 +17,8 @@ from harness.wire import Connection, frame, parse
 from oncelog.wire.lengths import ITEMS_MAX
 from tests.broker.test_event_loop import create, nobody_is_blocked
 
+pytestmark = pytest.mark.drawn(2)
+
 COUNT = 20_000
 PARTITIONS = 100
 NAMES = [f"n{number}" for number in range(COUNT)]

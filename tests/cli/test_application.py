@@ -8,6 +8,8 @@ from harness.processes import free_port
 from oncelog.cli import brokers
 from oncelog.cli.application import COMMANDS
 
+pytestmark = pytest.mark.drawn(2)
+
 NEEDS_A_BROKER = [
     ["topics", "list"],
     ["topics", "create", "t"],

@@ -32,6 +32,8 @@ from oncelog.testing import broker
 from oncelog.testing.proxy import ApiKey
 from tests.client.faces import faces
 
+pytestmark = pytest.mark.drawn(3)
+
 TOPIC = "t"
 CALL_MS, REQUEST_MS = 500, 150
 LIMITS = {"call_timeout_ms": CALL_MS, "request_timeout_ms": REQUEST_MS}
@@ -228,7 +230,9 @@ def elsewhere(node):
     return name
 
 
-@pytest.mark.parametrize("place", ["silent", "closed", "no host", "no port", "not found"])
+@pytest.mark.parametrize(
+    "place", [pytest.param("silent", marks=pytest.mark.drawn(4)), "closed", "no host", "no port", "not found"]
+)
 def test_leader_that_cannot_be_reached_keeps_nobody_from_the_others(node, face, elsewhere, place):
     with (
         socket.create_server(("127.0.0.1", 0), backlog=100) as silent,

@@ -23,6 +23,8 @@ from oncelog.client import (
 from oncelog.client.producer import transaction
 from oncelog.testing.proxy import ApiKey, Point, Proxy, Then
 
+pytestmark = pytest.mark.drawn(2)
+
 
 @pytest.fixture
 def partition_count():

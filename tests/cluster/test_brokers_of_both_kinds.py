@@ -40,7 +40,7 @@ def dump_all(cluster: Cluster) -> None:
         assert said.count("Dumping") == len(files)
 
 
-@pytest.mark.drawn(24)
+@pytest.mark.drawn(32)
 @pytest.mark.parametrize("role", Role, ids=lambda role: role.name.lower())
 @pytest.mark.parametrize("mixture", MIXTURES.values(), ids=IDS)
 def test_killed_broker_loses_nothing_and_comes_back(led_cluster, mixture, role: Role) -> None:
@@ -51,7 +51,7 @@ def test_killed_broker_loses_nothing_and_comes_back(led_cluster, mixture, role: 
     dump_all(cluster)
 
 
-@pytest.mark.drawn(16)
+@pytest.mark.drawn(24)
 @pytest.mark.parametrize("mixture", MIXTURES.values(), ids=IDS)
 def test_suspended_broker_of_ours_takes_nothing_back(led_cluster, mixture) -> None:
     kinds, controller = mixture
@@ -59,7 +59,7 @@ def test_suspended_broker_of_ours_takes_nothing_back(led_cluster, mixture) -> No
     trial.run(lambda: trial.suspend(trial.cluster.brokers[kinds.index("oncelog")]))
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(12)
 @pytest.mark.parametrize("mixture", MIXTURES.values(), ids=IDS)
 def test_partitions_go_from_theirs_to_ours_and_back_under_a_load(
     led_cluster, tool_process: ToolProcess, mixture, tmp_path: Path
@@ -84,7 +84,7 @@ def test_partitions_go_from_theirs_to_ours_and_back_under_a_load(
     )
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(
     "name", ["two of theirs, their controller", "two of ours, our controller"], ids=["two-of-theirs", "two-of-ours"]
 )

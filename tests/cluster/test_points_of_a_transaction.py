@@ -222,7 +222,7 @@ class Strike:
                 self._watched.network.mend(self._cuts.pop())
 
 
-@pytest.mark.drawn(16)
+@pytest.mark.drawn(32)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
 @pytest.mark.parametrize("way", Way, ids=lambda way: way.name.lower())

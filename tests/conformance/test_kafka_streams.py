@@ -23,7 +23,13 @@ from harness.waiting import until
 from oncelog.testing.proxy import ApiKey, Frame, Point, Proxy, Then
 from tests.conftest import NodeMaker
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.chaos, pytest.mark.client("Kafka Streams")]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.slow,
+    pytest.mark.chaos,
+    pytest.mark.client("Kafka Streams"),
+    pytest.mark.drawn(2),
+]
 
 PARTITIONS, CUSTOMERS = 3, 20
 ORDERS, UPDATES = "orders", "updates"

@@ -21,6 +21,8 @@ from harness.shared_producer import (
 )
 from harness.wire import batch, frame
 
+pytestmark = pytest.mark.drawn(2)
+
 EPOCH, GAP = ErrorCode.invalid_producer_epoch, ErrorCode.out_of_order_sequence_number
 OLD_AND_NEW = pytest.mark.parametrize("protocol", [TV1, TV2], ids=lambda protocol: protocol.name)
 FIRST_GENERATION = pytest.mark.parametrize("protocol", [TV1_OLD, TV1], ids=lambda protocol: protocol.name)

@@ -28,6 +28,8 @@ from harness.shared_producer import (
 )
 from harness.wire import Connection
 
+pytestmark = pytest.mark.drawn(3)
+
 PARTITIONS, BATCHES = 16, 3
 WHOLE = [(TV1, 1), (TV1, 4), (TV1, 16), (TV1_OLD, 16), (TV2, 1), (TV2, 4), (TV2, 16), (TV2_BY_ID, 4)]
 MIXED = [(MIX, 16), (MIX_V4, 16), (MIX_V5, 16)]

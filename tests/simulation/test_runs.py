@@ -19,7 +19,7 @@ from oncelog.simulation.simulation import Simulation
 from tests.simulation.traces import traces
 
 FIRST = int(os.environ.get("ONCELOG_SEED") or secrets.randbelow(1_000_000)) * 1_000
-SHORT_RUNS, LONG_RUNS = (200, 4) if os.environ.get("ONCELOG_WHOLE") != "1" else (900, 40)
+SHORT_RUNS, LONG_RUNS = (80, 2) if os.environ.get("ONCELOG_WHOLE") != "1" else (900, 40)
 SHORT_MINUTES, LONG_MINUTES = 0.1, 0.7
 RUNS_OF_A_TEST = 20
 TRACE = "from oncelog.simulation.simulation import Simulation as S; print(S({seed}, 0.2).run().trace)"

@@ -14,7 +14,7 @@ from oncelog.spark import FenceError, committed_offsets
 from tests.spark import topics
 from tests.spark.pipelines import Pipeline
 
-pytestmark = [pytest.mark.spark, pytest.mark.drawn(3), pytest.mark.on_a_cluster]
+pytestmark = [pytest.mark.spark, pytest.mark.drawn(6), pytest.mark.on_a_cluster]
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ from oncelog.spark.source.readers import BatchReader, StreamReader
 from oncelog.spark.source.reading import read_range, read_settings
 from tests.spark import topics
 
+pytestmark = pytest.mark.drawn(2)
+
 SPARKS_DEFAULT = {"kafka.isolation.level": "read_uncommitted"}
 
 

@@ -17,7 +17,7 @@ from oncelog.testing.proxy import ApiKey, Proxy, Then
 from oncelog.wire import ErrorCode
 from tests.spark import topics
 
-pytestmark = [pytest.mark.spark, pytest.mark.drawn(2), pytest.mark.on_a_cluster]
+pytestmark = [pytest.mark.spark, pytest.mark.drawn(4), pytest.mark.on_a_cluster]
 
 COUNT = 300
 

@@ -20,6 +20,8 @@ from harness.used_directory import TOPIC, UsedDirectory, content
 from oncelog.client import Client, Producer, TopicPartition
 from tests.cli.log.damages import damage, files_of
 
+pytestmark = pytest.mark.drawn(2)
+
 LOST = re.compile(r"^LOST \S*/(\S+)-(\d+)(?:/\d+\.log)?: offsets (\d+) to (\d+)", re.MULTILINE)
 
 
