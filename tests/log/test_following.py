@@ -8,7 +8,7 @@ import pytest
 
 from harness.cleaned_logs import clean, compacted, write
 from harness.log_on_memory_disk import LogOnMemoryDisk
-from harness.replica_on_memory_disk import ReplicaOnMemoryDisk
+from harness.replica_on_memory_disk import DIRECTORY, ReplicaOnMemoryDisk
 from oncelog.log import NO_LEADER_EPOCH, Followed, LogConfig, Refused
 from oncelog.records import ControlType, Record, batches, build_batch
 from oncelog.records.batch import read_header
@@ -89,6 +89,24 @@ def test_epoch_whose_first_batches_were_cleaned_away_begins_where_the_one_before
     for data in [before + after] if at_once else [before, after]:
         assert isinstance(second.log.append_as_follower(data), Followed)
     assert second.log.log_end_offset == 31
+    assert second.log.epoch_end_offset(1) == (1, 5)
+
+
+@pytest.mark.parametrize("is_durable", [True, False])
+def test_start_without_the_epochs_finds_that_each_begins_where_the_batch_before_it_ends(is_durable: bool) -> None:
+    second = ReplicaOnMemoryDisk(SMALL)
+    before, after = (
+        build_batch([Record(b"key", b"value")] * 5, base_offset=base, leader_epoch=epoch)
+        for base, epoch in ((0, 1), (26, 2))
+    )
+    assert isinstance(second.log.append_as_follower(before + after), Followed)
+    if is_durable:
+        second.log.advance_high_watermark(31)
+        second.log.close()
+        second.write()
+    second.disk.kill()
+    second.disk.remove(f"{DIRECTORY}/leader-epoch-checkpoint")
+    second.open()
     assert second.log.epoch_end_offset(1) == (1, 5)
 
 

@@ -180,6 +180,7 @@ class _Loading:
         self._recovery_point = recovery_point
         self._durable = durable
         self._high_watermark = high_watermark
+        self._taken_to = 0
 
     def run(self, rebuilt: Iterable[tuple[Segment, list[AbortedTransaction]]]) -> None:
         """`rebuilt` says what the transaction indexes are to have that were not what they should be."""
@@ -250,6 +251,7 @@ class _Loading:
 
     def _read_from(self, start: int) -> None:
         segments = self._loaded.segments
+        self._taken_to = start
         for slot, segment in enumerate(segments):
             following = segments[slot + 1] if slot + 1 < len(segments) else None
             if following is not None and following.base_offset <= start:
@@ -286,11 +288,14 @@ class _Loading:
         return scan.fault
 
     def _take_all(self, segment: Segment, scan: Scan, start: int, *, rebuild: bool) -> list[AbortedTransaction]:
-        """Every batch counts here: after a crash there may be millions."""
+        """Every batch counts here: after a crash there may be millions.
+
+        An epoch begins where the batch before it ends: its first batches may have been cleaned away.
+        """
         loaded, note, producers = self._loaded, segment.indexes.note, self._loaded.producers
         epochs, latest = loaded.epochs, loaded.epochs.latest
         aborted: list[AbortedTransaction] = []
-        count = 0
+        count, taken_to = 0, self._taken_to
         for batch in scan:
             header = batch.header
             count += 1
@@ -300,11 +305,13 @@ class _Loading:
             if header.base_offset < start:
                 continue
             if header.leader_epoch > latest:
-                epochs.assign(header.leader_epoch, header.base_offset)
+                epochs.assign(header.leader_epoch, taken_to)
                 latest = epochs.latest
+            taken_to = header.next_offset
             one = replay(producers, batch)
             if one is not None:
                 aborted.append(one)
+        self._taken_to = taken_to
         loaded.report.batches_read += count
         return aborted
 
@@ -373,9 +380,11 @@ def _join_epochs(loaded: LoadedLog, disk: Disk, directory: str, recovery_point: 
     epochs = LeaderEpochs(in_file or ())
     # The file is first written with the first batch, and durable together with it.
     if not in_file and (not loaded.epochs.starts or loaded.epochs.starts[0].start_offset > loaded.log_start_offset):
+        taken_to = loaded.segments[0].base_offset
         for segment in loaded.segments:
             for batch in segment.scan(0, segment.base_offset, check_crc=False):
-                epochs.assign(batch.header.leader_epoch, batch.header.base_offset)
+                epochs.assign(batch.header.leader_epoch, taken_to)
+                taken_to = batch.header.next_offset
         loaded.report.epochs_rebuilt = bool(epochs.starts)
     for start in loaded.epochs.starts:
         epochs.assign(start.epoch, start.start_offset)
