@@ -93,8 +93,8 @@ class OncelogDataSource(Shipped, DataSource):
         staging_location = arguments.pop("staging_location", None)
         write_id = arguments.pop("write_id", None)
         settings = write_settings(arguments, write_id)
-        columns_to_write(schema, settings.topic)
-        return BatchWriter(settings, write_id, staging_location)
+        columns = columns_to_write(schema, settings.topic)
+        return BatchWriter(settings, columns, write_id, staging_location)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """`overwrite` is true in Complete mode, in which all rows are added again, as Spark's Kafka sink does it."""
@@ -111,8 +111,8 @@ class OncelogDataSource(Shipped, DataSource):
         from oncelog.spark.sink.stream_commit import stream_settings
 
         settings = stream_settings(sink_arguments(self.options, Use.STREAM_FORMAT))
-        columns_to_write(schema, settings.arguments.get("topic"))
-        return StreamWriter(settings)
+        columns = columns_to_write(schema, settings.arguments.get("topic"))
+        return StreamWriter(settings, columns)
 
     def _rows(self) -> StructType:
         return row_schema(str(self.options.get("includeHeaders", "false")).lower() == "true")

@@ -258,6 +258,19 @@ def test_topics_of_every_node_are_those_that_one_knows_with_the_partitions_that_
     assert [request.fields["topics"] for request in transport.requests] == [None] * 3
 
 
+@pytest.mark.parametrize("heard", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 2, 2)])
+def test_topics_that_are_named_have_the_partitions_that_one_node_knows(heard):
+    named = Heard(*heard)
+    (topic,) = named.run(topics_of_every_node(Cluster(THREE), ["t"]))
+    assert (topic.error, len(topic.partitions)) == (ErrorCode.none, 2)
+    assert all(request.fields["topics"] == [{"name": "t"}] for request in named.requests)
+
+
+def test_topic_of_every_node_is_looked_for_until_a_node_that_starts_has_heard_of_it():
+    (topic,) = FirstToStart().run(topics_of_every_node(Cluster(THREE), ["t"]))
+    assert (topic.error, len(topic.partitions)) == (ErrorCode.none, 2)
+
+
 def test_cluster_that_says_nothing_of_itself_is_asked_until_the_call_ends():
     transport = Heard(None, None, None)
     with pytest.raises(RetriesExhausted, match="LEADER_NOT_AVAILABLE"):

@@ -140,4 +140,4 @@ def test_a_continuous_trigger_commits_nothing(tmp_path):
     """Spark calls no task's writer then, commits all the same, and goes on where that fails: it must never succeed."""
     arguments = {"topic": "out", "bootstrap_servers": "localhost:9", "checkpoint_location": str(tmp_path)}
     with pytest.raises(QueryError, match="continuous trigger: use processingTime"):
-        StreamWriter(stream_settings(arguments)).commit([None, None], 0)
+        StreamWriter(stream_settings(arguments), ["value"]).commit([None, None], 0)

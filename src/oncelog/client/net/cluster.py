@@ -282,17 +282,19 @@ def refresh(
     return list(described.values())
 
 
-def topics_of_every_node(cluster: Cluster) -> Conversation[list[TopicDescription]]:
-    """All topics that a node knows, with all partitions that one knows of each: a node may not have heard of the newest yet."""
+def topics_of_every_node(cluster: Cluster, topics: Iterable[str] | None = None) -> Conversation[list[TopicDescription]]:
+    """Some topics, or all that a node knows, with all partitions that one knows: a node may not have heard of the newest yet."""
     retries = yield from cluster.retries()
-    known: dict[str, TopicDescription] = {}
-    asked = 0
-    while not asked or asked < len(cluster.nodes):
-        for name, topic in (yield from _ask_for_topics(cluster, None, False, retries)).items():
+    names = None if topics is None else sorted(set(topics))
+    if names is None:
+        known = yield from _ask_for_topics(cluster, None, False, retries)
+    else:
+        known = {topic.name: topic for topic in (yield from refresh(cluster, names, retries=retries))}
+    for _ in range(1, len(cluster.nodes)):
+        cluster.ask_another()
+        for name, topic in (yield from _ask_for_topics(cluster, names, False, retries)).items():
             if name not in known or len(topic.partitions) > len(known[name].partitions):
                 known[name] = topic
-        cluster.ask_another()
-        asked += 1
     return list(known.values())
 
 

@@ -8,7 +8,7 @@ A writer never hears for certain that something was not committed, so none of th
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
@@ -36,13 +36,15 @@ Messages = Sequence[WriterCommitMessage | None]
 class BatchWriter(Shipped, DataSourceArrowWriter):
     """Writes a batch DataFrame. What plans makes it; tasks and the process that commits get copies."""
 
-    def __init__(self, settings: SinkSettings, write_id: str | None, staging_location: str | None) -> None:
-        """Raises RowError, WriteIdError, StagingError, or what the client raises."""
+    def __init__(
+        self, settings: SinkSettings, columns: Collection[str], write_id: str | None, staging_location: str | None
+    ) -> None:
+        """`columns` are those that are written. Raises RowError, WriteIdError, StagingError, or what the client raises."""
         self._settings = settings
         self._write_id = write_id
         # A task that has nothing to write computes nothing.
         self._is_known = write_id is not None and is_written(settings, write_id)
-        self._job = _job(settings, staging_location, owner=settings.group_id)
+        self._job = _job(settings, columns, staging_location, owner=settings.group_id)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> EncodedTask:
         return self._job.run(iter(()) if self._is_known else iterator, _partition_id(), None)
@@ -76,15 +78,19 @@ class BatchWriter(Shipped, DataSourceArrowWriter):
 class StreamWriter(Shipped, DataSourceStreamArrowWriter):
     """Writes micro-batches. Spark makes two for each: one to plan it, which travels to the tasks, and one to commit it."""
 
-    def __init__(self, settings: StreamSettings) -> None:
+    def __init__(self, settings: StreamSettings, columns: Collection[str]) -> None:
+        """`columns` are those that are written."""
         self._settings = settings
+        self._columns = columns
         self._job: EncodingJob | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """What the tasks need is looked up here: the writer that commits never travels, and needs none of it."""
         if self._job is None:
             settings = self._settings
-            self._job = _job(settings.sink("planning"), settings.staging_location, owner=settings.checkpoint)
+            self._job = _job(
+                settings.sink("planning"), self._columns, settings.staging_location, owner=settings.checkpoint
+            )
         return self.__dict__
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> EncodedTask:
@@ -100,9 +106,9 @@ class StreamWriter(Shipped, DataSourceStreamArrowWriter):
         _remove([cast("EncodedTask", message) for message in messages if message is not None])
 
 
-def _job(settings: SinkSettings, staging_location: str | None, owner: str) -> EncodingJob:
+def _job(settings: SinkSettings, columns: Collection[str], staging_location: str | None, owner: str) -> EncodingJob:
     with open_client(settings) as client:
-        topics = output_topics(client, TopicLimits(client), settings)
+        topics = output_topics(client, TopicLimits(client), settings, columns)
     return EncodingJob(row_encoder(settings, topics, 0), new_staging(staging_root(staging_location), owner))
 
 

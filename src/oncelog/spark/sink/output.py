@@ -55,7 +55,7 @@ class Output:
 
     def _encode(self, rows: DataFrame, rotation: int, expected: Expectation) -> EncodedOutput:
         wanted = self._wanted(rows)
-        topics = output_topics(self._client, self._limits, self._settings)
+        topics = output_topics(self._client, self._limits, self._settings, self._columns or ())
         encoder = row_encoder(self._settings, topics, rotation)
         partitions = topics.targets.partitions
         context = rows.sparkSession.sparkContext

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -70,11 +70,19 @@ class TopicLimits:
             self._known[topic] = None if value is None else int(value)
 
 
-def output_topics(client: Client, limits: TopicLimits, settings: SinkSettings) -> OutputTopics:
-    """Ask for the partitions as they are now: there may be more than there were. Raises RowError."""
+def output_topics(
+    client: Client, limits: TopicLimits, settings: SinkSettings, columns: Collection[str]
+) -> OutputTopics:
+    """Ask for the partitions as they are now: there may be more than there were. Raises RowError.
+
+    `columns` are those of the rows. One that names its topic or its partition counts as unwritable where that is not known
+    here, and one node may not have heard of it yet: every node is asked.
+    """
     named = [topic for topic in (settings.topic, settings.dead_letter_topic) if topic is not None]
-    # Rows name their topics, and a row whose topic is not known here counts as unwritable.
-    described = client.topics_of_every_node() if settings.topic is None else client.metadata(named)
+    if settings.topic is None:
+        described = client.topics_of_every_node()
+    else:
+        described = client.topics_of_every_node(named) if "partition" in columns else client.metadata(named)
     for topic in named:
         error = described[topic].error if topic in described else ErrorCode.unknown_topic_or_partition
         if error is not ErrorCode.none:

@@ -77,9 +77,12 @@ class AsyncClient(AsyncBase):
         described = await self._run(admin.describe_topics(self._cluster, topics, wanted))
         return {topic.name: topic for topic in described}
 
-    async def topics_of_every_node(self) -> dict[str, TopicDescription]:
-        """All topics that a node knows, with all partitions that one knows of each: a node may not have heard of the newest yet."""
-        described = await self._run(cluster.topics_of_every_node(self._cluster))
+    async def topics_of_every_node(self, topics: Iterable[str] | None = None) -> dict[str, TopicDescription]:
+        """Describe some topics, or all that a node knows, with all partitions that one knows of each.
+
+        A node may not have heard of the newest yet.
+        """
+        described = await self._run(cluster.topics_of_every_node(self._cluster, topics))
         return {topic.name: topic for topic in described}
 
     async def describe_cluster(self) -> ClusterDescription:

@@ -79,9 +79,12 @@ class Client(BlockingBase):
         described = self._run(admin.describe_topics(self._cluster, topics, wanted))
         return {topic.name: topic for topic in described}
 
-    def topics_of_every_node(self) -> dict[str, TopicDescription]:
-        """All topics that a node knows, with all partitions that one knows of each: a node may not have heard of the newest yet."""
-        described = self._run(cluster.topics_of_every_node(self._cluster))
+    def topics_of_every_node(self, topics: Iterable[str] | None = None) -> dict[str, TopicDescription]:
+        """Describe some topics, or all that a node knows, with all partitions that one knows of each.
+
+        A node may not have heard of the newest yet.
+        """
+        described = self._run(cluster.topics_of_every_node(self._cluster, topics))
         return {topic.name: topic for topic in described}
 
     def describe_cluster(self) -> ClusterDescription:
