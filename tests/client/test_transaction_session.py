@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from oncelog.client.errors import BrokerRefused, IllegalState, OutcomeUnknown, ProducerFenced, TransactionFailed
-from oncelog.client.net.cluster import Cluster, transaction_version
+from oncelog.client.net.cluster import Cluster, CoordinatorKind, transaction_version
+from oncelog.client.net.conversation import Send
 from oncelog.client.producer.transaction import SessionState, TransactionSession
-from oncelog.client.values import OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
+from oncelog.client.values import Address, OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
 from oncelog.wire import ErrorCode
 from tests.client.scripted import HERE, SETTINGS, ScriptedTransport, lost
 
@@ -36,6 +37,63 @@ class Coordinator:
 
     def end(self, *, commit: bool):
         return self.transport.run(self.session.end(commit))
+
+
+class MovingGroup(ScriptedTransport):
+    """The coordinator of a group takes offsets, and goes away.
+
+    Whoever is asked then names one that led before: it answers reads with what it knew, and takes no offsets. The next
+    answer names the one that leads.
+    """
+
+    FIRST, BEFORE, NEXT = (Address(name, 9092) for name in ("first", "before", "next"))
+
+    def __init__(self) -> None:
+        super().__init__(self._answer)
+        self.takers: list[Address] = []
+        self._named = [self.FIRST, self.BEFORE, self.NEXT]
+        self._asked = HERE
+
+    def _perform(self, effect):
+        if isinstance(effect, Send):
+            self._asked = effect.address
+        return super()._perform(effect)
+
+    def _answer(self, request):
+        match request.api.name:
+            case "FindCoordinator":
+                is_group = request.fields["key_type"] == CoordinatorKind.GROUP
+                address = self._named.pop(0) if is_group else HERE
+                return SimpleNamespace(error_code=ErrorCode.none, host=address.host, port=address.port)
+            case "TxnOffsetCommit":
+                takes = self._asked in (self.FIRST, self.NEXT)
+                self.takers += [self._asked] if takes else []
+                return offsets_taken(0 if takes else 16)
+            case "OffsetFetch":
+                known = {self.BEFORE: 7, self.NEXT: 9}
+                return offsets_read(known[self._asked]) if self._asked in known else answered(16, topics=[])
+        return answered(0)
+
+
+def offsets_taken(code: int) -> SimpleNamespace:
+    return SimpleNamespace(topics=[SimpleNamespace(partitions=[SimpleNamespace(error_code=ErrorCode(code))])])
+
+
+def offsets_read(offset: int) -> SimpleNamespace:
+    item = SimpleNamespace(
+        partition_index=PARTITION.partition, committed_offset=offset, metadata="", error_code=ErrorCode.none
+    )
+    topic = SimpleNamespace(name=PARTITION.topic, partitions=[item])
+    return SimpleNamespace(error_code=ErrorCode.none, topics=[topic])
+
+
+def test_what_a_group_had_committed_is_said_by_the_coordinator_that_took_the_offsets():
+    transport = MovingGroup()
+    session = TransactionSession(Cluster(SETTINGS), "ledger", 60_000)
+    transport.run(session.init())
+    found = transport.run(session.commit_offsets_and_read("group", {PARTITION: OffsetAndMetadata(11)}))
+    assert found == {PARTITION: OffsetAndMetadata(9)}
+    assert transport.takers == [transport.FIRST, transport.NEXT]
 
 
 def added(*codes: int) -> SimpleNamespace:

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from oncelog.client import requests
-from oncelog.client.consumer.offsets import committed_topics, first_partition_error
+from oncelog.client.consumer.offsets import committed_offsets, committed_topics, first_partition_error
 from oncelog.client.errors import (
     RETRIABLE,
     STALE_COORDINATOR,
@@ -174,6 +174,23 @@ class TransactionSession:
             request = replace(request, version_min=max(request.version_min, MEMBER_VERSION))
         reply = yield from self._ask(CoordinatorKind.GROUP, sender.group_id, request, first_partition_error)
         self._accept(reply, what)
+
+    def commit_offsets_and_read(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> Conversation[dict[TopicPartition, OffsetAndMetadata]]:
+        """Make a group's offsets part of the transaction, and return what it had committed before.
+
+        A coordinator that leads no more, and does not know it, may leave out the newest offsets. One that takes offsets
+        leads: its replicas have them. So the one that took them is asked. If another one answers, because that one went away
+        in between, the offsets are sent once more: to take them twice changes nothing. The timeout of the transaction is
+        the limit. Raises what `commit_offsets` raises, and RetriesExhausted.
+        """
+        while True:
+            yield from self.commit_offsets(group, offsets)
+            taker = self._cluster.known_coordinator(CoordinatorKind.GROUP, group)
+            found = yield from committed_offsets(self._cluster, group, None, require_stable=False)
+            if self._cluster.known_coordinator(CoordinatorKind.GROUP, group) == taker:
+                return found
 
     def end(self, commit: bool) -> Conversation[ProducerIdentity]:
         """Commit or abort, and return the identity for the next transaction.

@@ -147,19 +147,19 @@ class SinkTransactions:
             if problem is not None:
                 raise DeliveryChanged(problem)
         if offsets:
-            self._producer.commit_offsets(self._settings.group_id, offsets)
-            self._check_what_was_read()
+            self._commit_offsets(offsets)
         self._producer.end(commit=True)
 
-    def _check_what_was_read(self) -> None:
-        """A coordinator that leads no more may answer a read, and not have heard of what was committed since.
+    def _commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Make offsets part of the transaction; the first time, check what was read of the group before it.
 
-        The one that took the offsets of this transaction leads: it has given them to its replicas.
+        A coordinator that leads no more may answer a read, and not have heard of what was committed since.
         """
-        if self._is_confirmed:
-            return
         group = self._settings.group_id
-        found = self._producer.committed_offsets(group)
+        if self._is_confirmed:
+            self._producer.commit_offsets(group, offsets)
+            return
+        found = self._producer.commit_offsets_and_read(group, offsets)
         if any(self._read.get(partition) != committed for partition, committed in found.items()):
             raise FenceError(
                 f"group {group!r} has committed more than its coordinator said at first, which leads no more: nothing was "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from oncelog.client.consumer import offsets
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.producer.transaction import TransactionSession
@@ -80,9 +79,14 @@ class SharedProducer(BlockingBase):
         """Make a group's offsets part of the transaction."""
         self._run(self._session.commit_offsets(group, committed))
 
-    def committed_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed, as the coordinator says that took the offsets of this transaction."""
-        return self._run(offsets.committed_offsets(self._cluster, group, None, require_stable=False))
+    def commit_offsets_and_read(
+        self, group: str, committed: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Make a group's offsets part of the transaction, and return what it had committed before.
+
+        The coordinator that took them says it, and no other: one that leads no more may not know of the newest.
+        """
+        return self._run(self._session.commit_offsets_and_read(group, committed))
 
     def end(self, commit: bool) -> ProducerIdentity:
         """Commit or abort; return the identity for the next transaction, which `bump` may still change.
