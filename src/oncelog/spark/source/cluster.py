@@ -90,6 +90,12 @@ class SourceCluster:
         partitions, level = self.partitions(was_read), self._options.fetch.isolation_level
         return self._asked(lambda client: client.end_offsets(partitions, isolation_level=level, at_least=was_read))
 
+    def hear_of_leaders(self) -> None:
+        """Ask every node who leads what is subscribed: the newest leader epoch counts from then on (KIP-320)."""
+        subscribed = self._options.subscription
+        names = {*subscribed.topics, *(partition.topic for partition in subscribed.partitions)}
+        self._asked(lambda client: client.topics_of_every_node(None if subscribed.pattern is not None else names))
+
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """The last stable offsets, or the high watermarks for read_uncommitted."""
         return self.at(dict.fromkeys(partitions, OffsetSpec.LATEST))

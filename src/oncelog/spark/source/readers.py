@@ -84,6 +84,8 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._bound: Offsets | None = None
         self._latest: Offsets | None = None
         self._start_to_record: Offsets | None = None
+        self._planned: Offsets | None = None
+        """Where the last micro-batch ends whose tasks were planned: that is where the next one starts."""
         self._last_advance_ms = time.monotonic() * 1000
 
     @told_in_one_sentence(*SAID)
@@ -133,19 +135,29 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return to_tree(end)
 
     def _latest_without_start(self) -> OffsetTree:
-        """For PySpark before 4.2. What was lost since the start is found where the tasks are planned."""
+        """For PySpark before 4.2. What was lost since the start is found where the tasks are planned.
+
+        An end before the start would be taken for a loss there, and stay in the checkpoint. So no broker that leads no more
+        is believed: the start is where the last micro-batch ended, or, where this reader has planned none, as after a
+        restart, every node is asked who leads.
+        """
         recorded, self._start_to_record = self._start_to_record, None
-        return to_tree(recorded or self._cluster.latest(self._cluster.partitions()))
+        if recorded:
+            return to_tree(recorded)
+        if self._planned is None:
+            self._cluster.hear_of_leaders()
+        return to_tree(self._cluster.ends(self._planned or {}))
 
     def reportLatestOffset(self) -> OffsetTree | None:
         return None if self._latest is None else to_tree(self._latest)
 
     @told_in_one_sentence(*SAID)
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        last = from_tree(end)
+        self._planned = last
         if self._start_to_record is not None:
             self._start_to_record = None
             return []
-        last = from_tree(end)
         begin = self._with_new_partitions(from_tree(start), last)
         self._check_no_loss(begin, last)
         return _tasks([OffsetRange(item, begin[item], last[item]) for item in sorted(last)], self._options)
