@@ -160,6 +160,7 @@ def test_leader_that_a_node_does_not_know_is_asked_for_at_another():
 
 
 PARTITION = TopicPartition("t", 0)
+ELSEWHERE = Address("bootstrap.example", 9092)
 LAST = TopicPartition("t", 1)
 
 
@@ -250,7 +251,7 @@ def test_topic_that_was_read_and_is_not_in_the_list_of_all_is_asked_for_by_name(
     assert [request.fields["topics"] for request in transport.requests] == [None, [{"name": "t"}], [{"name": "t"}]]
 
 
-@pytest.mark.parametrize("heard", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 2, 2)])
+@pytest.mark.parametrize("heard", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 2, 2), (0, None, 2)])
 def test_topics_of_every_node_are_those_that_one_knows_with_the_partitions_that_one_knows(heard):
     transport = Heard(*heard)
     (topic,) = transport.run(topics_of_every_node(Cluster(THREE)))
@@ -264,6 +265,38 @@ def test_topics_that_are_named_have_the_partitions_that_one_node_knows(heard):
     (topic,) = named.run(topics_of_every_node(Cluster(THREE), ["t"]))
     assert (topic.error, len(topic.partitions)) == (ErrorCode.none, 2)
     assert all(request.fields["topics"] == [{"name": "t"}] for request in named.requests)
+
+
+class LastHasHeard(PartedCoordinator):
+    """The last node alone has heard of the second partition. The first has another address, too, and may name itself alone."""
+
+    def __init__(self, *, is_first_alone: bool) -> None:
+        super().__init__()
+        self._is_first_alone = is_first_alone
+
+    def answer(self, request: ApiRequest) -> SimpleNamespace:
+        answer = _metadata(2 if self.asked == NODES[2] else 1)
+        if self._is_first_alone and self.asked == NODES[0]:
+            answer.brokers = answer.brokers[:1]
+        return answer
+
+
+@pytest.mark.parametrize("bootstrap", [NODES, (ELSEWHERE,), (NODES[1], NODES[0])])
+@pytest.mark.parametrize("is_first_alone", [False, True])
+def test_every_node_is_asked_whatever_the_bootstrap_servers_are_and_the_first_node_names(bootstrap, is_first_alone):
+    transport = LastHasHeard(is_first_alone=is_first_alone)
+    (topic,) = transport.run(topics_of_every_node(Cluster(replace(SETTINGS, bootstrap=bootstrap))))
+    assert len(topic.partitions) == 2
+
+
+@pytest.mark.parametrize("dead", NODES)
+def test_node_that_does_not_answer_is_left_out(dead):
+    class OneIsDead(Heard):
+        def answer(self, request):
+            return ConnectionLost("it is dead", sent=False) if self.asked == dead else super().answer(request)
+
+    (topic,) = OneIsDead(2, 2, 2).run(topics_of_every_node(Cluster(THREE)))
+    assert len(topic.partitions) == 2
 
 
 def test_topic_of_every_node_is_looked_for_until_a_node_that_starts_has_heard_of_it():

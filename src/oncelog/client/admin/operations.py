@@ -377,8 +377,7 @@ def ask_every_node(
     """What all nodes together list, once all of them have loaded it. Raises BrokerRefused or ConnectionLost."""
     retries = yield from cluster.retries()
     while True:
-        addresses = [Address(node.host, node.port) for node in cluster.nodes.values()]
-        tickets = yield from ask_all((address, request) for address in addresses)
+        tickets = yield from ask_all((address, request) for address in cluster.node_addresses())
         answers = [ticket.result() for ticket in tickets]
         errors = {answer.error_code for answer in answers} - {ErrorCode.none}
         if not errors:

@@ -5,7 +5,9 @@ It also holds the two ways of asking that everything else is built from: ask any
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
@@ -32,6 +34,7 @@ from oncelog.wire.offered_versions import OfferedVersions
 
 TRANSACTION_FEATURE = "transaction.version"
 ErrorOf = Callable[[Any], ErrorCode]
+ASKING = "asking for metadata"
 
 
 class CoordinatorKind(IntEnum):
@@ -63,7 +66,8 @@ class Cluster:
         self._leaders: dict[TopicPartition, _Leader] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
         self._nodes_max = 0
-        self._told_by: Address | None = None
+        self.told_by: Address | None = None
+        """Who has said what was learned last."""
         self._doubted: Address | None = None
 
     def retries(self, time_ms: float | None = None) -> Conversation[Retries]:
@@ -84,14 +88,17 @@ class Cluster:
         Last comes who did not answer, or said what was not so: a node that is parted from the others says the same for as
         long as that lasts.
         """
-        known = (Address(node.host, node.port) for node in self.nodes.values())
-        every = list(dict.fromkeys((*known, *self.settings.bootstrap)))
+        every = list(dict.fromkeys((*self.node_addresses(), *self.settings.bootstrap)))
         first = every.index(self._doubted) + 1 if self._doubted in every else 0
         return every[first:] + every[:first]
 
+    def node_addresses(self) -> Sequence[Address]:
+        """Those that the nodes advertise."""
+        return [Address(node.host, node.port) for node in self.nodes.values()]
+
     def believe(self, address: Address) -> None:
         """What is learned now was said there."""
-        self._told_by = address
+        self.told_by = address
 
     def doubt(self, address: Address | None) -> None:
         """Ask another one next time."""
@@ -111,7 +118,7 @@ class Cluster:
 
     def ask_another(self) -> None:
         """Than the one that said what was learned last."""
-        self.doubt(self._told_by)
+        self.doubt(self.told_by)
 
     def leader(self, partition: TopicPartition) -> Address | None:
         node = self.nodes.get(self._known_leader(partition).node_id)
@@ -286,27 +293,50 @@ def topics_of_every_node(cluster: Cluster, topics: Iterable[str] | None = None) 
     """Some topics, or all that a node knows, with all partitions that one knows: a node may not have heard of the newest yet."""
     retries = yield from cluster.retries()
     names = None if topics is None else sorted(set(topics))
-    if names is None:
-        known = yield from _ask_for_topics(cluster, None, False, retries)
-    else:
-        known = {topic.name: topic for topic in (yield from refresh(cluster, names, retries=retries))}
-    for _ in range(1, len(cluster.nodes)):
+    known: dict[str, TopicDescription] = {}
+    count = 0
+    while True:
+        answers = yield from _every_answer(cluster, _about_topics(names), retries)
+        for topic in (topic for answer in answers for topic in cluster.learn(answer, asked_for_all=names is None)):
+            if topic.name not in known or len(topic.partitions) > len(known[topic.name].partitions):
+                known[topic.name] = topic
+        count += len(answers)
+        if not cluster.is_incomplete or count >= cluster.denials_needed or not (yield from retries.pause()):
+            return list(known.values())
         cluster.ask_another()
-        for name, topic in (yield from _ask_for_topics(cluster, names, False, retries)).items():
-            if name not in known or len(topic.partitions) > len(known[name].partitions):
-                known[name] = topic
-    return list(known.values())
+
+
+def _every_answer(cluster: Cluster, request: ApiRequest, retries: Retries) -> Conversation[list[Any]]:
+    """What each node says that one of them names, at the address that it has there: a bootstrap server may have another.
+
+    Who does not answer is left out, as long as one does.
+    """
+    answers = [(yield from ask_any(cluster, request, metadata_error, ASKING, retries))]
+    asked = {cluster.told_by}
+    named = deque(answers[0].brokers)
+    while named:
+        node = named.popleft()
+        address = Address(node.host, int(node.port))
+        if address in asked:
+            continue
+        asked.add(address)
+        with suppress(ConnectionLost):
+            answer = yield from ask(address, request, (yield from cluster.answer_timeout_ms(retries)))
+            answers.append(answer)
+            named.extend(answer.brokers)
+    return answers
 
 
 def _ask_for_topics(
     cluster: Cluster, names: list[str] | None, create: bool, retries: Retries
 ) -> Conversation[dict[str, TopicDescription]]:
-    request = ApiRequest(
-        requests.METADATA,
-        {"topics": None if names is None else [{"name": name} for name in names], "allow_auto_topic_creation": create},
-    )
-    answer = yield from ask_any(cluster, request, metadata_error, "asking for metadata", retries)
+    answer = yield from ask_any(cluster, _about_topics(names, create), metadata_error, ASKING, retries)
     return {topic.name: topic for topic in cluster.learn(answer, asked_for_all=names is None)}
+
+
+def _about_topics(names: list[str] | None, create: bool = False) -> ApiRequest:
+    topics = None if names is None else [{"name": name} for name in names]
+    return ApiRequest(requests.METADATA, {"topics": topics, "allow_auto_topic_creation": create})
 
 
 def _denied(described: Mapping[str, TopicDescription], wanted: Iterable[TopicPartition]) -> list[str]:
