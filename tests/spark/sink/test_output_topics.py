@@ -26,7 +26,8 @@ class LaggingNode:
     def __call__(self, message):
         self.asked += 1
         (broker,) = message.brokers
-        two = (broker, replace(broker, node_id=type(broker.node_id)(broker.node_id + 1)))
+        # The second is reached by another name of the same address.
+        two = (broker, replace(broker, node_id=type(broker.node_id)(broker.node_id + 1), host="localhost"))
         topics = message.topics if self.asked > 1 else tuple(map(self._before, message.topics))
         return replace(message, brokers=two, topics=topics)
 
