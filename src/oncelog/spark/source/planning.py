@@ -48,7 +48,7 @@ def available(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartitio
 def capped(
     latest: Mapping[TopicPartition, int], bound: Mapping[TopicPartition, int], start: Mapping[TopicPartition, int]
 ) -> Offsets:
-    """`latest`, but nothing beyond `bound`, nor partitions that `bound` does not have.
+    """`latest`, but nothing beyond `bound`, nor partitions that neither `bound` nor `start` has.
 
     What was read already stays read, whatever a broker that lagged behind has said of the bound.
     """
