@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import textwrap
@@ -10,6 +11,7 @@ import pytest
 
 from harness.names import unique
 from oncelog.client import (
+    AsyncProducer,
     BatchSender,
     ClientError,
     Fetcher,
@@ -21,6 +23,7 @@ from oncelog.client import (
     TopicPartition,
     TransactionVersion,
 )
+from oncelog.client.producer.accumulating import OpenBatch
 from oncelog.testing import broker
 from oncelog.testing.proxy import ApiKey, Proxy, Then
 from tests.client.faces import faces
@@ -79,6 +82,75 @@ def test_transaction_is_begun_and_ended_in_order(node, face):
             producer.abort_transaction()
         producer.begin_transaction()
         producer.abort_transaction()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"value": "text"},
+        {"value": ["list"]},
+        {"value": b"value", "key": "text"},
+        {"value": b"value", "headers": [("name", "text")]},
+        {"value": b"value", "headers": [(b"name", b"data")]},
+        {"value": b"value", "timestamp_ms": 1.5},
+        {"value": b"value", "timestamp_ms": 2**80},
+    ],
+    ids=str,
+)
+def test_record_that_cannot_be_written_is_refused_at_once_and_takes_none_with_it(node, face, wrong):
+    topic = unique("refused")
+    with face.producer(node.bootstrap_servers, transactional_id=unique("misuse")) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        before = producer.send(topic, b"before")
+        with pytest.raises((TypeError, ValueError)):
+            producer.send(topic, **wrong)
+        after = producer.send(topic, b"after")
+        producer.commit_transaction()
+        assert [before.result().offset, after.result().offset] == [0, 1]
+
+
+def test_producer_that_has_failed_says_so_at_every_call_and_commits_nothing(node, face, monkeypatch):
+    """What has ended the sending is a bug. Half of a transaction is never committed for it."""
+    topic, transactional_id = unique("failed"), unique("misuse")
+    producer = face.producer(node.bootstrap_servers, transactional_id=transactional_id)
+    producer.init_transactions()
+    producer.begin_transaction()
+    written = producer.send(topic, b"debit")
+    producer.flush()
+    with monkeypatch.context() as patched:
+        patched.setattr(OpenBatch, "encode", lambda *_: 1 / 0)
+        lost = producer.send(topic, b"credit")
+        with pytest.raises(IllegalState, match="ZeroDivisionError"):
+            producer.flush()
+    assert written.result().offset == 0
+    for call in (
+        lost.result,
+        producer.flush,
+        producer.commit_transaction,
+        producer.abort_transaction,
+        producer.begin_transaction,
+        lambda: producer.send(topic, b"more"),
+        producer.close,
+    ):
+        with pytest.raises(IllegalState, match="what it had not written is lost: ZeroDivisionError"):
+            call()
+    with face.client(node.bootstrap_servers) as client:
+        assert client.describe_transactions([transactional_id])[transactional_id].state == "Ongoing"
+
+
+def test_producer_whose_task_was_cancelled_says_so(node):
+    async def cancel_it() -> None:
+        producer = AsyncProducer(node.bootstrap_servers, linger_ms=60_000)
+        await producer.send(unique("cancelled"), b"value")
+        await asyncio.sleep(0)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        for call in (producer.flush, producer.close):
+            with pytest.raises(IllegalState, match="was cancelled, and what it had not written is lost"):
+                await call()
+
+    asyncio.run(cancel_it())
 
 
 def test_consumer_does_what_it_was_made_for(node, face):

@@ -35,6 +35,9 @@ from oncelog.client.values import GroupMetadata, OffsetAndMetadata, ProducerIden
 from oncelog.records import HEADER_BYTES, Record
 from oncelog.wire import ErrorCode
 
+RECORD_BYTES_MAX = 2**31 - 1 - HEADER_BYTES
+"""The length of a batch is an int32."""
+
 
 class ProducerCore:
     """What a producer has not sent yet, and how its transaction stands. `changed` is called when either has moved on."""
@@ -58,6 +61,7 @@ class ProducerCore:
         self._counts: dict[str, int] = {}
         self._untold: list[OpenBatch] = []
         self._callback_error: Exception | None = None
+        self._ended_by: Exception | None = None
         self._session: TransactionSession | None = None
         if settings.transactional_id is not None:
             self._session = TransactionSession(cluster, settings.transactional_id, settings.transaction_timeout_ms)
@@ -71,7 +75,7 @@ class ProducerCore:
     def is_flushed(self) -> bool:
         """Whether every record was written or given up, and who wanted to know was told."""
         is_sent = not self._open and not self._full and (self._flow is None or self._flow.is_idle)
-        return is_sent and not self._untold
+        return is_sent and not self._untold and self._ended_by is None
 
     @property
     def is_dropped(self) -> bool:
@@ -81,7 +85,7 @@ class ProducerCore:
 
     def knows(self, topic: str, partition: int | None) -> bool:
         """Whether a record for this partition, or for any, can be appended. Raises ValueError for one below 0."""
-        self._require_not_closed()
+        self._require_alive()
         if partition is not None and partition < 0:
             raise ValueError(f"partition is {partition}: the first one is 0")
         return topic in self._cluster.topics and (partition is None or partition < self._count(topic))
@@ -119,12 +123,14 @@ class ProducerCore:
         """Put a record of a known topic where it belongs; return its batch and its place in it.
 
         Raises TransactionFailed, ProducerFenced or OutcomeUnknown when the transaction takes no more records, and ValueError
-        when the partitioner chose a partition that is not there.
+        when the partitioner chose a partition that is not there, or no batch can hold the record.
         """
-        self._require_not_closed()
+        self._require_alive()
         self._require_open()
         chosen = TopicPartition(topic, self._partition(topic, record) if partition is None else partition)
         added_bytes = size_bytes(record)
+        if added_bytes > RECORD_BYTES_MAX:
+            raise ValueError(f"a record has at most {RECORD_BYTES_MAX} bytes, and this one has about {added_bytes}")
         batch = self._open.get(chosen)
         if batch is not None and batch.size_bytes + added_bytes > self.settings.batch_bytes:
             self._close(batch)
@@ -174,7 +180,20 @@ class ProducerCore:
         return error
 
     def pump(self) -> Conversation[None]:
-        """Send, until `stop` was called and nothing is left."""
+        """Send, until `stop` was called and nothing is left. Whatever else ends it is told by every call from then on."""
+        try:
+            yield from self._send_all()
+        except Exception as error:  # noqa: BLE001 - the callers are told, and not who runs this
+            self._ended_by = error
+
+    def raise_if_ended(self) -> None:
+        """Raises IllegalState where nothing is sent any more, although nobody has closed the producer."""
+        if self._ended_by is not None:
+            raise IllegalState(
+                f"this producer has failed, and what it had not written is lost: {self._ended_by!r}"
+            ) from self._ended_by
+
+    def _send_all(self) -> Conversation[None]:
         while not (self.is_closed and self.is_flushed):
             if self._drop_because is not None:
                 self._give_up(self._drop_because)
@@ -370,7 +389,7 @@ class ProducerCore:
             self._flow.fail(error)
 
     def _transactional(self) -> TransactionSession:
-        self._require_not_closed()
+        self._require_alive()
         if self._session is None:
             raise IllegalState("this producer was made without a transactional_id")
         return self._session
@@ -384,7 +403,8 @@ class ProducerCore:
         if self.state is not ProducerPhase.IN_TRANSACTION:
             raise IllegalState(f"no transaction is open: the producer is {self.state.value}")
 
-    def _require_not_closed(self) -> None:
+    def _require_alive(self) -> None:
+        self.raise_if_ended()
         if self.is_closed:
             raise IllegalState("this producer was closed")
 

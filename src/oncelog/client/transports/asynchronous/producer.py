@@ -11,13 +11,15 @@ from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.producer.accumulating import OnDelivery, OpenBatch, RecordMetadata
 from oncelog.client.producer.core import ProducerCore
+from oncelog.client.producer.given_record import given_record
 from oncelog.client.producer.partitioners import Partitioner
 from oncelog.client.producer.settings import producer_settings
 from oncelog.client.transports.asynchronous.base import AsyncBase
 from oncelog.client.transports.asynchronous.transport import monotonic_ms, wall_clock_ms
 from oncelog.client.values import GroupMetadata, OffsetAndMetadata, TopicPartition
-from oncelog.records import Record
 from oncelog.security.values import PLAINTEXT, Security
+
+CANCELLED = "the task in which this producer sends was cancelled, and what it had not written is lost"
 
 
 class AsyncDelivery:
@@ -129,9 +131,10 @@ class AsyncProducer(AsyncBase):
 
         Without a partition the partitioner decides. `on_delivery` is called with the RecordMetadata or with the error, one
         of them None, by the sending task, which waits for it if it is a coroutine function. Raises what ended the
-        transaction, and BrokerRefused or RetriesExhausted for a topic that cannot be written.
+        transaction, BrokerRefused or RetriesExhausted for a topic that cannot be written, and TypeError or ValueError for
+        what no record can have.
         """
-        record = Record(key, value, tuple(headers), wall_clock_ms() if timestamp_ms is None else timestamp_ms)
+        record = given_record(key, value, headers, wall_clock_ms() if timestamp_ms is None else timestamp_ms)
         if not self._core.knows(topic, partition):
             await self._run(self._core.learn_topic(topic, partition))
         await self._wait(lambda: self._core.has_room, self._settings.call_timeout_ms)
@@ -185,8 +188,11 @@ class AsyncProducer(AsyncBase):
         self._core.stop()
         if self._pump is not None:
             self._wake()
-            await self._pump
+            await asyncio.gather(self._pump, return_exceptions=True)
         await super().close()
+        self._core.raise_if_ended()
+        if not self._core.is_flushed:
+            raise IllegalState(CANCELLED)
 
     def _wake(self) -> None:
         """Have the sending task look again; it starts with the first call, when there is an event loop."""
@@ -201,7 +207,9 @@ class AsyncProducer(AsyncBase):
                 while not is_so():
                     if self._core.is_closed and (self._pump is None or self._pump.done()):
                         raise IllegalState("this producer was closed")
-                    assert self._pump is None or not self._pump.done(), "the sending task ended early"
+                    self._core.raise_if_ended()
+                    if self._pump is not None and self._pump.done():
+                        raise IllegalState(CANCELLED)
                     changed = asyncio.get_running_loop().create_future()
                     self._waiters.append(changed)
                     await changed

@@ -13,11 +13,11 @@ from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.producer.accumulating import OnDelivery, OpenBatch, RecordMetadata
 from oncelog.client.producer.core import ProducerCore
+from oncelog.client.producer.given_record import given_record
 from oncelog.client.producer.partitioners import Partitioner
 from oncelog.client.producer.settings import producer_settings
 from oncelog.client.transports.blocking.transport import BackgroundRun, BlockingTransport, monotonic_ms, wall_clock_ms
 from oncelog.client.values import GroupMetadata, OffsetAndMetadata, TopicPartition
-from oncelog.records import Record
 from oncelog.security.values import PLAINTEXT, Security
 
 
@@ -133,9 +133,10 @@ class Producer:
 
         Without a partition the partitioner decides. `on_delivery` is called with the RecordMetadata or with the error, one
         of them None, on the sending thread: it must be quick, and wait for nothing of this producer. Raises what ended the
-        transaction, and BrokerRefused or RetriesExhausted for a topic that cannot be written.
+        transaction, BrokerRefused or RetriesExhausted for a topic that cannot be written, and TypeError or ValueError for
+        what no record can have.
         """
-        record = Record(key, value, tuple(headers), wall_clock_ms() if timestamp_ms is None else timestamp_ms)
+        record = given_record(key, value, headers, wall_clock_ms() if timestamp_ms is None else timestamp_ms)
         if not self._core.knows(topic, partition):
             self._learn(topic, partition)
         with self._changed:
@@ -208,6 +209,7 @@ class Producer:
         self._calls.close()
         for transport in self._lookups:
             transport.close()
+        self._core.raise_if_ended()
 
     def __enter__(self) -> Self:
         return self
@@ -230,6 +232,8 @@ class Producer:
         with self._changed:
             if not self._changed.wait_for(lambda: is_so() or self._pump.is_over, timeout_s):
                 raise RetriesExhausted(f"not done within {timeout_ms:.0f} ms")
+            if not is_so():
+                self._core.raise_if_ended()
             if not is_so() and self._core.is_closed:
                 raise IllegalState("this producer was closed")
             assert is_so(), "the sending thread ended early"

@@ -1,0 +1,77 @@
+"""What a caller gives is looked at when it is given: encoded later, it would take others with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.client.producer.given_record import TIMESTAMP_MAX_MS, given_record
+from oncelog.records import Record, build_batch, check_batch
+
+GOOD: dict[str, Any] = {"key": b"key", "value": b"value", "headers": (), "timestamp_ms": 5}
+NOT_DATA = (
+    st.text()
+    | st.integers()
+    | st.floats()
+    | st.booleans()
+    | st.lists(st.binary())
+    | st.dictionaries(st.binary(), st.binary())
+)
+
+
+@pytest.mark.parametrize("field", ["key", "value"])
+@given(data=NOT_DATA)
+def test_key_or_value_that_is_not_bytes_is_refused(field: str, data: object) -> None:
+    with pytest.raises(
+        TypeError, match=f"the {field} of a record is bytes or None, and this one is a {type(data).__name__}"
+    ):
+        given_record(**{**GOOD, field: data})
+
+
+@given(data=NOT_DATA)
+def test_header_that_is_not_bytes_is_refused_with_its_name(data: object) -> None:
+    with pytest.raises(TypeError, match="the header 'source' of a record is bytes or None"):
+        given_record(**{**GOOD, "headers": [("good", b"good"), ("source", data)]})
+
+
+@pytest.mark.parametrize("name", [b"bytes", None, 5])
+def test_name_of_a_header_that_is_no_text_is_refused(name: object) -> None:
+    with pytest.raises(TypeError, match="the name of a header is a str"):
+        given_record(**{**GOOD, "headers": [(name, b"good")]})
+
+
+def test_name_of_a_header_that_is_not_utf8_is_refused() -> None:
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        given_record(**{**GOOD, "headers": [("\udcff", b"good")]})
+
+
+@pytest.mark.parametrize("timestamp_ms", [1.0, 1.5, float("nan"), "5", None])
+def test_time_that_is_not_whole_milliseconds_is_refused(timestamp_ms: object) -> None:
+    with pytest.raises(TypeError, match="timestamp_ms is an int"):
+        given_record(**{**GOOD, "timestamp_ms": timestamp_ms})
+
+
+@pytest.mark.parametrize("timestamp_ms", [-1, -(2**70), TIMESTAMP_MAX_MS + 1, 2**200])
+def test_time_that_no_record_can_have_is_refused(timestamp_ms: int) -> None:
+    with pytest.raises(ValueError, match="milliseconds since 1970"):
+        given_record(**{**GOOD, "timestamp_ms": timestamp_ms})
+
+
+def test_what_the_caller_can_still_change_is_copied() -> None:
+    value = bytearray(b"before")
+    record = given_record(b"key", memoryview(value), [("h", value)], 0)  # type: ignore[arg-type]
+    value[:] = b"after!"
+    assert record == Record(b"key", b"before", (("h", b"before"),), 0)
+
+
+DATA = st.none() | st.binary()
+HEADER = st.tuples(st.text(st.characters(exclude_categories=["Cs"])), DATA)
+TIME = st.integers(0, TIMESTAMP_MAX_MS)
+
+
+@given(st.lists(st.builds(given_record, DATA, DATA, st.lists(HEADER), TIME), min_size=1))
+def test_whatever_is_taken_can_be_written_in_one_batch(records: list[Record]) -> None:
+    assert check_batch(build_batch(records)).record_count == len(records)
