@@ -12,7 +12,7 @@ from harness.acls import AUTHORIZER, deny_write
 from harness.names import unique
 from harness.waiting import until
 from oncelog.client import BrokerRefused, Client, TopicPartition
-from oncelog.spark import QueryError, RowError, write_exactly_once
+from oncelog.spark import QueryError, RowError, WriteIdError, write_exactly_once
 from oncelog.spark.plan import Mode
 from tests.spark import topics
 
@@ -76,6 +76,13 @@ def test_a_write_that_is_repeated_adds_nothing_also_after_another(spark, log, ta
         assert (repeated.is_skipped, repeated.records) == (True, 0)
     assert topics.read(log.bootstrap_servers, target) == before
     assert len(topics.values(before)) == COUNT + 100
+
+
+def test_a_write_id_that_was_written_to_another_topic_is_refused(spark, log, target):
+    write_id, other = unique("may"), unique("other")
+    write(log, target, frame(spark), write_id=write_id)
+    with pytest.raises(WriteIdError, match=f"was written to topic '{target}'"):
+        write(log, other, frame(spark), write_id=write_id)
 
 
 def leave_offsets_pending(bootstrap_servers, transactional_id, group_id, topic):

@@ -36,12 +36,12 @@ def test_names_that_mean_nothing_are_refused(transactional_id, write_id, words):
 def test_what_was_committed_with_a_write_is_known_again():
     entries = write_entries("may", None, [TopicPartition("b", 3), TopicPartition("a", 2)])
     assert entries.keys() == {TopicPartition("a", 0)}
-    assert was_written(entries, "may")
-    assert not was_written({}, "may")
+    assert was_written(entries, "may", None)
+    assert not was_written({}, "may", None)
 
 
 def test_a_write_without_rows_is_remembered_with_the_topic_that_was_named():
-    assert was_written(write_entries("may", "orders", []), "may")
+    assert was_written(write_entries("may", "orders", []), "may", "orders")
     assert write_entries("may", None, []) == {}
     assert write_entries(None, "orders", [TopicPartition("orders", 0)]) == {}
 
@@ -58,7 +58,13 @@ def test_a_write_without_rows_is_remembered_with_the_topic_that_was_named():
 )
 def test_a_group_of_somebody_else_is_not_taken_for_the_write(metadata):
     with pytest.raises(WriteIdError, match="choose another write_id"):
-        was_written({TopicPartition("a", 0): OffsetAndMetadata(5, metadata)}, "may")
+        was_written({TopicPartition("a", 0): OffsetAndMetadata(5, metadata)}, "may", "a")
+
+
+def test_a_write_to_another_topic_is_not_taken_for_a_repetition():
+    entries = write_entries("may", "orders", [TopicPartition("orders", 0)])
+    with pytest.raises(WriteIdError, match="was written to topic 'orders', so this write to 'refunds' is another one"):
+        was_written(entries, "may", "refunds")
 
 
 def test_the_record_of_a_write_is_no_fence_record():

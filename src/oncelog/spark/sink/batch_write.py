@@ -63,9 +63,9 @@ def write_exactly_once(
                             writes again
 
     Raises ValueError for settings that mean nothing, QueryError for a DataFrame that is not a batch or not of this
-    process, RowError for rows that cannot be written, WriteIdError for a write id that is somebody else's;
-    ProducerFenced, OutcomeUnknown or AttemptsExhausted where the transaction did not go through; JavaError where Spark
-    failed.
+    process, RowError for rows that cannot be written, WriteIdError for a write id that is somebody else's, or was written
+    to another topic; ProducerFenced, OutcomeUnknown or AttemptsExhausted where the transaction did not go through; JavaError
+    where Spark failed.
     """
     arguments = {
         "topic": topic,
@@ -109,7 +109,9 @@ def _write(rows: DataFrame, settings: SinkSettings, write_id: str | None) -> Bat
     writer = Writer(settings)
     try:
         # Whoever had the id may have committed before it was taken, and cannot any more.
-        if write_id is not None and was_written(writer.committed(record_partitions(settings.topic)), write_id):
+        if write_id is not None and was_written(
+            writer.committed(record_partitions(settings.topic)), write_id, settings.topic
+        ):
             return skipped_report(0, time.monotonic() * 1000 - started_ms, writer.identity)
         report = writer.write(
             rows, 0, UNFORESEEN, lambda written: write_entries(write_id, settings.topic, written), lambda: True
@@ -125,7 +127,7 @@ def is_written(settings: SinkSettings, write_id: str) -> bool:
     An attempt that died may have left its transaction open, and only to take the id ends it: nothing pending is awaited.
     """
     with open_client(settings) as client:
-        return was_written(client.committed_offsets(settings.group_id, require_stable=False), write_id)
+        return was_written(client.committed_offsets(settings.group_id, require_stable=False), write_id, settings.topic)
 
 
 def _refuse(rows: DataFrame) -> None:

@@ -65,7 +65,7 @@ class BatchWriter(Shipped, DataSourceArrowWriter):
         try:
             # Whoever had the id may have committed before it was taken, and cannot any more.
             if self._write_id is not None and was_written(
-                writer.committed(record_partitions(self._settings.topic)), self._write_id
+                writer.committed(record_partitions(self._settings.topic)), self._write_id, self._settings.topic
             ):
                 return
             entries = write_entries(self._write_id, self._settings.topic, delivery.partitions)

@@ -47,15 +47,23 @@ def write_names(transactional_id: str | None, write_id: str | None) -> WriteName
     return WriteNames(transactional_id, f"{transactional_id}-{write_id or 'write'}", write_id)
 
 
-def was_written(committed: Mapping[TopicPartition, OffsetAndMetadata], write_id: str) -> bool:
-    """Whether a write's group has its record. Raises WriteIdError when the group is somebody else's."""
+def was_written(committed: Mapping[TopicPartition, OffsetAndMetadata], write_id: str, topic: str | None) -> bool:
+    """Whether a write's group has its record. `topic` is None where the rows name theirs.
+
+    Raises WriteIdError when the group is somebody else's, or the write was one to another topic.
+    """
     for partition, entry in committed.items():
-        if _read(entry.metadata) == write_id:
-            return True
-        raise WriteIdError(
-            f"the group of write_id {write_id!r} has committed offsets of {partition} that are not of this write; "
-            "choose another write_id or transactional_id"
-        )
+        if _read(entry.metadata) != write_id:
+            raise WriteIdError(
+                f"the group of write_id {write_id!r} has committed offsets of {partition} that are not of this write; "
+                "choose another write_id or transactional_id"
+            )
+        if topic is not None and topic != partition.topic:
+            raise WriteIdError(
+                f"write_id {write_id!r} was written to topic {partition.topic!r}, so this write to {topic!r} is another one; "
+                "choose another write_id"
+            )
+        return True
     return False
 
 
