@@ -6,18 +6,25 @@ is not told of what the transaction writes, which it allows where it does not ve
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from harness.kafka import KafkaNode
 from harness.names import unique
 from harness.shared_producer import TV1, Cluster, Driver
-from oncelog.client import Client, IsolationLevel, TopicPartition
+from oncelog.client import Client, IsolationLevel, OffsetAndMetadata, TopicPartition
 from oncelog.spark import HangingTransaction, write_exactly_once
+from oncelog.spark.plan import Expectation, Mode
+from oncelog.spark.sink.delivery import BatchDeliveryFailed
 from oncelog.spark.sink.hanging import stable_offsets
 from oncelog.spark.sink.settings import sink_settings
+from oncelog.spark.sink.tally import Count
 from oncelog.spark.sink.writer import Writer
 
 CALL_TIMEOUT_MS = 2_000
+CALL_LIMIT_MS = 20_000
+"""Enough for a node to start again."""
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +55,11 @@ def target(unverified, driver):
 def writer_of():
     writers = []
 
-    def make(driver, topic):
+    def make(driver, topic, **more):
         servers = driver.cluster.bootstrap_servers
-        settings = sink_settings(topic=topic, transactional_id=driver.transactional_id, bootstrap_servers=servers)
+        settings = sink_settings(
+            topic=topic, transactional_id=driver.transactional_id, bootstrap_servers=servers, **more
+        )
         writers.append(Writer(settings))
         return writers[-1]
 
@@ -89,6 +98,110 @@ def test_end_that_is_missing_in_a_topic_that_a_column_names_is_said_before_it_is
             [TopicPartition(target, number) for number in range(2)], isolation_level=IsolationLevel.READ_UNCOMMITTED
         )
     assert sorted(ends.values()) == [0, 1]
+
+
+class Sent:
+    """A micro-batch for one partition, sent as a test says."""
+
+    mode = Mode.DRIVER_PUMP
+    unwritable = 0
+
+    def __init__(self, send=lambda: None):
+        self.counts = {0: Count(1, 1, 1, 1)}
+        self._send = send
+
+    def send(self, producing):
+        self._send()
+        return self.counts
+
+    def close(self):
+        pass
+
+
+def as_the_sink(driver, writer):
+    """Make a driver write under the sink's next epoch what the coordinator never hears of. The last transaction has ended."""
+    driver.cluster.wait_until_complete(driver.transactional_id)
+    driver.pid, driver.epoch = writer.identity.producer_id, writer.identity.epoch
+    return driver
+
+
+@pytest.mark.jvm
+def test_transaction_that_hangs_since_an_aborted_attempt_is_found_before_the_next(unverified, driver, writer_of):
+    topic = unverified.create_topic(1)
+    writer = writer_of(driver, topic)
+    writer.committed([])
+    attempts = []
+
+    def fail_at_first():
+        attempts.append(writer.identity)
+        if len(attempts) == 1:
+            raise BatchDeliveryFailed("a task died")
+
+    def leave_a_late_batch():
+        as_the_sink(driver, writer).produce(driver.connection, topic, {0: driver.batch(0, ["late"])})
+        return True
+
+    with pytest.raises(HangingTransaction, match=f"is still open in {topic}-0, from offset 1 on"):
+        writer.send(Sent(fail_at_first), (TopicPartition(topic, 0),), 0, {}, leave_a_late_batch, 0)
+    assert len(attempts) == 1
+    assert unverified.values(topic) == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("where", ["output", "offsets"])
+def test_transaction_that_hangs_since_its_partition_was_without_a_leader_is_found_before_the_next(
+    spark, unverified, driver, writer_of, where
+):
+    topic, source = unverified.create_topic(1), unverified.create_topic(1)
+    writer = writer_of(driver, topic, call_timeout_ms=CALL_LIMIT_MS)
+    writer.committed([TopicPartition(source, 0)])
+
+    def write(batch_id):
+        rows = spark.createDataFrame([(f"micro-batch {batch_id}",)], "value string")
+        entries = {TopicPartition(source, 0): OffsetAndMetadata(batch_id)}
+        writer.write(rows, batch_id, Expectation(1, is_proportional=True), lambda _: entries, lambda: True)
+
+    write(1)
+    as_the_sink(driver, writer)
+    if where == "output":
+        driver.produce(driver.connection, topic, {0: driver.batch(0, ["hangs"])})
+        words = f"is still open in {topic}-0, from offset 2 on"
+    else:
+        group = driver.transactional_id
+        driver.until_accepted("TxnOffsetCommit", lambda: driver.commit_offsets_once(group, source, {0: 7}))
+        words = f"group '{group}' has offsets in a transaction that does not end"
+    unverified.node.kill()
+    unverified.node.start()
+    unverified.connection = unverified.connect()
+    with pytest.raises(HangingTransaction, match=words):
+        write(2)
+    assert unverified.values(topic) == ["micro-batch 1"]
+    assert unverified.values(topic, isolation="read_uncommitted") == [
+        "micro-batch 1",
+        *(["hangs"] if where == "output" else []),
+    ]
+
+
+def test_nothing_is_asked_of_partitions_while_their_leaders_stay(log, writer_of, monkeypatch):
+    cluster = Cluster(log)
+    topic, source = cluster.create_topic(2), cluster.create_topic(1)
+    writer = writer_of(Driver(cluster, TV1), topic)
+    writer.committed([TopicPartition(source, 0)])
+
+    def write(batch_id):
+        entries = {TopicPartition(source, 0): OffsetAndMetadata(batch_id)}
+        writer.send(Sent(), (TopicPartition(topic, 0),), batch_id, entries, lambda: True, 0)
+
+    # A new cluster has just made the topic of the offsets.
+    write(0)
+    asked = Counter()
+    for name in ("describe_producers", "committed_offsets", "metadata"):
+        monkeypatch.setattr(writer.client, name, lambda *_, name=name, **__: asked.update([name]))
+    before = writer.identity
+    for batch_id in range(1, 4):
+        write(batch_id)
+    assert asked == {}
+    assert writer.identity.epoch == before.epoch + 3
 
 
 def test_first_offset_of_a_group_that_stays_pending_is_found_by_its_partition_alone(log):

@@ -38,7 +38,7 @@ def test_micro_batch_that_was_committed_and_not_seen_is_not_written_again(log, c
     def committed() -> str:
         return client.committed_offsets(name)[place].metadata
 
-    with closing(SinkTransactions(settings)) as transactions:
+    with closing(SinkTransactions(settings, client)) as transactions:
 
         def commit(batch_id: int) -> None:
             transactions.commit(

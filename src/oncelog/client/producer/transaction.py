@@ -107,6 +107,7 @@ class TransactionSession:
         self.version = TransactionVersion.TV1
         self.state = SessionState.NEW
         self._cluster = cluster
+        self._may_be_ending = False
 
     def init(self) -> Conversation[ProducerIdentity]:
         """Take the transactional id: fences whoever had it, and ends the transaction they left open.
@@ -127,6 +128,18 @@ class TransactionSession:
         self._require_ready()
         if self.version is TransactionVersion.TV1:
             yield from self._init_producer_id(self.identity)
+        return self.identity
+
+    def await_end(self) -> Conversation[ProducerIdentity]:
+        """Wait until the last transaction has ended, as its coordinator sees it; return an epoch for the next one.
+
+        EndTxn is answered before the markers are written, and InitProducerId after that (KIP-98). Asks nobody when there was
+        no transaction since. Raises ProducerFenced, BrokerRefused or RetriesExhausted.
+        """
+        if not self._may_be_ending:
+            return (yield from self.bump())
+        self._require_ready()
+        yield from self._init_producer_id(self.identity)
         return self.identity
 
     def add_partitions(self, partitions: Iterable[TopicPartition]) -> Conversation[None]:
@@ -205,6 +218,7 @@ class TransactionSession:
             "producer_epoch": self.identity.epoch,
             "committed": commit,
         }
+        self._may_be_ending = True
         request = self._versioned(requests.END_TXN, fields, tv1_max=4, tv2_min=5)
         reply = yield from self._ask_owner(request, _error_code)
         if reply.error is ErrorCode.none:
@@ -236,6 +250,7 @@ class TransactionSession:
         if reply.message.producer_id < 0 or reply.message.producer_epoch < 0:
             raise ClientError(f"{what}: the broker gave out producer id {reply.message.producer_id}, which is none")
         self.identity = ProducerIdentity(int(reply.message.producer_id), int(reply.message.producer_epoch))
+        self._may_be_ending = False
         self._become(SessionState.READY)
 
     def _accept(self, reply: _Reply, what: str) -> None:

@@ -3,6 +3,10 @@
 A coordinator may pass over a partition without writing its marker. Apache Kafka 4 does so when the partition has no leader
 at that moment (KAFKA-20734), for example while a broker starts again after a crash. What was committed is then held back
 there, and what is read as committed is not all of it.
+
+The next marker of the producer id ends what hangs, whichever transaction that marker is for. If the one that hangs was
+aborted and the next one is committed, records of both are read; if it is the other way round, records are lost. So the sink
+looks before it adds a partition to a transaction, and stops where one hangs: from then on every end would write a marker.
 """
 
 from __future__ import annotations
@@ -13,13 +17,16 @@ from oncelog.client import (
     BrokerRefused,
     Client,
     OffsetAndMetadata,
+    ProducerIdentity,
     RetriesExhausted,
     TopicPartition,
     UnsupportedVersion,
 )
+from oncelog.coordination.placement import partition_for
 from oncelog.wire import ErrorCode
 
 CHAPTER = 'docs/spark.md has "When a transaction hangs"'
+OFFSETS_TOPIC = "__consumer_offsets"
 
 
 class HangingTransaction(Exception):
@@ -27,26 +34,100 @@ class HangingTransaction(Exception):
 
 
 class SettledPartitions:
-    """The partitions in which no transaction of a transactional id hangs. Each is looked at once.
+    """The partitions in which no transaction of a transactional id hangs, each with its leader epoch when it was looked at.
 
-    Only who has taken the id may ask: until then its last transaction may be ending.
+    DescribeProducers says of a partition in which transactions are open; of a group, a read of its stable offsets says it.
+    Neither tells a transaction that hangs from one that is ending. So only who has the id may look, and only when its
+    coordinator has no transaction open.
+
+    A partition without a leader gets its next one under another leader epoch (KIP-101). So nothing has to be looked at again
+    while the leader epochs are what they were, and while every transaction was committed: one that was aborted may have left
+    records behind that arrive late. The leader epochs are those of the last Metadata, which each micro-batch asks for anyway.
+
+    What is not seen:
+
+    - A marker that is passed over after that Metadata and before the next transaction, which may be in the first moments
+      after an end. The next transaction then ends what hangs. It commits it, which is right; but if its first attempt is
+      aborted, the records of the one before are lost in that partition.
+    - A marker that a deposed leader has and its successor has not, until Metadata tells of the successor.
+    - Before KIP-890 (Kafka 3.6), a batch of an aborted attempt that arrives after the look.
+    - What hangs in partitions that are not written any more.
     """
 
-    def __init__(self, client: Client, transactional_id: str, producer_id: int) -> None:
+    def __init__(self, client: Client, transactional_id: str, group: str) -> None:
         self._client = client
         self._transactional_id = transactional_id
-        self._producer_id = producer_id
-        self._known: set[TopicPartition] = set()
+        self._group = group
+        self._producer_ids: set[int] = set()
+        self._leader_epochs: dict[TopicPartition, int] = {}
+        self._offsets_partition: TopicPartition | None = None
+        self._knows_group = False
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Topics of which the leader epochs are to be known, besides those that are written."""
+        return () if self._offsets_partition is None else (OFFSETS_TOPIC,)
+
+    def writes_as(self, identity: ProducerIdentity) -> None:
+        """Whose transactions to look for: a producer id whose epochs are used up is followed by another."""
+        self._producer_ids.add(identity.producer_id)
+
+    def forget(self) -> None:
+        """A transaction was aborted, or nobody knows how it ended."""
+        self._leader_epochs.clear()
+        self._knows_group = False
+
+    def are_known(self, partitions: Iterable[TopicPartition], *, with_offsets: bool) -> bool:
+        """Whether there is nothing to look at before these partitions are written, with offsets of the group or without."""
+        if with_offsets and not self._knows_group:
+            return False
+        internal = [self._offsets_partition] if with_offsets and self._offsets_partition is not None else []
+        return not self._changed([*partitions, *internal])
+
+    def look(self, partitions: Iterable[TopicPartition], offsets: Iterable[TopicPartition]) -> None:
+        """Look at partitions and at the group's offsets of others. Raises what `check` and `committed` raise."""
+        written = sorted(partitions)
+        if written:
+            self._client.metadata({partition.topic for partition in written}, wanted=written)
+            self.check(written)
+        expected = list(offsets)
+        if expected:
+            self.committed(expected)
 
     def check(self, partitions: Iterable[TopicPartition]) -> None:
         """Raise HangingTransaction if a transaction of the id is open in one of these partitions.
 
         A topic that this user may not read, and a cluster before Kafka 2.8, do not say.
         """
-        new = set(partitions) - self._known
-        for topic in sorted({partition.topic for partition in new}):
-            self._check_topic({partition for partition in new if partition.topic == topic})
-        self._known |= new
+        changed = self._changed(partitions)
+        for topic in sorted({partition.topic for partition in changed}):
+            self._check_topic({partition for partition in changed if partition.topic == topic})
+        self._leader_epochs |= changed
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """All that the group has committed, once nothing is pending. Raises what `stable_offsets` raises."""
+        partition = self._find_offsets_partition()
+        epoch = -1 if partition is None else self._client.leader_epoch(partition)
+        found = stable_offsets(self._client, self._group, partitions)
+        if partition is not None:
+            self._leader_epochs[partition] = epoch
+        # The first question about any group makes the topic of the offsets.
+        self._offsets_partition = partition or self._find_offsets_partition()
+        self._knows_group = True
+        return found
+
+    def _changed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Those that were not looked at under their present leader epoch, which an old cluster does not tell."""
+        present = {partition: self._client.leader_epoch(partition) for partition in partitions}
+        known = self._leader_epochs
+        return {partition: epoch for partition, epoch in present.items() if known.get(partition) != epoch}
+
+    def _find_offsets_partition(self) -> TopicPartition | None:
+        """Where the group's offsets are, if this user may know."""
+        described = self._client.metadata([OFFSETS_TOPIC]).get(OFFSETS_TOPIC)
+        if described is None or described.error is not ErrorCode.none:
+            return None
+        return TopicPartition(OFFSETS_TOPIC, partition_for(self._group, len(described.partitions)))
 
     def _check_topic(self, partitions: set[TopicPartition]) -> None:
         try:
@@ -59,7 +140,7 @@ class SettledPartitions:
             raise
         for partition, states in sorted(producers.items()):
             for state in states:
-                if state.producer_id == self._producer_id and state.transaction_start_offset >= 0:
+                if state.producer_id in self._producer_ids and state.transaction_start_offset >= 0:
                     raise HangingTransaction(
                         f"a transaction of {self._transactional_id!r} has ended and is still open in {partition.topic}-"
                         f"{partition.partition}, from offset {state.transaction_start_offset} on, where readers wait for "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
@@ -46,16 +47,21 @@ class Output:
     def close(self) -> None:
         self._pump.close()
 
-    def encode(self, rows: DataFrame, rotation: int, expected: Expectation) -> EncodedOutput:
-        """Run the plan of a micro-batch and encode its rows, all of them. Raises RowError, or what Spark raises."""
-        encoded = self._encode(rows, rotation, expected)
+    def encode(
+        self, rows: DataFrame, rotation: int, expected: Expectation, others: Collection[str] = ()
+    ) -> EncodedOutput:
+        """Run the plan of a micro-batch and encode its rows, all of them. Raises RowError, or what Spark raises.
+
+        The client hears of the leaders of the output's topics then, and of `others`.
+        """
+        encoded = self._encode(rows, rotation, expected, others)
         written = summed(encoded.delivery.counts)
         self._before = Volume(expected.input_offsets, written.records, written.size_bytes)
         return encoded
 
-    def _encode(self, rows: DataFrame, rotation: int, expected: Expectation) -> EncodedOutput:
+    def _encode(self, rows: DataFrame, rotation: int, expected: Expectation, others: Collection[str]) -> EncodedOutput:
         wanted = self._wanted(rows)
-        topics = output_topics(self._client, self._limits, self._settings, self._columns or ())
+        topics = output_topics(self._client, self._limits, self._settings, self._columns or (), others)
         encoder = row_encoder(self._settings, topics, rotation)
         partitions = topics.targets.partitions
         context = rows.sparkSession.sparkContext

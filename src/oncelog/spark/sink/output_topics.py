@@ -71,18 +71,19 @@ class TopicLimits:
 
 
 def output_topics(
-    client: Client, limits: TopicLimits, settings: SinkSettings, columns: Collection[str]
+    client: Client, limits: TopicLimits, settings: SinkSettings, columns: Collection[str], others: Collection[str] = ()
 ) -> OutputTopics:
     """Ask for the partitions as they are now: there may be more than there were. Raises RowError.
 
     `columns` are those of the rows. One that names its topic or its partition counts as unwritable where that is not known
-    here, and one node may not have heard of it yet: every node is asked.
+    here, and one node may not have heard of it yet: every node is asked. What else the client is to hear of is in `others`.
     """
     named = [topic for topic in (settings.topic, settings.dead_letter_topic) if topic is not None]
     if settings.topic is None:
         described = client.topics_of_every_node()
     else:
-        described = client.topics_of_every_node(named) if "partition" in columns else client.metadata(named)
+        asked = [*named, *others]
+        described = client.topics_of_every_node(asked) if "partition" in columns else client.metadata(asked)
     for topic in named:
         error = described[topic].error if topic in described else ErrorCode.unknown_topic_or_partition
         if error is not ErrorCode.none:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from oncelog.client import (
     BrokerRefused,
+    Client,
     ClientError,
     OffsetAndMetadata,
     OutcomeUnknown,
@@ -20,6 +21,7 @@ from oncelog.client import (
 from oncelog.client.transports.blocking.shared_producer import SharedProducer
 from oncelog.spark.sink.delivery import BatchDelivery, BatchDeliveryFailed, DeliveryChanged, Producing
 from oncelog.spark.sink.fence import FenceError
+from oncelog.spark.sink.hanging import SettledPartitions
 from oncelog.spark.sink.refusals import with_advice
 from oncelog.spark.sink.settings import SinkSettings
 from oncelog.spark.sink.tally import difference
@@ -53,14 +55,15 @@ def open_producer(settings: SinkSettings) -> SharedProducer:
 class SinkTransactions:
     """The transactions of one transactional id, as long as this driver owns it."""
 
-    def __init__(self, settings: SinkSettings) -> None:
+    def __init__(self, settings: SinkSettings, client: Client) -> None:
         """Take the transactional id: whoever had it is fenced, and their open transaction ended, when this returns."""
         self._settings = settings
+        self.settled = SettledPartitions(client, settings.transactional_id, settings.group_id)
         self._read: Mapping[TopicPartition, OffsetAndMetadata] = {}
         self._is_confirmed = True
         self._producer = open_producer(settings)
         try:
-            self._producer.init()
+            self.settled.writes_as(self._producer.init())
         except BaseException:
             self._producer.close()
             raise
@@ -88,7 +91,8 @@ class SinkTransactions:
         Raises ProducerFenced when another driver has taken over, OutcomeUnknown when nobody knows whether the
         transaction was committed: neither may be answered with another attempt. Raises BrokerRefused for what another
         attempt would not change, FenceError when more was committed than was read, DeliveryChanged when the micro-batch
-        has to be encoded anew, AttemptsExhausted when no attempt worked. `is_wanted` says whether the query still runs.
+        has to be encoded anew, AttemptsExhausted when no attempt worked, HangingTransaction where an earlier one of the id
+        hangs. `is_wanted` says whether the query still runs.
 
         Nothing to send and nothing to commit is no transaction: a coordinator refuses to end an empty one.
         """
@@ -96,7 +100,7 @@ class SinkTransactions:
             return Committed(0, 0.0, self._producer.identity)
         for attempt in range(1, self._settings.attempts + 1):
             started_ms = time.monotonic() * 1000
-            identity = self._producer.bump()
+            identity = self._next_identity([partitions[target] for target in delivery.counts], offsets)
             try:
                 self._attempt(delivery, partitions, offsets, identity)
             except BrokerRefused as refused:
@@ -123,7 +127,32 @@ class SinkTransactions:
                 return Committed(attempt, time.monotonic() * 1000 - started_ms, identity)
         raise AssertionError("attempts is greater than 0")
 
+    def _next_identity(
+        self, written: list[TopicPartition], offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> ProducerIdentity:
+        """Whom to write the next transaction as. Raises HangingTransaction, while nothing is part of that transaction."""
+        if self.settled.are_known(written, with_offsets=bool(offsets)):
+            identity = self._producer.bump()
+        else:
+            identity = self._producer.await_end()
+            self.settled.look(written, offsets)
+        self.settled.writes_as(identity)
+        return identity
+
     def _attempt(
+        self,
+        delivery: BatchDelivery,
+        partitions: tuple[TopicPartition, ...],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        identity: ProducerIdentity,
+    ) -> None:
+        try:
+            self._write(delivery, partitions, offsets, identity)
+        except BaseException:
+            self.settled.forget()
+            raise
+
+    def _write(
         self,
         delivery: BatchDelivery,
         partitions: tuple[TopicPartition, ...],

@@ -14,7 +14,7 @@ from oncelog.spark.plan import Expectation
 from oncelog.spark.shipping import refuse_executors
 from oncelog.spark.sink import fence
 from oncelog.spark.sink.delivery import SPARK_ERRORS, BatchDelivery, DeliveryChanged
-from oncelog.spark.sink.hanging import SettledPartitions, stable_offsets
+from oncelog.spark.sink.hanging import stable_offsets
 from oncelog.spark.sink.output import Output
 from oncelog.spark.sink.refusals import of_taking
 from oncelog.spark.sink.settings import SinkSettings
@@ -61,7 +61,7 @@ class Writer:
         self.client = open_client(settings)
         try:
             with _told(settings, f"transactional id {settings.transactional_id!r}"):
-                self._transactions = SinkTransactions(settings)
+                self._transactions = SinkTransactions(settings, self.client)
         except BrokerRefused as refused:
             advice = of_taking(refused, settings, self.client)
             self.client.close()
@@ -70,7 +70,6 @@ class Writer:
             self.client.close()
             raise
         self._output = Output(settings, self.client)
-        self._settled = SettledPartitions(self.client, settings.transactional_id, self.identity.producer_id)
 
     def close(self) -> None:
         self._output.close()
@@ -88,8 +87,9 @@ class Writer:
         Raises what `stable_offsets` raises, and HangingTransaction where the output has an end missing.
         """
         named = (self._settings.topic, self._settings.dead_letter_topic)
-        self._settled.check(self.partitions_of(topic for topic in named if topic is not None))
-        read = stable_offsets(self.client, self._settings.group_id, partitions)
+        settled = self._transactions.settled
+        settled.check(self.partitions_of(topic for topic in named if topic is not None))
+        read = settled.committed(partitions)
         self._transactions.confirm(read)
         return read
 
@@ -116,7 +116,7 @@ class Writer:
         started_ms = time.monotonic() * 1000
         for _ in range(self._settings.attempts):
             try:
-                delivery, partitions = self._output.encode(rows, batch_id, expected)
+                delivery, partitions = self._output.encode(rows, batch_id, expected, self._transactions.settled.topics)
             except SPARK_ERRORS as error:
                 refuse_executors(error)
                 raise
@@ -138,8 +138,7 @@ class Writer:
         is_wanted: Callable[[], bool],
         started_ms: float,
     ) -> BatchReport:
-        """Send what is encoded in one transaction. Raises HangingTransaction, and what `SinkTransactions.commit` raises."""
-        self._settled.check(partitions[target] for target in delivery.counts)
+        """Send what is encoded in one transaction. Raises what `SinkTransactions.commit` raises."""
         committed = self._transactions.commit(delivery, partitions, entries, is_wanted)
         return _report(batch_id, delivery, committed, started_ms)
 

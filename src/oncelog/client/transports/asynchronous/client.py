@@ -85,6 +85,10 @@ class AsyncClient(AsyncBase):
         described = await self._run(cluster.topics_of_every_node(self._cluster, topics))
         return {topic.name: topic for topic in described}
 
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """The newest leader epoch of a partition that this client has heard of; -1 where it has heard of none. Asks nobody."""
+        return self._cluster.leader_epoch(partition)
+
     async def describe_cluster(self) -> ClusterDescription:
         return await self._run(admin.describe_cluster(self._cluster))
 

@@ -87,6 +87,10 @@ class Client(BlockingBase):
         described = self._run(cluster.topics_of_every_node(self._cluster, topics))
         return {topic.name: topic for topic in described}
 
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """The newest leader epoch of a partition that this client has heard of; -1 where it has heard of none. Asks nobody."""
+        return self._cluster.leader_epoch(partition)
+
     def describe_cluster(self) -> ClusterDescription:
         return self._run(admin.describe_cluster(self._cluster))
 

@@ -71,6 +71,13 @@ class SharedProducer(BlockingBase):
         """Make sure that the next transaction has an epoch of its own. Asks only where the end does not bring one."""
         return self._run(self._session.bump())
 
+    def await_end(self) -> ProducerIdentity:
+        """Wait until the last transaction has ended, as its coordinator sees it: `end` returns before the markers are written.
+
+        The next transaction has an epoch of its own then, as after `bump`. Asks nobody when there was none since.
+        """
+        return self._run(self._session.await_end())
+
     def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Make partitions part of the transaction. Needed on TV1, and on TV2 it spares tasks a wait."""
         self._run(self._session.add_partitions(partitions))
