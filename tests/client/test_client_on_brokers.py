@@ -93,6 +93,13 @@ def test_group_without_members_commits_and_reads_offsets(client, topic):
     assert client.committed_offsets(group, [TopicPartition(topic, 0)]).keys() == {TopicPartition(topic, 0)}
 
 
+def test_leader_epoch_is_the_newest_that_was_heard_of(client, topic):
+    described = client.metadata([topic])[topic]
+    for item in described.partitions:
+        assert client.leader_epoch(TopicPartition(topic, item.partition)) == item.leader_epoch >= 0
+    assert client.leader_epoch(TopicPartition(topic, 2)) == -1
+
+
 def test_open_transaction_is_seen_from_every_side(client, topic, log):
     partition = TopicPartition(topic, 0)
     with Producer(log.bootstrap_servers, transactional_id=topic) as producer:

@@ -179,6 +179,29 @@ def test_tasks_share_the_identity_of_a_driver(log, topic, protocol):
     assert committed(log, topic) == {partitions[0]: OffsetAndMetadata(3, "batch 3")}
 
 
+def test_driver_waits_until_its_transaction_has_ended_and_goes_on_under_another_epoch(log, topic, protocol):
+    partition = TopicPartition(topic, 0)
+    with SharedProducer(log.bootstrap_servers, topic) as driver, Client(log.bootstrap_servers) as client:
+        taken = driver.init()
+        if protocol is TransactionVersion.TV2:
+            assert driver.await_end() == taken
+        for number in range(3):
+            identity = driver.await_end()
+            open_transactions = [
+                state
+                for state in client.describe_producers([partition])[partition]
+                if state.transaction_start_offset >= 0
+            ]
+            assert open_transactions == []
+            driver.add_partitions([partition])
+            with BatchSender(log.bootstrap_servers, topic, identity, driver.transaction_version) as task:
+                task.send({partition: [batch(b"%d" % number)]})
+                task.flush()
+            before = driver.end(commit=number != 1)
+        assert driver.await_end().epoch > before.epoch
+    assert read(log, topic) == [b"0", b"2"]
+
+
 def test_tasks_of_a_fenced_driver_write_nothing(log, topic, protocol):
     partition = TopicPartition(topic, 0)
     with SharedProducer(log.bootstrap_servers, topic) as old, SharedProducer(log.bootstrap_servers, topic) as new:

@@ -36,9 +36,9 @@ class HangingTransaction(Exception):
 class SettledPartitions:
     """The partitions in which no transaction of a transactional id hangs, each with its leader epoch when it was looked at.
 
-    DescribeProducers says of a partition in which transactions are open; of a group, a read of its stable offsets says it.
-    Neither tells a transaction that hangs from one that is ending. So only who has the id may look, and only when its
-    coordinator has no transaction open.
+    DescribeProducers (KIP-664) tells which transactions are open in a partition; a read of stable offsets tells whether one is
+    in a group. Neither tells a transaction that hangs from one that is ending. So only who has the id may look, and only
+    when its coordinator has no transaction open.
 
     A partition without a leader gets its next one under another leader epoch (KIP-101). So nothing has to be looked at again
     while the leader epochs are what they were, and while every transaction was committed: one that was aborted may have left
@@ -85,13 +85,16 @@ class SettledPartitions:
         return not self._changed([*partitions, *internal])
 
     def look(self, partitions: Iterable[TopicPartition], offsets: Iterable[TopicPartition]) -> None:
-        """Look at partitions and at the group's offsets of others. Raises what `check` and `committed` raise."""
+        """Look at partitions, and at the group's offsets of others. Raises what `check` and `committed` raise.
+
+        A user who may not know the leader of the group's offsets looks there whenever another leader has changed.
+        """
         written = sorted(partitions)
         if written:
             self._client.metadata({partition.topic for partition in written}, wanted=written)
             self.check(written)
         expected = list(offsets)
-        if expected:
+        if expected and (self._offsets_partition is None or not self.are_known((), with_offsets=True)):
             self.committed(expected)
 
     def check(self, partitions: Iterable[TopicPartition]) -> None:
