@@ -7,11 +7,13 @@ is not told of what the transaction writes, which it allows where it does not ve
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from harness.kafka import KafkaNode
 from harness.names import unique
+from harness.rewriting_proxy import RewritingProxy
 from harness.shared_producer import TV1, Cluster, Driver
 from oncelog.client import Client, IsolationLevel, OffsetAndMetadata, TopicPartition
 from oncelog.spark import HangingTransaction, write_exactly_once
@@ -21,6 +23,7 @@ from oncelog.spark.sink.hanging import stable_offsets
 from oncelog.spark.sink.settings import sink_settings
 from oncelog.spark.sink.tally import Count
 from oncelog.spark.sink.writer import Writer
+from oncelog.testing.proxy import ApiKey
 
 CALL_TIMEOUT_MS = 2_000
 CALL_LIMIT_MS = 20_000
@@ -56,10 +59,8 @@ def writer_of():
     writers = []
 
     def make(driver, topic, **more):
-        servers = driver.cluster.bootstrap_servers
-        settings = sink_settings(
-            topic=topic, transactional_id=driver.transactional_id, bootstrap_servers=servers, **more
-        )
+        known = {"bootstrap_servers": driver.cluster.bootstrap_servers, **more}
+        settings = sink_settings(topic=topic, transactional_id=driver.transactional_id, **known)
         writers.append(Writer(settings))
         return writers[-1]
 
@@ -180,6 +181,49 @@ def test_transaction_that_hangs_since_its_partition_was_without_a_leader_is_foun
         "micro-batch 1",
         *(["hangs"] if where == "output" else []),
     ]
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("elected", ["output", "__transaction_state", "__consumer_offsets", None])
+def test_transaction_that_hangs_is_found_where_a_leader_has_changed_since(unverified, driver, writer_of, elected):
+    topic, source = unverified.create_topic(1), unverified.create_topic(1)
+    with RewritingProxy(unverified.bootstrap_servers) as proxy:
+        writer = writer_of(driver, topic, bootstrap_servers=proxy.bootstrap_servers)
+        writer.committed([TopicPartition(source, 0)])
+
+        def write():
+            # As encoding a micro-batch does.
+            writer.client.metadata()
+            entries = {TopicPartition(source, 0): OffsetAndMetadata(7)}
+            writer.send(Sent(), (TopicPartition(topic, 0),), 0, entries, lambda: True, 0)
+
+        write()
+        write()
+        as_the_sink(driver, writer).produce(driver.connection, topic, {0: driver.batch(0, ["hangs"])})
+        if elected is None:
+            write()
+            assert unverified.values(topic) == ["hangs"], (
+                "it would have been found without an election, and the test says nothing"
+            )
+            return
+        changed = topic if elected == "output" else elected
+        proxy.changes[ApiKey.METADATA] = lambda message: under_later_leaders(message, changed)
+        with pytest.raises(HangingTransaction, match=f"is still open in {topic}-0, from offset 2 on"):
+            write()
+        assert unverified.values(topic) == []
+
+
+def under_later_leaders(message, name):
+    """Metadata that tells of an election in each partition of a topic."""
+
+    def later(item):
+        return replace(item, leader_epoch=type(item.leader_epoch)(item.leader_epoch + 1))
+
+    topics = tuple(
+        replace(topic, partitions=tuple(map(later, topic.partitions))) if topic.name == name else topic
+        for topic in message.topics
+    )
+    return replace(message, topics=topics)
 
 
 def test_nothing_is_asked_of_partitions_while_their_leaders_stay(log, writer_of, monkeypatch):

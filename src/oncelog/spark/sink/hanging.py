@@ -1,8 +1,8 @@
 """A transaction that its coordinator has ended, and that is still open in a partition or in a group.
 
 A coordinator may pass over a partition without writing its marker. Apache Kafka 4 does so when the partition has no leader
-at that moment (KAFKA-20734), for example while a broker starts again after a crash. What was committed is then held back
-there, and what is read as committed is not all of it.
+at that moment, or when the coordinator has just started and does not know the leader yet (KAFKA-20734). What was committed
+is then held back there, and what is read as committed is not all of it.
 
 The next marker of the producer id ends what hangs, whichever transaction that marker is for. If the one that hangs was
 aborted and the next one is committed, records of both are read; if it is the other way round, records are lost. So the sink
@@ -27,6 +27,7 @@ from oncelog.wire import ErrorCode
 
 CHAPTER = 'docs/spark.md has "When a transaction hangs"'
 OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
 
 
 class HangingTransaction(Exception):
@@ -40,9 +41,11 @@ class SettledPartitions:
     in a group. Neither tells a transaction that hangs from one that is ending. So only who has the id may look, and only
     when its coordinator has no transaction open.
 
-    A partition without a leader gets its next one under another leader epoch (KIP-101). So nothing has to be looked at again
-    while the leader epochs are what they were, and while every transaction was committed: one that was aborted may have left
-    records behind that arrive late. The leader epochs are those of the last Metadata, which each micro-batch asks for anyway.
+    A partition without a leader gets its next one under another leader epoch (KIP-101), and so does the partition in which a
+    coordinator keeps its state, when another one takes over or the same one starts again. So nothing has to be looked at
+    again while these leader epochs are what they were, and while every transaction was committed: one that was aborted may
+    have left records behind that arrive late. The epochs are those of the last Metadata, which each micro-batch asks for
+    anyway.
 
     What is not seen:
 
@@ -50,6 +53,8 @@ class SettledPartitions:
       after an end. The next transaction then ends what hangs. It commits it, which is right; but if its first attempt is
       aborted, the records of the one before are lost in that partition.
     - A marker that a deposed leader has and its successor has not, until Metadata tells of the successor.
+    - For a user who may not describe the coordinators' topics, a marker that was passed over in a partition that kept its
+      leader.
     - Before KIP-890 (Kafka 3.6), a batch of an aborted attempt that arrives after the look.
     - What hangs in partitions that are not written any more.
     """
@@ -60,13 +65,13 @@ class SettledPartitions:
         self._group = group
         self._producer_ids: set[int] = set()
         self._leader_epochs: dict[TopicPartition, int] = {}
-        self._offsets_partition: TopicPartition | None = None
+        self._coordinators: tuple[TopicPartition, ...] = ()
         self._knows_group = False
 
     @property
     def topics(self) -> tuple[str, ...]:
         """Topics of which the leader epochs are to be known, besides those that are written."""
-        return () if self._offsets_partition is None else (OFFSETS_TOPIC,)
+        return tuple(partition.topic for partition in self._coordinators)
 
     def writes_as(self, identity: ProducerIdentity) -> None:
         """Whose transactions to look for: a producer id whose epochs are used up is followed by another."""
@@ -81,20 +86,21 @@ class SettledPartitions:
         """Whether there is nothing to look at before these partitions are written, with offsets of the group or without."""
         if with_offsets and not self._knows_group:
             return False
-        internal = [self._offsets_partition] if with_offsets and self._offsets_partition is not None else []
-        return not self._changed([*partitions, *internal])
+        return not self._changed([*self._coordinators, *partitions])
 
     def look(self, partitions: Iterable[TopicPartition], offsets: Iterable[TopicPartition]) -> None:
         """Look at partitions, and at the group's offsets of others. Raises what `check` and `committed` raise.
 
-        A user who may not know the leader of the group's offsets looks there whenever another leader has changed.
+        A user who may not know who coordinates the group looks at its offsets whenever another leader has changed.
         """
-        written = sorted(partitions)
-        if written:
-            self._client.metadata({partition.topic for partition in written}, wanted=written)
-            self.check(written)
-        expected = list(offsets)
-        if expected and (self._offsets_partition is None or not self.are_known((), with_offsets=True)):
+        written, expected = sorted(partitions), list(offsets)
+        self._client.metadata({*self.topics, *(partition.topic for partition in written)}, wanted=written)
+        changed = self._changed(self._coordinators)
+        if changed:
+            self.forget()
+            self._leader_epochs |= changed
+        self.check(written)
+        if expected and not (self._knows_group and OFFSETS_TOPIC in self.topics):
             self.committed(expected)
 
     def check(self, partitions: Iterable[TopicPartition]) -> None:
@@ -109,13 +115,9 @@ class SettledPartitions:
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         """All that the group has committed, once nothing is pending. Raises what `stable_offsets` raises."""
-        partition = self._find_offsets_partition()
-        epoch = -1 if partition is None else self._client.leader_epoch(partition)
         found = stable_offsets(self._client, self._group, partitions)
-        if partition is not None:
-            self._leader_epochs[partition] = epoch
-        # The first question about any group makes the topic of the offsets.
-        self._offsets_partition = partition or self._find_offsets_partition()
+        # After that question, which makes the topic of the offsets in a new cluster.
+        self._find_coordinators()
         self._knows_group = True
         return found
 
@@ -125,12 +127,15 @@ class SettledPartitions:
         known = self._leader_epochs
         return {partition: epoch for partition, epoch in present.items() if known.get(partition) != epoch}
 
-    def _find_offsets_partition(self) -> TopicPartition | None:
-        """Where the group's offsets are, if this user may know."""
-        described = self._client.metadata([OFFSETS_TOPIC]).get(OFFSETS_TOPIC)
-        if described is None or described.error is not ErrorCode.none:
-            return None
-        return TopicPartition(OFFSETS_TOPIC, partition_for(self._group, len(described.partitions)))
+    def _find_coordinators(self) -> None:
+        """Find out in which partitions the coordinators of the id and the group keep their state, if this user may know."""
+        keys = {OFFSETS_TOPIC: self._group, TRANSACTIONS_TOPIC: self._transactional_id}
+        self._coordinators = tuple(
+            TopicPartition(name, partition_for(keys[name], len(topic.partitions)))
+            for name, topic in self._client.metadata(keys).items()
+            if topic.error is ErrorCode.none
+        )
+        self._leader_epochs |= self._changed(self._coordinators)
 
     def _check_topic(self, partitions: set[TopicPartition]) -> None:
         try:
