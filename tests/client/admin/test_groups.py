@@ -7,6 +7,7 @@ import uuid
 
 import pytest
 
+from harness.waiting import until
 from oncelog.client import AsyncClient, BrokerRefused, Client, NewTopic, OffsetAndMetadata, TopicPartition
 from oncelog.wire import ErrorCode
 
@@ -55,3 +56,15 @@ def test_async_client_sees_what_the_blocking_one_sees(log, client, group):
     assert group in {item.group for item in listed}
     assert (described.group, described.state) == (group, "Empty")
     assert client.committed_offsets(group) == {}
+
+
+@pytest.mark.parametrize("kind", ["oncelog", pytest.param("kafka", marks=pytest.mark.jvm)])
+def test_offset_that_says_how_long_it_is_kept_goes_then_and_the_others_stay(request, kind):
+    """KIP-211: the retention of an OffsetCommit before version 5 beats the broker's, which is 7 days here."""
+    node = request.getfixturevalue(f"new_{kind}")(**{"offsets.retention.check.interval.ms": "100"})
+    kept, short = TopicPartition("kept", 0), TopicPartition("short", 0)
+    with Client(node.bootstrap_servers) as client:
+        client.create_topics([NewTopic(item.topic, 1) for item in (kept, short)])
+        client.commit_offsets("group", {kept: OffsetAndMetadata(1)})
+        client.commit_offsets("group", {short: OffsetAndMetadata(2)}, retention_ms=1)
+        until(lambda: client.committed_offsets("group").keys() == {kept})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from oncelog.client import requests
@@ -26,6 +27,8 @@ LIST_OFFSETS_MAX_TIMESTAMP_VERSION = 7
 LIST_OFFSETS_ISOLATION_VERSION = 2
 OFFSET_FETCH_STABLE_VERSION = 7
 OFFSET_COMMIT_INSTANCE_VERSION = 7
+OFFSET_COMMIT_RETENTION_VERSION_MAX = 4
+"""KIP-211: from version 5 on the broker alone says how long an offset is kept."""
 
 
 def list_offsets(
@@ -147,10 +150,14 @@ def commit_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     *,
     version_min: int = 0,
+    retention_ms: int | None = None,
     retries: Retries | None = None,
 ) -> Conversation[None]:
     """Commit offsets outside any transaction. Raises BrokerRefused, RetriesExhausted."""
     request = commit_request(sender, offsets, version_min=version_min)
+    if retention_ms is not None:
+        fields = {**request.fields, "retention_time": requests.milliseconds(retention_ms)}
+        request = replace(request, fields=fields, version_max=OFFSET_COMMIT_RETENTION_VERSION_MAX)
     group = sender.group_id
     what = f"committing the offsets of group {group!r}"
     yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, first_partition_error, what, retries)

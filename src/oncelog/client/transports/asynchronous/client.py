@@ -203,9 +203,17 @@ class AsyncClient(AsyncBase):
         """
         return await self._run(offsets.committed_offsets(self._cluster, group, partitions, require_stable))
 
-    async def commit_offsets(self, group: str, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit offsets outside any transaction, for a group without members."""
-        await self._run(offsets.commit_offsets(self._cluster, GroupMetadata(group), committed))
+    async def commit_offsets(
+        self, group: str, committed: Mapping[TopicPartition, OffsetAndMetadata], *, retention_ms: int | None = None
+    ) -> None:
+        """Commit offsets outside any transaction, for a group without members.
+
+        They are kept for `retention_ms` from now on, whatever happens meanwhile; without it as the broker's
+        offsets.retention.minutes says.
+        """
+        await self._run(
+            offsets.commit_offsets(self._cluster, GroupMetadata(group), committed, retention_ms=retention_ms)
+        )
 
     async def list_groups(self, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
         """Every group, or those in some states and of some types."""
