@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.names import unique
-from oncelog.spark import exactly_once
+from oncelog.spark import exactly_once, run_stateless
 from tests.spark import topics
 
 COUNT = 1200
@@ -76,3 +76,34 @@ class Pipeline:
         (Path(self.checkpoint) / "commits" / str(last)).unlink()
         (Path(self.checkpoint) / "commits" / f".{last}.crc").unlink(missing_ok=True)
         return last
+
+
+def upper(rows):
+    return rows.selectExpr("key", "upper(cast(value as string)) value")
+
+
+class Stateless:
+    """The same without a checkpoint: a run does what is there, and ends."""
+
+    def __init__(self, spark, log, count):
+        self.spark, self.servers = spark, log.bootstrap_servers
+        self.settings = {
+            "from_topic": topics.create(self.servers, unique("in"), 2),
+            "to_topic": topics.create(self.servers, unique("out"), 2),
+            "transactional_id": unique("stateless"),
+            "bootstrap_servers": self.servers,
+            "once": True,
+        }
+        topics.produce(self.servers, self.settings["from_topic"], topics.keyed_records(count))
+
+    def run(self, transform=upper, **settings):
+        return run_stateless(self.spark, transform, **{**self.settings, **settings})
+
+    def produce(self, count, start):
+        topics.produce(self.servers, self.settings["from_topic"], topics.keyed_records(count, start=start))
+
+    def assert_copied_once(self, count):
+        expected = {}
+        for key, value in topics.keyed_records(count):
+            expected.setdefault(key, []).append(value.upper())
+        assert topics.by_key(topics.read(self.servers, self.settings["to_topic"])) == expected

@@ -111,7 +111,7 @@ def test_formats_write_through_a_password_too(spark, secured_kafka, options, pip
 
 def test_pipeline_without_a_checkpoint_reads_and_writes_by_the_same_options(spark, secured_kafka, options, pipeline):
     source, target, writer = pipeline
-    secured_kafka.allow(*rights_of_sink(source, target, writer))
+    secured_kafka.allow(*rights_of_sink(source, target, writer), Grant(Operation.READ, Kind.GROUP, f"{writer}-started"))
     told = options("mutual TLS")
     metrics = run_stateless(
         spark,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelog.client import TopicPartition
+from oncelog.client import OffsetAndMetadata, TopicPartition
 from oncelog.client.net.rights import topic_error
 from oncelog.client.values import IsolationLevel, OffsetSpec
 from oncelog.spark.metrics import BatchReport, SinkMetrics
@@ -27,12 +28,20 @@ from oncelog.spark.sink.settings import SinkSettings, sink_settings
 from oncelog.spark.sink.writer import Writer
 from oncelog.spark.source import planning
 from oncelog.spark.source.errors import DataLossError
+from oncelog.spark.started_topics import StartedTopics
 from oncelog.spark.statefulness import Memory, memory_of, stand_in
+from oncelog.spark.topic_ids import TopicIds
 from oncelog.spark.user_function import Transform, inputs_of, name_of, output_of, output_topic
 from oncelog.wire import ErrorCode
 
 POLL_INTERVAL_MS = 20.0
 QUERY_ID = "stateless"
+RENEWAL_INTERVAL_MS = 60_000.0
+"""How long a pipeline without new records leaves its offsets alone.
+
+A broker deletes them, and forgets the transactional id, so long after they were last committed, and a user need not be
+allowed to see for how long: 7 days by default, a minute at the least (offsets.retention.minutes).
+"""
 
 
 class NeedsCheckpoint(QueryError):
@@ -89,17 +98,30 @@ class StatelessLoop:
         self._source = source
         self._sink = sink
         self._kafka_options = dict(kafka_options or {})
+        self.last_batch: BatchReport | None = None
+        self.metrics = SinkMetrics()
         self._writer = Writer(sink)
-        committed = self._writer.committed(self._writer.partitions_of(source.all_topics))
-        self._position: Offsets = {
-            item: entry.offset for item, entry in committed.items() if item.topic in source.all_topics
-        }
+        try:
+            self._go_on_from(self._writer.committed(self._writer.partitions_of(source.all_topics)))
+        except BaseException:
+            self._writer.close()
+            raise
+
+    def _go_on_from(self, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Take over what the group has committed. Raises FenceError."""
         progress = fence.progress_from(committed)
         newest = progress.newest
         self._next_batch_id = newest.batch_id + 1 if newest is not None and newest.query_id == QUERY_ID else 0
         self._sequence = progress.next_sequence
-        self.last_batch: BatchReport | None = None
-        self.metrics = SinkMetrics()
+        topics, group_id = self._source.all_topics, self._sink.group_id
+        self._committed = {item: entry for item, entry in committed.items() if item.topic in topics}
+        self._committed_ms = -math.inf
+        self._position: Offsets = {item: entry.offset for item, entry in self._committed.items()}
+        self._topic_ids = TopicIds(group_id, self._committed)
+        self._started = StartedTopics(self._writer.client, group_id)
+        known = {item.topic for item in self._position}
+        self._started.refuse_unless_committed(topics, known)
+        self._started.add(known)
 
     def close(self) -> None:
         self._writer.close()
@@ -110,18 +132,31 @@ class StatelessLoop:
         `interval_ms` is the least time from one look for new records to the next.
         """
         stopping = threading.Event() if stop is None else stop
-        bound = self._latest() if once else None
+        bound = self._ends(self._partitions()) if once else None
         while not stopping.is_set():
-            if self.run_batch(bound) is None:
-                if once:
-                    return
-                stopping.wait(max(interval_ms, POLL_INTERVAL_MS) / 1000)
-            elif interval_ms:
-                stopping.wait(interval_ms / 1000)
+            if self.run_batch(bound) is not None:
+                self._rest(interval_ms, stopping)
+                continue
+            self._renew()
+            if once:
+                return
+            self._rest(max(interval_ms, POLL_INTERVAL_MS), stopping)
+
+    def _rest(self, interval_ms: float, stopping: threading.Event) -> None:
+        end_ms = _now_ms() + interval_ms
+        while not stopping.is_set() and (left_ms := end_ms - _now_ms()) > 0:
+            stopping.wait(min(left_ms, RENEWAL_INTERVAL_MS) / 1000)
+            self._renew()
+
+    def _renew(self) -> None:
+        """Commit the offsets again as they are, if they are a while old: brokers delete those of who commits none."""
+        if self._committed and _now_ms() - self._committed_ms >= RENEWAL_INTERVAL_MS:
+            self._commit(self._committed)
 
     def run_batch(self, bound: Offsets | None = None) -> BatchReport | None:
         """Do one batch of what is new, up to `bound` if given; None if there is nothing."""
-        latest = self._latest() if bound is None else bound
+        partitions = self._partitions()
+        latest = self._ends(partitions) if bound is None else bound
         self._start_new_partitions(latest)
         start = {item: self._position[item] for item in latest}
         _check_no_loss(start, latest)
@@ -129,16 +164,19 @@ class StatelessLoop:
         count = planning.available(start, end)
         if count == 0:
             return None
-        record = self._record(end)
+        batch_id = self._next_batch_id
+        entries = self._entries(batch_id, end)
         inputs = [self._read(_of(start, topics), _of(end, topics)) for topics in self._source.topics]
         report = self._writer.write(
             output_of(self._transform, self._transform(*inputs), self._targets),
-            record.batch_id,
+            batch_id,
             Expectation(count, is_proportional=True),
-            lambda _: fence.fence_metadata(record, end),
+            lambda _: entries,
             lambda: True,
         )
-        self._move_to(end)
+        self._note(entries)
+        self._position.update(end)
+        self._next_batch_id += 1
         report = replace(report, input_offsets=count, lag=planning.available(end, latest))
         self.last_batch = report
         self.metrics = self.metrics.plus(report)
@@ -170,43 +208,53 @@ class StatelessLoop:
             .load()
         )
 
-    def _latest(self) -> Offsets:
-        client = self._writer.client
+    def _partitions(self) -> list[TopicPartition]:
+        """What there is to read. Raises OptionError, and DataLossError where a topic is another one than before."""
         partitions: list[TopicPartition] = []
-        for name, topic in client.metadata(self._source.all_topics).items():
+        for name, topic in self._writer.client.metadata(self._source.all_topics).items():
             if topic.error is not ErrorCode.none:
                 raise OptionError(f"topic {name!r} cannot be read: {topic_error(name, topic.error)}")
+            self._topic_ids.check(name, topic.topic_id)
             partitions += [TopicPartition(name, item.partition) for item in topic.partitions]
-        return client.end_offsets(partitions, isolation_level=IsolationLevel.READ_COMMITTED, at_least=self._position)
+        return partitions
+
+    def _ends(self, partitions: Sequence[TopicPartition]) -> Offsets:
+        level = IsolationLevel.READ_COMMITTED
+        return self._writer.client.end_offsets(partitions, isolation_level=level, at_least=self._position)
 
     def _start_new_partitions(self, latest: Offsets) -> None:
-        """Only a first start may be at the end: records of a partition that comes later may be older than its first look."""
-        if not self._position and self._source.starting is OffsetSpec.LATEST:
-            self._start_at(latest)
+        """Commit where partitions start that were not read before.
+
+        Only a first start may be at the end: records of a partition that comes later may be older than its first look.
+        That a topic is read is noted first. So no group without offsets is taken for one that never had any.
+        """
         new = [item for item in latest if item not in self._position]
-        if new:
-            self._position.update(self._writer.client.beginning_offsets(new))
+        if not new:
+            return
+        if not self._position and self._source.starting is OffsetSpec.LATEST:
+            starts = latest
+        else:
+            starts = self._writer.client.beginning_offsets(new)
+        self._started.add(item.topic for item in new)
+        position = {**self._position, **starts}
+        self._commit(self._entries(self._next_batch_id - 1, position))
+        self._position = position
 
-    def _start_at(self, offsets: Offsets) -> None:
-        """Commit offsets as a micro-batch without rows does, or the next start would be at the end again, further on."""
-        record = self._record(offsets)
-        self._writer.send(
-            collected([], (), DriverPump(), 0),
-            (),
-            record.batch_id,
-            fence.fence_metadata(record, offsets),
-            lambda: True,
-            time.monotonic() * 1000,
-        )
-        self._move_to(offsets)
+    def _commit(self, entries: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit offsets in a transaction without records, as a micro-batch without rows does."""
+        nothing = collected([], (), DriverPump(), 0)
+        self._writer.send(nothing, (), self._next_batch_id, entries, lambda: True, _now_ms())
+        self._note(entries)
 
-    def _record(self, end: Offsets) -> FenceRecord:
-        return FenceRecord(QUERY_ID, self._next_batch_id, digest([to_json(end)]), self._sequence)
+    def _note(self, entries: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Remember what was committed."""
+        self._committed, self._committed_ms = {**self._committed, **entries}, _now_ms()
 
-    def _move_to(self, end: Offsets) -> None:
-        self._position.update(end)
-        self._next_batch_id += 1
+    def _entries(self, batch_id: int, end: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What to commit next."""
+        record = FenceRecord(QUERY_ID, batch_id, digest([to_json(end)]), self._sequence)
         self._sequence += 1
+        return fence.fence_metadata(record, end, topic_ids=self._topic_ids.known())
 
 
 def check_needs_no_memory(
@@ -290,6 +338,10 @@ def _check_no_loss(start: Offsets, latest: Offsets) -> None:
             raise DataLossError(
                 f"{item} was read up to offset {offset}, but ends at {latest[item]}: the topic was made anew"
             )
+
+
+def _now_ms() -> float:
+    return time.monotonic() * 1000
 
 
 def _names(topics: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from uuid import UUID
 
 from oncelog.client.values import OffsetAndMetadata, TopicPartition
 from oncelog.spark.offsets import Offsets
@@ -52,19 +53,20 @@ class Role(Enum):
     """Nothing. The partition is the output's and only carries the record; the offset is the batch id."""
 
 
-def to_metadata(record: FenceRecord, role: Role) -> str:
-    text = json.dumps(
-        {
-            "oncelog": FENCE_VERSION,
-            "query": record.query_id,
-            "batch": record.batch_id,
-            "end": record.offsets_digest,
-            "sequence": record.sequence,
-            "watermark": record.watermark_ms,
-            "role": role.value,
-        },
-        separators=(",", ":"),
-    )
+def to_metadata(record: FenceRecord, role: Role, topic_id: UUID | None = None) -> str:
+    """`topic_id` is the topic's that the offset is of, where it is known."""
+    fields: dict[str, object] = {
+        "oncelog": FENCE_VERSION,
+        "query": record.query_id,
+        "batch": record.batch_id,
+        "end": record.offsets_digest,
+        "sequence": record.sequence,
+        "watermark": record.watermark_ms,
+        "role": role.value,
+    }
+    if topic_id is not None:
+        fields["topic"] = str(topic_id)
+    text = json.dumps(fields, separators=(",", ":"))
     assert len(text) <= METADATA_CHARACTERS_MAX
     return text
 
@@ -95,6 +97,14 @@ def parse_metadata(metadata: str) -> tuple[FenceRecord, Role] | None:
         )
         return record, Role(fields["role"])
     except (ValueError, KeyError, TypeError):
+        return None
+
+
+def topic_id_of(metadata: str) -> UUID | None:
+    """The topic that an offset with a fence record is of; None where the metadata does not say it."""
+    try:
+        return UUID(json.loads(metadata)["topic"])
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
@@ -214,10 +224,15 @@ def fence_metadata(
     *,
     unclear: Collection[TopicPartition] = (),
     carrier: TopicPartition | None = None,
+    topic_ids: Mapping[str, UUID] | None = None,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """The offsets to commit with a micro-batch, each with the fence record. `carrier` is for an input without offsets."""
+    ids = topic_ids or {}
     entries = {
-        partition: OffsetAndMetadata(offset, to_metadata(record, Role.LOWEST if partition in unclear else Role.INPUT))
+        partition: OffsetAndMetadata(
+            offset,
+            to_metadata(record, Role.LOWEST if partition in unclear else Role.INPUT, ids.get(partition.topic)),
+        )
         for partition, offset in offsets.items()
     }
     if carrier is not None:
