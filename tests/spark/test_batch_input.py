@@ -12,6 +12,7 @@ from oncelog.spark.checkpoint import BatchOffsets, CheckpointError
 from oncelog.spark.offsets import digest
 from oncelog.spark.query import Source
 
+PLANNED_MS = 1_795_262_445_533
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
@@ -40,7 +41,7 @@ def test_input_of_another_cluster_is_told_by_its_id_not_its_address(clusters, se
 
 def read(own, start, end, *, batch_id=3, foreign=None):
     found = InputClusters(len(end), frozenset(own), foreign or {})
-    return batch_input(found, BatchOffsets(batch_id, start, end), start)
+    return batch_input(found, BatchOffsets(batch_id, start, end, PLANNED_MS), start)
 
 
 def test_sources_of_one_cluster_are_taken_together():
@@ -79,14 +80,16 @@ def test_source_without_kafka_offsets_counts_in_the_digest_alone():
 
 def test_first_batch_starts_where_its_plan_says():
     found = batch_input(
-        InputClusters(1, frozenset({0}), {}), BatchOffsets(0, [None], ['{"a":{"0":7}}']), ['{"a":{"0":5}}']
+        InputClusters(1, frozenset({0}), {}), BatchOffsets(0, [None], ['{"a":{"0":7}}'], PLANNED_MS), ['{"a":{"0":5}}']
     )
     assert found.start == {A0: 5}
-    unknown = batch_input(InputClusters(1, frozenset({0}), {}), BatchOffsets(0, [None], ['{"a":{"0":7}}']), [None])
+    unknown = batch_input(
+        InputClusters(1, frozenset({0}), {}), BatchOffsets(0, [None], ['{"a":{"0":7}}'], PLANNED_MS), [None]
+    )
     assert unknown.start is None
     assert unknown.start_digest is None
 
 
 def test_checkpoint_of_another_number_of_sources_is_an_error():
     with pytest.raises(CheckpointError, match="2 sources"):
-        batch_input(InputClusters(1, frozenset({0}), {}), BatchOffsets(1, ["1", "1"], ["2", "2"]), [])
+        batch_input(InputClusters(1, frozenset({0}), {}), BatchOffsets(1, ["1", "1"], ["2", "2"], PLANNED_MS), [])

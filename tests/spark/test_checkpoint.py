@@ -20,6 +20,7 @@ def test_a_batch_starts_where_the_one_before_ended(tmp_path):
     offsets = batch_offsets(LocalFiles(str(tmp_path)), 7)
     assert offsets.start == ['{"a":{"0":5}}', None]
     assert offsets.end_lines == ['{"a":{"0":9}}', "17"]
+    assert offsets.planned_ms == 1795262445533
 
 
 def test_the_start_of_the_first_batch_is_not_in_the_offset_log(tmp_path):
@@ -45,6 +46,14 @@ def test_missing_offsets_are_an_error(tmp_path, batch_id):
 def test_another_version_is_refused():
     with pytest.raises(CheckpointError, match="v2"):
         parse_offset_log("v2\n{}\n1")
+
+
+@pytest.mark.parametrize("metadata", ["", "{}", "[]", "null", "x"])
+def test_an_offset_log_that_does_not_say_when_it_was_written_is_refused(tmp_path, metadata):
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text(f"v1\n{metadata}\n1")
+    with pytest.raises(CheckpointError, match="when a micro-batch was planned"):
+        batch_offsets(LocalFiles(str(tmp_path)), 0)
 
 
 def state(root, *names):

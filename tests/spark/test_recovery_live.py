@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
+from oncelog.client import Client
 from oncelog.spark import FenceError, committed_offsets
 from tests.spark import topics
 from tests.spark.pipelines import Pipeline
@@ -207,6 +208,59 @@ def test_partitions_that_are_read_no_more_are_no_input(pipeline, spark, tmp_path
     pipeline.run(rows=rows(pipeline.source, startingOffsets=json.dumps(start)), checkpoint=tmp_path / "second")
     found = json.loads(committed_offsets(pipeline.log.bootstrap_servers, pipeline.transactional_id))
     assert found.keys() == {pipeline.source}
+
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+def age_first_batch(pipeline, age_ms):
+    """Leave the checkpoint as if its micro-batch 0 had been planned so long ago."""
+    file = Path(pipeline.checkpoint, "offsets", "0")
+    file.with_name(".0.crc").unlink(missing_ok=True)
+    version, text, *lines = file.read_text().split("\n")
+    metadata = json.loads(text)
+    metadata["batchTimestampMs"] -= age_ms
+    file.write_text("\n".join([version, json.dumps(metadata), *lines]))
+
+
+def by_function(pipeline, rows):
+    pipeline.run(rows=rows)
+
+
+def by_name(pipeline, rows):
+    servers = {
+        "kafka.bootstrap.servers": pipeline.log.bootstrap_servers,
+        "checkpointLocation": str(pipeline.checkpoint),
+    }
+    names = {"topic": pipeline.target, "kafka.transactional.id": pipeline.transactional_id}
+    query = rows.writeStream.format("oncelog").options(**servers, **names).trigger(availableNow=True).start()
+    assert query.awaitTermination(180)
+
+
+@pytest.mark.parametrize("write", [by_function, by_name])
+def test_an_old_first_batch_whose_record_may_have_expired_is_not_written_again(pipeline, write):
+    rows = pipeline.rows(maxOffsetsPerTrigger="10000").selectExpr("key", "upper(cast(value as string)) value")
+    write(pipeline, rows)
+    assert pipeline.forget_last_commit() == 0
+    age_first_batch(pipeline, 8 * DAY_MS)
+    with Client(pipeline.log.bootstrap_servers) as client:
+        client.delete_offsets(pipeline.transactional_id, list(client.committed_offsets(pipeline.transactional_id)))
+    with pytest.raises(Exception, match=r"FenceError.*micro-batch 0 .*offsets.retention.minutes"):
+        write(pipeline, rows)
+    pipeline.assert_copied_once()
+
+
+def test_a_first_batch_that_was_interrupted_some_days_ago_is_written(pipeline):
+    """Had it been committed, its record would still be there."""
+
+    def dies(rows, batch_id):
+        raise RuntimeError("the driver died")
+
+    with pytest.raises(Exception, match="the driver died"):
+        pipeline.start(dies).awaitTermination(180)
+    age_first_batch(pipeline, 6 * DAY_MS)
+    pipeline.run()
+    pipeline.assert_copied_once()
 
 
 def test_a_group_without_offsets_of_a_sink_is_an_error(pipeline):

@@ -69,6 +69,7 @@ class BatchInput:
     start_digest: str | None
     end_digest: str
     offset_count: int | None
+    planned_ms: int
 
     def committed(self, topic: str | None) -> list[TopicPartition]:
         """The partitions whose offsets are committed with it, and carry its fence record. `topic` is the output's."""
@@ -104,6 +105,7 @@ def batch_input(clusters: InputClusters, offsets: BatchOffsets, first_starts: Se
         start_digest=digest(known) if is_complete else None,
         end_digest=digest(offsets.end_lines),
         offset_count=_offset_count(starts, ends) if is_complete and all(map(_is_kafka, offsets.end)) else None,
+        planned_ms=offsets.planned_ms,
     )
 
 

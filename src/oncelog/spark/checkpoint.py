@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,11 +20,15 @@ class CheckpointError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BatchOffsets:
-    """The lines of one micro-batch: where each source starts (None before its first offset) and ends."""
+    """The lines of one micro-batch: where each source starts (None before its first offset) and ends.
+
+    `planned_ms` is when Spark decided so, in ms since 1970.
+    """
 
     batch_id: int
     start: list[str | None]
     end: list[str | None]
+    planned_ms: int
 
     @property
     def end_lines(self) -> list[str]:
@@ -48,14 +53,15 @@ def batch_offsets(files: CheckpointFiles, batch_id: int) -> BatchOffsets:
     Spark writes `offsets/N` before micro-batch N runs; N starts where N-1 ended. Where micro-batch 0 starts is in
     `sources/I/0`, which only sources write that say so themselves.
     """
-    end = _offset_lines(files, batch_id)
-    if end is None:
+    text = files.read(f"offsets/{batch_id}")
+    if text is None:
         raise CheckpointError(f"the checkpoint has no offsets of micro-batch {batch_id}")
+    end = parse_offset_log(text)
     start: list[str | None] | None = _offset_lines(files, batch_id - 1) if batch_id > 0 else []
     if start is None:
         raise CheckpointError(f"the checkpoint has no offsets of micro-batch {batch_id - 1}")
     start += [None] * (len(end) - len(start))
-    return BatchOffsets(batch_id, start, end)
+    return BatchOffsets(batch_id, start, end, _planned_ms(text))
 
 
 def _offset_lines(files: CheckpointFiles, batch_id: int) -> list[str | None] | None:
@@ -69,6 +75,14 @@ def parse_offset_log(text: str) -> list[str | None]:
     if lines[0].strip() != OFFSET_LOG_VERSION:
         raise CheckpointError(f"the checkpoint's offset log has version {lines[0].strip()!r}, not {OFFSET_LOG_VERSION}")
     return [None if line.strip() == NO_OFFSET else line for line in lines[2:] if line.strip()]
+
+
+def _planned_ms(text: str) -> int:
+    """From the second line of an `offsets/N` file, Spark's OffsetSeqMetadata. Raises CheckpointError."""
+    try:
+        return int(json.loads(text.split("\n")[1])["batchTimestampMs"])
+    except (LookupError, ValueError, TypeError):
+        raise CheckpointError("the checkpoint's offset log does not say when a micro-batch was planned") from None
 
 
 def has_state_of(files: CheckpointFiles, batch_id: int) -> bool:

@@ -298,12 +298,13 @@ def run_stateless(
     or a dictionary of one for each, or one with a column `topic`. Where no topic is named, a column or the dictionary says
     it. All that a batch gives is one transaction.
 
-    `starting_offsets`, "earliest" or "latest", is for the first start only. With "latest" that start is committed as a
-    micro-batch without rows. Partitions and topics that are added later are read from their beginning.
+    `starting_offsets`, "earliest" or "latest", is for the first start only, and where that starts is committed before
+    anything is read. Partitions and topics that are added later are read from their beginning. A group whose offsets have
+    expired is not started anew: that raises FenceError.
     `max_offsets_per_batch` limits each DataFrame. `kafka_options` are those of TLS and SASL, with the prefix `kafka.`, for
     reading and for writing.
     Raises FunctionError where function and topics do not fit, NeedsCheckpoint where the function has to remember something
-    from batch to batch, and what the sink raises.
+    from batch to batch, DataLossError where a topic was made anew, and what the sink raises.
     """
     if starting_offsets not in SPECIFICATIONS:
         raise ValueError(f"starting_offsets is earliest or latest, not {starting_offsets!r}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,18 +17,27 @@ from oncelog.spark.sink.fence import (
     FenceRecord,
     Role,
     Verdict,
-    decide,
     fence_metadata,
     parse_metadata,
     progress_from,
     to_metadata,
+    topic_id_of,
 )
+from oncelog.spark.sink.fence import decide as decide_with
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
-def batch(batch_id, *, query="q", end="end", start="start", offsets=None):
-    return Batch(query, batch_id, end, start, offsets)
+MINUTE_MS = 60_000
+DAY_MS = 24 * 60 * MINUTE_MS
+
+
+def batch(batch_id, *, query="q", end="end", start="start", offsets=None, age_ms=0):
+    return Batch(query, batch_id, end, start, offsets, age_ms)
+
+
+def decide(progress, batch, retention_ms=7 * DAY_MS, *, trust_checkpoint=False):
+    return decide_with(progress, batch, lambda: retention_ms, trust_checkpoint=trust_checkpoint)
 
 
 def fence(query, batch_id, end, sequence=7):
@@ -84,6 +95,24 @@ def test_partition_that_only_carries_the_record_is_no_input():
     assert progress_from(committed) == FenceProgress(record)
 
 
+def test_offset_says_which_topic_it_is_of_where_that_is_known():
+    record, topic_id = fence("q", 4, "end"), uuid4()
+    committed = fence_metadata(record, {A0: 7, B0: 9}, topic_ids={"a": topic_id})
+    assert [topic_id_of(committed[item].metadata) for item in (A0, B0)] == [topic_id, None]
+    assert progress_from(committed) == FenceProgress(record, {A0: 7, B0: 9})
+    assert (
+        len(to_metadata(FenceRecord("x" * 36, 2**62, "f" * 64, 2**62, 2**62), Role.INPUT, topic_id))
+        <= METADATA_CHARACTERS_MAX
+    )
+
+
+@pytest.mark.parametrize(
+    "metadata", ["", "x", "3", "null", "{}", "[]", '{"topic":"x"}', '{"topic":3}', '{"topic":null}']
+)
+def test_metadata_without_a_topic_id_names_none(metadata):
+    assert topic_id_of(metadata) is None
+
+
 def test_only_offsets_with_the_newest_record_count():
     """An older record is of a partition that is not read any more; a batch id says nothing about another query's."""
     older, newest = fence("old", 90, "x", sequence=11), fence("q", 4, "end", sequence=12)
@@ -94,6 +123,25 @@ def test_only_offsets_with_the_newest_record_count():
 
 def test_first_batch_of_a_new_query_runs():
     assert decide(progress(), batch(0)) is Verdict.RUN
+
+
+@pytest.mark.parametrize(("retention_ms", "age_ms"), [(7 * DAY_MS, 7 * DAY_MS), (MINUTE_MS, MINUTE_MS)])
+def test_first_batch_whose_record_may_have_expired_stops_unless_the_user_vouches(retention_ms, age_ms):
+    with pytest.raises(FenceError, match="may have expired"):
+        decide(progress(), batch(0, age_ms=age_ms), retention_ms)
+    assert decide(progress(), batch(0, age_ms=age_ms), retention_ms, trust_checkpoint=True) is Verdict.RUN
+    assert decide(progress(), batch(0, age_ms=age_ms - 1), retention_ms) is Verdict.RUN
+
+
+def test_nobody_is_asked_how_long_offsets_are_kept_for_a_batch_that_is_new():
+    def retention_ms():
+        raise AssertionError("asked")
+
+    assert decide_with(progress(), batch(0, age_ms=MINUTE_MS - 1), retention_ms) is Verdict.RUN
+
+
+def test_old_batch_whose_record_is_there_is_decided_by_that():
+    assert decide(progress(fence("q", 0, "end")), batch(0, age_ms=30 * DAY_MS)) is Verdict.SKIP
 
 
 def test_next_batch_runs():

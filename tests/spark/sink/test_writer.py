@@ -39,7 +39,7 @@ def take(settings):
 
 def look(settings):
     with open_client(settings) as client:
-        look_first(client, settings, fence.Batch("query", 0, "end", "start", None), [])
+        look_first(client, settings, fence.Batch("query", 0, "end", "start", None, 0), [])
 
 
 @pytest.mark.parametrize(

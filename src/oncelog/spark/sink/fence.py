@@ -8,7 +8,7 @@ taken for old ones.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from uuid import UUID
@@ -20,6 +20,9 @@ METADATA_CHARACTERS_MAX = 4096
 """Kafka's default of offset.metadata.max.bytes."""
 
 FENCE_VERSION = 2
+
+RETENTION_MS_MIN = 60_000
+"""The least that offsets.retention.minutes may be."""
 
 
 class FenceError(Exception):
@@ -148,19 +151,26 @@ def progress_from(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> Fenc
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A micro-batch that Spark asks for. `start` is None where neither plan nor checkpoint says it in Kafka offsets."""
+    """A micro-batch that Spark asks for. `start` is None where neither plan nor checkpoint says it in Kafka offsets.
+
+    `age_ms` is how long ago Spark has planned it.
+    """
 
     query_id: str
     batch_id: int
     end_digest: str
     start_digest: str | None
     start: Offsets | None
+    age_ms: float
 
 
-def decide(progress: FenceProgress, batch: Batch, *, trust_checkpoint: bool = False) -> Verdict:
+def decide(
+    progress: FenceProgress, batch: Batch, retention_ms: Callable[[], float], *, trust_checkpoint: bool = False
+) -> Verdict:
     """Whether to run or to skip a micro-batch. Raises FenceError when neither is safe.
 
-    `trust_checkpoint` runs where the log does not know the query, as the user's own decision.
+    `retention_ms` is asked for how long a group's offsets are kept. `trust_checkpoint` runs where the log does not know the
+    query, as the user's own decision.
     """
     newest = progress.newest
     if newest is not None and newest.query_id == batch.query_id:
@@ -168,7 +178,7 @@ def decide(progress: FenceProgress, batch: Batch, *, trust_checkpoint: bool = Fa
     if trust_checkpoint:
         return Verdict.RUN
     if newest is None:
-        return _decide_unknown(batch)
+        return _decide_unknown(batch, retention_ms)
     return _decide_foreign(progress, newest, batch)
 
 
@@ -189,12 +199,18 @@ def _decide_own(own: FenceRecord, batch: Batch) -> Verdict:
     )
 
 
-def _decide_unknown(batch: Batch) -> Verdict:
+def _decide_unknown(batch: Batch, retention_ms: Callable[[], float]) -> Verdict:
+    """Only a first micro-batch has no record before it, and its own only if that cannot have expired."""
     if batch.batch_id > 0:
         raise FenceError(
             f"the query is at micro-batch {batch.batch_id}, but its group has no record of what was committed: the "
             "offsets expired (offsets.retention.minutes), were deleted, or this sink was not used before. If nothing "
             "was committed after the checkpoint was written, say trust_checkpoint=True once"
+        )
+    if batch.age_ms >= RETENTION_MS_MIN and batch.age_ms >= retention_ms():
+        raise FenceError(
+            "micro-batch 0 was planned so long ago that the group's record of it, had it been committed, may have expired "
+            "(offsets.retention.minutes). If nothing of it is in the output, say trust_checkpoint=True once"
         )
     return Verdict.RUN
 

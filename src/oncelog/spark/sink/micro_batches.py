@@ -18,7 +18,7 @@ from oncelog.spark.session.connect import SparkConnectError, refuse_connect
 from oncelog.spark.sink import fence
 from oncelog.spark.sink.fence import FenceProgress, FenceRecord, Verdict
 from oncelog.spark.sink.settings import SinkSettings
-from oncelog.spark.sink.writer import Writer, look_first, open_client, skipped_report
+from oncelog.spark.sink.writer import Writer, decided, look_first, open_client, skipped_report
 
 
 class _Run:
@@ -146,7 +146,7 @@ class ExactlyOnceSink:
 
     def _write_in(self, run: _Run, rows: DataFrame, batch_id: int, read: BatchInput, started_ms: float) -> BatchReport:
         batch = _batch(run.query, read, batch_id)
-        if fence.decide(run.progress, batch, trust_checkpoint=self._settings.trust_checkpoint) is Verdict.SKIP:
+        if decided(run.writer.client, self._settings, run.progress, batch) is Verdict.SKIP:
             _skip(rows, run, batch_id)
             return skipped_report(batch_id, time.monotonic() * 1000 - started_ms, run.writer.identity)
         record: FenceRecord | None = None
@@ -165,7 +165,8 @@ class ExactlyOnceSink:
 
 
 def _batch(query: RunningQuery, read: BatchInput, batch_id: int) -> fence.Batch:
-    return fence.Batch(query.query_id, batch_id, read.end_digest, read.start_digest, read.start)
+    age_ms = time.time() * 1000 - read.planned_ms
+    return fence.Batch(query.query_id, batch_id, read.end_digest, read.start_digest, read.start, age_ms)
 
 
 def _skip(rows: DataFrame, run: _Run, batch_id: int) -> None:

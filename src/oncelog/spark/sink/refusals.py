@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from oncelog.client import BrokerRefused, Client, ClientError
+from oncelog.client import BrokerRefused, Client
+from oncelog.spark.sink.broker_settings import broker_setting
 from oncelog.spark.sink.settings import SinkSettings
 from oncelog.wire import ErrorCode
 
@@ -25,20 +26,10 @@ def of_taking(refused: BrokerRefused, settings: SinkSettings, client: Client) ->
     """The refusal of a transactional id."""
     if refused.error is not ErrorCode.invalid_transaction_timeout:
         return refused
-    limit_ms = _broker_setting(client, TIMEOUT_LIMIT)
+    limit_ms = broker_setting(client, TIMEOUT_LIMIT)
     limit = f"its {TIMEOUT_LIMIT}" if limit_ms is None else f"{limit_ms}, its {TIMEOUT_LIMIT}"
     return BrokerRefused(
         refused.error,
         f"transaction_timeout_ms (kafka.transaction.timeout.ms) is {settings.transaction_timeout_ms}, and the broker "
         f"allows at most {limit}; ask for less, or raise that limit",
     )
-
-
-def _broker_setting(client: Client, name: str) -> str | None:
-    """A setting of the broker with the lowest number; None where this user may not see it."""
-    try:
-        node = min(client.describe_cluster().nodes, key=lambda node: node.node_id)
-        entries = client.describe_configs(broker=node.node_id)[str(node.node_id)]
-    except ClientError:
-        return None
-    return next((entry.value for entry in entries if entry.name == name), None)

@@ -25,7 +25,7 @@ from oncelog.spark.sink.delivery import DriverPump
 from oncelog.spark.sink.encoded_task import EncodedTask, StagedDelivery
 from oncelog.spark.sink.fence import FenceRecord, Verdict
 from oncelog.spark.sink.settings import SinkSettings, sink_settings
-from oncelog.spark.sink.writer import Writer, look_first, open_client, skipped_report
+from oncelog.spark.sink.writer import Writer, decided, look_first, open_client, skipped_report
 
 QUERY_METADATA = "metadata"
 TRANSACTIONAL_ID_PREFIX = "oncelog-query-"
@@ -85,12 +85,13 @@ def commit_micro_batch(settings: StreamSettings, tasks: Sequence[EncodedTask], b
         read = _input(client, batch_offsets(files, batch_id))
         if not read.end and sink.topic is None:
             raise QueryError("the input has no topics of the output's cluster: name the output with option topic")
-        batch = fence.Batch(query_id, batch_id, read.end_digest, read.start_digest, read.start)
+        age_ms = time.time() * 1000 - read.planned_ms
+        batch = fence.Batch(query_id, batch_id, read.end_digest, read.start_digest, read.start, age_ms)
         look_first(client, sink, batch, read.committed(sink.topic))
     writer = Writer(sink)
     try:
         progress = fence.progress_from(writer.committed(read.committed(sink.topic)))
-        if fence.decide(progress, batch, trust_checkpoint=sink.trust_checkpoint) is Verdict.SKIP:
+        if decided(writer.client, sink, progress, batch) is Verdict.SKIP:
             return skipped_report(batch_id, time.monotonic() * 1000 - started_ms, writer.identity)
         record = FenceRecord(query_id, batch_id, read.end_digest, progress.next_sequence)
         carrier = None if read.end or sink.topic is None else TopicPartition(sink.topic, CARRIER_PARTITION)

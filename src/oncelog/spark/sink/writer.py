@@ -13,6 +13,7 @@ from oncelog.spark.metrics import BatchReport
 from oncelog.spark.plan import Expectation
 from oncelog.spark.shipping import refuse_executors
 from oncelog.spark.sink import fence
+from oncelog.spark.sink.broker_settings import offsets_retention_ms
 from oncelog.spark.sink.delivery import SPARK_ERRORS, BatchDelivery, DeliveryChanged
 from oncelog.spark.sink.hanging import stable_offsets
 from oncelog.spark.sink.output import Output
@@ -43,13 +44,19 @@ def look_first(
     """
 
     def decide(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        fence.decide(fence.progress_from(committed), batch, trust_checkpoint=settings.trust_checkpoint)
+        decided(client, settings, fence.progress_from(committed), batch)
 
     with _told(settings, f"the offsets of group {settings.group_id!r}"):
         try:
             decide(client.committed_offsets(settings.group_id, require_stable=False))
         except fence.FenceError:
             decide(stable_offsets(client, settings.group_id, partitions))
+
+
+def decided(client: Client, settings: SinkSettings, progress: fence.FenceProgress, batch: fence.Batch) -> fence.Verdict:
+    """Whether to run or to skip a micro-batch. Raises FenceError when neither is safe."""
+    trust = settings.trust_checkpoint
+    return fence.decide(progress, batch, lambda: offsets_retention_ms(client), trust_checkpoint=trust)
 
 
 class Writer:
