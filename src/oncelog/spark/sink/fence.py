@@ -210,7 +210,7 @@ def _decide_unknown(batch: Batch, retention_ms: Callable[[], float]) -> Verdict:
     if batch.age_ms >= RETENTION_MS_MIN and batch.age_ms >= retention_ms():
         raise FenceError(
             "micro-batch 0 was planned so long ago that the group's record of it, had it been committed, may have expired "
-            "(offsets.retention.minutes). If nothing of it is in the output, say trust_checkpoint=True once"
+            "(offsets.retention.minutes); if nothing of it is in the output, say trust_checkpoint=True once"
         )
     return Verdict.RUN
 
