@@ -145,15 +145,36 @@ def test_name_that_another_topic_takes_is_not_given_back_by_the_topic_before(tol
     assert found.topic_id == SECOND_ID
 
 
-def test_a_topic_that_is_made_again_has_the_name_and_the_one_before_keeps_its_id(told: Told) -> None:
+def test_a_topic_that_is_made_again_has_the_name_and_the_one_before_is_forgotten(told: Told) -> None:
+    """Nobody tells of the end of a topic that was deleted while this broker was away."""
     told.topics.learn(TOPIC, TOPIC_ID, {0: LED_BY_OTHER})
     second = told.topics.learn(TOPIC, SECOND_ID, {0: LED_BY_OTHER, 1: LED_BY_OTHER})
     assert told.topics.named(TOPIC) is second
-    first = told.topics.with_id(TOPIC_ID)
-    assert first is not None
+    assert told.topics.with_id(TOPIC_ID) is None
     told.topics.learn(TOPIC, TOPIC_ID, {0: GONE})
     assert told.topics.named(TOPIC) is second
     assert told.topics.with_id(TOPIC_ID) is None
+
+
+def test_replica_of_a_topic_whose_name_is_anothers_keeps_its_id_and_has_no_leader(told: Told) -> None:
+    assert told.order() == [NONE, NONE]
+    told.controller.update(BROKER, known(OTHER, 4, BOTH, indexes=(0, 1)))
+    second = told.topics.learn(TOPIC, SECOND_ID, {0: LED_BY_OTHER})
+    first = told.topics.with_id(TOPIC_ID)
+    assert first is not None
+    assert [one.leadership for one in first.partitions] == [UNKNOWN, UNKNOWN]
+    assert told.topics.still_named(TOPIC_ID) is None
+    assert told.topics.still_named(SECOND_ID) is second
+    assert told.topics.replica(TOPIC, 0) is first.partitions[0]
+
+
+def test_name_is_that_of_the_topic_that_the_controller_names_last(told: Told) -> None:
+    """A start finds replicas of two topics of a name, and does not know which of them is there."""
+    assert told.order() == [NONE, NONE]
+    told.topics.learn(TOPIC, SECOND_ID, {0: LED_BY_OTHER})
+    first = told.topics.learn(TOPIC, TOPIC_ID, {0: LED_BY_OTHER})
+    assert told.topics.named(TOPIC) is first
+    assert told.topics.with_id(SECOND_ID) is None
 
 
 def test_replica_that_goes_offline_is_that_of_its_own_topic_not_of_the_next_one_of_its_name(told: Told) -> None:
@@ -169,9 +190,56 @@ def test_replica_that_goes_offline_is_that_of_its_own_topic_not_of_the_next_one_
 def test_topics_that_were_deleted_while_nobody_told_are_forgotten(told: Told) -> None:
     told.topics.learn(TOPIC, TOPIC_ID, {0: LED_BY_OTHER})
     told.topics.learn("another", SECOND_ID, {0: LED_BY_OTHER})
-    told.topics.are_gone([TOPIC_ID, UUID(int=3)])
+    told.topics.doubt()
+    told.topics.forget_all_but({"another"})
     assert told.topics.named(TOPIC) is None
     assert told.topics.named("another") is not None
+
+
+def test_replica_of_a_topic_that_was_deleted_while_nobody_told_stays_without_a_name(told: Told) -> None:
+    """By its name a client would find it for ever, and nobody could make a topic of that name."""
+    gone: list[tuple[str, int]] = []
+    told.topics.on_gone = lambda name, count: gone.append((name, count))
+    assert told.order() == [NONE, NONE]
+    told.write()
+    replica, version = told.topics.replica(TOPIC, 0), told.topics.version
+    heard = told.topics.heard_of(TOPIC)
+    told.topics.doubt()
+    told.topics.forget_all_but(())
+    assert told.topics.named(TOPIC) is None
+    assert told.topics.still_named(TOPIC_ID) is None
+    assert told.topics.with_id(TOPIC_ID) is not None
+    assert told.topics.replica(TOPIC, 0) is replica is not None
+    assert told.topics.version > version
+    assert heard.is_released
+    assert {*gone} == {(TOPIC, 2)}
+    assert told.paths() == [f"{TOPIC}-0", f"{TOPIC}-1"]
+
+
+def test_topic_that_a_controller_has_told_of_meanwhile_is_there(told: Told) -> None:
+    """ZooKeeper's server may be behind."""
+    told.topics.learn(TOPIC, TOPIC_ID, {0: LED_BY_OTHER})
+    told.topics.learn("another", SECOND_ID, {0: LED_BY_OTHER})
+    told.topics.doubt()
+    told.topics.learn(TOPIC, TOPIC_ID, {0: LED_BY_OTHER})
+    told.topics.forget_all_but(())
+    assert told.topics.named(TOPIC) is not None
+    assert told.topics.named("another") is None
+
+
+@pytest.mark.parametrize("by_order", [False, True])
+def test_topic_that_a_controller_tells_of_after_all_has_its_name_again(told: Told, by_order: bool) -> None:
+    assert told.order() == [NONE, NONE]
+    told.topics.doubt()
+    told.topics.forget_all_but(())
+    assert told.topics.named(TOPIC) is None
+    if by_order:
+        assert told.order(epoch=1) == [NONE, NONE]
+    else:
+        told.topics.learn(TOPIC, TOPIC_ID, {0: LED_BY_OTHER})
+    topic = told.topics.named(TOPIC)
+    assert topic is not None
+    assert topic.topic_id == TOPIC_ID
 
 
 def test_who_waits_for_a_name_hears_of_it_and_of_its_end(told: Told) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
-from uuid import UUID
 
 from oncelog.broker.cluster import fetcher
 from oncelog.broker.cluster.asking import SessionEndedError, ask, read_each, within
@@ -111,8 +110,6 @@ class ClusterMembership:
         self._listener = listener
         number = broker.settings.number
         self.members = ClusterMembers(listener)
-        self._known_before: dict[UUID, str] = {}
-        """The topics that were known when this broker was among the live ones last."""
         self._watchers = Watchers(zookeeper)
         self._session = SessionCounts()
         self._watchers.listen_to_sessions(self._session.session_changed)
@@ -269,7 +266,7 @@ class ClusterMembership:
             self._is_registered,
         )
         self._watchers.listen_to_sessions(self._liveness.session_changed)
-        self._note_topics()
+        self.topics.doubt()
         self._shrinking = start(self._shrink())
         await self._liveness.register()
 
@@ -284,14 +281,10 @@ class ClusterMembership:
         """
         (found,) = await read_each(self._zookeeper, [GetChildren(paths.TOPICS)])
         if isinstance(found, Children):
-            there = set(found.names)
-            self.topics.are_gone(topic_id for topic_id, name in self._known_before.items() if name not in there)
-
-    def _note_topics(self) -> None:
-        self._known_before = {topic.topic_id: topic.name for topic in self.topics}
+            self.topics.forget_all_but(frozenset(found.names))
 
     def _step_down(self) -> None:
-        self._note_topics()
+        self.topics.doubt()
         start(self.replicas.step_down())
 
     async def _shrink(self) -> None:

@@ -122,6 +122,8 @@ class Replicas:
                 one for one, (becomes, _) in zip(told, decided, strict=True) if becomes is not Becomes.UNCHANGED
             ]
             await self._topics.host([one.replica for one in changing if not self._is_here(one)])
+            for topic_id in {one.topic_id for one in changing}:
+                self._topics.claim(topic_id)
             await self._fetchers.stop_following([one for one in map(self._partition, changing) if one is not None])
             self._topics.reach(partition_counts)
             turn = Turn(self._clock)

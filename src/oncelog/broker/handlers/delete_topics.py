@@ -69,7 +69,7 @@ def find(broker: Named, request: Request, name: str | None, topic_id: Any, *, is
         neither, both = "Neither topic name nor id were specified.", "You may not specify both topic name and topic id."
         message = neither if name is None else both
         return result(request, name, topic_id, ErrorCode.invalid_request, message)
-    topic = broker.topics.with_id(topic_id) if name is None else broker.topics.named(name)
+    topic = broker.topics.still_named(topic_id) if name is None else broker.topics.named(name)
     if topic is None:
         if name is None:
             return result(

@@ -71,7 +71,7 @@ def _named_topic(request: Request, broker: Needs, name: str) -> Any:
 def _asked_topic(broker: Needs, request: Request, asked: Any, made: Mapping[str, ErrorCode]) -> Any:
     topic_id = getattr(asked, "topic_id", None)
     if topic_id is not None:
-        topic = broker.topics.with_id(topic_id)
+        topic = broker.topics.still_named(topic_id)
         return (
             _topic(request, broker, topic) if topic else _no_topic(request, None, topic_id, ErrorCode.unknown_topic_id)
         )

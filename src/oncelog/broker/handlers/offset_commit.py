@@ -82,14 +82,14 @@ def offset_to_commit(topic: Topic, asked: Any) -> OffsetToCommit:
 
 
 def _is_there(broker: Needs, offset: OffsetToCommit) -> bool:
-    return offset.topic_id is not None and broker.topics.with_id(offset.topic_id) is not None
+    return offset.topic_id is not None and broker.topics.still_named(offset.topic_id) is not None
 
 
 def _topic(broker: Needs, request: Request, topic: Any) -> tuple[Any, str | None]:
     """What the request calls the topic, and its name if there is one."""
     if request.version < TOPIC_ID_FROM_VERSION:
         return topic.name, topic.name
-    found = broker.topics.with_id(topic.topic_id)
+    found = broker.topics.still_named(topic.topic_id)
     return topic.topic_id, found.name if found is not None else None
 
 

@@ -101,7 +101,7 @@ async def _group(
 
 def _asked_topic(broker: Needs, request: Request, offsets: GroupOffsets, asked: Any) -> Any:
     by_id = request.version >= TOPIC_ID_FROM_VERSION
-    known = broker.topics.with_id(asked.topic_id) if by_id else None
+    known = broker.topics.still_named(asked.topic_id) if by_id else None
     key = asked.topic_id if by_id else asked.name
     name = asked.name if not by_id else known.name if known is not None else None
     indexes = asked.partition_indexes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
@@ -79,6 +79,8 @@ class SharedTopics(Topics):
         self._being_made: dict[str, Parked[ErrorCode]] = {}
         self._awaited: dict[str, Parked[None]] = {}
         self._being_deleted_ids: set[UUID] = set()
+        self._doubted: set[UUID] = set()
+        """Those that were known before, and that no controller has told of since."""
 
     def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[ErrorCode]:
         """Release when it is in ZooKeeper: its controller will tell of it."""
@@ -122,7 +124,13 @@ class SharedTopics(Topics):
 
     def learn(self, name: str, topic_id: UUID, states: Mapping[int, Leadership]) -> Topic:
         """Hear from the controller who leads these partitions of a topic. They are all of a topic that is new."""
-        topic = self._by_id.get(topic_id) or self._make_topic(name, topic_id)
+        known = self._by_id.get(topic_id)
+        topic = known or self._add(name, topic_id)
+        is_there = any(one.leader != LEADER_DURING_DELETE for one in states.values())
+        if is_there:
+            self._doubted.discard(topic_id)
+        if is_there or (known is None and name not in self._by_name):
+            self._name(topic)
         count = len(topic.partitions)
         self._reach(topic, max(states, default=-1))
         for index, leadership in states.items():
@@ -143,12 +151,34 @@ class SharedTopics(Topics):
         else:
             self._being_deleted_ids.discard(topic_id)
 
-    def are_gone(self, topic_ids: Iterable[UUID]) -> None:
-        """These topics were deleted while nobody told this broker."""
-        for topic_id in topic_ids:
-            topic = self._by_id.get(topic_id)
-            if topic is not None:
-                self.learn(topic.name, topic_id, dict.fromkeys(range(len(topic.partitions)), DURING_DELETE))
+    def doubt(self) -> None:
+        """From now on nobody tells this broker what is deleted, until a controller does again."""
+        self._doubted = {topic.topic_id for topic in self}
+
+    def forget_all_but(self, names: Collection[str]) -> None:
+        """Only these topics are there, of those that are in doubt. Replicas of others that are left over stay, without a name.
+
+        They are not deleted before another topic needs their place: at a wrong chroot of ZooKeeper every topic seems to be gone.
+        """
+        topics = [self._by_id[topic_id] for topic_id in self._doubted if topic_id in self._by_id]
+        self._doubted.clear()
+        for topic in topics:
+            if topic.name in names:
+                continue
+            self.learn(topic.name, topic.topic_id, dict.fromkeys(range(len(topic.partitions)), DURING_DELETE))
+            if self._by_name.get(topic.name) is topic:
+                logger.info("topic %s with id %s was deleted; replicas of it are left over", topic.name, topic.topic_id)
+                del self._by_name[topic.name]
+                self.version += 1
+                self._tell(topic.name)
+
+    def claim(self, topic_id: UUID) -> None:
+        """The controller wants replicas of this topic: it is there, also if ZooKeeper's server has not heard of it yet."""
+        self._doubted.discard(topic_id)
+        topic = self._by_id.get(topic_id)
+        if topic is not None and topic.name not in self._by_name:
+            self._being_deleted_ids.discard(topic_id)
+            self._name(topic)
 
     def reach(self, partition_counts: Mapping[UUID, int]) -> None:
         """Know of so many partitions of these topics: the controller may not have told of each yet."""
@@ -161,16 +191,28 @@ class SharedTopics(Topics):
                 self.on_learned(topic)
 
     def _make_topic(self, name: str, topic_id: UUID) -> Topic:
-        before = self._by_name.get(name)
-        if before is not None:
-            # Deleted and made again: what is left of the old one is known by its id.
-            logger.info("topic %s is another one now, with id %s", name, topic_id)
-        configs = dict(self._configs.of_topic(name))
-        topic = Topic(name, topic_id, configs, topic_values(self._settings, configs), [])
-        self._by_name[name] = topic
-        self._by_id[topic_id] = topic
-        self.version += 1
+        topic = self._add(name, topic_id)
+        self._name(topic)
         return topic
+
+    def _add(self, name: str, topic_id: UUID) -> Topic:
+        """A topic that is known by its id."""
+        configs = dict(self._configs.of_topic(name))
+        topic = self._by_id[topic_id] = Topic(name, topic_id, configs, topic_values(self._settings, configs), [])
+        return topic
+
+    def _name(self, topic: Topic) -> None:
+        """Its name is its own from now on. A topic that had it was deleted: of that, replicas may be left over, and no leader."""
+        before = self._by_name.get(topic.name)
+        if before is topic:
+            return
+        self._by_name[topic.name] = topic
+        self.version += 1
+        if before is not None:
+            logger.info("topic %s is another one now, with id %s", topic.name, topic.topic_id)
+            for partition in before.partitions:
+                partition.leadership = UNKNOWN
+            self._forget_if_gone(before)
 
     def _reach(self, topic: Topic, index: int) -> None:
         for new in range(len(topic.partitions), index + 1):

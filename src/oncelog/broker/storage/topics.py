@@ -147,6 +147,11 @@ class Topics(ABC):
     def with_id(self, topic_id: UUID) -> Topic | None:
         return self._by_id.get(topic_id)
 
+    def still_named(self, topic_id: UUID) -> Topic | None:
+        """The topic that clients mean by this id. One whose name is not its own any more was deleted: replicas are left over."""
+        topic = self._by_id.get(topic_id)
+        return topic if topic is not None and self._by_name.get(topic.name) is topic else None
+
     def partition(self, topic: str, index: int) -> Partition | None:
         found = self._by_name.get(topic)
         return found.partitions[index] if found is not None and 0 <= index < len(found.partitions) else None

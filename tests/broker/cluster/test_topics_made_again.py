@@ -1,0 +1,154 @@
+"""Topics that are deleted, and made again, while a broker is away: what it says of them, and what groups find there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from harness.running_cluster import RunningCluster
+from oncelog.wire import ErrorCode
+from oncelog.zookeeper.session import Create
+from oncelog.zookeeper.znodes import paths
+from tests.broker.cluster.in_memory import MINUTE, TOPIC, make_topic
+from tests.broker.cluster.test_offsets_of_groups import Group
+
+NONE = ErrorCode.none
+
+
+def delete(cluster: RunningCluster, *names: str) -> None:
+    for name in names:
+        cluster.submit(Create(paths.delete_topic(name)))
+    for name in names:
+        cluster.until(lambda name=name: cluster.ensemble.tree.node(paths.topic(name)) is None)
+
+
+def creates(cluster: RunningCluster, broker_id: int, name: str, *replicas: Sequence[int]) -> Any:
+    topic = {
+        "name": name,
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "assignments": [{"partition_index": index, "broker_ids": brokers} for index, brokers in enumerate(replicas)],
+        "configs": [],
+    }
+    return cluster.call(broker_id, "create_topics", 5, topics=[topic], timeout=MINUTE, validate_only=False)
+
+
+def create(cluster: RunningCluster, broker_id: int, name: str, *replicas: Sequence[int]) -> ErrorCode:
+    error: ErrorCode = cluster.answer(creates(cluster, broker_id, name, *replicas)).topics[0].error_code
+    return error
+
+
+def described(cluster: RunningCluster, broker_id: int, *topics: str | UUID) -> list[Any]:
+    """What Metadata says of these topics, or of all."""
+    asked = [{"name": None, "topic_id": one} if isinstance(one, UUID) else {"name": one} for one in topics]
+    answer = cluster.answer_of(
+        broker_id,
+        "metadata",
+        12,
+        topics=asked or None,
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=False,
+    )
+    return list(answer.topics)
+
+
+def leave_over(cluster: RunningCluster, *partitions: int) -> tuple[int, int, int]:
+    """A topic is deleted while a broker is away that has replicas which were given to another one: the controller, that and it."""
+    controller = cluster.controller
+    stays, goes = (node_id for node_id in range(3) if node_id != controller)
+    make_topic(cluster, *((stays, goes) for _ in partitions))
+    cluster.nodes[goes].die(power=False)
+    cluster.until(lambda: cluster.ensemble.tree.node(paths.broker(goes)) is None)
+    moved = [{"partition_index": index, "replicas": (stays,)} for index in partitions]
+    cluster.answer_of(
+        controller,
+        "alter_partition_reassignments",
+        0,
+        timeout=MINUTE,
+        topics=[{"name": TOPIC, "partitions": moved}],
+    )
+    cluster.until(lambda: all(set(cluster.state(TOPIC, index).isr) == {stays} for index in partitions))
+    delete(cluster, TOPIC)
+    cluster.start_served(goes)
+    cluster.rest(1_000)
+    return controller, stays, goes
+
+
+def test_topic_of_which_a_replica_is_left_over_is_not_there():
+    """Nobody tells the broker to delete it: it is known by its name no more."""
+    cluster = RunningCluster(3)
+    _, stays, had_it = leave_over(cluster, 0)
+    assert cluster.core(had_it).shared_topics.replica(TOPIC, 0) is not None
+    assert (described(cluster, had_it), described(cluster, stays)) == ([], [])
+
+
+def test_topic_of_which_the_controller_has_a_replica_left_over_is_made_again():
+    cluster = RunningCluster(3)
+    controller, stays, had_it = leave_over(cluster, 0)
+    for node_id in (controller, stays):
+        cluster.nodes[node_id].die(power=False)
+    cluster.until(lambda: cluster.core(had_it).controller.is_active)
+    cluster.start_served(controller, stays)
+    assert create(cluster, had_it, TOPIC, (stays, had_it)) is NONE
+
+
+class Away:
+    """The coordinator of a group is parted from ZooKeeper while a topic is deleted for which offsets were committed."""
+
+    def __init__(self) -> None:
+        self.cluster = cluster = RunningCluster(3, offsets_topic_replication_factor="1")
+        groups = (Group(cluster, f"group-{number}") for number in range(60))
+        self.group = next(one for one in groups if one.coordinator() != cluster.controller)
+        self.coordinator = self.group.coordinator()
+        self.other = next(one for one in range(3) if one not in (self.coordinator, cluster.controller))
+        make_topic(cluster, (self.other,))
+        assert self.group.commit(self.coordinator, t=42) == [NONE]
+        self.topic_id = cluster.core(self.coordinator).topics.named(TOPIC).topic_id
+        self._epoch = cluster.epoch(self.coordinator)
+        cluster.ensemble.cut_off(cluster.nodes[self.coordinator].name, cluster.queue.now_ms + 12_000)
+        cluster.until(lambda: cluster.ensemble.tree.node(paths.broker(self.coordinator)) is None)
+        delete(cluster, TOPIC)
+
+    def make_again(self) -> None:
+        assert create(self.cluster, self.cluster.controller, TOPIC, (self.other,)) is NONE
+
+    def come_back(self) -> None:
+        cluster = self.cluster
+        cluster.until(lambda: cluster.epoch(self.coordinator) > self._epoch)
+        cluster.until(lambda: cluster.core(self.coordinator).offsets.error(self.group.name) is NONE)
+        cluster.rest(2_000)
+
+    def commit_by_id(self) -> ErrorCode:
+        offset = {"partition_index": 0, "committed_offset": 777, "committed_leader_epoch": -1, "committed_metadata": ""}
+        answer = self.cluster.answer_of(
+            self.coordinator,
+            "offset_commit",
+            10,
+            group_id=self.group.name,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[{"topic_id": self.topic_id, "partitions": [offset]}],
+        )
+        error: ErrorCode = answer.topics[0].partitions[0].error_code
+        return error
+
+    def fetch_by_id(self) -> ErrorCode:
+        asked = {"group_id": self.group.name, "topics": [{"topic_id": self.topic_id, "partition_indexes": [0]}]}
+        answer = self.cluster.answer_of(self.coordinator, "offset_fetch", 10, groups=[asked], require_stable=True)
+        error: ErrorCode = answer.groups[0].topics[0].partitions[0].error_code
+        return error
+
+
+def test_id_of_a_topic_that_was_made_again_meanwhile_is_not_known():
+    """What is committed by the old id is not for the new topic."""
+    away = Away()
+    away.make_again()
+    away.come_back()
+    assert away.commit_by_id() is ErrorCode.unknown_topic_id
+    assert away.fetch_by_id() is ErrorCode.unknown_topic_id
+    assert [one.error_code for one in described(away.cluster, away.coordinator, away.topic_id)] == [
+        ErrorCode.unknown_topic_id
+    ]
+    assert away.group.fetch(away.coordinator, TOPIC) != 777
