@@ -127,7 +127,7 @@ class History:
         self._append(index, batch)
         topic = core.topics.named(TOPIC)
         assert topic is not None
-        committed = OffsetToCommit(TOPIC, number % self._extent.partitions, offset, topic_id=topic.topic_id)
+        committed = OffsetToCommit(TOPIC, topic.topic_id, number % self._extent.partitions, offset)
         (answer,) = await over(start(core.offsets.commit_in_transaction(group, ANYONE, [committed], producer)))
         assert answer is ErrorCode.none, answer
         end = await over(start(core.transactions.end(name, *producer, committed=True, tv2=True)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from oncelog.coordination import Decision
 from oncelog.groups import (
     ANYONE,
@@ -20,13 +22,14 @@ from tests.groups.decisions import Uuids, decided
 
 GROUP = "my-group"
 T0, T1 = ("t", 0), ("t", 1)
+TOPIC_ID = UUID(int=7)
 
 
 class OffsetLog:
     """One log for each partition of `__consumer_offsets`: records with their producer id, and markers."""
 
-    def __init__(self) -> None:
-        self.coordinator = GroupCoordinator()
+    def __init__(self, *, stores_topic_ids: bool = False) -> None:
+        self.coordinator = GroupCoordinator(stores_topic_ids=stores_topic_ids)
         self.log: dict[int, list[tuple[Record, int] | tuple[bool, int]]] = {}
         self.now_ms = 1_700_000_000_000
 
@@ -69,12 +72,11 @@ class OffsetLog:
 
     def fetch(self, group: str = GROUP, stable: bool = False) -> dict[tuple[str, int], int]:
         """The offsets that a reader of every committed partition is given."""
-        found = self.coordinator.fetch(group, None, stable)
-        return {(one.topic, one.partition): one.offset for one in found}
+        view = self.coordinator.offsets_of(group, stable)
+        return {partition: view.fetched(partition).offset for partition in sorted(view.committed)}
 
     def fetch_one(self, partition: tuple[str, int], group: str = GROUP, stable: bool = True) -> FetchedOffset:
-        (found,) = self.coordinator.fetch(group, [partition], stable)
-        return found
+        return self.coordinator.offsets_of(group, stable).fetched(partition)
 
     def reread(self) -> GroupCoordinator:
         """What a new process makes of the log."""
@@ -90,5 +92,12 @@ class OffsetLog:
         return reader
 
 
-def at(partition: tuple[str, int], offset: int, metadata: str | None = None, leader_epoch: int = -1) -> OffsetToCommit:
-    return OffsetToCommit(*partition, offset, leader_epoch, metadata)
+def at(
+    partition: tuple[str, int],
+    offset: int,
+    metadata: str | None = None,
+    leader_epoch: int = -1,
+    topic_id: UUID = TOPIC_ID,
+) -> OffsetToCommit:
+    topic, index = partition
+    return OffsetToCommit(topic, topic_id, index, offset, leader_epoch, metadata)

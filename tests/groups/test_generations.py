@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from harness.group_requests import SESSION_MS
-from oncelog.groups import CommitContext, OffsetToCommit
+from oncelog.groups import CommitContext
 from oncelog.wire import ErrorCode
 from tests.groups.consumers_in_memory import ConsumersInMemory
 from tests.groups.group_in_memory import GROUP, GroupInMemory
+from tests.groups.offset_log import T0, at
 
 OTHER_GENERATIONS = pytest.mark.parametrize("difference", [-1, 1])
 
@@ -62,7 +63,7 @@ def test_commit_is_as_good_as_a_heartbeat_but_while_the_leader_assigns(state: st
 def commit(group: GroupInMemory, member_id: str, generation: int) -> None:
     """As OffsetCommit does it."""
     coordinator = group.coordinator
-    offsets = [OffsetToCommit("t", 0, 1)]
+    offsets = [at(T0, 1)]
     decision = coordinator.commit_offsets(GROUP, CommitContext(member_id, generation), offsets, group.now)
     group.write(*decision.records)
     decision.remember()
@@ -91,7 +92,7 @@ def test_stale_epoch_in_a_transaction_is_a_generation_that_is_over() -> None:
     consumers.topics.make("t", 1)
     epoch = consumers.join("member", "t").member_epoch
     stale = CommitContext("member", epoch - 1)
-    offsets = [OffsetToCommit("t", 0, 1)]
+    offsets = [at(T0, 1)]
     coordinator = consumers.coordinator
     in_transaction = coordinator.transactional_commit(GROUP, stale, offsets, consumers.now.wall_ms)
     assert in_transaction.answer == (ErrorCode.illegal_generation,)

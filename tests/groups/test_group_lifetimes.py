@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.groups import GroupMetadataRecord, GroupMetadataValue, Leaving, OffsetToCommit
+from oncelog.groups import GroupMetadataRecord, GroupMetadataValue, Leaving
 from oncelog.groups.commit_context import ANYONE, CommitContext
 from oncelog.groups.coordinator import RETENTION_MS
 from oncelog.wire import ErrorCode
 from tests.groups.group_in_memory import GROUP, GroupInMemory
+from tests.groups.offset_log import at
 
 NONE = ErrorCode.none
 SUBSCRIBED, OTHER = ("t", 0), ("u", 0)
 
 
 def commit(group: GroupInMemory, *partitions: tuple[str, int], member: CommitContext = ANYONE) -> None:
-    offsets = [OffsetToCommit(*partition, 1) for partition in partitions]
+    offsets = [at(partition, 1) for partition in partitions]
     decision = group.coordinator.commit_offsets(GROUP, member, offsets, group.now)
     assert set(decision.answer) == {NONE}
     group.write(*decision.records)
@@ -27,7 +28,7 @@ def expire(group: GroupInMemory, after_ms: int) -> None:
 
 
 def offsets(group: GroupInMemory) -> set[tuple[str, int]]:
-    return {(found.topic, found.partition) for found in group.coordinator.fetch(GROUP, None, False)}
+    return set(group.coordinator.offsets_of(GROUP, require_stable=False).committed)
 
 
 def test_offsets_of_a_group_that_is_empty_are_kept_from_when_its_last_member_left() -> None:
@@ -102,7 +103,7 @@ def test_group_that_rebalances_keeps_everything() -> None:
 
 def test_offset_with_a_retention_of_its_own_ends_then_when_the_group_is_empty() -> None:
     group = GroupInMemory()
-    offset = OffsetToCommit(*OTHER, 1)
+    offset = at(OTHER, 1)
     decision = group.coordinator.commit_offsets(GROUP, ANYONE, [offset], group.now, 1000)
     group.write(*decision.records)
     (member,) = group.stable()
@@ -137,7 +138,7 @@ def test_group_is_not_removed_from_under_somebody_who_was_given_an_id() -> None:
 def test_group_with_an_open_transaction_is_not_removed() -> None:
     """Its offsets may be about to come true."""
     group = GroupInMemory()
-    decision = group.coordinator.transactional_commit(GROUP, ANYONE, [OffsetToCommit(*OTHER, 1)], group.now.wall_ms)
+    decision = group.coordinator.transactional_commit(GROUP, ANYONE, [at(OTHER, 1)], group.now.wall_ms)
     home = group.coordinator.partition_for(GROUP)
     for record in decision.records:
         group.coordinator.replay(home, record, 7, True, 0)

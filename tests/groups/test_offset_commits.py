@@ -45,13 +45,7 @@ def test_partition_without_a_commit_has_no_offset_and_no_error() -> None:
 
 
 def test_unknown_group_has_no_partitions() -> None:
-    assert GroupCoordinator().fetch("nobody", None, True) == ()
-
-
-def test_partitions_are_answered_in_the_order_they_were_asked_for() -> None:
-    log = OffsetLog()
-    log.commit(at(T0, 1), at(T1, 2))
-    assert [found.offset for found in log.coordinator.fetch(GROUP, [T1, T0], False)] == [2, 1]
+    assert GroupCoordinator().offsets_of("nobody", require_stable=True).committed == {}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from oncelog.groups.coordinator import RETENTION_MS
 from oncelog.wire import ErrorCode
-from tests.groups.offset_log import GROUP, T0, T1, OffsetLog, at
+from tests.groups.offset_log import GROUP, T0, T1, TOPIC_ID, OffsetLog, at
 
 NONE = ErrorCode.none
 
@@ -86,11 +86,21 @@ def test_unknown_group_cannot_be_deleted_nor_its_offsets() -> None:
     assert log.coordinator.delete_offsets(GROUP, [T0], 0).answer.error is ErrorCode.group_id_not_found
 
 
+@pytest.mark.parametrize("stores_topic_ids", [True, False])
+def test_offset_has_the_id_of_its_topic_where_topics_are_told_apart_by_it(stores_topic_ids: bool) -> None:
+    log = OffsetLog(stores_topic_ids=stores_topic_ids)
+    log.commit(at(T0, 1))
+    log.commit(at(T1, 1), retention_ms=1000)
+    assert log.reread().offsets == log.coordinator.offsets
+    home = log.coordinator.partition_for(GROUP)
+    assert log.coordinator.offsets.topic_ids(home, GROUP) == {T0: {TOPIC_ID if stores_topic_ids else None}, T1: {None}}
+
+
 def test_end_of_a_topic_ends_its_offsets_in_every_group() -> None:
     log = OffsetLog()
     log.commit(at(T0, 1), at(("u", 0), 2))
     log.commit(at(T1, 1), group="other")
     log.commit(at(("u", 0), 1), group="third")
-    for decision in log.coordinator.forget_partitions([T0, T1], log.now_ms):
+    for decision in log.coordinator.forget(lambda partition, _: partition in (T0, T1), log.now_ms):
         log.apply(decision)
     assert (log.fetch(), log.fetch("other"), log.fetch("third")) == ({("u", 0): 2}, {}, {("u", 0): 1})

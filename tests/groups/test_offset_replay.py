@@ -52,7 +52,7 @@ class Commits(RuleBasedStateMachine):
 
     @rule(partition=PARTITIONS)
     def delete_partition(self, partition: tuple[str, int]) -> None:
-        for decision in self.log.coordinator.forget_partitions([partition], self.log.now_ms):
+        for decision in self.log.coordinator.forget(lambda gone, _: gone == partition, self.log.now_ms):
             self.log.apply(decision)
         self.forget(lambda _, owned: owned == partition)
 

@@ -1,9 +1,11 @@
 """Offsets inside a transaction: KIP-98 §TxnOffsetCommit, KIP-447 (require_stable)."""
 
+from uuid import UUID
+
 import pytest
 
 from oncelog.wire import ErrorCode
-from tests.groups.offset_log import GROUP, T0, T1, OffsetLog, at
+from tests.groups.offset_log import GROUP, T0, T1, TOPIC_ID, OffsetLog, at
 
 NONE, UNSTABLE = ErrorCode.none, ErrorCode.unstable_offset_commit
 
@@ -114,11 +116,22 @@ def test_repeated_marker_changes_nothing() -> None:
 def test_pending_offset_of_a_deleted_partition_never_comes_back() -> None:
     log = OffsetLog()
     log.commit_in_transaction(7, at(T0, 20), at(T1, 20))
-    (decision,) = log.coordinator.forget_partitions([T0], log.now_ms)
+    (decision,) = log.coordinator.forget(lambda partition, _: partition == T0, log.now_ms)
     log.apply(decision)
     assert log.fetch_one(T0).error is NONE
     log.end(7, True)
     assert log.fetch() == {T1: 20}
+
+
+def test_offset_of_a_deleted_topic_stays_where_a_transaction_is_to_put_another_in_its_place() -> None:
+    """That one is for the topic which has been made since under the same name."""
+    log = OffsetLog(stores_topic_ids=True)
+    log.commit(at(T0, 10), at(T1, 10))
+    log.commit_in_transaction(7, at(T0, 20, topic_id=UUID(int=8)))
+    (decision,) = log.coordinator.forget(lambda _, topic_id: topic_id == TOPIC_ID, log.now_ms)
+    log.apply(decision)
+    log.end(7, True)
+    assert log.fetch() == {T0: 20}
 
 
 def test_copy_of_the_offsets_of_a_group_is_of_one_moment() -> None:

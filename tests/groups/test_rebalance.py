@@ -3,10 +3,11 @@
 import pytest
 
 from harness.group_requests import REBALANCE_MS, SESSION_MS
-from oncelog.groups import CommitContext, Leaving, OffsetToCommit
+from oncelog.groups import CommitContext, Leaving
 from oncelog.groups.classic.state import TRANSITIONS, ClassicState, is_legal
 from oncelog.wire import ErrorCode
 from tests.groups.group_in_memory import GROUP, GroupInMemory
+from tests.groups.offset_log import T0, at
 
 NONE = ErrorCode.none
 REBALANCE = ErrorCode.rebalance_in_progress
@@ -214,7 +215,7 @@ class TestMemberThatFallsSilent:
         group = GroupInMemory()
         (one,) = group.stable()
         group.advance(SESSION_MS - 1)
-        commit = [OffsetToCommit("t", 0, 1)]
+        commit = [at(T0, 1)]
         decision = group.coordinator.commit_offsets(GROUP, CommitContext(one, 1), commit, group.now)
         assert decision.answer == (NONE,)
         decision.remember()

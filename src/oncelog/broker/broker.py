@@ -351,12 +351,13 @@ class BrokerCore:
             ),
             consumer_limits=self.group_configs,
             topics=self.topics,
+            stores_topic_ids=self.membership is not None,
         )
         self.group_elections = Elections(self, CONSUMER_OFFSETS, GroupPartitions(self, groups), self._loads)
         group_log = GroupLog(self, groups, self.group_elections)
         self.offsets: CommittedOffsets = CommittedOffsets(self, groups, group_log)
         if self.membership is not None:
-            self.shared_topics.on_gone = self.offsets.forget_partitions
+            self.shared_topics.on_gone = self.offsets.forget_topic
         self.memberships: Memberships = Memberships(self, groups, group_log, random)
 
     async def _trust(self, boot_id: str, fenced: Parked[None] | None) -> None:

@@ -39,7 +39,7 @@ class Departures:
 
     def before_deletion(self, topic: Topic) -> Parked[None]:
         """A topic made anew under this name must not be held to the offsets and recovery points of the one that goes."""
-        self._broker.offsets.forget_partitions(topic.name, len(topic.partitions))
+        self._broker.offsets.forget_topic(topic)
         return start(self._end_moves_and_checkpoint(topic))
 
     async def _end_moves_and_checkpoint(self, topic: Topic) -> None:

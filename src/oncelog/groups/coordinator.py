@@ -9,7 +9,7 @@ Who is a member is the matter of `members.py`; offsets may be committed without 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -26,7 +26,7 @@ from oncelog.groups.classic import (
 )
 from oncelog.groups.commit_context import CommitContext
 from oncelog.groups.consumer_limits import ConsumerLimits, LimitsOfGroups
-from oncelog.groups.group_offsets import FetchedOffset, GroupOffsets
+from oncelog.groups.group_offsets import GroupOffsets
 from oncelog.groups.members import Group, Members
 from oncelog.groups.offset_records import NO_EXPIRY, NO_LEADER_EPOCH, CommittedOffset, OffsetRecord
 from oncelog.groups.offsets import Offsets, TopicPartition
@@ -38,7 +38,6 @@ from oncelog.wire import ErrorCode
 PARTITION_COUNT = 50
 METADATA_MAX_UNITS = 4096
 RETENTION_MS = 604_800_000
-NO_TOPIC_ID = UUID(int=0)
 NO_RETENTION = -1
 
 _NONE = ErrorCode.none
@@ -46,14 +45,14 @@ _NONE = ErrorCode.none
 
 @dataclass(frozen=True, slots=True)
 class OffsetToCommit:
-    """What a request asks to commit for one partition. A topic without an id is not there."""
+    """What a request asks to commit for one partition."""
 
     topic: str
+    topic_id: UUID
     partition: int
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
     metadata: str | None = None
-    topic_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +77,14 @@ CommitDecision = Decision[OffsetRecord, tuple[ErrorCode, ...]]
 OffsetDeleteDecision = Decision[OffsetRecord, OffsetDeletion]
 DeleteDecision = Decision[GroupRecord, ErrorCode]
 Tombstones = Decision[GroupRecord, None]
+IsGone = Callable[[TopicPartition, UUID | None], bool]
+"""Of a partition by its name, and the id of the topic that an offset was committed for, if it is known."""
 
 
 class GroupCoordinator:
     """Every group of this node."""
 
-    __slots__ = ("members", "metadata_max_units", "offsets", "partition_count", "retention_ms")
+    __slots__ = ("members", "metadata_max_units", "offsets", "partition_count", "retention_ms", "stores_topic_ids")
 
     def __init__(
         self,
@@ -94,10 +95,13 @@ class GroupCoordinator:
         limits: MembershipLimits | None = None,
         consumer_limits: LimitsOfGroups | None = None,
         topics: KnownTopics = NO_TOPICS,
+        stores_topic_ids: bool = False,
     ) -> None:
+        """`stores_topic_ids`: whether offsets have to be told from those of an earlier topic of the same name."""
         self.partition_count = partition_count
         self.metadata_max_units = metadata_max_units
         self.retention_ms = retention_ms
+        self.stores_topic_ids = stores_topic_ids
         self.offsets = Offsets()
         self.members = Members(limits, consumer_limits or ConsumerLimits(), topics)
 
@@ -190,7 +194,10 @@ class GroupCoordinator:
             if self._is_too_long(metadata):
                 errors.append(ErrorCode.offset_metadata_too_large)
                 continue
-            committed = CommittedOffset(wanted.offset, wanted.leader_epoch, metadata, now_ms, expire_ms)
+            # A retention takes the version of the record that has no room for the id.
+            has_id = self.stores_topic_ids and expire_ms == NO_EXPIRY
+            topic_id = wanted.topic_id if has_id else None
+            committed = CommittedOffset(wanted.offset, wanted.leader_epoch, metadata, now_ms, expire_ms, topic_id)
             records.append(OffsetRecord(group, wanted.topic, wanted.partition, committed, now_ms))
             errors.append(_NONE)
         return Decision(tuple(records), tuple(errors))
@@ -202,9 +209,7 @@ class GroupCoordinator:
         found = self.members.find(group)
         if found is None:
             return _NONE if member.generation < 0 else ErrorCode.group_id_not_found
-        partitions = [
-            (one.topic_id or NO_TOPIC_ID, one.partition) for one in offsets if not self._is_too_long(one.metadata or "")
-        ]
+        partitions = [(one.topic_id, one.partition) for one in offsets if not self._is_too_long(one.metadata or "")]
         return found.check_commit(member, partitions, in_transaction=in_transaction)
 
     def _is_too_long(self, metadata: str) -> bool:
@@ -220,19 +225,11 @@ class GroupCoordinator:
         found = self.members.find(group)
         return _NONE if found is None else found.check_fetch(member_id, epoch)
 
-    def fetch(
-        self, group: str, partitions: Iterable[TopicPartition] | None, require_stable: bool
-    ) -> tuple[FetchedOffset, ...]:
-        """OffsetFetch: the partitions asked for in their order, or with None every partition with a committed offset.
+    def offsets_of(self, group: str, require_stable: bool) -> GroupOffsets:
+        """What a reader is told of the group at this moment (OffsetFetch).
 
         Errors: unstable_offset_commit, where `require_stable` meets an open transaction (KIP-447).
         """
-        view = self.offsets_of(group, require_stable)
-        wanted = sorted(view.committed) if partitions is None else partitions
-        return tuple(map(view.fetched, wanted))
-
-    def offsets_of(self, group: str, require_stable: bool) -> GroupOffsets:
-        """What a reader is told of the group at this moment."""
         unstable = self.offsets.pending_of_group(group) if require_stable else ()
         return GroupOffsets(self.offsets.of_group(group), unstable)
 
@@ -291,12 +288,16 @@ class GroupCoordinator:
         offsets = _tombstones(group, sorted(self._partitions_of(group)), now_ms)
         return Decision((*offsets, *found.end(now_ms)), _NONE)
 
-    def forget_partitions(self, deleted: Collection[TopicPartition], now_ms: int) -> list[Tombstones]:
-        """One decision for each group that had offsets in partitions that are gone."""
-        gone = frozenset(deleted)
+    def forget(self, is_gone: IsGone, now_ms: int, groups: Iterable[str] | None = None) -> list[Tombstones]:
+        """One decision for each group, of these or of all, that had offsets in partitions that are gone.
+
+        What is committed stays where an open transaction has an offset for a topic that is there: it is to take its place.
+        """
         decisions: list[Tombstones] = []
-        for group in sorted(self.offsets.groups()):
-            records = _tombstones(group, sorted(self._partitions_of(group) & gone), now_ms)
+        for group in sorted(self.offsets.groups() if groups is None else groups):
+            by_partition = self.offsets.topic_ids(self.partition_for(group), group)
+            gone = [one for one, topic_ids in by_partition.items() if all(is_gone(one, each) for each in topic_ids)]
+            records = _tombstones(group, sorted(gone), now_ms)
             if records:
                 decisions.append(Decision(records, None))
         return decisions

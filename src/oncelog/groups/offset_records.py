@@ -6,19 +6,23 @@ value   int16 version, then for
         1  the same, and int64 expire time: an offset with a retention of its own
         2  as 0
         3  int64 offset, int32 leader epoch, string metadata, int64 commit time
-        4  as 3 with a compact string and tagged fields
+        4  as 3 with a compact string and tagged fields: field 0 is the id of the topic (Kafka 4.3)
 null    the offset is forgotten
 
-Version 3 is written, and 1 where the commit asked for a retention.
+Version 4 is written where the id of the topic is to be known, 3 where it is not, and 1, which has no room for it, where the
+commit asked for a retention. Kafka 3.9 reads version 4 and passes over the id.
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
+from uuid import UUID
 
-from oncelog.coordination.fields import FieldReader, string
+from oncelog.coordination.fields import FieldReader, compact_string, string
 from oncelog.records import Record
+from oncelog.wire import WireError
 
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
@@ -29,6 +33,8 @@ KEY_VERSION = 1
 EXPIRING_VERSION = 1
 LEADER_EPOCH_VERSION = 3
 FLEXIBLE_VERSION = 4
+TOPIC_ID_TAG = 0
+TOPIC_IDS_KEPT = 1024
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -36,17 +42,23 @@ _HEAD = struct.Struct(">hqi")
 _EXPIRING_HEAD = struct.Struct(">hq")
 _INT64 = struct.Struct(">q")
 _TIMES = struct.Struct(">qq")
+_TOPIC_ID = bytes((1, TOPIC_ID_TAG, 16))
+"""What comes before the id: one tagged field, which it is, and its size."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """The next offset a group wants to read. Times are milliseconds since 1970; -1 is no leader epoch, no expiry."""
+    """The next offset a group wants to read. Times are milliseconds since 1970; -1 is no leader epoch, no expiry.
+
+    `topic_id` is that of the topic it was committed for, if it is known: another one may have its name by now.
+    """
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_ms: int
     expire_ms: int = NO_EXPIRY
+    topic_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +91,16 @@ def decode_offset(key: FieldReader, record: Record) -> OffsetRecord | None:
 
 
 def _encode_value(committed: CommittedOffset) -> bytes:
-    metadata = string(committed.metadata)
     if committed.expire_ms != NO_EXPIRY:
         times = _TIMES.pack(committed.commit_ms, committed.expire_ms)
-        return _EXPIRING_HEAD.pack(EXPIRING_VERSION, committed.offset) + metadata + times
+        return _EXPIRING_HEAD.pack(EXPIRING_VERSION, committed.offset) + string(committed.metadata) + times
+    if committed.topic_id is not None:
+        head = _HEAD.pack(FLEXIBLE_VERSION, committed.offset, committed.leader_epoch) + compact_string(
+            committed.metadata
+        )
+        return head + _INT64.pack(committed.commit_ms) + _TOPIC_ID + committed.topic_id.bytes
     head = _HEAD.pack(LEADER_EPOCH_VERSION, committed.offset, committed.leader_epoch)
-    return head + metadata + _INT64.pack(committed.commit_ms)
+    return head + string(committed.metadata) + _INT64.pack(committed.commit_ms)
 
 
 def _decode_value(value: FieldReader, version: int) -> CommittedOffset:
@@ -93,4 +109,22 @@ def _decode_value(value: FieldReader, version: int) -> CommittedOffset:
     metadata = value.compact_string() if version >= FLEXIBLE_VERSION else value.string()
     commit_ms = value.int64()
     expire_ms = value.int64() if version == EXPIRING_VERSION else NO_EXPIRY
-    return CommittedOffset(offset, leader_epoch, metadata, commit_ms, expire_ms)
+    topic_id = _decode_topic_id(value) if version >= FLEXIBLE_VERSION else None
+    return CommittedOffset(offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id)
+
+
+def _decode_topic_id(value: FieldReader) -> UUID | None:
+    found = None
+    for _ in range(value.unsigned_varint()):
+        tag, data = value.unsigned_varint(), value.raw(value.unsigned_varint())
+        if tag == TOPIC_ID_TAG and any(data):
+            found = _topic_id(data)
+    return found
+
+
+@lru_cache(maxsize=TOPIC_IDS_KEPT)
+def _topic_id(data: bytes) -> UUID:
+    """One object for all offsets of a topic. Raises WireError."""
+    if len(data) != 16:
+        raise WireError("a topic id that is not one")
+    return UUID(bytes=data)

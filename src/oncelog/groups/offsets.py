@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from uuid import UUID
 
 from oncelog.groups.offset_records import CommittedOffset, OffsetRecord
 
@@ -64,6 +65,14 @@ class Offsets:
     def is_pending(self, group: str, partition: TopicPartition) -> bool:
         writers = self._writers.get(group)
         return writers is not None and partition in writers
+
+    def topic_ids(self, home: int, group: str) -> dict[TopicPartition, set[UUID | None]]:
+        """The ids of the topics for which offsets of the group were committed, pending or not; None where none is known."""
+        found = {partition: {stored.committed.topic_id} for partition, stored in self.of_group(group).items()}
+        for partition, producer_ids in self._writers.get(group, {}).items():
+            pending = (self._pending[home, producer_id][group, partition] for producer_id in producer_ids)
+            found.setdefault(partition, set()).update(stored.committed.topic_id for stored in pending)
+        return found
 
     def __iter__(self) -> Iterator[tuple[str, TopicPartition, StoredOffset]]:
         for group, offsets in self._by_group.items():

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from harness.cluster_in_memory import ClusterInMemory, PlayedBroker, PlayedController
 from harness.cluster_messages import TOPIC, WRITE_TXN_MARKERS, errors_of, fetch_request, known, led, produced, records
-from oncelog.broker.coordinators.known_brokers import AWAY, GONE, BrokerAddress, KnownBrokers, MarkersOfProducer
+from oncelog.broker.coordinators.known_brokers import (
+    AWAY,
+    GONE,
+    BrokerAddress,
+    KnownBrokers,
+    MarkersOfProducer,
+    TopicOfOffsets,
+)
 from oncelog.wire import ErrorCode, message_module
+from oncelog.zookeeper.session import Create
+from oncelog.zookeeper.znodes import paths
 
 BROKER, OTHER = 0, 1
 BOTH = (BROKER, OTHER)
@@ -51,6 +61,28 @@ def test_the_leader_is_whom_the_controller_has_named(members: Known) -> None:
     assert members.brokers.leader_of(TOPIC, LED_BY_NOBODY) is AWAY
     assert members.brokers.leader_of(TOPIC, 3) is GONE
     assert members.brokers.leader_of("no such topic", 0) is GONE
+
+
+def test_deleted_is_what_zookeeper_has_no_more_or_marks_or_has_under_another_id(members: Known) -> None:
+    for name, number in (("there", 1), ("marked", 2), ("again", 4)):
+        members.cluster.create(name, UUID(int=number), (OTHER,))
+    members.cluster.submit(Create(paths.DELETE_TOPICS))
+    members.cluster.submit(Create(paths.delete_topic("marked")))
+    there = {TopicOfOffsets("there", UUID(int=1)), TopicOfOffsets("there", None), TopicOfOffsets("again", None)}
+    deleted = {
+        TopicOfOffsets("marked", UUID(int=2)),
+        TopicOfOffsets("marked", None),
+        TopicOfOffsets("again", UUID(int=3)),
+        TopicOfOffsets("gone", None),
+        TopicOfOffsets("gone", UUID(int=5)),
+    }
+    assert set(members.cluster.wait(members.brokers.deleted_topics(there | deleted))) == deleted
+
+
+def test_nothing_is_deleted_for_sure_when_the_session_ends(members: Known) -> None:
+    asked = members.brokers.deleted_topics([TopicOfOffsets("gone", None)])
+    members.cluster.ensemble.expire(members.cluster.core(BROKER).zookeeper.session_id)
+    assert list(members.cluster.wait(asked)) == []
 
 
 def test_a_leader_that_is_dead_is_away(members: Known) -> None:

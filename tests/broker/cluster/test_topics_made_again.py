@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from harness.running_cluster import RunningCluster
+from oncelog.broker.view import LEADER_DURING_DELETE, Leadership
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import Create
 from oncelog.zookeeper.znodes import paths
@@ -96,13 +99,14 @@ def test_topic_of_which_the_controller_has_a_replica_left_over_is_made_again():
 class Away:
     """The coordinator of a group is parted from ZooKeeper while a topic is deleted for which offsets were committed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_ids: bool = True) -> None:
         self.cluster = cluster = RunningCluster(3, offsets_topic_replication_factor="1")
         groups = (Group(cluster, f"group-{number}") for number in range(60))
         self.group = next(one for one in groups if one.coordinator() != cluster.controller)
         self.coordinator = self.group.coordinator()
         self.other = next(one for one in range(3) if one not in (self.coordinator, cluster.controller))
         make_topic(cluster, (self.other,))
+        cluster.core(self.coordinator).offsets.coordinator.stores_topic_ids = with_ids
         assert self.group.commit(self.coordinator, t=42) == [NONE]
         self.topic_id = cluster.core(self.coordinator).topics.named(TOPIC).topic_id
         self._epoch = cluster.epoch(self.coordinator)
@@ -152,3 +156,102 @@ def test_id_of_a_topic_that_was_made_again_meanwhile_is_not_known():
         ErrorCode.unknown_topic_id
     ]
     assert away.group.fetch(away.coordinator, TOPIC) != 777
+
+
+@pytest.mark.parametrize("with_ids", [True, False])
+def test_offsets_of_a_topic_that_was_deleted_meanwhile_are_forgotten(with_ids):
+    """Brokers of Apache Kafka 3.9 record no id."""
+    away = Away(with_ids=with_ids)
+    away.come_back()
+    assert away.group.fetch(away.coordinator, TOPIC) == -1
+    away.make_again()
+    assert away.group.fetch(away.coordinator, TOPIC) == -1
+
+
+def test_offsets_of_a_topic_that_was_made_again_meanwhile_are_forgotten():
+    away = Away()
+    away.make_again()
+    away.come_back()
+    assert away.group.fetch(away.coordinator, TOPIC) == -1
+
+
+class Failover:
+    """The coordinator of a group dies; another one will lead when its session is over."""
+
+    def __init__(self) -> None:
+        self.cluster = cluster = RunningCluster(3, offsets_topic_replication_factor="3", min_insync_replicas="2")
+        groups = (Group(cluster, f"group-{number}") for number in range(60))
+        self.group = next(one for one in groups if one.coordinator() != cluster.controller)
+        self.dies = self.group.coordinator()
+        self.controller = cluster.controller
+        self.other = next(one for one in range(3) if one not in (self.dies, self.controller))
+        for name in (TOPIC, "stays"):
+            make_topic(cluster, (self.other,), name=name, min_insync_replicas="1")
+        assert self.group.commit(self.dies, t=42, stays=7) == [NONE, NONE]
+        # Every replica has it.
+        cluster.rest(3_000)
+        cluster.nodes[self.dies].die(power=False)
+
+    @property
+    def is_counted_alive(self) -> bool:
+        return self.cluster.ensemble.tree.node(paths.broker(self.dies)) is not None
+
+    def make_again(self) -> None:
+        is_known = [core.core for one, core in self.cluster.nodes.items() if one != self.dies]
+        self.cluster.until(lambda: all(core.topics.named(TOPIC) is None for core in is_known))
+        assert create(self.cluster, self.controller, TOPIC, (self.other,)) is NONE
+
+    def follow(self) -> int:
+        cluster = self.cluster
+        cluster.until(lambda: self.group.coordinator(self.controller) != self.dies)
+        found = self.group.coordinator(self.controller)
+        cluster.until(lambda: cluster.core(found).offsets.error(self.group.name) is NONE)
+        cluster.rest(1_000)
+        return found
+
+
+@pytest.mark.parametrize("made_again_before", [True, False])
+def test_offsets_of_a_topic_that_was_deleted_while_nobody_coordinated_the_group_are_forgotten(made_again_before):
+    """Whoever becomes the coordinator was told of the deletion when it knew nothing of the group."""
+    failover = Failover()
+    delete(failover.cluster, TOPIC)
+    if made_again_before:
+        failover.make_again()
+    assert failover.is_counted_alive
+    after = failover.follow()
+    if not made_again_before:
+        failover.make_again()
+    assert (failover.group.fetch(after, TOPIC), failover.group.fetch(after, "stays")) == (-1, 7)
+
+
+def test_offsets_that_were_committed_for_a_topic_since_it_was_made_again_stay():
+    failover = Failover()
+    delete(failover.cluster, TOPIC)
+    failover.make_again()
+    after = failover.follow()
+    assert failover.group.commit(after, t=3) == [NONE]
+    failover.cluster.start_served(failover.dies)
+    failover.cluster.rest(3_000)
+    failover.cluster.nodes[after].die(power=False)
+    failover.dies = after
+    failover.controller = next(one for one in range(3) if one != after)
+    assert failover.group.fetch(failover.follow(), TOPIC) == 3
+
+
+def test_nothing_is_committed_for_a_topic_that_is_being_deleted():
+    """UNKNOWN_TOPIC_OR_PARTITION in Kafka, whose brokers forget the partition when they are told -2. A replica is here still."""
+    cluster = RunningCluster(3, offsets_topic_replication_factor="3")
+    group = Group(cluster)
+    coordinator = group.coordinator()
+    for name in (TOPIC, "stays"):
+        make_topic(cluster, (coordinator,), name=name)
+    assert group.commit(coordinator, t=42) == [NONE]
+    topics = cluster.core(coordinator).shared_topics
+    led = topics.partition(TOPIC, 0).leadership
+    topics.learn(TOPIC, topics.named(TOPIC).topic_id, {0: Leadership(LEADER_DURING_DELETE, 1, (0,), (0,))})
+    assert topics.replica(TOPIC, 0).is_readable
+    assert group.commit(coordinator, t=43, stays=1) == [ErrorCode.unknown_topic_or_partition, NONE]
+    assert group.fetch(coordinator, TOPIC) == -1
+    # The next controller may give the deletion up.
+    topics.learn(TOPIC, topics.named(TOPIC).topic_id, {0: led})
+    assert group.commit(coordinator, t=44) == [NONE]

@@ -55,6 +55,13 @@ def told() -> Told:
     return Told()
 
 
+def ends(told: Told) -> list[UUID]:
+    """The ids of the topics whose end is told."""
+    gone: list[UUID] = []
+    told.topics.on_gone = lambda topic: gone.append(topic.topic_id)
+    return gone
+
+
 def test_partitions_that_are_not_here_are_known_by_who_leads_them(told: Told) -> None:
     told.controller.update(BROKER, known(OTHER, 4, (OTHER,), indexes=(0, 1, 2)))
     topic = told.topics.named(TOPIC)
@@ -77,15 +84,14 @@ def test_a_partition_that_is_named_first_has_those_before_it_without_a_leader(to
 
 def test_a_topic_is_forgotten_when_its_last_partition_is_deleted(told: Told) -> None:
     """LEADER_DURING_DELETE, -2: Kafka's brokers remove such a partition from their metadata caches."""
-    gone: list[tuple[str, int]] = []
-    told.topics.on_gone = lambda name, count: gone.append((name, count))
+    gone = ends(told)
     told.topics.learn(TOPIC, TOPIC_ID, {0: LED_BY_OTHER, 1: LED_BY_OTHER})
     told.topics.learn(TOPIC, TOPIC_ID, {0: GONE})
     assert told.topics.named(TOPIC) is not None
     told.topics.learn(TOPIC, TOPIC_ID, {1: GONE})
     assert told.topics.named(TOPIC) is None
     assert told.topics.with_id(TOPIC_ID) is None
-    assert gone == [(TOPIC, 2)]
+    assert gone == [TOPIC_ID]
 
 
 def test_a_topic_is_known_as_long_as_a_replica_is_here(told: Told) -> None:
@@ -98,20 +104,18 @@ def test_a_topic_is_known_as_long_as_a_replica_is_here(told: Told) -> None:
 
 def test_end_of_a_topic_is_told_when_its_deletion_begins_and_when_its_replicas_are_gone(told: Told) -> None:
     """What groups have committed until then must not be found by a topic that is made under its name."""
-    gone: list[tuple[str, int]] = []
-    told.topics.on_gone = lambda name, count: gone.append((name, count))
+    gone = ends(told)
     assert told.order() == [NONE, NONE]
     told.controller.update(BROKER, known(LEADER_DURING_DELETE, 0, BOTH, indexes=(0, 1)))
-    assert gone == [(TOPIC, 2)]
+    assert gone == [TOPIC_ID]
     assert told.delete() == [NONE, NONE]
     assert gone[1:]
-    assert {*gone} == {(TOPIC, 2)}
+    assert {*gone} == {TOPIC_ID}
 
 
 def test_topic_whose_deletion_is_given_up_has_no_end(told: Told) -> None:
     """delete.topic.enable may be false at the next controller (TopicDeletionManager.init)."""
-    gone: list[tuple[str, int]] = []
-    told.topics.on_gone = lambda name, count: gone.append((name, count))
+    gone = ends(told)
     assert told.order() == [NONE, NONE]
     told.topics.learn(TOPIC, TOPIC_ID, {0: GONE, 1: LED_BY_OTHER})
     told.topics.learn(TOPIC, TOPIC_ID, {0: LED_BY_OTHER})
@@ -121,8 +125,7 @@ def test_topic_whose_deletion_is_given_up_has_no_end(told: Told) -> None:
 
 
 def test_replica_that_leaves_a_topic_of_which_nobody_was_told_is_not_its_end(told: Told) -> None:
-    gone: list[tuple[str, int]] = []
-    told.topics.on_gone = lambda name, count: gone.append((name, count))
+    gone = ends(told)
     assert told.order() == [NONE, NONE]
     told.write()
     assert told.delete() == [NONE, NONE]
@@ -131,14 +134,13 @@ def test_replica_that_leaves_a_topic_of_which_nobody_was_told_is_not_its_end(tol
 
 
 def test_name_that_another_topic_takes_is_not_given_back_by_the_topic_before(told: Told) -> None:
-    """Groups may have committed offsets for the other one already."""
-    gone: list[tuple[str, int]] = []
-    told.topics.on_gone = lambda name, count: gone.append((name, count))
+    """Of its end is told when the other takes the name, and not again: groups may have committed offsets for that already."""
+    gone = ends(told)
     assert told.order() == [NONE, NONE]
     told.controller.update(BROKER, known(LEADER_DURING_DELETE, 0, BOTH, indexes=(0, 1)))
     del gone[:]
     told.cluster.take(told.topics.take_names([ReplicaId(TOPIC, SECOND_ID, index) for index in (0, 1)]))
-    assert gone == []
+    assert gone == [TOPIC_ID]
     assert told.topics.with_id(TOPIC_ID) is None
     found = told.topics.named(TOPIC)
     assert found is not None
@@ -198,8 +200,7 @@ def test_topics_that_were_deleted_while_nobody_told_are_forgotten(told: Told) ->
 
 def test_replica_of_a_topic_that_was_deleted_while_nobody_told_stays_without_a_name(told: Told) -> None:
     """By its name a client would find it for ever, and nobody could make a topic of that name."""
-    gone: list[tuple[str, int]] = []
-    told.topics.on_gone = lambda name, count: gone.append((name, count))
+    gone = ends(told)
     assert told.order() == [NONE, NONE]
     told.write()
     replica, version = told.topics.replica(TOPIC, 0), told.topics.version
@@ -212,7 +213,7 @@ def test_replica_of_a_topic_that_was_deleted_while_nobody_told_stays_without_a_n
     assert told.topics.replica(TOPIC, 0) is replica is not None
     assert told.topics.version > version
     assert heard.is_released
-    assert {*gone} == {(TOPIC, 2)}
+    assert {*gone} == {TOPIC_ID}
     assert told.paths() == [f"{TOPIC}-0", f"{TOPIC}-1"]
 
 

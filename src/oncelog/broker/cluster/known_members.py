@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from oncelog.broker.cluster.asking import SessionEndedError, ask
@@ -15,13 +15,14 @@ from oncelog.broker.coordinators.known_brokers import (
     Leader,
     MarkerErrors,
     MarkersOfProducer,
+    TopicOfOffsets,
 )
 from oncelog.broker.coordinators.marker_messages import marker_errors, markers_request
 from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.broker.view import UNKNOWN
 from oncelog.coordination import Parked, start
 from oncelog.wire import ErrorCode
-from oncelog.zookeeper.session import Data, Done, Exists, GetData, ZooKeeper
+from oncelog.zookeeper.session import Children, Create, Data, Done, Exists, GetChildren, GetData, ZooKeeper
 from oncelog.zookeeper.znodes import decode_topic, paths
 
 if TYPE_CHECKING:
@@ -82,6 +83,33 @@ class KnownMembers:
         except SessionEndedError:
             return False
         return not isinstance(found, Data) or index not in decode_topic(topic, found.data).partitions
+
+    def deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Parked[Collection[TopicOfOffsets]]:
+        return start(self._deleted_topics(topics))
+
+    async def _deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Collection[TopicOfOffsets]:
+        try:
+            # Changes nothing. But it is a write, and whichever server answers it has heard of all that was written before:
+            # a server that is behind would know nothing of a topic that is new.
+            await ask(self._zookeeper, Create(paths.TOPICS))
+            going = await self._children(paths.DELETE_TOPICS)
+            there = await self._children(paths.TOPICS)
+            return [one for one in topics if one.name in going or one.name not in there or await self._is_another(one)]
+        except SessionEndedError:
+            # Whoever asks coordinates nothing any more.
+            return ()
+
+    async def _children(self, path: str) -> frozenset[str]:
+        found = await ask(self._zookeeper, GetChildren(path))
+        return frozenset(found.names) if isinstance(found, Children) else frozenset()
+
+    async def _is_another(self, topic: TopicOfOffsets) -> bool:
+        """Whether the topic of this name has another id."""
+        if topic.topic_id is None:
+            return False
+        found = await ask(self._zookeeper, GetData(paths.topic(topic.name)))
+        current = decode_topic(topic.name, found.data).topic_id if isinstance(found, Data) else None
+        return current not in (None, topic.topic_id)
 
     def address_of(self, node_id: int, listener: str) -> BrokerAddress | None:
         node = self._members.at(listener).broker(node_id)

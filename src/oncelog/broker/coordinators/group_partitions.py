@@ -13,6 +13,7 @@ from oncelog.groups import GroupCoordinator
 if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings
     from oncelog.broker.coordinators.memberships import Memberships
+    from oncelog.broker.coordinators.offsets import CommittedOffsets
     from oncelog.broker.storage.topics import Topics
 
 
@@ -20,6 +21,7 @@ class Needs(Protocol):
     """What of the broker is needed here."""
 
     memberships: Memberships
+    offsets: CommittedOffsets
     settings: Settings
     topics: Topics
 
@@ -40,7 +42,9 @@ class GroupPartitions:
                 self._groups[partition] = yield from load_offsets(found, self._coordinator, self._decode)
 
     def loaded(self, partition: int, epoch: int) -> None:
-        self._broker.memberships.loaded(self._groups.pop(partition, frozenset()))
+        loaded = self._groups.pop(partition, frozenset())
+        self._broker.memberships.loaded(loaded)
+        self._broker.offsets.loaded(loaded)
 
     def unload(self, partition: int) -> None:
         self._groups.pop(partition, None)

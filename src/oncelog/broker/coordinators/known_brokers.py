@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from uuid import UUID
 
 from oncelog.broker.storage.partition import Partition
 from oncelog.coordination import Parked
@@ -46,6 +47,13 @@ MarkerErrors: TypeAlias = Mapping[tuple[int, str, int], ErrorCode]
 """By producer id, topic and partition."""
 
 
+class TopicOfOffsets(NamedTuple):
+    """What is known of the topic that an offset was committed for."""
+
+    name: str
+    topic_id: UUID | None
+
+
 class BrokerAddress(NamedTuple):
     host: str
     port: int
@@ -67,7 +75,14 @@ class KnownBrokers(Protocol):
     def leader_of(self, topic: str, index: int) -> Leader: ...
 
     def is_gone(self, topic: str, index: int) -> Parked[bool]:
-        """Whether there is no such partition for sure: a broker of a cluster may not have been told of it yet."""
+        """Whether there is no such partition for sure, or its topic is being deleted: a broker may not have been told of it yet."""
+        ...
+
+    def deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Parked[Collection[TopicOfOffsets]]:
+        """Those of these topics that were there once, and are deleted, or being deleted, for sure.
+
+        One without an id may be there again by the time of the answer.
+        """
         ...
 
     def address_of(self, node_id: int, listener: str) -> BrokerAddress | None:
@@ -120,6 +135,9 @@ class OneBroker:
 
     def is_gone(self, topic: str, index: int) -> Parked[bool]:
         return FOR_SURE
+
+    def deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Parked[Collection[TopicOfOffsets]]:
+        raise AssertionError("whoever is alone forgets a topic before it is deleted")
 
     def address_of(self, node_id: int, listener: str) -> BrokerAddress | None:
         node = self._broker.view.at(listener).broker(node_id)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
+from uuid import UUID
 
 from oncelog.broker.coordinators.group_log import NO_PRODUCER, GroupLog
+from oncelog.broker.coordinators.known_brokers import TopicOfOffsets
+from oncelog.broker.slices import Turn
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS
+from oncelog.coordination import start
 from oncelog.groups import (
     CommitContext,
     CommitDecision,
@@ -20,8 +24,9 @@ from oncelog.groups import (
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
+    from oncelog.broker.coordinators.known_brokers import KnownBrokers
     from oncelog.broker.coordinators.memberships import Memberships
-    from oncelog.broker.storage.topics import Topics
+    from oncelog.broker.storage.topics import Topic, Topics
     from oncelog.environment import Clock
 
 
@@ -29,6 +34,7 @@ class Needs(Protocol):
     """What of the broker is needed here."""
 
     clock: Clock
+    known_brokers: KnownBrokers
     memberships: Memberships
     topics: Topics
 
@@ -99,10 +105,53 @@ class CommittedOffsets:
         if self._broker.topics.named(CONSUMER_OFFSETS) is not None:
             self._append_obliged(self.coordinator.expire_offsets(self._now_ms()))
 
-    def forget_partitions(self, topic: str, partition_count: int) -> None:
-        """What was committed for a deleted topic must not be found by one that is made under its name."""
-        deleted = [(topic, index) for index in range(partition_count)]
-        self._append_obliged(self.coordinator.forget_partitions(deleted, self._now_ms()))
+    def forget_topic(self, topic: Topic) -> None:
+        """What was committed for a deleted topic must not be found by one that is made under its name.
+
+        Where another has its name by now, what has no id may be that one's.
+        """
+        name, topic_id = topic.name, topic.topic_id
+        has_its_name = self._broker.topics.still_named(topic_id) is not None
+
+        def is_gone(partition: TopicPartition, committed_for: UUID | None) -> bool:
+            return partition[0] == name and (has_its_name if committed_for is None else committed_for == topic_id)
+
+        self._append_obliged(self.coordinator.forget(is_gone, self._now_ms()))
+
+    def loaded(self, groups: Collection[str]) -> None:
+        """A topic may have been deleted while nobody had these groups loaded: then its offsets are in the log still."""
+        if self._broker.known_brokers.has_others:
+            start(self._forget_what_was_missed(sorted(groups)))
+
+    async def _forget_what_was_missed(self, groups: Sequence[str]) -> None:
+        turn = Turn(self._broker.clock)
+        doubtful: set[TopicOfOffsets] = set()
+        for group in groups:
+            doubtful.update(self._doubtful_topics(group))
+            if turn.is_over:
+                await turn.rest()
+        if not doubtful:
+            return
+        gone = frozenset(await self._broker.known_brokers.deleted_topics(doubtful))
+
+        def is_gone(partition: TopicPartition, topic_id: UUID | None) -> bool:
+            # What has no id may be of a topic that is new, and known since.
+            is_known = topic_id is None and self._broker.topics.named(partition[0]) is not None
+            return not is_known and (partition[0], topic_id) in gone
+
+        for group in groups:
+            self._append_obliged(self.coordinator.forget(is_gone, self._now_ms(), [group]))
+            if turn.is_over:
+                await turn.rest()
+
+    def _doubtful_topics(self, group: str) -> Iterator[TopicOfOffsets]:
+        """Topics with offsets of a group that are not there, as far as this broker knows, or not under the same id."""
+        topics = self._broker.topics
+        for (name, _), topic_ids in self.coordinator.offsets.topic_ids(self.partition_for(group), group).items():
+            known = topics.named(name)
+            for topic_id in topic_ids:
+                if known is None or topics.is_going(known) or topic_id not in (None, known.topic_id):
+                    yield TopicOfOffsets(name, topic_id)
 
     def _append_obliged(self, decisions: Iterable[Tombstones]) -> None:
         """Groups that are being loaded are left out: of what is not known to the end nothing can be decided."""

@@ -6,6 +6,7 @@ ILLEGAL_GENERATION.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,8 +22,11 @@ from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.offsets import CommittedOffsets
+    from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
+Key = tuple[Any, int]
+"""A partition as the request calls it: by the name of its topic, or by the id, and the index."""
 TOPIC_ID_FROM_VERSION = 10
 COMMITTED_AT_ONCE = 2000
 """Offsets of one request. So many are one decision of the coordinator, and one batch."""
@@ -37,52 +41,74 @@ class Needs(auto_creation.Needs, Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     await create_internal(broker, CONSUMER_OFFSETS)
-    body = request.body
-    errors: dict[tuple[Any, int], ErrorCode] = {}
-    wanted: dict[tuple[Any, int], OffsetToCommit] = {}
     turn = Turn(broker.clock)
-    for topic in body.topics:
-        key, name = _topic(broker, request, topic)
-        for asked in topic.partitions:
-            found = None if name is None else broker.topics.named(name)
-            if name is None:
-                errors[key, asked.partition_index] = ErrorCode.unknown_topic_id
-            elif found is None or found.partition(asked.partition_index) is None:
-                errors[key, asked.partition_index] = ErrorCode.unknown_topic_or_partition
-            else:
-                wanted[key, asked.partition_index] = offset_to_commit(found, asked)
-            if turn.is_over:
-                await turn.rest()
-    member = CommitContext(
-        body.member_id, body.generation_id_or_member_epoch, getattr(body, "group_instance_id", None), request.version
-    )
-    retention = getattr(body, "retention_time", None)
-    retention_ms = -1 if retention is None else milliseconds(retention)
+    checked = await _check_each(broker, request, turn)
+    errors = {key: one for key, one in checked.items() if isinstance(one, ErrorCode)}
+    wanted = {key: one for key, one in checked.items() if isinstance(one, OffsetToCommit)}
     for part in parts(wanted.items(), COMMITTED_AT_ONCE):
-        # A topic may have been deleted meanwhile: what is committed for it now, the next of its name would find.
-        errors |= dict.fromkeys((partition for partition, _ in part), ErrorCode.unknown_topic_or_partition)
-        there = [one for one in part if _is_there(broker, one[1])]
-        answers = await broker.offsets.commit(body.group_id, member, [offset for _, offset in there], retention_ms)
-        for (partition, _), error in zip(there, answers, strict=True):
-            errors[partition] = offset_commit_error(error, request.version)
+        errors |= await _commit(broker, request, part)
         if turn.is_over:
             await turn.rest()
     return await _answer(broker, request, errors)
 
 
+async def _check_each(broker: Needs, request: Request, turn: Turn) -> dict[Key, OffsetToCommit | ErrorCode]:
+    """What is to be committed, and the errors of what cannot be."""
+    checked: dict[Key, OffsetToCommit | ErrorCode] = {}
+    for topic in request.body.topics:
+        key, name = _topic(broker, request, topic)
+        for asked in topic.partitions:
+            checked[key, asked.partition_index] = _check(broker, name, asked)
+            if turn.is_over:
+                await turn.rest()
+    return checked
+
+
+def _check(broker: Needs, name: str | None, asked: Any) -> OffsetToCommit | ErrorCode:
+    if name is None:
+        return ErrorCode.unknown_topic_id
+    found = broker.topics.named(name)
+    if found is None or not takes_offsets(broker.topics, found, asked.partition_index):
+        return ErrorCode.unknown_topic_or_partition
+    return offset_to_commit(found, asked)
+
+
+def takes_offsets(topics: Topics, topic: Topic, index: int) -> bool:
+    """As in Kafka, not from the moment on at which the controller has said that the topic is being deleted."""
+    return topic.partition(index) is not None and not topics.is_going(topic)
+
+
 def offset_to_commit(topic: Topic, asked: Any) -> OffsetToCommit:
     return OffsetToCommit(
         topic.name,
+        topic.topic_id,
         asked.partition_index,
         asked.committed_offset,
         getattr(asked, "committed_leader_epoch", -1),
         asked.committed_metadata,
-        topic.topic_id,
     )
 
 
+async def _commit(
+    broker: Needs, request: Request, part: Sequence[tuple[Key, OffsetToCommit]]
+) -> Mapping[Key, ErrorCode]:
+    """What became of each."""
+    body = request.body
+    member = CommitContext(
+        body.member_id, body.generation_id_or_member_epoch, getattr(body, "group_instance_id", None), request.version
+    )
+    retention = getattr(body, "retention_time", None)
+    retention_ms = -1 if retention is None else milliseconds(retention)
+    # A topic may have been deleted meanwhile: what is committed for it now, the next of its name would find.
+    there = {key: offset for key, offset in part if _is_there(broker, offset)}
+    gone = {key: ErrorCode.unknown_topic_or_partition for key, _ in part if key not in there}
+    answers = await broker.offsets.commit(body.group_id, member, tuple(there.values()), retention_ms)
+    return gone | {key: offset_commit_error(error, request.version) for key, error in zip(there, answers, strict=True)}
+
+
 def _is_there(broker: Needs, offset: OffsetToCommit) -> bool:
-    return offset.topic_id is not None and broker.topics.still_named(offset.topic_id) is not None
+    topic = broker.topics.still_named(offset.topic_id)
+    return topic is not None and takes_offsets(broker.topics, topic, offset.partition)
 
 
 def _topic(broker: Needs, request: Request, topic: Any) -> tuple[Any, str | None]:
@@ -93,7 +119,7 @@ def _topic(broker: Needs, request: Request, topic: Any) -> tuple[Any, str | None
     return topic.topic_id, found.name if found is not None else None
 
 
-async def _answer(broker: Needs, request: Request, errors: dict[tuple[Any, int], ErrorCode]) -> Any:
+async def _answer(broker: Needs, request: Request, errors: Mapping[Key, ErrorCode]) -> Any:
     turn = Turn(broker.clock)
     by_id = request.version >= TOPIC_ID_FROM_VERSION
     topics = []
@@ -104,7 +130,7 @@ async def _answer(broker: Needs, request: Request, errors: dict[tuple[Any, int],
     return request.answer(topics=tuple(topics))
 
 
-def _result(request: Request, topic: Any, errors: dict[tuple[Any, int], ErrorCode], asked: Any) -> Any:
+def _result(request: Request, topic: Any, errors: Mapping[Key, ErrorCode], asked: Any) -> Any:
     return request.types.OffsetCommitResponsePartition(
         partition_index=asked.partition_index, error_code=errors[topic, asked.partition_index]
     )

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.coordinators.session_guard import FixedPlace, SessionGuard, TransactionalProducer
-from oncelog.broker.handlers.offset_commit import offset_to_commit
+from oncelog.broker.handlers.offset_commit import offset_to_commit, takes_offsets
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS
@@ -57,7 +57,7 @@ async def handle(broker: Needs, request: Request) -> Any:
     for topic in body.topics:
         found = broker.topics.named(topic.name)
         for asked in topic.partitions:
-            if found is None or found.partition(asked.partition_index) is None:
+            if found is None or not takes_offsets(broker.topics, found, asked.partition_index):
                 errors[topic.name, asked.partition_index] = ErrorCode.unknown_topic_or_partition
             else:
                 wanted.append(offset_to_commit(found, asked))

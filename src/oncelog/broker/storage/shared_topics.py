@@ -72,8 +72,8 @@ class SharedTopics(Topics):
         self._after_deletion = after_deletion
         self.on_learned: Callable[[Topic], None] = lambda _: None
         """Hears of each topic of which there is something to know."""
-        self.on_gone: Callable[[str, int], None] = lambda name, partition_count: None
-        """Hears of a topic that is being deleted, and again when nothing of it is here any more."""
+        self.on_gone: Callable[[Topic], None] = lambda _: None
+        """Hears of a topic that is being deleted, and again when nothing of it is here any more; or when its name is another's."""
         self._here: dict[tuple[str, int], Partition] = {}
         self._leaving: dict[tuple[str, int], Parked[None]] = {}
         self._being_made: dict[str, Parked[ErrorCode]] = {}
@@ -105,6 +105,9 @@ class SharedTopics(Topics):
     def _is_made(self, name: str) -> None:
         del self._being_made[name]
 
+    def is_going(self, topic: Topic) -> bool:
+        return topic.topic_id in self._being_deleted_ids
+
     def heard_of(self, name: str) -> Parked[None]:
         """Release when the controller says something of a topic of this name, or when one is gone."""
         return self._awaited.setdefault(name, Parked())
@@ -125,7 +128,7 @@ class SharedTopics(Topics):
     def learn(self, name: str, topic_id: UUID, states: Mapping[int, Leadership]) -> Topic:
         """Hear from the controller who leads these partitions of a topic. They are all of a topic that is new."""
         known = self._by_id.get(topic_id)
-        topic = known or self._add(name, topic_id)
+        topic = known or self._new_topic(name, topic_id)
         is_there = any(one.leader != LEADER_DURING_DELETE for one in states.values())
         if is_there:
             self._doubted.discard(topic_id)
@@ -191,11 +194,11 @@ class SharedTopics(Topics):
                 self.on_learned(topic)
 
     def _make_topic(self, name: str, topic_id: UUID) -> Topic:
-        topic = self._add(name, topic_id)
+        topic = self._new_topic(name, topic_id)
         self._name(topic)
         return topic
 
-    def _add(self, name: str, topic_id: UUID) -> Topic:
+    def _new_topic(self, name: str, topic_id: UUID) -> Topic:
         """A topic that is known by its id."""
         configs = dict(self._configs.of_topic(name))
         topic = self._by_id[topic_id] = Topic(name, topic_id, configs, topic_values(self._settings, configs), [])
@@ -212,6 +215,7 @@ class SharedTopics(Topics):
             logger.info("topic %s is another one now, with id %s", topic.name, topic.topic_id)
             for partition in before.partitions:
                 partition.leadership = UNKNOWN
+            self.on_gone(before)
             self._forget_if_gone(before)
 
     def _reach(self, topic: Topic, index: int) -> None:
@@ -225,7 +229,7 @@ class SharedTopics(Topics):
         has_its_name = self._by_name.get(topic.name) is topic
         if has_its_name and topic.topic_id in self._being_deleted_ids:
             # Of a topic whose deletion this broker has missed the name may be another one's by now.
-            self.on_gone(topic.name, len(topic.partitions))
+            self.on_gone(topic)
         if any(one.role is not ReplicaRole.NONE for one in topic.partitions):
             return
         del self._by_id[topic.topic_id]

@@ -233,6 +233,10 @@ class Topics(ABC):
     def is_being_deleted(self, name: str) -> bool:
         return name in self._being_deleted
 
+    def is_going(self, topic: Topic) -> bool:
+        """Whether its deletion has begun: from then on nothing is recorded for it that the next topic of its name could find."""
+        return topic.name in self._being_deleted
+
     def _open(self, topic: Topic, start: int, stop: int, opened: list[Partition]) -> Iterator[None]:
         """Open the logs of these partitions, one each step."""
         config = log_config(self._settings, topic.values, is_internal=topic.is_internal)
