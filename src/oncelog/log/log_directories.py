@@ -195,6 +195,7 @@ class LogDirectories:
         path = f"{partition_path}/{PARTITION_METADATA}"
         if not self._disk.exists(path):
             return None
+        # For the error of a disk that fails, which must not be taken for a torn file.
         self._disk.read_file(path)
         with suppress(DiskError):
             return read_topic_id(self._disk, path)

@@ -280,6 +280,7 @@ def test_who_steps_down_takes_every_order_for_news(ordered: Ordered) -> None:
 
 
 def test_a_replica_that_was_hosted_is_there_after_a_crash_and_follows_until_it_is_told(ordered: Ordered) -> None:
+    ordered.cluster.create(TOPIC, TOPIC_ID, BOTH)
     assert ordered.order(BROKER, 3, BOTH) == [NONE]
     assert ordered.write(b"a") is NONE
     ordered.cluster.nodes[BROKER].die(power=False)

@@ -44,7 +44,9 @@ def create(cluster: RunningCluster, broker_id: int, name: str, *replicas: Sequen
 
 def described(cluster: RunningCluster, broker_id: int, *topics: str | UUID) -> list[Any]:
     """What Metadata says of these topics, or of all."""
-    asked = [{"name": None, "topic_id": one} if isinstance(one, UUID) else {"name": one} for one in topics]
+    asked = [
+        {"name": None, "topic_id": one} if isinstance(one, UUID) else {"name": one, "topic_id": None} for one in topics
+    ]
     answer = cluster.answer_of(
         broker_id,
         "metadata",
@@ -86,14 +88,49 @@ def test_topic_of_which_a_replica_is_left_over_is_not_there():
     assert (described(cluster, had_it), described(cluster, stays)) == ([], [])
 
 
+def make_controller(cluster: RunningCluster, broker_id: int) -> None:
+    others = [node_id for node_id in cluster.nodes if node_id != broker_id]
+    for node_id in others:
+        cluster.nodes[node_id].die(power=False)
+    cluster.until(lambda: cluster.core(broker_id).controller.is_active)
+    cluster.start_served(*others)
+
+
 def test_topic_of_which_the_controller_has_a_replica_left_over_is_made_again():
     cluster = RunningCluster(3)
-    controller, stays, had_it = leave_over(cluster, 0)
-    for node_id in (controller, stays):
-        cluster.nodes[node_id].die(power=False)
-    cluster.until(lambda: cluster.core(had_it).controller.is_active)
-    cluster.start_served(controller, stays)
+    _, stays, had_it = leave_over(cluster, 0)
+    make_controller(cluster, had_it)
     assert create(cluster, had_it, TOPIC, (stays, had_it)) is NONE
+
+
+def test_order_to_delete_a_topic_by_the_id_of_the_one_before_is_refused():
+    cluster = RunningCluster(3)
+    _, stays, had_it = leave_over(cluster, 0)
+    make_controller(cluster, had_it)
+    assert create(cluster, had_it, TOPIC, (stays,)) is NONE
+    before = cluster.core(had_it).shared_topics.replica(TOPIC, 0).topic_id
+    assert before != cluster.core(had_it).topics.named(TOPIC).topic_id
+    answer = cluster.answer_of(had_it, "delete_topics", 6, topics=[{"name": None, "topic_id": before}], timeout=MINUTE)
+    assert [one.error_code for one in answer.responses] == [ErrorCode.unknown_topic_id]
+    assert cluster.ensemble.tree.node(paths.delete_topic(TOPIC)) is None
+
+
+def test_topic_whose_partitions_are_not_known_yet_is_asked_for_again():
+    """Without an error a client would take it for one that has no partitions: what is left over has to go first."""
+    cluster = RunningCluster(3)
+    controller, stays, had_it = leave_over(cluster, 0, 1)
+    cluster.nodes[had_it].disk.slow_until_ms = cluster.queue.now_ms + 3_000
+    made = creates(cluster, controller, TOPIC, (stays, had_it), (stays, had_it))
+    cluster.until(lambda: cluster.core(had_it).topics.named(TOPIC) is not None)
+    (found,) = described(cluster, had_it, TOPIC)
+    assert (found.error_code, found.partitions) == (ErrorCode.leader_not_available, ())
+    assert cluster.answer(made).topics[0].error_code is NONE
+
+    def leaders() -> list[int]:
+        return [one.leader_id for one in described(cluster, had_it, TOPIC)[0].partitions]
+
+    cluster.until(lambda: leaders() == [stays, stays])
+    assert described(cluster, had_it, TOPIC)[0].error_code is NONE
 
 
 class Away:

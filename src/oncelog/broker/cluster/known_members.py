@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from oncelog.broker.cluster.asking import SessionEndedError, ask
 from oncelog.broker.cluster.channel import ChannelError
@@ -49,13 +50,16 @@ class KnownMembers:
         zookeeper: ZooKeeper,
         timeout_ms: int,
         is_alive: Callable[[], bool],
+        topic_id: Callable[[str], Awaitable[UUID | None]],
     ) -> None:
+        """`topic_id` asks ZooKeeper whose a name is; it may raise SessionEndedError."""
         self._topics = topics
         self._members = members
         self._channels = channels
         self._zookeeper = zookeeper
         self._timeout_ms = timeout_ms
         self._is_alive = is_alive
+        self._topic_id = topic_id
 
     @property
     def is_alive(self) -> bool:
@@ -107,9 +111,7 @@ class KnownMembers:
         """Whether the topic of this name has another id."""
         if topic.topic_id is None:
             return False
-        found = await ask(self._zookeeper, GetData(paths.topic(topic.name)))
-        current = decode_topic(topic.name, found.data).topic_id if isinstance(found, Data) else None
-        return current not in (None, topic.topic_id)
+        return await self._topic_id(topic.name) not in (None, topic.topic_id)
 
     def address_of(self, node_id: int, listener: str) -> BrokerAddress | None:
         node = self._members.at(listener).broker(node_id)

@@ -228,6 +228,7 @@ class ClusterMembership:
             self._zookeeper,
             number("controller.socket.timeout.ms"),
             lambda: self._liveness.is_alive,
+            topic_id,
         )
 
     def went_offline(self, partition: Partition) -> None:

@@ -75,7 +75,10 @@ class KnownBrokers(Protocol):
     def leader_of(self, topic: str, index: int) -> Leader: ...
 
     def is_gone(self, topic: str, index: int) -> Parked[bool]:
-        """Whether there is no such partition for sure, or its topic is being deleted: a broker may not have been told of it yet."""
+        """Whether there is no such partition for sure, or its topic is being deleted, which is no less an end for every client.
+
+        A broker of a cluster may not have been told of a partition yet.
+        """
         ...
 
     def deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Parked[Collection[TopicOfOffsets]]:

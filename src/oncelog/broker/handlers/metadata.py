@@ -101,10 +101,11 @@ def _no_topic(request: Request, name: str | None, topic_id: Any, error: ErrorCod
 
 
 def _topic(request: Request, broker: Needs, topic: Topic) -> Any:
+    """In a cluster the name of a topic may be known before any of its partitions: then the client asks again."""
     types = request.types
     return construct(
         types.MetadataResponseTopic,
-        error_code=ErrorCode.none,
+        error_code=ErrorCode.none if topic.partitions else ErrorCode.leader_not_available,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
