@@ -21,6 +21,7 @@ from harness.transaction_in_memory import (
     TV1,
     TV2,
     ProducerInMemory,
+    committed_offset,
     make_topic,
     visible,
 )
@@ -218,3 +219,38 @@ def test_connection_closed_under_a_request_that_waits(broker: BrokerInMemory, ki
         make_topic(broker)
     goes_on(broker)
     assert all(not partition._watchers for partition in broker.core.topics.partitions()), "somebody still waits"
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_nothing_is_committed_for_a_topic_while_it_is_deleted(broker: BrokerInMemory, in_transaction: bool) -> None:
+    """What was committed for it before is forgotten by then, and what comes now the next topic of its name would find."""
+    producer = ProducerInMemory(broker, TV1)
+    producer.write("old", 1)
+    producer.commit_offset(1)
+    broker.settle()
+    deleted = deletion(broker)
+    assert not deleted.came
+    topics = [
+        {"name": TOPIC, "partitions": [{"partition_index": 0, "committed_offset": 2, "committed_metadata": None}]}
+    ]
+    if in_transaction:
+        committed = broker.send(
+            "txn_offset_commit",
+            TV1.offsets,
+            transactional_id=producer.transactional_id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            group_id=GROUP,
+            topics=topics,
+        )
+    else:
+        committed = broker.send(
+            "offset_commit", 5, group_id=GROUP, generation_id_or_member_epoch=-1, member_id="", topics=topics
+        )
+    broker.settle()
+    answer = committed.message.topics[0].partitions[0]
+    assert answer.error_code is ErrorCode.unknown_topic_or_partition
+    assert deleted.came
+    producer.end(committed=True)
+    make_topic(broker)
+    assert committed_offset(broker) == -1
