@@ -93,7 +93,8 @@ def test_offset_has_the_id_of_its_topic_where_topics_are_told_apart_by_it(stores
     log.commit(at(T1, 1), retention_ms=1000)
     assert log.reread().offsets == log.coordinator.offsets
     home = log.coordinator.partition_for(GROUP)
-    assert log.coordinator.offsets.topic_ids(home, GROUP) == {T0: {TOPIC_ID if stores_topic_ids else None}, T1: {None}}
+    assert log.coordinator.offsets.topic_ids(home, GROUP, T0) == {TOPIC_ID if stores_topic_ids else None}
+    assert log.coordinator.offsets.topic_ids(home, GROUP, T1) == {None}
 
 
 def test_end_of_a_topic_ends_its_offsets_in_every_group() -> None:
@@ -101,6 +102,6 @@ def test_end_of_a_topic_ends_its_offsets_in_every_group() -> None:
     log.commit(at(T0, 1), at(("u", 0), 2))
     log.commit(at(T1, 1), group="other")
     log.commit(at(("u", 0), 1), group="third")
-    for decision in log.coordinator.forget(lambda partition, _: partition in (T0, T1), log.now_ms):
+    for decision in log.coordinator.forget_topics({"t": {None}}, log.now_ms):
         log.apply(decision)
     assert (log.fetch(), log.fetch("other"), log.fetch("third")) == ({("u", 0): 2}, {}, {("u", 0): 1})

@@ -50,11 +50,11 @@ class Commits(RuleBasedStateMachine):
         self.log.apply(self.log.coordinator.delete_group(group, self.log.now_ms))
         self.forget(lambda owner, _: owner == group)
 
-    @rule(partition=PARTITIONS)
-    def delete_partition(self, partition: tuple[str, int]) -> None:
-        for decision in self.log.coordinator.forget(lambda gone, _: gone == partition, self.log.now_ms):
+    @rule(topic=st.sampled_from(("t", "u")))
+    def delete_topic(self, topic: str) -> None:
+        for decision in self.log.coordinator.forget_topics({topic: {None}}, self.log.now_ms):
             self.log.apply(decision)
-        self.forget(lambda _, owned: owned == partition)
+        self.forget(lambda _, owned: owned[0] == topic)
 
     @rule()
     def expire(self) -> None:

@@ -113,14 +113,15 @@ def test_repeated_marker_changes_nothing() -> None:
     assert log.fetch() == {T0: 30}
 
 
-def test_pending_offset_of_a_deleted_partition_never_comes_back() -> None:
+def test_pending_offset_of_a_deleted_topic_never_comes_back() -> None:
     log = OffsetLog()
-    log.commit_in_transaction(7, at(T0, 20), at(T1, 20))
-    (decision,) = log.coordinator.forget(lambda partition, _: partition == T0, log.now_ms)
+    other = ("u", 0)
+    log.commit_in_transaction(7, at(T0, 20), at(other, 20))
+    (decision,) = log.coordinator.forget_topics({"t": {None}}, log.now_ms)
     log.apply(decision)
     assert log.fetch_one(T0).error is NONE
     log.end(7, True)
-    assert log.fetch() == {T1: 20}
+    assert log.fetch() == {other: 20}
 
 
 def test_offset_of_a_deleted_topic_stays_where_a_transaction_is_to_put_another_in_its_place() -> None:
@@ -128,7 +129,7 @@ def test_offset_of_a_deleted_topic_stays_where_a_transaction_is_to_put_another_i
     log = OffsetLog(stores_topic_ids=True)
     log.commit(at(T0, 10), at(T1, 10))
     log.commit_in_transaction(7, at(T0, 20, topic_id=UUID(int=8)))
-    (decision,) = log.coordinator.forget(lambda _, topic_id: topic_id == TOPIC_ID, log.now_ms)
+    (decision,) = log.coordinator.forget_topics({"t": {TOPIC_ID, None}}, log.now_ms)
     log.apply(decision)
     log.end(7, True)
     assert log.fetch() == {T0: 20}

@@ -25,6 +25,7 @@ from oncelog.groups.coordinator import (
     OffsetDeletion,
     OffsetToCommit,
     Tombstones,
+    TopicIds,
 )
 from oncelog.groups.group_offsets import FetchedOffset, GroupOffsets
 from oncelog.groups.members import MembersDecision
@@ -70,6 +71,7 @@ __all__ = [
     "SyncRequest",
     "Timestamps",
     "Tombstones",
+    "TopicIds",
     "TopicPartition",
     "decode",
     "decode_of_member",

@@ -9,7 +9,7 @@ Who is a member is the matter of `members.py`; offsets may be committed without 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -77,8 +77,8 @@ CommitDecision = Decision[OffsetRecord, tuple[ErrorCode, ...]]
 OffsetDeleteDecision = Decision[OffsetRecord, OffsetDeletion]
 DeleteDecision = Decision[GroupRecord, ErrorCode]
 Tombstones = Decision[GroupRecord, None]
-IsGone = Callable[[TopicPartition, UUID | None], bool]
-"""Of a partition by its name, and the id of the topic that an offset was committed for, if it is known."""
+TopicIds = Mapping[str, Set[UUID | None]]
+"""Topics by their names: the ids, and None for what was committed without one."""
 
 
 class GroupCoordinator:
@@ -268,7 +268,7 @@ class GroupCoordinator:
         errors = tuple(
             ErrorCode.group_subscribed_to_topic if found.is_subscribed(topic) else _NONE for topic, _ in partitions
         )
-        known = self._partitions_of(group)
+        known = self.offsets.partitions_of(group)
         deleted = [
             partition
             for partition, refused in zip(partitions, errors, strict=True)
@@ -285,19 +285,20 @@ class GroupCoordinator:
         error = ErrorCode.group_id_not_found if found is None else found.check_delete()
         if error is not _NONE or found is None:
             return Decision((), error)
-        offsets = _tombstones(group, sorted(self._partitions_of(group)), now_ms)
+        offsets = _tombstones(group, sorted(self.offsets.partitions_of(group)), now_ms)
         return Decision((*offsets, *found.end(now_ms)), _NONE)
 
-    def forget(self, is_gone: IsGone, now_ms: int, groups: Iterable[str] | None = None) -> list[Tombstones]:
-        """One decision for each group, of these or of all, that had offsets in partitions that are gone.
+    def forget_topics(self, gone: TopicIds, now_ms: int, groups: Iterable[str] | None = None) -> list[Tombstones]:
+        """One decision for each group, of these or of all, that had offsets for topics that are gone.
 
         What is committed stays where an open transaction has an offset for a topic that is there: it is to take its place.
         """
         decisions: list[Tombstones] = []
         for group in sorted(self.offsets.groups() if groups is None else groups):
-            by_partition = self.offsets.topic_ids(self.partition_for(group), group)
-            gone = [one for one, topic_ids in by_partition.items() if all(is_gone(one, each) for each in topic_ids)]
-            records = _tombstones(group, sorted(gone), now_ms)
+            home = self.partition_for(group)
+            named = sorted(one for one in self.offsets.partitions_of(group) if one[0] in gone)
+            forgotten = [one for one in named if self.offsets.topic_ids(home, group, one) <= gone[one[0]]]
+            records = _tombstones(group, forgotten, now_ms)
             if records:
                 decisions.append(Decision(records, None))
         return decisions
@@ -332,9 +333,6 @@ class GroupCoordinator:
         if committed.expire_ms != NO_EXPIRY:
             return now_ms >= committed.expire_ms
         return now_ms - start_ms >= self.retention_ms
-
-    def _partitions_of(self, group: str) -> frozenset[TopicPartition]:
-        return frozenset(self.offsets.of_group(group)).union(self.offsets.pending_of_group(group))
 
 
 def _tombstones(group: str, partitions: Iterable[TopicPartition], now_ms: int) -> tuple[OffsetRecord, ...]:

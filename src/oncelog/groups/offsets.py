@@ -66,13 +66,16 @@ class Offsets:
         writers = self._writers.get(group)
         return writers is not None and partition in writers
 
-    def topic_ids(self, home: int, group: str) -> dict[TopicPartition, set[UUID | None]]:
-        """The ids of the topics for which offsets of the group were committed, pending or not; None where none is known."""
-        found = {partition: {stored.committed.topic_id} for partition, stored in self.of_group(group).items()}
-        for partition, producer_ids in self._writers.get(group, {}).items():
-            pending = (self._pending[home, producer_id][group, partition] for producer_id in producer_ids)
-            found.setdefault(partition, set()).update(stored.committed.topic_id for stored in pending)
-        return found
+    def partitions_of(self, group: str) -> frozenset[TopicPartition]:
+        """Those for which it has an offset, committed or pending."""
+        return frozenset(self.of_group(group)).union(self.pending_of_group(group))
+
+    def topic_ids(self, home: int, group: str, partition: TopicPartition) -> set[UUID | None]:
+        """Of the topics that its offsets, committed and pending, are for: None where it is not known which."""
+        writers = self._writers.get(group, {}).get(partition, ())
+        found = [self._pending[home, producer_id][group, partition] for producer_id in writers]
+        stored = self.of_group(group).get(partition)
+        return {one.committed.topic_id for one in (*found, *([] if stored is None else [stored]))}
 
     def __iter__(self) -> Iterator[tuple[str, TopicPartition, StoredOffset]]:
         for group, offsets in self._by_group.items():

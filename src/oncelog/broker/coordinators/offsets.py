@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
@@ -19,6 +20,7 @@ from oncelog.groups import (
     OffsetDeletion,
     OffsetToCommit,
     Tombstones,
+    TopicIds,
     TopicPartition,
 )
 from oncelog.wire import ErrorCode
@@ -110,13 +112,10 @@ class CommittedOffsets:
 
         Where another has its name by now, what has no id may be that one's.
         """
-        name, topic_id = topic.name, topic.topic_id
-        has_its_name = self._broker.topics.still_named(topic_id) is not None
-
-        def is_gone(partition: TopicPartition, committed_for: UUID | None) -> bool:
-            return partition[0] == name and (has_its_name if committed_for is None else committed_for == topic_id)
-
-        self._append_obliged(self.coordinator.forget(is_gone, self._now_ms()))
+        topic_ids: set[UUID | None] = {topic.topic_id}
+        if self._broker.topics.still_named(topic.topic_id) is not None:
+            topic_ids.add(None)
+        self._append_obliged(self.coordinator.forget_topics({topic.name: topic_ids}, self._now_ms()))
 
     def loaded(self, groups: Collection[str]) -> None:
         """A topic may have been deleted while nobody had these groups loaded: then its offsets are in the log still."""
@@ -132,26 +131,32 @@ class CommittedOffsets:
                 await turn.rest()
         if not doubtful:
             return
-        gone = frozenset(await self._broker.known_brokers.deleted_topics(doubtful))
-
-        def is_gone(partition: TopicPartition, topic_id: UUID | None) -> bool:
-            # What has no id may be of a topic that is new, and known since.
-            is_known = topic_id is None and self._broker.topics.named(partition[0]) is not None
-            return not is_known and (partition[0], topic_id) in gone
-
+        gone = tuple(await self._broker.known_brokers.deleted_topics(sorted(doubtful, key=str)))
         for group in groups:
-            self._append_obliged(self.coordinator.forget(is_gone, self._now_ms(), [group]))
+            decisions = self.coordinator.forget_topics(self._still_gone(gone), self._now_ms(), [group])
+            self._append_obliged(decisions)
             if turn.is_over:
                 await turn.rest()
 
+    def _still_gone(self, gone: Iterable[TopicOfOffsets]) -> TopicIds:
+        """What has no id may be of a topic that is new, and known since."""
+        topics = self._broker.topics
+        by_name: defaultdict[str, set[UUID | None]] = defaultdict(set)
+        for name, topic_id in gone:
+            known = topics.named(name)
+            if topic_id is not None or known is None or topics.is_going(known):
+                by_name[name].add(topic_id)
+        return by_name
+
     def _doubtful_topics(self, group: str) -> Iterator[TopicOfOffsets]:
         """Topics with offsets of a group that are not there, as far as this broker knows, or not under the same id."""
-        topics = self._broker.topics
-        for (name, _), topic_ids in self.coordinator.offsets.topic_ids(self.partition_for(group), group).items():
-            known = topics.named(name)
-            for topic_id in topic_ids:
+        topics, offsets = self._broker.topics, self.coordinator.offsets
+        home = self.partition_for(group)
+        for partition in offsets.partitions_of(group):
+            known = topics.named(partition[0])
+            for topic_id in offsets.topic_ids(home, group, partition):
                 if known is None or topics.is_going(known) or topic_id not in (None, known.topic_id):
-                    yield TopicOfOffsets(name, topic_id)
+                    yield TopicOfOffsets(partition[0], topic_id)
 
     def _append_obliged(self, decisions: Iterable[Tombstones]) -> None:
         """Groups that are being loaded are left out: of what is not known to the end nothing can be decided."""
