@@ -78,6 +78,8 @@ NEWS = frozenset(
         ErrorCode.unknown_topic_or_partition,
     }
 )
+HELD_BACK_MS = 50
+"""For so long a Fetch waits at the leader, or the next one is waited for, at most while one partition is left out of it."""
 MAY_PASS = frozenset({ErrorCode.corrupt_message, ErrorCode.invalid_record, ErrorCode.kafka_storage_error})
 """What a log may refuse and take when it is fetched again: what the network made of it, or what a full disk has no room for."""
 
@@ -110,6 +112,7 @@ class Follower:
         "_changed",
         "_delayed",
         "_fetch_size_bytes",
+        "_held_back",
         "_truncates_on_fetch",
         "_truncating",
         "session",
@@ -126,6 +129,8 @@ class Follower:
         self._changed: dict[TopicPartition, None] = {}
         """Those of which the next Fetch may say something new: it costs what happens, not what there is."""
         self._delayed: dict[TopicPartition, None] = {}
+        self._held_back: dict[TopicPartition, None] = {}
+        """Those that the last Fetch had to leave out, although there was something new to say."""
         self._truncating: dict[TopicPartition, None] = {}
         self._all_at_ms = 0
 
@@ -155,6 +160,7 @@ class Follower:
             self.states.pop(key, None)
             self._truncating.pop(key, None)
             self._delayed.pop(key, None)
+            self._held_back.pop(key, None)
             self._changed[key] = None
 
     def epochs_to_ask(
@@ -179,22 +185,37 @@ class Follower:
             if (state := self.states[key]).is_ready_to_truncate(now_ms) and logs(key).newest_epoch == NO_EPOCH
         }
 
-    def build_fetch(self, logs: Callable[[TopicPartition], FollowedLog], now_ms: int) -> FetchAsked | None:
+    @property
+    def to_look_at(self) -> list[TopicPartition]:
+        """Those of which the next Fetch may say something new, also that they are followed no more."""
+        return list({**self._held_back, **self._delayed, **self._changed})
+
+    def build_fetch(
+        self,
+        logs: Callable[[TopicPartition], FollowedLog],
+        now_ms: int,
+        is_held_back: Callable[[TopicPartition], bool] = lambda _: False,
+    ) -> FetchAsked | None:
         """The next Fetch; None if no partition is ready.
 
-        Twice a second all partitions are looked at: where a log begins, it may say by itself.
+        Twice a second all partitions are looked at: where a log begins, it may say by itself. While a partition `is_held_back`,
+        nothing new is said of it: it is left out, also of the session, in which it would be fetched again from where it was.
         """
+        changed = self.to_look_at
+        self._held_back.clear()
+        self._changed.clear()
         if self.session.begins or now_ms - self._all_at_ms >= ALL_EVERY_MS:
             self._all_at_ms = now_ms
-            self._changed.clear()
-            wanted = {key: asked for key in list(self.states) if (asked := self._asked(key, logs, now_ms)) is not None}
-            return self.session.build(wanted)
-        changed = {**self._delayed, **self._changed}
-        self._changed.clear()
-        return self.session.build_changed({key: self._asked(key, logs, now_ms) for key in changed})
+            looked_at = {key: self._asked(key, logs, now_ms, is_held_back) for key in list(self.states)}
+            return self.session.build({key: asked for key, asked in looked_at.items() if asked is not None})
+        return self.session.build_changed({key: self._asked(key, logs, now_ms, is_held_back) for key in changed})
 
     def _asked(
-        self, key: TopicPartition, logs: Callable[[TopicPartition], FollowedLog], now_ms: int
+        self,
+        key: TopicPartition,
+        logs: Callable[[TopicPartition], FollowedLog],
+        now_ms: int,
+        is_held_back: Callable[[TopicPartition], bool],
     ) -> AskedPartition | None:
         """What to ask for of a partition; None if it is not ready."""
         state = self.states.get(key)
@@ -208,7 +229,7 @@ class Follower:
             self._delayed.pop(key, None)
         if not state.is_ready_to_fetch(now_ms):
             return None
-        return AskedPartition(
+        asked = AskedPartition(
             state.topic_id,
             state.fetch_offset,
             logs(key).log_start_offset,
@@ -216,6 +237,10 @@ class Follower:
             state.leader_epoch,
             state.last_fetched_epoch if self._truncates_on_fetch else NO_EPOCH,
         )
+        if asked != self.session.partitions.get(key) and is_held_back(key):
+            self._held_back[key] = None
+            return None
+        return asked
 
     def epoch_answered(
         self, key: TopicPartition, asked: EpochAsked, error: ErrorCode, told: EpochEnd, log: FollowedLog, now_ms: int
@@ -339,7 +364,9 @@ class Follower:
             self._delayed[key] = None
 
     def until_next_ms(self, now_ms: int, most_ms: int) -> int:
-        """How long to wait for what is asked for already, so that what is delayed is asked for in time."""
+        """How long to wait for what is asked for already, so that what is delayed or held back is asked for in time."""
+        if self._held_back:
+            most_ms = min(most_ms, HELD_BACK_MS)
         return min([most_ms, *(max(0, self.states[key].delayed_until_ms - now_ms) for key in self._delayed)])
 
     def fail(self, key: TopicPartition) -> None:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from oncelog.broker.cluster.channel import Channel, ChannelError, Failure
 from oncelog.broker.cluster.channels import Channels
+from oncelog.broker.cluster.flushes import Flushes
 from oncelog.broker.cluster.members import ClusterMembers
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage import truncating
@@ -88,6 +89,7 @@ class LeaderFetcher:
         self._out_of_range: dict[Key, int] = {}
         self.lags: dict[Key, int] = {}
         """How many offsets below its leader's high watermark each log ended when something of it was fetched last."""
+        self._flushes = Flushes(broker, self._partitions, self._wake)
         self._logs = OneAtATime()
         self._has_more: Parked[None] = Parked()
         self._under_way: Channel | None = None
@@ -110,7 +112,7 @@ class LeaderFetcher:
             self._under_way.abandon()
 
     async def remove(self, keys: Iterable[Key]) -> None:
-        """Follow it no more for these; when this is over, nothing is done to their logs."""
+        """Follow it no more for these; when this is over, nothing is done to their logs, but for a flush that goes on."""
         gone = [key for key in keys if self._partitions.pop(key, None) is not None]
         self._follower.remove(gone)
         for key in gone:
@@ -140,7 +142,8 @@ class LeaderFetcher:
     async def _follow(self) -> None:
         while True:
             await self._cut_what_has_no_epochs()
-            asked = self._follower.build_fetch(self._log, self._now_ms())
+            await self._flushes.make_durable(self._follower.to_look_at)
+            asked = self._follower.build_fetch(self._log, self._now_ms(), self._flushes.is_due)
             if asked is None:
                 await self._rest()
                 continue
@@ -267,21 +270,8 @@ class LeaderFetcher:
             await self._cut(to_cut)
             for key, (fetched, steps) in to_begin.items():
                 await self._carry_out(key, fetched, steps)
-            await self._flush(answer)
         finally:
             self._logs.leave()
-
-    async def _flush(self, answer: Any) -> None:
-        """flush.messages and flush.ms, as for a leader: the next request says of a log's end that it is here."""
-        now_ms = self._broker.clock.now_ms()
-        keys = (
-            self._key(topic.topic_id, data.partition_index) for topic in answer.responses for data in topic.partitions
-        )
-        logs = [self._log(key) for key in keys if key is not None]
-        due = [log for log in logs if log.durability.needs_flush(now_ms)]
-        if due:
-            # A disk that fails takes its directory offline, with what is followed there.
-            await self._broker.durability.make_durable(due)
 
     def _key(self, topic_id: UUID, index: int) -> Key | None:
         topic = self._broker.topics.with_id(topic_id)

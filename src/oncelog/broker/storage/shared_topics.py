@@ -250,6 +250,9 @@ class SharedTopics(Topics):
         return start(self._host(replicas))
 
     async def _host(self, replicas: Sequence[ReplicaId]) -> None:
+        if not replicas:
+            # An order that brings nothing new does not wait for the journal's disk.
+            return
         for one in replicas:
             while (going := self._leaving.get((one.topic, one.index))) is not None:
                 await going
