@@ -22,7 +22,7 @@ from oncelog.replication import (
     Truncate,
 )
 from oncelog.replication.fetch_state import TRANSITIONS
-from oncelog.replication.follower import NEWS, NEWS_MS
+from oncelog.replication.follower import HELD_BACK_MS, NEWS, NEWS_MS
 from oncelog.wire import ErrorCode
 
 NOW_MS, BACKOFF_MS = 50_000, 1000
@@ -260,6 +260,44 @@ def test_fetch_looks_at_what_has_happened_and_twice_a_second_at_all() -> None:
     request = follower.build_fetch(look, NOW_MS + BACKOFF_MS)
     assert request is not None
     assert set(request.partitions) == {KEY}
+
+
+def test_end_that_is_held_back_is_named_in_no_fetch_and_the_others_are() -> None:
+    """A leader counts the end that a Fetch names. In its session the partition would be fetched again from where it was."""
+    follower, on = following()
+    other, third = ("other", 0), ("other", 1)
+    follower.add(other, TOPIC_ID, 3, on.log)
+    first = follower.build_fetch(lambda _: on.log, NOW_MS)
+    assert first is not None
+    follower.session.answered(first, ErrorCode.none, 77)
+    assert follower.build_fetch(lambda _: on.log, NOW_MS, lambda _: True) == (77, 1, {}, ())
+    follower.add(other, TOPIC_ID, 4, on.log)
+    follower.add(third, TOPIC_ID, 4, on.log)
+    held = {other}
+    request = follower.build_fetch(lambda _: on.log, NOW_MS, held.__contains__)
+    assert request is not None
+    assert (set(request.partitions), request.forgotten) == ({third}, ((other, TOPIC_ID),))
+    assert other in follower.to_look_at
+    assert follower.until_next_ms(NOW_MS, 10 * BACKOFF_MS) == HELD_BACK_MS
+    # Nor is it in a session that begins.
+    follower.session.lost()
+    request = follower.build_fetch(lambda _: on.log, NOW_MS, held.__contains__)
+    assert request is not None
+    assert set(request.partitions) == {KEY, third}
+    follower.session.answered(request, ErrorCode.none, 78)
+    held.clear()
+    request = follower.build_fetch(lambda _: on.log, NOW_MS, held.__contains__)
+    assert request is not None
+    assert (set(request.partitions), request.forgotten) == ({other}, ())
+    assert follower.until_next_ms(NOW_MS, 10 * BACKOFF_MS) == 10 * BACKOFF_MS
+
+
+def test_nothing_is_fetched_while_all_are_held_back() -> None:
+    follower, on = following()
+    follower.add(KEY, TOPIC_ID, 4, on.log)
+    assert follower.build_fetch(lambda _: on.log, NOW_MS, lambda _: True) is None
+    follower.remove([KEY])
+    assert follower.until_next_ms(NOW_MS, 10 * BACKOFF_MS) == 10 * BACKOFF_MS
 
 
 def test_step_that_ends_after_its_partition_has_failed_or_gone_changes_nothing() -> None:

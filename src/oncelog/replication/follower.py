@@ -3,6 +3,7 @@
 Nothing here sends, waits or touches a log. Whoever fetches goes round like this:
 
     for what `epochs_to_ask` names, ask the leader OffsetForLeaderEpoch   -> `epoch_answered`
+    flush what is due of `to_look_at`
     send what `build_fetch` returns                                       -> `session.answered`, and for each partition
                                                                              in the answer `fetch_answered`
 

@@ -13,6 +13,7 @@ from oncelog.coordination import start
 from oncelog.log import DamagedLogError, Origin, Refused
 from oncelog.records import Record, build_batch, check_batch
 from oncelog.wire import ErrorCode
+from tests.broker.cluster.held_disk import HeldDisk
 from tests.broker.cluster.in_memory import MINUTE, TOPIC, fetched, isr_of, leader_of, make_topic, produced
 
 HOME, OTHER = "/home", "/other"
@@ -123,28 +124,6 @@ def test_directory_is_remembered_for_a_replica_that_is_not_there_yet(cluster: Ru
     assert [place(cluster, 1, index, "moving") for index in (0, 1)] == [OTHER, HOME]
 
 
-class HeldDisk:
-    """Makes nothing of a broker's future logs durable until `go_on`: a move gets no further."""
-
-    def __init__(self, cluster: RunningCluster, broker_id: int) -> None:
-        self._disk: Any = cluster.disks[broker_id]
-        self._sync = self._disk.sync
-        self._held: list[Any] = []
-        self._disk.sync = self._hold
-
-    def _hold(self, files: Any, done: Any) -> None:
-        if any("-future/" in getattr(file, "path", "") for file in files):
-            self._held.append((files, done))
-        else:
-            self._sync(files, done)
-
-    def go_on(self) -> None:
-        self._disk.sync = self._sync
-        assert self._held, "it was held"
-        for files, done in self._held:
-            self._sync(files, done)
-
-
 @pytest.mark.parametrize("goes_on", ["at once", "later"])
 def test_log_that_is_cut_off_while_it_moves_arrives_with_what_its_leader_has(
     cluster: RunningCluster, goes_on: str
@@ -159,7 +138,7 @@ def test_log_that_is_cut_off_while_it_moves_arrives_with_what_its_leader_has(
     cluster.hold(new)
     batch = build_batch([Record(None, b"lost")])
     log.append(batch, check_batch(batch))
-    disk = HeldDisk(cluster, old)
+    disk = HeldDisk(cluster.disks[old], "-future/")
     assert move(cluster, old, target, topic="handed-over") is NONE
     start(cluster.brokers[cluster.controller].controller.shut_down_broker(old, UNKNOWN_BROKER_EPOCH))
     cluster.until(lambda: leader_of(cluster, name="handed-over", seen_by=old) == new)
@@ -181,7 +160,7 @@ def test_log_that_is_cut_off_while_it_moves_arrives_with_what_its_leader_has(
 
 def test_replica_that_leaves_moves_no_more(cluster: RunningCluster) -> None:
     assert produced(cluster, 0, b"a" * 10_000) is NONE
-    disk = HeldDisk(cluster, 2)
+    disk = HeldDisk(cluster.disks[2], "-future/")
     assert move(cluster, 2) is NONE
     assert {key[0] for key in described(cluster, 2)} == {HOME, OTHER}
     topics = [{"name": TOPIC, "partitions": [{"partition_index": 0, "replicas": [0, 1]}]}]

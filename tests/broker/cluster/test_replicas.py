@@ -14,6 +14,7 @@ from oncelog.broker.storage.topics import TRANSACTION_STATE
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import Create
 from oncelog.zookeeper.znodes import encode_reassignments, paths
+from tests.broker.cluster.held_disk import HeldDisk
 
 BROKER, OTHER = 0, 1
 BOTH = (BROKER, OTHER)
@@ -228,6 +229,19 @@ def test_a_follower_of_nobody_follows_the_leader_that_comes(ordered: Ordered) ->
     assert ordered.other.heard == []
     assert ordered.order(OTHER, 1, BOTH) == [NONE]
     ordered.cluster.until(lambda: bool(ordered.other.heard))
+
+
+def test_an_order_that_brings_no_new_replica_does_not_wait_for_the_disk(ordered: Ordered) -> None:
+    assert ordered.order(OTHER, 0, BOTH) == [NONE]
+    disk, before_ms = HeldDisk(ordered.cluster.nodes[BROKER].disk, ""), ordered.cluster.queue.now_ms
+    assert ordered.order(BROKER, 1, BOTH) == [NONE]
+    assert ordered.role() is ReplicaRole.LEADER
+    assert ordered.cluster.queue.now_ms - before_ms < 100
+    order = ordered.controller.sends_order(BROKER, led(BROKER, 0, BOTH, indexes=(1,)))
+    ordered.cluster.rest(1_000)
+    assert not order.is_released, "a replica that is new is in the journal first"
+    disk.go_on()
+    assert errors_of(ordered.cluster.wait(order)) == [NONE]
 
 
 def test_requests_of_an_earlier_controller_are_refused(ordered: Ordered) -> None:

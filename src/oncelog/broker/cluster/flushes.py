@@ -1,7 +1,6 @@
-"""What is flushed of the logs that follow one leader, before it hears where they end: flush.messages and flush.ms hold for a follower
-as for a leader.
+"""What followers make durable before their leader hears of it: flush.messages and flush.ms hold for them as for a leader.
 
-A leader counts what a Fetch says into the high watermark, and so it tells producers and readers that it stays.
+A leader counts the end that a Fetch names into the high watermark, and by that tells producers and readers that the records stay.
 """
 
 from __future__ import annotations
