@@ -62,6 +62,8 @@ def test_brokers_go_and_come_back_and_what_was_acknowledged_stays():
         write(servers, b"killed")
         until(lambda: partition(servers).offline_replicas == (killed.broker_id,))
         killed.start()
+        with pytest.raises(MemberError, match=f"broker {killed.broker_id} runs already"):
+            killed.start()
         until(lambda: len(partition(servers).in_sync_replicas) == 3)
 
         stopped = running.brokers[partition(servers).leader]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oncelog.server.local_cluster import START_SECONDS, ClusterPlan, LocalBroker, LocalCluster
+from oncelog.server.member_process import MemberError
 
 ZOOKEEPER_SETTINGS = {"tickTime": "500"}
 QUICK = {
@@ -47,7 +48,9 @@ class ClusterBroker:
         self._broker.process.stop()
 
     def start(self) -> None:
-        """Start it again, on its data, and wait until it serves. Raises MemberError where it does not."""
+        """Start it again, on its data, and wait until it serves. Raises MemberError where it does not, or runs already."""
+        if self.is_running:
+            raise MemberError(f"broker {self.broker_id} runs already")
         self._broker.launch()
         self._broker.process.wait_until_ready(START_SECONDS)
 
@@ -73,8 +76,8 @@ def cluster(brokers: int = 3, *, data_dir: str | None = None, **settings: str | 
     """Run ZooKeeper and so many brokers for the length of a `with` block.
 
     Without `data_dir` their data is gone afterwards. Settings are Kafka's, with underscores for dots. They hold for all brokers.
-    Nothing of it outlives the process of the test, not even where that is killed. Raises MemberError where a member does not start,
-    and ValueError for settings that each broker has its own of.
+    No process of it outlives that of the test, not even where that is killed: then only its files stay, in the temporary directory.
+    Raises MemberError where a member does not start, and ValueError for settings that each broker has its own of.
     """
     with _directory(data_dir) as directory:
         named = QUICK | {name.replace("_", "."): _text(value) for name, value in settings.items()}
