@@ -10,6 +10,7 @@ import pytest
 
 from harness.cluster_in_memory import ClusterInMemory, PlayedBroker, PlayedController
 from harness.cluster_messages import TOPIC, WRITE_TXN_MARKERS, errors_of, fetch_request, known, led, produced, records
+from oncelog.broker.cluster import asking, known_members
 from oncelog.broker.coordinators.known_brokers import (
     AWAY,
     GONE,
@@ -18,8 +19,9 @@ from oncelog.broker.coordinators.known_brokers import (
     MarkersOfProducer,
     TopicOfOffsets,
 )
+from oncelog.coordination import Parked
 from oncelog.wire import ErrorCode, message_module
-from oncelog.zookeeper.session import Create
+from oncelog.zookeeper.session import Create, Request, Result, ZooKeeper
 from oncelog.zookeeper.znodes import paths
 
 BROKER, OTHER = 0, 1
@@ -61,6 +63,28 @@ def test_the_leader_is_whom_the_controller_has_named(members: Known) -> None:
     assert members.brokers.leader_of(TOPIC, LED_BY_NOBODY) is AWAY
     assert members.brokers.leader_of(TOPIC, 3) is GONE
     assert members.brokers.leader_of("no such topic", 0) is GONE
+
+
+@pytest.mark.parametrize(
+    "ask_for_it",
+    [lambda brokers: brokers.is_gone("new", 0), lambda brokers: brokers.deleted_topics({TopicOfOffsets("new", None)})],
+)
+def test_server_that_is_behind_catches_up_before_it_says_that_something_is_gone(
+    members: Known, monkeypatch: pytest.MonkeyPatch, ask_for_it: Callable[[KnownBrokers], Parked[Any]]
+) -> None:
+    """ "ZooKeeper does not guarantee that at every instance in time, two different clients will have identical views of ZooKeeper
+    data" (Programmer's Guide, Consistency Guarantees).
+    """
+    asked: list[object] = []
+
+    async def ask(zookeeper: ZooKeeper, request: Request) -> Result:
+        asked.append(request)
+        return await asking.ask(zookeeper, request)
+
+    monkeypatch.setattr(known_members, "ask", ask)
+    assert members.cluster.wait(ask_for_it(members.brokers))
+    assert asked[0] == Create(paths.TOPICS)
+    assert len(asked) > 1
 
 
 def test_deleted_is_what_zookeeper_has_no_more_or_marks_or_has_under_another_id(members: Known) -> None:

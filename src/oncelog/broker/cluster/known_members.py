@@ -81,6 +81,7 @@ class KnownMembers:
         deletion lasts as long as a broker with a replica is away.
         """
         try:
+            await self._catch_up()
             if isinstance(await ask(self._zookeeper, Exists(paths.delete_topic(topic))), Done):
                 return True
             found = await ask(self._zookeeper, GetData(paths.topic(topic)))
@@ -93,15 +94,17 @@ class KnownMembers:
 
     async def _deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Collection[TopicOfOffsets]:
         try:
-            # Changes nothing. But it is a write, and whichever server answers it has heard of all that was written before:
-            # a server that is behind would know nothing of a topic that is new.
-            await ask(self._zookeeper, Create(paths.TOPICS))
+            await self._catch_up()
             going = await self._children(paths.DELETE_TOPICS)
             there = await self._children(paths.TOPICS)
             return [one for one in topics if one.name in going or one.name not in there or await self._is_another(one)]
         except SessionEndedError:
             # Whoever asks coordinates nothing any more.
             return ()
+
+    async def _catch_up(self) -> None:
+        """Whichever server answers this write has heard of all that was written before; one that is behind knows no new topic."""
+        await ask(self._zookeeper, Create(paths.TOPICS))
 
     async def _children(self, path: str) -> frozenset[str]:
         found = await ask(self._zookeeper, GetChildren(path))
