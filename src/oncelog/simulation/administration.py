@@ -10,6 +10,7 @@ from random import Random
 
 from oncelog.client import requests
 from oncelog.client.admin import operations as admin
+from oncelog.client.admin import transactions
 from oncelog.client.errors import BrokerRefused, ClientError, OffsetOutOfRange
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.conversation import Sleep
@@ -81,7 +82,7 @@ class Administrator:
                 lambda: self._trim(random),
                 lambda: self._alter(random),
                 lambda: admin.describe_configs(cluster, topics=[INPUT]),
-                lambda: admin.list_transactions(cluster),
+                lambda: transactions.list_transactions(cluster),
                 lambda: admin.describe_topics(cluster, None),
             )
         )

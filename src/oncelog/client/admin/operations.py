@@ -1,4 +1,4 @@
-"""Topics, settings, producers and transactions: what operators ask."""
+"""Topics and settings: what operators ask. What they ask of every node or of the controller is asked from here."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from oncelog.client import requests
 from oncelog.client.errors import BrokerRefused, ConnectionLost, RetriesExhausted
 from oncelog.client.net.cluster import (
     Cluster,
-    CoordinatorKind,
     ask_any,
-    ask_coordinator,
     refresh,
 )
 from oncelog.client.net.conversation import Conversation, Handshake, ask, ask_all
@@ -29,10 +27,7 @@ from oncelog.client.values import (
     ConfigResource,
     ConfigSource,
     NewTopic,
-    ProducerState,
     TopicPartition,
-    TransactionDescription,
-    TransactionListing,
 )
 from oncelog.wire import ErrorCode
 from oncelog.wire.offered_versions import OfferedVersions
@@ -287,90 +282,6 @@ def _config_entry(entry: Any) -> ConfigEntry:
     )
 
 
-def describe_producers(
-    cluster: Cluster, partitions: Iterable[TopicPartition]
-) -> Conversation[dict[TopicPartition, tuple[ProducerState, ...]]]:
-    """What each partition's leader knows of the producers that write to it. Raises BrokerRefused, RetriesExhausted."""
-
-    def request(group: Sequence[TopicPartition]) -> ApiRequest:
-        topics = [
-            {"name": topic, "partition_indexes": [item.partition for item in items]}
-            for topic, items in by_topic(group).items()
-        ]
-        return ApiRequest(requests.DESCRIBE_PRODUCERS, {"topics": topics})
-
-    return (yield from ask_leaders(cluster, partitions, request, _producers, "describing the producers"))
-
-
-def _producers(message: Any) -> Iterable[tuple[TopicPartition, ErrorCode, tuple[ProducerState, ...]]]:
-    for topic in message.topics:
-        for item in topic.partitions:
-            states = tuple(_producer_state(state) for state in item.active_producers)
-            yield TopicPartition(str(topic.name), int(item.partition_index)), item.error_code, states
-
-
-def _producer_state(state: Any) -> ProducerState:
-    return ProducerState(
-        producer_id=int(state.producer_id),
-        producer_epoch=int(state.producer_epoch),
-        last_sequence=int(state.last_sequence),
-        last_timestamp_ms=int(state.last_timestamp),
-        coordinator_epoch=int(state.coordinator_epoch),
-        transaction_start_offset=int(state.current_txn_start_offset),
-    )
-
-
-def describe_transactions(
-    cluster: Cluster, transactional_ids: Sequence[str]
-) -> Conversation[dict[str, TransactionDescription]]:
-    """What the coordinators know of transactional ids. Raises BrokerRefused or RetriesExhausted."""
-    described: dict[str, TransactionDescription] = {}
-    for transactional_id in transactional_ids:
-        request = ApiRequest(requests.DESCRIBE_TRANSACTIONS, {"transactional_ids": [transactional_id]})
-        answer = yield from ask_coordinator(
-            cluster,
-            CoordinatorKind.TRANSACTION,
-            transactional_id,
-            request,
-            _described_error,
-            f"describing transactional id {transactional_id!r}",
-        )
-        described[transactional_id] = _transaction_description(answer.transaction_states[0])
-    return described
-
-
-def _described_error(message: Any) -> ErrorCode:
-    error: ErrorCode = message.transaction_states[0].error_code
-    return error
-
-
-def _transaction_description(state: Any) -> TransactionDescription:
-    return TransactionDescription(
-        transactional_id=str(state.transactional_id),
-        state=state.transaction_state,
-        producer_id=int(state.producer_id),
-        producer_epoch=int(state.producer_epoch),
-        timeout_ms=round(state.transaction_timeout.total_seconds() * 1000),
-        start_ms=int(state.transaction_start_time_ms),
-        partitions=frozenset(
-            TopicPartition(str(topic.topic), int(number)) for topic in state.topics for number in topic.partitions
-        ),
-    )
-
-
-def list_transactions(
-    cluster: Cluster, *, states: Sequence[str] = (), producer_ids: Sequence[int] = (), duration_ms: int = -1
-) -> Conversation[list[TransactionListing]]:
-    """The transactional ids that all nodes together coordinate, with filters where any are given.
-
-    `duration_ms` leaves out those that have not run that long. Raises BrokerRefused or RetriesExhausted.
-    """
-    yield from refresh(cluster, ())
-    fields = {"state_filters": list(states), "producer_id_filters": list(producer_ids), "duration_filter": duration_ms}
-    request = ApiRequest(requests.LIST_TRANSACTIONS, fields, version_min=1 if duration_ms >= 0 else 0)
-    return (yield from ask_every_node(cluster, request, _listed, "listing transactions"))
-
-
 def ask_every_node(
     cluster: Cluster, request: ApiRequest, read: Callable[[Any], list[T]], what: str
 ) -> Conversation[list[T]]:
@@ -384,10 +295,3 @@ def ask_every_node(
             return [listing for answer in answers for listing in read(answer)]
         if errors != {ErrorCode.coordinator_load_in_progress} or not (yield from retries.pause()):
             raise refused(request, errors.pop(), what)
-
-
-def _listed(message: Any) -> list[TransactionListing]:
-    return [
-        TransactionListing(str(item.transactional_id), int(item.producer_id), item.transaction_state)
-        for item in message.transaction_states
-    ]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from oncelog.client.admin import groups as group_admin
 from oncelog.client.admin import log_directories, reassignments, topic_rights
 from oncelog.client.admin import operations as admin
+from oncelog.client.admin import transactions as transaction_admin
 from oncelog.client.consumer import offsets
 from oncelog.client.groups.values import GroupDescription, GroupListing
 from oncelog.client.net import cluster
@@ -234,7 +235,7 @@ class AsyncClient(AsyncBase):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
-        return await self._run(admin.describe_producers(self._cluster, partitions))
+        return await self._run(transaction_admin.describe_producers(self._cluster, partitions))
 
     async def log_directories(self) -> dict[int, tuple[str, ...]]:
         """The log directories of each broker, by its number."""
@@ -249,12 +250,14 @@ class AsyncClient(AsyncBase):
         await self._run(log_directories.move_replica_logs(self._cluster, broker, paths))
 
     async def describe_transactions(self, transactional_ids: Sequence[str]) -> dict[str, TransactionDescription]:
-        return await self._run(admin.describe_transactions(self._cluster, transactional_ids))
+        return await self._run(transaction_admin.describe_transactions(self._cluster, transactional_ids))
 
     async def list_transactions(
         self, *, states: Sequence[str] = (), producer_ids: Sequence[int] = (), duration_ms: int = -1
     ) -> list[TransactionListing]:
         """`duration_ms` leaves out those that have not run that long."""
         return await self._run(
-            admin.list_transactions(self._cluster, states=states, producer_ids=producer_ids, duration_ms=duration_ms)
+            transaction_admin.list_transactions(
+                self._cluster, states=states, producer_ids=producer_ids, duration_ms=duration_ms
+            )
         )
