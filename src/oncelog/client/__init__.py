@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from oncelog.client.producer.lanes import Written
     from oncelog.client.security import Security, read_security
     from oncelog.client.topic_values import PartitionDescription, TopicDescription
+    from oncelog.client.transaction_values import EndedTransaction, TransactionEnd, TransactionState
     from oncelog.client.transports.asynchronous.client import AsyncClient
     from oncelog.client.transports.asynchronous.consumer import AsyncConsumer
     from oncelog.client.transports.asynchronous.producer import AsyncDelivery, AsyncProducer
@@ -97,6 +98,7 @@ __all__ = [
     "Delivery",
     "DeliveryFailed",
     "DeliveryUnknown",
+    "EndedTransaction",
     "FetchedBatches",
     "Fetcher",
     "GroupDescription",
@@ -129,9 +131,11 @@ __all__ = [
     "TopicDescription",
     "TopicPartition",
     "TransactionDescription",
+    "TransactionEnd",
     "TransactionError",
     "TransactionFailed",
     "TransactionListing",
+    "TransactionState",
     "TransactionVersion",
     "UnsupportedVersion",
     "Written",
@@ -167,6 +171,7 @@ _HOMES = {
     "Delivery": "oncelog.client.transports.blocking.producer",
     "DeliveryFailed": "oncelog.client.errors",
     "DeliveryUnknown": "oncelog.client.errors",
+    "EndedTransaction": "oncelog.client.transaction_values",
     "FetchedBatches": "oncelog.client.consumer.fetching",
     "Fetcher": "oncelog.client.transports.blocking.fetcher",
     "GroupDescription": "oncelog.client.groups.values",
@@ -199,9 +204,11 @@ _HOMES = {
     "TopicDescription": "oncelog.client.topic_values",
     "TopicPartition": "oncelog.client.values",
     "TransactionDescription": "oncelog.client.values",
+    "TransactionEnd": "oncelog.client.transaction_values",
     "TransactionError": "oncelog.client.errors",
     "TransactionFailed": "oncelog.client.errors",
     "TransactionListing": "oncelog.client.values",
+    "TransactionState": "oncelog.client.transaction_values",
     "TransactionVersion": "oncelog.client.values",
     "UnsupportedVersion": "oncelog.client.errors",
     "Written": "oncelog.client.producer.lanes",

@@ -10,7 +10,7 @@ from oncelog.client.admin.operations import ask_every_node
 from oncelog.client.errors import BrokerRefused, UnsupportedVersion
 from oncelog.client.groups.subscription import decode_assignment
 from oncelog.client.groups.values import CLASSIC, CONSUMER, DEAD, GroupDescription, GroupListing, GroupMember
-from oncelog.client.net.cluster import Cluster, CoordinatorKind, ask_coordinator, refresh
+from oncelog.client.net.cluster import Cluster, CoordinatorKind, ask_coordinator
 from oncelog.client.net.conversation import Conversation
 from oncelog.client.net.leaders import by_topic
 from oncelog.client.net.rights import refused
@@ -29,7 +29,6 @@ def list_groups(
 
     Raises BrokerRefused, or UnsupportedVersion for a filter that a broker does not know.
     """
-    yield from refresh(cluster, ())
     lowest = LIST_TYPES_VERSION if types else LIST_STATES_VERSION if states else 0
     fields = {"states_filter": list(states), "types_filter": list(types)}
     request = ApiRequest(requests.LIST_GROUPS, fields, version_min=lowest)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from oncelog.client import requests
-from oncelog.client.errors import BrokerRefused, ConnectionLost, RetriesExhausted
+from oncelog.client.errors import RETRIABLE, BrokerRefused, ClientError, ConnectionLost, RetriesExhausted
 from oncelog.client.net.cluster import (
     Cluster,
     ask_any,
+    last_cause,
     refresh,
 )
 from oncelog.client.net.conversation import Conversation, Handshake, ask, ask_all
@@ -285,13 +286,30 @@ def _config_entry(entry: Any) -> ConfigEntry:
 def ask_every_node(
     cluster: Cluster, request: ApiRequest, read: Callable[[Any], list[T]], what: str
 ) -> Conversation[list[T]]:
-    """What all nodes together list, once all of them have loaded it. Raises BrokerRefused or ConnectionLost."""
+    """What all nodes together list, once all of them have loaded it. Raises BrokerRefused or RetriesExhausted.
+
+    A node that does not answer is asked again as long as the others name it: what it coordinated is another one's then.
+    """
     retries = yield from cluster.retries()
+    cause: ClientError | None = None
     while True:
-        tickets = yield from ask_all((address, request) for address in cluster.node_addresses())
-        answers = [ticket.result() for ticket in tickets]
-        errors = {answer.error_code for answer in answers} - {ErrorCode.none}
-        if not errors:
-            return [listing for answer in answers for listing in read(answer)]
-        if errors != {ErrorCode.coordinator_load_in_progress} or not (yield from retries.pause()):
-            raise refused(request, errors.pop(), what)
+        try:
+            yield from refresh(cluster, (), retries=retries)
+        except RetriesExhausted as exhausted:
+            raise RetriesExhausted(f"{what}: {cause or exhausted}") from cause or exhausted
+        timeout_ms = yield from cluster.answer_timeout_ms(retries)
+        tickets = yield from ask_all(((address, request) for address in cluster.node_addresses()), timeout_ms)
+        try:
+            answers = [ticket.result() for ticket in tickets]
+        except ConnectionLost as lost:
+            cause = yield from last_cause(retries, cause, lost)
+        else:
+            errors = {answer.error_code for answer in answers} - {ErrorCode.none}
+            if not errors:
+                return [listing for answer in answers for listing in read(answer)]
+            final = errors - RETRIABLE
+            cause = refused(request, (final or errors).pop(), what)
+            if final:
+                raise cause
+        if not (yield from retries.pause()):
+            raise RetriesExhausted(f"{what}: {cause}") from cause

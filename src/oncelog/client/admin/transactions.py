@@ -7,9 +7,11 @@ from typing import Any
 
 from oncelog.client import requests
 from oncelog.client.admin.operations import ask_every_node
-from oncelog.client.net.cluster import Cluster, CoordinatorKind, ask_coordinator, refresh
+from oncelog.client.errors import BrokerRefused
+from oncelog.client.net.cluster import Cluster, CoordinatorKind, ask_coordinator
 from oncelog.client.net.conversation import Conversation
 from oncelog.client.net.leaders import ask_leaders, by_topic
+from oncelog.client.net.retry import Retries
 from oncelog.client.requests import ApiRequest
 from oncelog.client.values import ProducerState, TopicPartition, TransactionDescription, TransactionListing
 from oncelog.wire import ErrorCode
@@ -49,21 +51,30 @@ def _producer_state(state: Any) -> ProducerState:
 
 
 def describe_transactions(
-    cluster: Cluster, transactional_ids: Sequence[str]
+    cluster: Cluster,
+    transactional_ids: Sequence[str],
+    *,
+    skip_missing: bool = False,
+    retries: Retries | None = None,
 ) -> Conversation[dict[str, TransactionDescription]]:
-    """What the coordinators know of transactional ids. Raises BrokerRefused or RetriesExhausted."""
+    """What the coordinators know of transactional ids. Raises BrokerRefused or RetriesExhausted.
+
+    With `skip_missing`, ids that are not there are left out.
+    """
     described: dict[str, TransactionDescription] = {}
     for transactional_id in transactional_ids:
         request = ApiRequest(requests.DESCRIBE_TRANSACTIONS, {"transactional_ids": [transactional_id]})
-        answer = yield from ask_coordinator(
-            cluster,
-            CoordinatorKind.TRANSACTION,
-            transactional_id,
-            request,
-            _described_error,
-            f"describing transactional id {transactional_id!r}",
-        )
-        described[transactional_id] = _transaction_description(answer.transaction_states[0])
+        what = f"describing transactional id {transactional_id!r}"
+        kind = CoordinatorKind.TRANSACTION
+        try:
+            answer = yield from ask_coordinator(
+                cluster, kind, transactional_id, request, _described_error, what, retries
+            )
+        except BrokerRefused as refusal:
+            if not skip_missing or refusal.error is not ErrorCode.transactional_id_not_found:
+                raise
+        else:
+            described[transactional_id] = _transaction_description(answer.transaction_states[0])
     return described
 
 
@@ -93,7 +104,6 @@ def list_transactions(
 
     `duration_ms` leaves out those that have not run that long. Raises BrokerRefused or RetriesExhausted.
     """
-    yield from refresh(cluster, ())
     fields = {"state_filters": list(states), "producer_id_filters": list(producer_ids), "duration_filter": duration_ms}
     request = ApiRequest(requests.LIST_TRANSACTIONS, fields, version_min=1 if duration_ms >= 0 else 0)
     return (yield from ask_every_node(cluster, request, _listed, "listing transactions"))

@@ -89,7 +89,14 @@ class _Asking(Generic[T]):
         unknown = {partition for partition in self.missing if self._cluster.leader(partition) is None}
         if not unknown:
             return
-        described = yield from refresh(self._cluster, {tp.topic for tp in unknown}, wanted=unknown, retries=retries)
+        names = {partition.topic for partition in unknown}
+        try:
+            described = yield from refresh(self._cluster, names, wanted=unknown, retries=retries)
+        except RetriesExhausted:
+            if self._cause is None:
+                raise
+            # The end of the call has cut this short: what was known before says more.
+            raise self.exhausted() from self._cause
         by_name = {topic.name: topic for topic in described}
         for partition in sorted(unknown):
             topic = by_name.get(partition.topic)
@@ -97,6 +104,9 @@ class _Asking(Generic[T]):
                 self.final = self.final or will_have_no_leader(topic, partition, create=False)
             if self._cluster.leader(partition) is None:
                 self._cluster.forget_leader(partition)
+        leaderless = [str(partition) for partition in sorted(unknown) if self._cluster.leader(partition) is None]
+        if leaderless:
+            self._cause = RetriesExhausted(f"no leader is known for {', '.join(leaderless)}")
 
     def take(self, ticket: Ticket, asked: Sequence[TopicPartition]) -> dict[TopicPartition, T]:
         try:
@@ -130,8 +140,6 @@ class _Asking(Generic[T]):
         self._cause = refusal
 
     def exhausted(self) -> RetriesExhausted:
-        without = [tp for tp in sorted(self.missing) if self._cluster.leader(tp) is None]
-        reason = f"no leader is known for {', '.join(map(str, without))}" if without else "no answer in time"
-        exhausted = RetriesExhausted(f"{self._what}: {self._cause or reason}")
+        exhausted = RetriesExhausted(f"{self._what}: {self._cause or 'no answer in time'}")
         exhausted.__cause__ = self._cause
         return exhausted

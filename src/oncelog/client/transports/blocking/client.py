@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from oncelog.client.admin import ending, log_directories, reassignments, topic_rights
 from oncelog.client.admin import groups as group_admin
-from oncelog.client.admin import log_directories, reassignments, topic_rights
 from oncelog.client.admin import operations as admin
 from oncelog.client.admin import transactions as transaction_admin
 from oncelog.client.consumer import offsets
@@ -14,6 +14,7 @@ from oncelog.client.net import cluster
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.topic_values import TopicDescription
+from oncelog.client.transaction_values import EndedTransaction
 from oncelog.client.transports.blocking.base import BlockingBase
 from oncelog.client.values import (
     BrokerVersions,
@@ -249,8 +250,20 @@ class Client(BlockingBase):
         """Begin to move replicas of a broker to other log directories of it; `describe_replica_logs` says how far they are."""
         self._run(log_directories.move_replica_logs(self._cluster, broker, paths))
 
-    def describe_transactions(self, transactional_ids: Sequence[str]) -> dict[str, TransactionDescription]:
-        return self._run(transaction_admin.describe_transactions(self._cluster, transactional_ids))
+    def describe_transactions(
+        self, transactional_ids: Sequence[str], *, skip_missing: bool = False
+    ) -> dict[str, TransactionDescription]:
+        """An id that is not there is refused, or left out with `skip_missing`."""
+        return self._run(
+            transaction_admin.describe_transactions(self._cluster, transactional_ids, skip_missing=skip_missing)
+        )
+
+    def abort_transaction(self, transactional_id: str, *, start_ms: int | None = None) -> EndedTransaction:
+        """Abort the transaction that is open, or the one that began at `start_ms`, and fence its producer.
+
+        One that was decided already ends as it was decided. Raises OutcomeUnknown when nothing tells how it ended.
+        """
+        return self._run(ending.abort_transaction(self._cluster, transactional_id, start_ms))
 
     def list_transactions(
         self, *, states: Sequence[str] = (), producer_ids: Sequence[int] = (), duration_ms: int = -1

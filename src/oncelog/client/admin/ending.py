@@ -1,0 +1,131 @@
+"""Ending the open transaction of a transactional id in its producer's place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oncelog.client import requests
+from oncelog.client.admin.transactions import describe_transactions
+from oncelog.client.errors import (
+    RETRIABLE,
+    STALE_COORDINATOR,
+    BrokerRefused,
+    ClientError,
+    ConnectionLost,
+    OutcomeUnknown,
+    RetriesExhausted,
+)
+from oncelog.client.net.cluster import Cluster, CoordinatorKind
+from oncelog.client.net.conversation import Conversation, ask
+from oncelog.client.net.retry import Retries
+from oncelog.client.net.rights import refused
+from oncelog.client.requests import ApiRequest, milliseconds
+from oncelog.client.transaction_values import OPEN_STATES, EndedTransaction, TransactionEnd, TransactionState
+from oncelog.client.values import TransactionDescription
+from oncelog.wire import ErrorCode
+
+OWN_IDENTITY_VERSION = 3
+ENDS: Mapping[str, TransactionEnd] = {
+    TransactionState.PREPARE_EPOCH_FENCE: TransactionEnd.ABORTED,
+    TransactionState.PREPARE_ABORT: TransactionEnd.ABORTED,
+    TransactionState.COMPLETE_ABORT: TransactionEnd.ABORTED,
+    TransactionState.PREPARE_COMMIT: TransactionEnd.COMMITTED,
+    TransactionState.COMPLETE_COMMIT: TransactionEnd.COMMITTED,
+}
+OVERTAKEN = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch})
+"""A newer producer has the id, or a newer transaction is open."""
+
+
+def abort_transaction(
+    cluster: Cluster, transactional_id: str, start_ms: int | None = None
+) -> Conversation[EndedTransaction]:
+    """Abort the transaction that is open, or the one that began at `start_ms`, and fence its producer.
+
+    One that was decided already ends as it was decided. Returns when it is complete, or, once it is decided, when the time
+    is over: a marker waits for a partition that has no leader. Raises BrokerRefused, RetriesExhausted, and OutcomeUnknown
+    when it has ended by itself meanwhile, or nothing tells whether it is aborted.
+    """
+    retries = yield from cluster.retries()
+    now = yield from _described(cluster, transactional_id, retries)
+    if start_ms is None and now.state not in OPEN_STATES:
+        return EndedTransaction(TransactionEnd.NOTHING_OPEN, now)
+    wanted_ms = now.start_ms if start_ms is None else start_ms
+    is_asked, cause = False, None
+    while now.start_ms == wanted_ms and now.state in OPEN_STATES:
+        if now.state == TransactionState.ONGOING:
+            is_asked, cause = True, (yield from _ask_for_id(cluster, now, retries))
+        if not (yield from retries.pause()):
+            break
+        try:
+            now = yield from _described(cluster, transactional_id, retries)
+        except RetriesExhausted:
+            break
+    end = _end(now, wanted_ms, cause)
+    is_aborted = end is TransactionEnd.ABORTED and now.state not in OPEN_STATES
+    return EndedTransaction(end, now, is_asked and is_aborted and (yield from _fence(cluster, now, retries)))
+
+
+def _described(cluster: Cluster, transactional_id: str, retries: Retries) -> Conversation[TransactionDescription]:
+    found = yield from describe_transactions(cluster, [transactional_id], retries=retries)
+    return found[transactional_id]
+
+
+def _ask_for_id(
+    cluster: Cluster, now: TransactionDescription, retries: Retries
+) -> Conversation[ConnectionLost | RetriesExhausted | BrokerRefused | None]:
+    """Ask once for the id; return why it was not given out. Raises BrokerRefused where that will not change.
+
+    The coordinator aborts a transaction that is open first, and answers CONCURRENT_TRANSACTIONS (KIP-98): what came of it, the
+    description tells. Who names the producer id and epoch (KIP-360) does not end what a newer producer has begun.
+    """
+    fields = {
+        "transactional_id": now.transactional_id,
+        "transaction_timeout": milliseconds(now.timeout_ms),
+        "producer_id": now.producer_id,
+        "producer_epoch": now.producer_epoch,
+    }
+    request = ApiRequest(requests.INIT_PRODUCER_ID, fields, version_min=OWN_IDENTITY_VERSION)
+    kind = CoordinatorKind.TRANSACTION
+    try:
+        address = yield from cluster.coordinator(kind, now.transactional_id, retries)
+        answer = yield from ask(address, request, (yield from cluster.answer_timeout_ms(retries)))
+    except (ConnectionLost, RetriesExhausted) as error:
+        cluster.forget_coordinator(kind, now.transactional_id)
+        return error
+    if answer.error_code is ErrorCode.none:
+        return None
+    if answer.error_code in STALE_COORDINATOR:
+        cluster.forget_coordinator(kind, now.transactional_id)
+    refusal = refused(request, answer.error_code, f"aborting the transaction of {now.transactional_id!r}")
+    if answer.error_code not in RETRIABLE | OVERTAKEN:
+        raise refusal
+    return refusal
+
+
+def _fence(cluster: Cluster, now: TransactionDescription, retries: Retries) -> Conversation[bool]:
+    """Take the id of a transaction that was aborted. Whether that has come about.
+
+    The abort alone is one epoch further, which its producer may take for the end of its own transaction, and go on (KIP-890).
+    """
+    while True:
+        try:
+            error = yield from _ask_for_id(cluster, now, retries)
+        except BrokerRefused:
+            return False
+        if error is None or (isinstance(error, BrokerRefused) and error.error in OVERTAKEN):
+            return True
+        if not (yield from retries.pause()):
+            return False
+
+
+def _end(now: TransactionDescription, wanted_ms: int, cause: ClientError | None) -> TransactionEnd:
+    """Raises OutcomeUnknown unless the description says how the transaction ended, or is to end."""
+    if now.start_ms != wanted_ms:
+        raise OutcomeUnknown(
+            f"the transaction of {now.transactional_id!r} ended by itself meanwhile: its markers in the log tell how"
+        )
+    end = ENDS.get(now.state)
+    if end is None:
+        what = f"aborting the transaction of {now.transactional_id!r}, which was {now.state} when the time was over"
+        raise OutcomeUnknown(f"{what}: {cause}") from cause
+    return end
