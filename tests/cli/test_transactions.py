@@ -51,11 +51,13 @@ def test_description_tells_what_is_held_back(here, topic, hanging):
             "last_stable_offset": 1,
             "high_watermark": 3,
             "held_back": 2,
+            "held_back_by": hanging,
+            "waits_for": None,
         }
     ]
     table = here("transactions", "describe", hanging).lines
     assert table[0].startswith("TRANSACTIONAL ID")
-    assert table[-1].split() == [topic, "0", "1", "1", "3", "2"]
+    assert table[-1].split() == [topic, "0", "1", "1", "3", "2", hanging]
 
 
 def test_ended_transaction_is_not_open(here, topic):

@@ -1,46 +1,33 @@
-"""`oncelog transactions`: which transaction is open, since when, and what it holds back."""
+"""`oncelog transactions`: which transaction is open, since when, what it holds back, and how to end it."""
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterable
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from oncelog.cli.brokers import connect, offsets_at
+from oncelog.cli.brokers import connect
+from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.options import BootstrapServer, Config, Json
 from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
-from oncelog.client import Client, IsolationLevel, OffsetSpec, TopicPartition, TransactionDescription
+from oncelog.cli.transaction_partitions import COLUMNS as PARTITION_COLUMNS
+from oncelog.cli.transaction_partitions import LEADER, partition_rows
+from oncelog.client import Client, TransactionDescription, TransactionEnd, TransactionState
+from oncelog.client.transaction_values import OPEN_STATES
 
 app = typer.Typer()
 
-
-class TransactionStateName(StrEnum):
-    """Where a transaction is, as Kafka names it."""
-
-    EMPTY = "Empty"
-    ONGOING = "Ongoing"
-    PREPARE_COMMIT = "PrepareCommit"
-    PREPARE_ABORT = "PrepareAbort"
-    COMPLETE_COMMIT = "CompleteCommit"
-    COMPLETE_ABORT = "CompleteAbort"
-    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
-    DEAD = "Dead"
-
-
-OPEN_STATES = frozenset(
-    {TransactionStateName.ONGOING, TransactionStateName.PREPARE_COMMIT, TransactionStateName.PREPARE_ABORT}
-)
-"""Those in which readers wait. The start of a transaction is told in others too: it is then the last one's."""
+COLUMNS = ("transactional_id", "state", "open_seconds", "timeout_seconds", "producer_id", "epoch")
+Id = Annotated[str, typer.Argument(metavar="ID", help="The transactional id.")]
 
 
 @app.command("list")
 def list_transactions(
     state: Annotated[
-        list[TransactionStateName] | None, typer.Option("--state", help="Only this state; may be given again.")
+        list[TransactionState] | None, typer.Option("--state", help="Only this state; may be given again.")
     ] = None,
     open_for_seconds: Annotated[
         float | None, typer.Option("--open-for", metavar="SECONDS", min=0, help="Only those open for at least so long.")
@@ -53,37 +40,123 @@ def list_transactions(
     with connect(reach(bootstrap_server, config)) as client:
         duration_ms = -1 if open_for_seconds is None else round(open_for_seconds * 1000)
         listed = client.list_transactions(states=[item.value for item in state or []], duration_ms=duration_ms)
-        described = client.describe_transactions(sorted(item.transactional_id for item in listed))
-        rows = [_row(description) for description in described.values()]
+        # What was listed goes on meanwhile: an id may be forgotten, or in another state.
+        described = client.describe_transactions(sorted(item.transactional_id for item in listed), skip_missing=True)
+    rows = [
+        _row(description)
+        for description in described.values()
+        if (not state or description.state in state) and (open_for_seconds is None or description.state in OPEN_STATES)
+    ]
     if as_json:
         print_json(rows)
     else:
-        print_table(("transactional_id", "state", "open_seconds", "timeout_seconds", "producer_id", "epoch"), rows)
+        print_table(COLUMNS, rows)
 
 
 @app.command()
 def describe(
-    transactional_id: Annotated[str, typer.Argument(metavar="ID", help="The transactional id.")],
+    transactional_id: Id,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Show one transaction, and for each of its partitions the records that readers wait for because of it.
 
-    A read_committed reader stops at the last stable offset: what lies between it and the high watermark is held back.
+    A read_committed reader stops at the last stable offset, where the first transaction that is open there begins. That one holds
+    back what lies between it and the high watermark. A partition waits for a leader, or for the marker of a transaction whose end
+    is decided.
     """
     with connect(reach(bootstrap_server, config)) as client:
-        description = client.describe_transactions([transactional_id])[transactional_id]
-        partitions = _partition_rows(client, description)
-    row = _row(description)
+        description = _described(client, transactional_id)
+        partitions = partition_rows(client, description)
     if as_json:
-        print_json({**row, "partitions": partitions})
+        print_json({**_row(description), "partitions": partitions})
+    else:
+        _show(description, partitions)
+
+
+@app.command()
+def abort(
+    transactional_id: Id,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
+    bootstrap_server: BootstrapServer = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Abort the open transaction of an id, and fence its producer: first it shows what will be ended, and asks.
+
+    A transaction whose end is decided already ends as it was decided.
+    """
+    if as_json and not yes:
+        raise typer.BadParameter("--json does not ask: it needs --yes")
+    with connect(reach(bootstrap_server, config)) as client:
+        before = _described(client, transactional_id)
+        if before.state not in OPEN_STATES:
+            _report(before, TransactionEnd.NOTHING_OPEN, [], as_json=as_json)
+            return
+        if not as_json:
+            _show(before, partition_rows(client, before))
+        if before.state == TransactionState.ONGOING:
+            _ask(yes=yes)
+        ended = client.abort_transaction(transactional_id, start_ms=before.start_ms)
+        waiting = [] if ended.is_complete else partition_rows(client, ended.description)
+    _report(
+        ended.description, ended.end, waiting, as_json=as_json, was_decided=before.state != TransactionState.ONGOING
+    )
+    if ended.end is TransactionEnd.ABORTED and not ended.is_fenced:
+        _note("its producer is not fenced: it learns that its transaction was aborted, and may begin another one")
+
+
+def _described(client: Client, transactional_id: str) -> TransactionDescription:
+    return client.describe_transactions([transactional_id])[transactional_id]
+
+
+def _ask(*, yes: bool) -> None:
+    if yes:
         return
-    print_table(("transactional_id", "state", "open_seconds", "timeout_seconds", "producer_id", "epoch"), [row])
+    if not sys.stdin.isatty():
+        raise CommandError("nothing was changed: abort it with --yes", ExitStatus.USAGE)
+    if not typer.confirm("Abort it?"):
+        raise CommandError("nothing was changed", ExitStatus.DIFFERENT)
+
+
+def _report(
+    description: TransactionDescription,
+    end: TransactionEnd,
+    partitions: list[dict[str, object]],
+    *,
+    as_json: bool,
+    was_decided: bool = False,
+) -> None:
+    """Say how it ended, and where readers still wait for a marker."""
+    waiting = [f"{row['topic']}-{row['partition']}" for row in partitions if row["waits_for"] is not None]
+    if as_json:
+        print_json({**_row(description), "end": end.value, "waiting": waiting})
+        return
+    name = description.transactional_id
+    if end is TransactionEnd.NOTHING_OPEN:
+        print(f"nothing was open: {name} is {description.state}")
+    elif was_decided or end is TransactionEnd.COMMITTED:
+        print(f"the end of {name} had been decided already: {end}")
+    else:
+        print(f"{end} {name}")
+    for row in partitions:
+        if row["waits_for"] is not None:
+            print(f"{row['topic']}-{row['partition']} still waits for its {row['waits_for']}")
+
+
+def _show(description: TransactionDescription, partitions: list[dict[str, object]]) -> None:
+    print_table(COLUMNS, [_row(description)])
     if partitions:
-        columns = ("topic", "partition", "first_offset", "last_stable_offset", "high_watermark", "held_back")
         print()
-        print_table(columns, partitions)
+        print_table(PARTITION_COLUMNS, partitions)
+    leaderless = [f"{row['topic']}-{row['partition']}" for row in partitions if row["waits_for"] == LEADER]
+    if leaderless:
+        _note(f"without a leader, and so without offsets: {', '.join(leaderless)}")
+
+
+def _note(text: str) -> None:
+    print(f"oncelog: {text}", file=sys.stderr)
 
 
 def _row(description: TransactionDescription) -> dict[str, object]:
@@ -95,34 +168,4 @@ def _row(description: TransactionDescription) -> dict[str, object]:
         "timeout_seconds": description.timeout_ms / 1000,
         "producer_id": description.producer_id,
         "epoch": description.producer_epoch,
-    }
-
-
-def _partition_rows(client: Client, description: TransactionDescription) -> list[dict[str, object]]:
-    partitions = sorted(description.partitions)
-    if not partitions:
-        return []
-    stable = offsets_at(client, partitions, OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED)
-    ends = offsets_at(client, partitions, OffsetSpec.LATEST)
-    first = _first_offsets(client, partitions, description.producer_id)
-    return [
-        {
-            "topic": partition.topic,
-            "partition": partition.partition,
-            "first_offset": first.get(partition),
-            "last_stable_offset": stable[partition],
-            "high_watermark": ends[partition],
-            "held_back": ends[partition] - stable[partition],
-        }
-        for partition in partitions
-    ]
-
-
-def _first_offsets(client: Client, partitions: Iterable[TopicPartition], producer_id: int) -> dict[TopicPartition, int]:
-    """Where the producer's open transaction starts in each partition that has records of it."""
-    return {
-        partition: state.transaction_start_offset
-        for partition, states in client.describe_producers(partitions).items()
-        for state in states
-        if state.producer_id == producer_id and state.transaction_start_offset >= 0
     }
