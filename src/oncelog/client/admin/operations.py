@@ -307,9 +307,8 @@ def ask_every_node(
             errors = {answer.error_code for answer in answers} - {ErrorCode.none}
             if not errors:
                 return [listing for answer in answers for listing in read(answer)]
-            final = errors - RETRIABLE
-            cause = refused(request, (final or errors).pop(), what)
-            if final:
-                raise cause
+            for error in errors - RETRIABLE:
+                raise refused(request, error, what)
+            cause = refused(request, min(errors), request.api.name)
         if not (yield from retries.pause()):
             raise RetriesExhausted(f"{what}: {cause}") from cause
