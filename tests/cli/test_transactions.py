@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -180,7 +179,7 @@ def test_abort_makes_no_id(at_log):
 def test_person_is_asked(at_log, opened, monkeypatch, answer, status):
     terminal = io.StringIO(answer)
     terminal.isatty = lambda: True
-    monkeypatch.setattr("oncelog.cli.transactions.sys", SimpleNamespace(stdin=terminal, stderr=sys.stderr))
+    monkeypatch.setattr("oncelog.cli.transaction_hanging.sys", SimpleNamespace(stdin=terminal))
     monkeypatch.setattr("typer.confirm", lambda text: f"{text} {terminal.readline()}" == "Abort it? y\n")
     name = opened()
     ended = at_log("transactions", "abort", name)

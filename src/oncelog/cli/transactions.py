@@ -9,16 +9,17 @@ from typing import Annotated
 import typer
 
 from oncelog.cli.brokers import connect
-from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.options import BootstrapServer, Config, Json
 from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
+from oncelog.cli.transaction_hanging import abort_in_partition, ask, find_hanging
 from oncelog.cli.transaction_partitions import COLUMNS as PARTITION_COLUMNS
 from oncelog.cli.transaction_partitions import LEADER, partition_rows
-from oncelog.client import Client, TransactionDescription, TransactionEnd, TransactionState
+from oncelog.client import Client, TopicPartition, TransactionDescription, TransactionEnd, TransactionState
 from oncelog.client.transaction_values import OPEN_STATES
 
 app = typer.Typer()
+app.command()(find_hanging)
 
 COLUMNS = ("transactional_id", "state", "open_seconds", "timeout_seconds", "producer_id", "epoch")
 Id = Annotated[str, typer.Argument(metavar="ID", help="The transactional id.")]
@@ -77,47 +78,59 @@ def describe(
 
 @app.command()
 def abort(
-    transactional_id: Id,
+    transactional_id: Annotated[
+        str | None, typer.Argument(metavar="ID", help="The transactional id.", show_default=False)
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="Without an id: where a transaction hangs, as find-hanging shows it.")
+    ] = None,
+    partition: Annotated[int | None, typer.Option("--partition", min=0, help="The partition of --topic.")] = None,
+    start_offset: Annotated[
+        int | None, typer.Option("--start-offset", min=0, help="The offset at which it begins there.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Abort the open transaction of an id, and fence its producer: first it shows what will be ended, and asks.
+    """Abort the open transaction of an id, and fence its producer, or end one that hangs in a partition.
 
-    A transaction whose end is decided already ends as it was decided.
+    First it shows what will be ended, and asks. A transaction whose end is decided already ends as it was decided. One that
+    hangs is ended as aborted, in its partition alone.
     """
+    where = (topic, partition, start_offset)
+    if (transactional_id is None) == (where == (None, None, None)):
+        raise typer.BadParameter("name either an ID or --topic, --partition and --start-offset")
     if as_json and not yes:
         raise typer.BadParameter("--json does not ask: it needs --yes")
     with connect(reach(bootstrap_server, config)) as client:
-        before = _described(client, transactional_id)
-        if before.state not in OPEN_STATES:
-            _report(before, TransactionEnd.NOTHING_OPEN, [], as_json=as_json)
-            return
-        if not as_json:
-            _show(before, partition_rows(client, before))
-        if before.state == TransactionState.ONGOING:
-            _ask(yes=yes)
-        ended = client.abort_transaction(transactional_id, start_ms=before.start_ms)
-        waiting = [] if ended.is_complete else partition_rows(client, ended.description)
-    _report(
-        ended.description, ended.end, waiting, as_json=as_json, was_decided=before.state != TransactionState.ONGOING
-    )
+        if transactional_id is not None:
+            _abort(client, transactional_id, yes=yes, as_json=as_json)
+        elif topic is not None and partition is not None and start_offset is not None:
+            abort_in_partition(client, TopicPartition(topic, partition), start_offset, yes=yes, as_json=as_json)
+        else:
+            raise typer.BadParameter("a transaction that hangs needs all of --topic, --partition and --start-offset")
+
+
+def _abort(client: Client, transactional_id: str, *, yes: bool, as_json: bool) -> None:
+    before = _described(client, transactional_id)
+    if before.state not in OPEN_STATES:
+        _report(before, TransactionEnd.NOTHING_OPEN, [], as_json=as_json)
+        return
+    if not as_json:
+        _show(before, partition_rows(client, before))
+    was_decided = before.state != TransactionState.ONGOING
+    if not was_decided:
+        ask("Abort it?", yes=yes)
+    ended = client.abort_transaction(transactional_id, start_ms=before.start_ms)
+    waiting = [] if ended.is_complete else partition_rows(client, ended.description)
+    _report(ended.description, ended.end, waiting, as_json=as_json, was_decided=was_decided)
     if ended.end is TransactionEnd.ABORTED and not ended.is_fenced:
         _note("its producer is not fenced: it learns that its transaction was aborted, and may begin another one")
 
 
 def _described(client: Client, transactional_id: str) -> TransactionDescription:
     return client.describe_transactions([transactional_id])[transactional_id]
-
-
-def _ask(*, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise CommandError("nothing was changed: abort it with --yes", ExitStatus.USAGE)
-    if not typer.confirm("Abort it?"):
-        raise CommandError("nothing was changed", ExitStatus.DIFFERENT)
 
 
 def _report(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from oncelog.client.producer.lanes import Written
     from oncelog.client.security import Security, read_security
     from oncelog.client.topic_values import PartitionDescription, TopicDescription
-    from oncelog.client.transaction_values import EndedTransaction, TransactionEnd, TransactionState
+    from oncelog.client.transaction_values import EndedTransaction, HangingProducer, TransactionEnd, TransactionState
     from oncelog.client.transports.asynchronous.client import AsyncClient
     from oncelog.client.transports.asynchronous.consumer import AsyncConsumer
     from oncelog.client.transports.asynchronous.producer import AsyncDelivery, AsyncProducer
@@ -105,6 +105,7 @@ __all__ = [
     "GroupListing",
     "GroupMember",
     "GroupMetadata",
+    "HangingProducer",
     "IllegalState",
     "IsolationLevel",
     "LogTruncated",
@@ -178,6 +179,7 @@ _HOMES = {
     "GroupListing": "oncelog.client.groups.values",
     "GroupMember": "oncelog.client.groups.values",
     "GroupMetadata": "oncelog.client.values",
+    "HangingProducer": "oncelog.client.transaction_values",
     "IllegalState": "oncelog.client.errors",
     "IsolationLevel": "oncelog.client.values",
     "LogTruncated": "oncelog.client.errors",

@@ -65,6 +65,7 @@ OPERATIONS: Mapping[ErrorCode, Mapping[Api, str]] = {
         requests.INCREMENTAL_ALTER_CONFIGS: "AlterConfigs",
         requests.LIST_GROUPS: "Describe",
         requests.DESCRIBE_CLUSTER: "Describe",
+        requests.WRITE_TXN_MARKERS: "Alter",
     },
     TRANSACTION: {
         requests.PRODUCE: "Write",

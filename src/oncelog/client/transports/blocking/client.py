@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from oncelog.client.admin import ending, log_directories, reassignments, topic_rights
+from oncelog.client.admin import ending, hanging, log_directories, reassignments, topic_rights
 from oncelog.client.admin import groups as group_admin
 from oncelog.client.admin import operations as admin
 from oncelog.client.admin import transactions as transaction_admin
@@ -14,7 +14,7 @@ from oncelog.client.net import cluster
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.topic_values import TopicDescription
-from oncelog.client.transaction_values import EndedTransaction
+from oncelog.client.transaction_values import EndedTransaction, HangingProducer
 from oncelog.client.transports.blocking.base import BlockingBase
 from oncelog.client.values import (
     BrokerVersions,
@@ -274,3 +274,14 @@ class Client(BlockingBase):
                 self._cluster, states=states, producer_ids=producer_ids, duration_ms=duration_ms
             )
         )
+
+    def find_hanging_transactions(self, partitions: Iterable[TopicPartition]) -> list[HangingProducer]:
+        """Those that are open in these partitions although their coordinators do not have them open there."""
+        return self._run(hanging.find_hanging(self._cluster, partitions))
+
+    def abort_hanging_transaction(self, partition: TopicPartition, start_offset: int) -> HangingProducer:
+        """End one that hangs in a partition from this offset on, there alone, as aborted.
+
+        Raises IllegalState where none hangs there, or its producer has a transaction open.
+        """
+        return self._run(hanging.abort_hanging(self._cluster, partition, start_offset))

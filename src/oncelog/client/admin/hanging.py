@@ -1,0 +1,156 @@
+"""Transactions that hang: open in a partition although their coordinator has ended them, or never had them there (KIP-664)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from oncelog.client import requests
+from oncelog.client.admin.transactions import describe_producers, describe_transactions, list_transactions
+from oncelog.client.errors import (
+    RETRIABLE,
+    STALE_METADATA,
+    BrokerRefused,
+    ClientError,
+    ConnectionLost,
+    IllegalState,
+    RetriesExhausted,
+)
+from oncelog.client.net.cluster import Cluster, refresh
+from oncelog.client.net.conversation import Conversation, ask
+from oncelog.client.net.retry import Retries
+from oncelog.client.net.rights import refused
+from oncelog.client.requests import ApiRequest
+from oncelog.client.transaction_values import OPEN_STATES, HangingProducer
+from oncelog.client.values import ProducerState, TopicPartition, TransactionDescription
+from oncelog.wire import ErrorCode
+
+TRANSACTION_STATE = "__transaction_state"
+Open = dict[tuple[TopicPartition, int], ProducerState]
+"""Who has a transaction open where, by partition and producer id."""
+Owners = dict[int, TransactionDescription]
+"""Whose the producer ids are, as far as a coordinator knows."""
+
+
+def find_hanging(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Conversation[list[HangingProducer]]:
+    """The transactions that hang in these partitions. Raises BrokerRefused or RetriesExhausted.
+
+    One that ends just now is open in a partition and not at its coordinator for a moment. So the partitions are asked before
+    the coordinators and after them: what is open both times, and not in between at its coordinator, gets no marker any more.
+    """
+    before = yield from _open_in(cluster, partitions)
+    owners = yield from _owners(cluster, {producer_id for _, producer_id in before})
+    suspects = {key for key in before if not _is_open_at(owners.get(key[1]), key[0])}
+    after = yield from _open_in(cluster, {partition for partition, _ in suspects})
+    return [
+        HangingProducer(key[0], state, owners[key[1]].transactional_id if key[1] in owners else None)
+        for key, state in sorted(after.items())
+        if key in suspects and _is_same(state, before[key])
+    ]
+
+
+def abort_hanging(cluster: Cluster, partition: TopicPartition, start_offset: int) -> Conversation[HangingProducer]:
+    """End a transaction that hangs in a partition from this offset on, there alone, as aborted: with a marker of its own.
+
+    Raises IllegalState where none hangs there, or its producer has a transaction open: a marker could split that. Raises
+    BrokerRefused or RetriesExhausted.
+    """
+    retries = yield from cluster.retries()
+    ended: HangingProducer | None = None
+    while True:
+        found = yield from _hanging_at(cluster, partition, start_offset)
+        if found is None:
+            if ended is None:
+                raise IllegalState(f"no transaction hangs in {partition} from offset {start_offset} on")
+            return ended
+        ended = found
+        cause = yield from _write_marker(cluster, found, retries)
+        if cause is None:
+            return ended
+        if not (yield from retries.pause()):
+            raise RetriesExhausted(f"aborting the transaction that hangs in {partition}: {cause}") from cause
+
+
+def _hanging_at(cluster: Cluster, partition: TopicPartition, start_offset: int) -> Conversation[HangingProducer | None]:
+    """Raises IllegalState where its producer has a transaction open, there or anywhere."""
+    states = (yield from _open_in(cluster, [partition])).values()
+    before = next((state for state in states if state.transaction_start_offset == start_offset), None)
+    if before is None:
+        return None
+    owner = (yield from _owners(cluster, {before.producer_id})).get(before.producer_id)
+    if owner is not None and owner.state in OPEN_STATES:
+        raise IllegalState(
+            f"transactional id {owner.transactional_id!r} has a transaction open: that is to be aborted first"
+        )
+    after = (yield from _open_in(cluster, [partition])).get((partition, before.producer_id))
+    if after is None or not _is_same(after, before):
+        return None
+    return HangingProducer(partition, after, None if owner is None else owner.transactional_id)
+
+
+def _open_in(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Conversation[Open]:
+    told = yield from describe_producers(cluster, partitions)
+    return {
+        (partition, state.producer_id): state
+        for partition, states in told.items()
+        for state in states
+        if state.transaction_start_offset >= 0
+    }
+
+
+def _is_same(state: ProducerState, before: ProducerState) -> bool:
+    return (state.producer_epoch, state.transaction_start_offset) == (
+        before.producer_epoch,
+        before.transaction_start_offset,
+    )
+
+
+def _is_open_at(owner: TransactionDescription | None, partition: TopicPartition) -> bool:
+    return owner is not None and owner.state in OPEN_STATES and partition in owner.partitions
+
+
+def _owners(cluster: Cluster, producer_ids: Collection[int]) -> Conversation[Owners]:
+    """Raises BrokerRefused where some are not known, and a coordinator that might know them does not answer for its ids."""
+    if not producer_ids:
+        return {}
+    listed = yield from list_transactions(cluster, producer_ids=sorted(producer_ids))
+    ids = {item.transactional_id: item.producer_id for item in listed}
+    described = yield from describe_transactions(cluster, sorted(ids), skip_missing=True)
+    owners = {ids[transactional_id]: description for transactional_id, description in described.items()}
+    if owners.keys() < set(producer_ids):
+        (topic,) = yield from refresh(cluster, [TRANSACTION_STATE])
+        for item in topic.partitions:
+            if item.leader < 0:
+                what = f"whose producer ids they are: {TRANSACTION_STATE}-{item.partition} has no leader"
+                raise BrokerRefused(ErrorCode.coordinator_not_available, what)
+    return owners
+
+
+def _write_marker(cluster: Cluster, found: HangingProducer, retries: Retries) -> Conversation[ClientError | None]:
+    """Once: whether it is still needed is looked at before it is tried again. Return why it is not known to be written."""
+    state = found.state
+    marker = {
+        "producer_id": state.producer_id,
+        "producer_epoch": state.producer_epoch,
+        "transaction_result": False,
+        "topics": [{"name": found.partition.topic, "partition_indexes": [found.partition.partition]}],
+        # A partition without a marker of this producer names none, and takes the first one (KIP-664).
+        "coordinator_epoch": max(state.coordinator_epoch, 0),
+    }
+    request = ApiRequest(requests.WRITE_TXN_MARKERS, {"markers": [marker]})
+    leader = cluster.leader(found.partition)
+    if leader is None:
+        return RetriesExhausted(f"no leader is known for {found.partition}")
+    try:
+        answer = yield from ask(leader, request, (yield from cluster.answer_timeout_ms(retries)))
+    except ConnectionLost as lost:
+        cluster.forget_leader(found.partition)
+        return lost
+    error: ErrorCode = answer.markers[0].topics[0].partitions[0].error_code
+    if error is ErrorCode.none:
+        return None
+    refusal = refused(request, error, f"aborting the transaction that hangs in {found.partition}")
+    if error not in RETRIABLE:
+        raise refusal
+    if error in STALE_METADATA:
+        cluster.forget_leader(found.partition)
+    return refusal
