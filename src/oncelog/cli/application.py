@@ -55,7 +55,9 @@ COMMANDS = {
     "consume": CommandEntry("oncelog.cli.consume", "Print the records of a topic."),
     "groups": CommandEntry("oncelog.cli.groups", "Show, reset and delete consumer groups.", is_group=True),
     "transactions": CommandEntry(
-        "oncelog.cli.transactions", "Show which transactions are open, and what they hold back.", is_group=True
+        "oncelog.cli.transactions",
+        "Show which transactions are open and what they hold back, and end them.",
+        is_group=True,
     ),
     "log": CommandEntry(
         "oncelog.cli.log.command", "Show, verify and repair the files of a broker that does not run.", is_group=True

@@ -15,7 +15,7 @@ from oncelog.cli.tables import print_json, print_table
 from oncelog.cli.transaction_hanging import abort_in_partition, ask, find_hanging
 from oncelog.cli.transaction_partitions import COLUMNS as PARTITION_COLUMNS
 from oncelog.cli.transaction_partitions import LEADER, partition_rows
-from oncelog.client import Client, TopicPartition, TransactionDescription, TransactionEnd, TransactionState
+from oncelog.client import Client, TopicPartition, TransactionDescription, TransactionEnd, TransactionStateName
 from oncelog.client.transaction_values import OPEN_STATES
 
 app = typer.Typer()
@@ -28,7 +28,7 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="The transactional id.")]
 @app.command("list")
 def list_transactions(
     state: Annotated[
-        list[TransactionState] | None, typer.Option("--state", help="Only this state; may be given again.")
+        list[TransactionStateName] | None, typer.Option("--state", help="Only this state; may be given again.")
     ] = None,
     open_for_seconds: Annotated[
         float | None, typer.Option("--open-for", metavar="SECONDS", min=0, help="Only those open for at least so long.")
@@ -119,7 +119,7 @@ def _abort(client: Client, transactional_id: str, *, yes: bool, as_json: bool) -
         return
     if not as_json:
         _show(before, partition_rows(client, before))
-    was_decided = before.state != TransactionState.ONGOING
+    was_decided = before.state != TransactionStateName.ONGOING
     if not was_decided:
         ask("Abort it?", yes=yes)
     ended = client.abort_transaction(transactional_id, start_ms=before.start_ms)

@@ -34,7 +34,12 @@ if TYPE_CHECKING:
     from oncelog.client.producer.lanes import Written
     from oncelog.client.security import Security, read_security
     from oncelog.client.topic_values import PartitionDescription, TopicDescription
-    from oncelog.client.transaction_values import EndedTransaction, HangingProducer, TransactionEnd, TransactionState
+    from oncelog.client.transaction_values import (
+        EndedTransaction,
+        HangingProducer,
+        TransactionEnd,
+        TransactionStateName,
+    )
     from oncelog.client.transports.asynchronous.client import AsyncClient
     from oncelog.client.transports.asynchronous.consumer import AsyncConsumer
     from oncelog.client.transports.asynchronous.producer import AsyncDelivery, AsyncProducer
@@ -136,7 +141,7 @@ __all__ = [
     "TransactionError",
     "TransactionFailed",
     "TransactionListing",
-    "TransactionState",
+    "TransactionStateName",
     "TransactionVersion",
     "UnsupportedVersion",
     "Written",
@@ -210,7 +215,7 @@ _HOMES = {
     "TransactionError": "oncelog.client.errors",
     "TransactionFailed": "oncelog.client.errors",
     "TransactionListing": "oncelog.client.values",
-    "TransactionState": "oncelog.client.transaction_values",
+    "TransactionStateName": "oncelog.client.transaction_values",
     "TransactionVersion": "oncelog.client.values",
     "UnsupportedVersion": "oncelog.client.errors",
     "Written": "oncelog.client.producer.lanes",

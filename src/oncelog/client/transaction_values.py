@@ -8,7 +8,7 @@ from enum import StrEnum
 from oncelog.client.values import ProducerState, TopicPartition, TransactionDescription
 
 
-class TransactionState(StrEnum):
+class TransactionStateName(StrEnum):
     """Where a transaction is, as DescribeTransactions names it."""
 
     EMPTY = "Empty"
@@ -22,10 +22,10 @@ class TransactionState(StrEnum):
 
 
 DECIDED_STATES = frozenset(
-    {TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT, TransactionState.PREPARE_EPOCH_FENCE}
+    {TransactionStateName.PREPARE_COMMIT, TransactionStateName.PREPARE_ABORT, TransactionStateName.PREPARE_EPOCH_FENCE}
 )
 """How it ends is settled, and not every partition has its marker."""
-OPEN_STATES = DECIDED_STATES | {TransactionState.ONGOING}
+OPEN_STATES = DECIDED_STATES | {TransactionStateName.ONGOING}
 """Those in which readers wait. The start of a transaction is told in others too: it is then the last one's."""
 
 

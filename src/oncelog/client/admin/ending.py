@@ -20,17 +20,17 @@ from oncelog.client.net.conversation import Conversation, ask
 from oncelog.client.net.retry import Retries
 from oncelog.client.net.rights import refused
 from oncelog.client.requests import ApiRequest, milliseconds
-from oncelog.client.transaction_values import OPEN_STATES, EndedTransaction, TransactionEnd, TransactionState
+from oncelog.client.transaction_values import OPEN_STATES, EndedTransaction, TransactionEnd, TransactionStateName
 from oncelog.client.values import TransactionDescription
 from oncelog.wire import ErrorCode
 
 OWN_IDENTITY_VERSION = 3
 ENDS: Mapping[str, TransactionEnd] = {
-    TransactionState.PREPARE_EPOCH_FENCE: TransactionEnd.ABORTED,
-    TransactionState.PREPARE_ABORT: TransactionEnd.ABORTED,
-    TransactionState.COMPLETE_ABORT: TransactionEnd.ABORTED,
-    TransactionState.PREPARE_COMMIT: TransactionEnd.COMMITTED,
-    TransactionState.COMPLETE_COMMIT: TransactionEnd.COMMITTED,
+    TransactionStateName.PREPARE_EPOCH_FENCE: TransactionEnd.ABORTED,
+    TransactionStateName.PREPARE_ABORT: TransactionEnd.ABORTED,
+    TransactionStateName.COMPLETE_ABORT: TransactionEnd.ABORTED,
+    TransactionStateName.PREPARE_COMMIT: TransactionEnd.COMMITTED,
+    TransactionStateName.COMPLETE_COMMIT: TransactionEnd.COMMITTED,
 }
 OVERTAKEN = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch})
 """A newer producer has the id, or a newer transaction is open."""
@@ -52,7 +52,7 @@ def abort_transaction(
     wanted_ms = now.start_ms if start_ms is None else start_ms
     is_asked, cause = False, None
     while now.start_ms == wanted_ms and now.state in OPEN_STATES:
-        if now.state == TransactionState.ONGOING:
+        if now.state == TransactionStateName.ONGOING:
             is_asked, cause = True, (yield from _ask_for_id(cluster, now, retries))
         if not (yield from retries.pause()):
             break
