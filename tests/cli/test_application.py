@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
+from typer.main import get_command
 
 from harness.processes import free_port
 from oncelog.cli import brokers
-from oncelog.cli.application import COMMANDS
+from oncelog.cli.application import COMMANDS, application
 
 pytestmark = pytest.mark.drawn(2)
 
@@ -35,6 +39,33 @@ def test_address_that_is_none_is_wrong_usage(cli, address):
     ended = cli("topics", "list", "--bootstrap-server", address)
     assert ended.status == 2
     assert ended.sentence
+
+
+def commands_below(words: list[str], command: Any) -> Iterator[tuple[list[str], Any]]:
+    if hasattr(command, "commands"):
+        for name, one in command.commands.items():
+            yield from commands_below([*words, name], one)
+    else:
+        yield words, command
+
+
+def empty_paths() -> Iterator[list[str]]:
+    """For each path that any command takes: the command with that path alone, which is empty."""
+    for name in COMMANDS.keys() - {"serve"}:
+        for words, command in commands_below([name], get_command(application(name)).commands[name]):
+            for parameter in command.params:
+                if (parameter.metavar or "").strip("[]…") in ("FILE", "DIR", "PATH", "HISTORY.jsonl"):
+                    option = parameter.opts[-1:] if parameter.opts[-1].startswith("-") else []
+                    yield [*words, *(["t"] if parameter is not command.params[0] else []), *option, ""]
+
+
+def test_empty_path_does_not_stand_for_the_current_directory(cli):
+    taken = list(empty_paths())
+    assert ["log", "repair", ""] in taken
+    assert len(taken) > len(COMMANDS)
+    for arguments in taken:
+        ended = cli(*arguments)
+        assert (ended.status, "the value is empty" in ended.errors) == (2, True), (arguments, ended)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -163,7 +163,41 @@ def test_wrong_value_in_a_file_is_an_error_with_the_setting(finish, tmp_path, li
     assert what in ended.sentence
 
 
-def test_file_that_is_not_there_is_named(finish, tmp_path):
-    ended = finish("serve", "--config", tmp_path / "none.properties")
+def test_file_that_cannot_be_read_is_named(finish, tmp_path):
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff\xfe")
+    for file, reason in (
+        (tmp_path / "none.properties", "No such file or directory"),
+        (tmp_path, "Is a directory"),
+        (binary, "it is no text in UTF-8"),
+    ):
+        ended = finish("serve", "--config", file)
+        assert (ended.status, ended.sentence) == (2, f"{file}: {reason}")
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"), [("nohost.invalid", ""), ("two..dots", "that is no name of a host")], ids=["unknown", "none"]
+)
+def test_host_that_is_none_is_named(finish, host, reason):
+    ended = finish("serve", "--listen", f"{host}:9192")
     assert ended.status == 5
-    assert "none.properties" in ended.sentence
+    assert ended.sentence.startswith(f"cannot listen on {host}:9192: {reason}")
+
+
+@pytest.mark.parametrize("option", ["--data-dir", "--listen", "--config"])
+def test_empty_value_does_not_stand_for_the_default(finish, option):
+    ended = finish("serve", option, "", timeout=20)
+    assert ended.status == 2
+    assert f"argument {option}: the value is empty" in ended.errors
+
+
+@pytest.mark.parametrize("name", ["log.dirs", "log.dir"])
+@pytest.mark.parametrize("value", ["", ","])
+def test_setting_that_names_no_directory_is_refused(finish, tmp_path, name, value):
+    said = (2, f"{name}= is not allowed: name a directory, or leave {name} out")
+    ended = finish("serve", "--listen", "127.0.0.1:0", "--set", f"{name}={value}", timeout=20)
+    assert (ended.status, ended.sentence) == said
+    file = tmp_path / "server.properties"
+    file.write_text(f"{name}={value}\n")
+    ended = finish("serve", "--listen", "127.0.0.1:0", "--config", file, timeout=20)
+    assert (ended.status, ended.sentence) == said

@@ -145,6 +145,20 @@ def test_same_directory_twice_or_inside_another_is_a_wrong_value(tmp_path, names
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        ({"data_dir": ""}, "data_dir is empty"),
+        ({"log_dirs": ""}, "log.dirs= is not allowed"),
+        ({"log_dir": " , "}, "log.dir= is not allowed"),
+        ({"listen": ""}, "'' is not an address"),
+    ],
+)
+def test_empty_value_does_not_stand_for_what_is_taken_without_one(arguments, what):
+    with pytest.raises(ValueError, match=what), broker(**arguments):
+        pass
+
+
 @pytest.mark.parametrize("failing", [0, 1], ids=["home", "the other one"])
 def test_disk_that_fails_stops_the_broker_only_if_home_is_on_it(monkeypatch, directories, failing):
     append = real_disk.RealFile.append

@@ -10,7 +10,7 @@ import typer
 
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.garbage import without_collections
-from oncelog.cli.options import Json
+from oncelog.cli.options import Json, filled_path
 from oncelog.cli.tables import print_json, print_table
 from oncelog.testing.checker import (
     Anomaly,
@@ -26,7 +26,8 @@ from oncelog.testing.checker import (
 
 def command(
     histories: Annotated[
-        list[Path], typer.Argument(metavar="HISTORY.jsonl…", help="One history, in one file or in several.")
+        list[Path],
+        typer.Argument(parser=filled_path, metavar="HISTORY.jsonl…", help="One history, in one file or in several."),
     ],
     limit: Annotated[int, typer.Option("--limit", min=0, help="Show at most so many examples of each anomaly.")] = 5,
     as_json: Json = False,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.options import named_values
+from oncelog.cli.options import filled_path, named_values
 from oncelog.cli.serve import broker_settings
 
 if TYPE_CHECKING:
@@ -37,7 +37,10 @@ def convert(
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            "--data-dir", metavar="DIR", help="Where the broker keeps its data; for several, --set log.dirs=DIR,DIR."
+            "--data-dir",
+            parser=filled_path,
+            metavar="DIR",
+            help="Where the broker keeps its data; for several, --set log.dirs=DIR,DIR.",
         ),
     ] = None,
     source: Annotated[
@@ -51,7 +54,12 @@ def convert(
     ] = NewOwner.MEMBER,
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="The broker's settings in a properties file of Kafka's."),
+        typer.Option(
+            "--config",
+            parser=filled_path,
+            metavar="FILE",
+            help="The broker's settings in a properties file of Kafka's.",
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,

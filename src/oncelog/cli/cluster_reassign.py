@@ -12,7 +12,7 @@ import typer
 
 from oncelog.cli.brokers import connect
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.options import BootstrapServer, Config
+from oncelog.cli.options import BootstrapServer, Config, filled_path
 from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_table
 from oncelog.client import TopicPartition
@@ -34,6 +34,7 @@ def reassign(
         Path | None,
         typer.Option(
             "--reassignment-json-file",
+            parser=filled_path,
             metavar="FILE",
             help="Who is to have the replicas of each partition, as Kafka's kafka-reassign-partitions reads it.",
         ),

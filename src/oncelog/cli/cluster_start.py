@@ -15,7 +15,7 @@ import typer
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.java import needed_java
 from oncelog.cli.needs import check_installed
-from oncelog.cli.options import named_values
+from oncelog.cli.options import filled_path, named_values
 from oncelog.server.local_cluster import READY, ClusterPlan, LocalCluster
 from oncelog.server.member_process import Complained, Ended, Event, MemberError, MemberProcess, Ready
 
@@ -31,7 +31,12 @@ class Announced:
 def start(
     data_dir: Annotated[
         Path,
-        typer.Option("--data-dir", metavar="DIR", help="Where all of them keep their data; made if it is not there."),
+        typer.Option(
+            "--data-dir",
+            parser=filled_path,
+            metavar="DIR",
+            help="Where all of them keep their data; made if it is not there.",
+        ),
     ],
     brokers: Annotated[int, typer.Option("--brokers", metavar="N", min=1, help="How many brokers.")] = 3,
     listen: Annotated[
@@ -65,7 +70,8 @@ def start(
     """
     _check_needs()
     host, _, port = listen.rpartition(":")
-    zookeeper = zookeeper or f"{host}:{ZOOKEEPER_PORT if port != '0' else 0}"
+    if zookeeper is None:
+        zookeeper = f"{host}:{ZOOKEEPER_PORT if port != '0' else 0}"
     try:
         plan = ClusterPlan(data_dir, brokers, listen, zookeeper, named_values(settings or [], "--set"), {})
     except ValueError as error:

@@ -15,7 +15,7 @@ from oncelog.cli import reset_targets
 from oncelog.cli.brokers import connect
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.group_partitions import chosen_partitions
-from oncelog.cli.options import BootstrapServer, Config, Json
+from oncelog.cli.options import BootstrapServer, Config, Json, filled_path
 from oncelog.cli.reach import reach
 from oncelog.cli.reset_targets import Offsets, Target
 from oncelog.cli.tables import print_json, print_table
@@ -57,7 +57,12 @@ def command(
     ] = None,
     from_file: Annotated[
         Path | None,
-        typer.Option("--from-file", metavar="FILE", help="Go where the lines topic,partition,offset of a file say."),
+        typer.Option(
+            "--from-file",
+            parser=filled_path,
+            metavar="FILE",
+            help="Go where the lines topic,partition,offset of a file say.",
+        ),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Write the offsets, and do not just show them.")] = False,
     export: Annotated[

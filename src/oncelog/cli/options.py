@@ -10,6 +10,19 @@ import typer
 
 from oncelog.cli.reach import DEFAULT_BOOTSTRAP_SERVER
 
+
+def filled(text: str) -> str:
+    """A value that is not empty. Raises typer.BadParameter: `"$NAME"` with NAME unset must not stand for anything."""
+    if not text:
+        raise typer.BadParameter("the value is empty: give one, or leave it out")
+    return text
+
+
+def filled_path(text: str | Path) -> Path:
+    """The same of a path, which would be the current directory."""
+    return Path(filled(str(text)))
+
+
 BootstrapServer = Annotated[
     str | None,
     typer.Option(
@@ -22,11 +35,11 @@ BootstrapServer = Annotated[
 _CLIENT_PROPERTIES = "Kafka's client.properties: bootstrap.servers, security.protocol and so on."
 Config = Annotated[
     Path | None,
-    typer.Option("--config", "--command-config", metavar="FILE", help=_CLIENT_PROPERTIES),
+    typer.Option("--config", "--command-config", parser=filled_path, metavar="FILE", help=_CLIENT_PROPERTIES),
 ]
 CommandConfig = Annotated[
     Path | None,
-    typer.Option("--command-config", metavar="FILE", help=_CLIENT_PROPERTIES),
+    typer.Option("--command-config", parser=filled_path, metavar="FILE", help=_CLIENT_PROPERTIES),
 ]
 """Where --config is a topic's setting, as in Kafka's own tools, and can still be the file."""
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]

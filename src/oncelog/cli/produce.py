@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.options import BootstrapServer, Config, Json, KeyDelimiter, named_values
+from oncelog.cli.options import BootstrapServer, Config, Json, KeyDelimiter, filled, filled_path, named_values
 from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import Delivery, Producer, RecordMetadata
@@ -41,7 +41,8 @@ def command(
         str, typer.Argument(metavar="TOPIC", help="The topic; made if the broker makes topics by itself.")
     ],
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE…]", help="Files to read; standard input if none.")
+        list[Path] | None,
+        typer.Argument(parser=filled_path, metavar="[FILE…]", help="Files to read; standard input if none."),
     ] = None,
     key_delimiter: KeyDelimiter = None,
     key: Annotated[str | None, typer.Option("-k", "--key", help="The key of every record.")] = None,
@@ -54,7 +55,10 @@ def command(
         Compression, typer.Option("-z", "--compression", help="How to compress.")
     ] = Compression.NONE,
     transactional_id: Annotated[
-        str | None, typer.Option("--transactional-id", help="Write everything in one transaction of this id.")
+        str | None,
+        typer.Option(
+            "--transactional-id", parser=filled, metavar="ID", help="Write everything in one transaction of this id."
+        ),
     ] = None,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from oncelog.broker import SettingError
 from oncelog.broker.config.properties import parse_properties
+from oncelog.broker.config.setting import SettingError
 from oncelog.cli.exits import CommandError, ExitStatus
+from oncelog.cli.files import read_text
 from oncelog.client.security import INERT, PLAINTEXT, Security, is_security_option, read_security
 from oncelog.client.transports.files import inlined
 
@@ -55,11 +56,9 @@ def reach(bootstrap_server: str | None, config: Path | None) -> Reach:
 
 
 def _properties(path: Path) -> dict[str, str]:
+    text = read_text(path)
     try:
-        return parse_properties(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
-        raise CommandError(f"{path}: {reason}", ExitStatus.USAGE) from error
+        return parse_properties(text)
     except SettingError as error:
         raise CommandError(f"{path}: {error}", ExitStatus.USAGE) from error
 

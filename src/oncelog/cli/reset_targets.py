@@ -12,6 +12,7 @@ import typer
 
 from oncelog.cli.brokers import offsets_at
 from oncelog.cli.exits import CommandError, ExitStatus
+from oncelog.cli.files import read_text
 from oncelog.client import Client, OffsetSpec, TopicPartition
 
 DURATION = re.compile(
@@ -95,10 +96,9 @@ def duration_ms(text: str) -> int:
 def read_file(path: Path) -> dict[TopicPartition, int]:
     """Read lines topic,partition,offset. Raises CommandError."""
     try:
-        with path.open(newline="") as lines:
-            rows = [row for row in csv.reader(lines) if row]
-    except OSError as error:
-        raise CommandError(f"{path} cannot be read: {error.strerror}", ExitStatus.USAGE) from error
+        rows = [row for row in csv.reader(read_text(path).splitlines()) if row]
+    except csv.Error as error:
+        raise CommandError(f"{path}: {error}", ExitStatus.USAGE) from error
     offsets: dict[TopicPartition, int] = {}
     for row in rows:
         if len(row) != len(FILE_COLUMNS) or not all(number.strip().isdecimal() for number in row[1:]):

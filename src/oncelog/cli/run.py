@@ -19,7 +19,7 @@ from oncelog.cli.broker_process import BrokerProcess, ProcessError
 from oncelog.cli.brokers import connect, existing_topics
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.needs import check_spark
-from oncelog.cli.options import Config, Json
+from oncelog.cli.options import Config, Json, filled, filled_path
 from oncelog.cli.reach import Reach, reach
 from oncelog.cli.run_reports import ProgressLine, Reports, json_reports, plain_reports
 from oncelog.cli.tables import console
@@ -71,13 +71,18 @@ def command(
     checkpoint: Annotated[
         Path | None,
         typer.Option(
-            "--checkpoint", metavar="DIR", help="Where Spark keeps offsets and state; for stateful functions."
+            "--checkpoint",
+            parser=filled_path,
+            metavar="DIR",
+            help="Where Spark keeps offsets and state; for stateful functions.",
         ),
     ] = None,
     transactional_id: Annotated[
         str | None,
         typer.Option(
             "--transactional-id",
+            parser=filled,
+            metavar="ID",
             help="Who writes: one per pipeline, always the same. The output topic's name, where there is one --to.",
         ),
     ] = None,
@@ -106,7 +111,12 @@ def command(
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option("--data-dir", help=f"Where that log is kept; {DEFAULT_DATA_DIRECTORY} if not given."),
+        typer.Option(
+            "--data-dir",
+            parser=filled_path,
+            metavar="DIR",
+            help=f"Where that log is kept; {DEFAULT_DATA_DIRECTORY} if not given.",
+        ),
     ] = None,
     config: Config = None,
     as_json: Json = False,

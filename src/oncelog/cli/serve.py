@@ -6,7 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from oncelog.cli.exits import ExitStatus
+from oncelog.cli.exits import CommandError, ExitStatus
+from oncelog.cli.files import read_text
 
 SUMMARY = "Run a broker until it is told to stop."
 DEFAULT_LISTEN = "127.0.0.1:9092"
@@ -29,17 +30,19 @@ def parser() -> argparse.ArgumentParser:
     )
     serve.add_argument(
         "--config",
-        type=Path,
+        type=_path,
         metavar="FILE",
         help="broker settings in a properties file of Kafka's, for example server.properties; the other options are stronger",
     )
     serve.add_argument(
         "--listen",
+        type=_filled,
         metavar="HOST:PORT",
         help=f"where to listen; port 0 takes a free one (default: listeners of the file, or {DEFAULT_LISTEN})",
     )
     serve.add_argument(
         "--data-dir",
+        type=_filled,
         metavar="DIR",
         help="where the log is kept; made if it is not there; for several, --set log.dirs=DIR,DIR",
     )
@@ -75,10 +78,13 @@ def run(arguments: list[str]) -> int:
     begin_logging(options.log_level, LogFormat(options.log_format))
     try:
         settings = broker_settings(options.config, dict(options.set))
-        listen = options.listen or (None if "listeners" in settings else DEFAULT_LISTEN)
-        return serve(listen, options.data_dir, settings)
+        is_listen_needed = options.listen is None and "listeners" not in settings
+        return serve(DEFAULT_LISTEN if is_listen_needed else options.listen, options.data_dir, settings)
     except KeyboardInterrupt:
         return ExitStatus.INTERRUPTED
+    except CommandError as error:
+        print(f"oncelog: {error.sentence}", file=sys.stderr)
+        return error.status
     except ValueError as error:
         print(f"oncelog: {error}", file=sys.stderr)
         return ExitStatus.USAGE
@@ -90,14 +96,15 @@ def run(arguments: list[str]) -> int:
 def broker_settings(file: Path | None, given: dict[str, str]) -> dict[str, str]:
     """The file's settings with those of the command line over them; says what of them has no effect.
 
-    Raises ValueError for a wrong value, and OSError for a file that cannot be read.
+    Raises ValueError for a wrong value, and CommandError for a file that cannot be read.
     """
     from oncelog.broker import inert_remarks, read_configuration
 
     remarks = inert_remarks(given)
     if file is not None:
+        text = read_text(file)
         try:
-            configuration = read_configuration(file.read_text())
+            configuration = read_configuration(text)
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from error
         remarks = [f"{file}: {remark}" for remark in configuration.remarks] + remarks
@@ -105,6 +112,17 @@ def broker_settings(file: Path | None, given: dict[str, str]) -> dict[str, str]:
     for remark in remarks:
         print(f"oncelog: {remark}", file=sys.stderr)
     return given
+
+
+def _filled(text: str) -> str:
+    """`"$NAME"` with NAME unset must not stand for what is taken without the option."""
+    if not text:
+        raise argparse.ArgumentTypeError("the value is empty: give one, or leave it out")
+    return text
+
+
+def _path(text: str) -> Path:
+    return Path(_filled(text))
 
 
 def _setting(text: str) -> tuple[str, str]:

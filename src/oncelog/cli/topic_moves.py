@@ -10,7 +10,7 @@ import typer
 
 from oncelog.cli.brokers import connect, existing_topics, partitions_of
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.options import BootstrapServer, Config, Json
+from oncelog.cli.options import BootstrapServer, Config, Json, filled
 from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import Client, ReplicaLog, TopicDescription, TopicPartition
@@ -21,7 +21,9 @@ COLUMNS = ("topic", "partition", "broker", "log_directory", "moves_to", "bytes",
 
 def move(
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
-    to: Annotated[str, typer.Option("--to", metavar="DIRECTORY", help="The log directory, as log.dirs names it.")],
+    to: Annotated[
+        str, typer.Option("--to", parser=filled, metavar="DIRECTORY", help="The log directory, as log.dirs names it.")
+    ],
     partition: Annotated[
         list[int] | None,
         typer.Option("-p", "--partition", min=0, help="This partition alone; may be given again."),

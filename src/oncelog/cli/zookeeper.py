@@ -15,7 +15,7 @@ import typer
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.java import needed_java
 from oncelog.cli.needs import check_installed
-from oncelog.cli.options import named_values
+from oncelog.cli.options import filled_path, named_values
 from oncelog.cli.zookeeper_process import ZooKeeperProcess, java_command
 from oncelog.environment import DirectoryInUseError, DiskError
 from oncelog.server.disk import RealLock
@@ -44,7 +44,10 @@ JARS = ("zookeeper", "log4j", "slf4j-api", "metrics-core", "snappy-java", "netty
 
 def command(
     data_dir: Annotated[
-        Path, typer.Option("--data-dir", metavar="DIR", help="Where its data is kept; made if it is not there.")
+        Path,
+        typer.Option(
+            "--data-dir", parser=filled_path, metavar="DIR", help="Where its data is kept; made if it is not there."
+        ),
     ],
     listen: Annotated[
         str, typer.Option("--listen", metavar="HOST:PORT", help="Where clients connect; port 0 takes a free one.")

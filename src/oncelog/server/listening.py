@@ -46,7 +46,7 @@ def listeners_of(listen: str | None, settings: Settings) -> tuple[Endpoint, ...]
         )
     advertised = advertised_endpoints(settings)
     if listen is not None or not endpoints:
-        host, port = parse_address(listen or DEFAULT_LISTEN)
+        host, port = parse_address(DEFAULT_LISTEN if listen is None else listen)
         name = (*endpoints, *advertised, Endpoint(PLAINTEXT, host, port))[0].name
         endpoints = (Endpoint(name, host, port),)
         if any(one != Endpoint(name, one.host, one.port) for one in advertised):
@@ -107,7 +107,11 @@ def close_all(sockets: Sequence[socket.socket]) -> None:
 
 def bind(host: str, port: int, settings: Settings) -> socket.socket:
     """Listen there. Raises OSError with a sentence."""
-    found = socket.getaddrinfo(host or EVERY_ADDRESS, port, type=socket.SOCK_STREAM)
+    try:
+        found = socket.getaddrinfo(host or EVERY_ADDRESS, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "that is no name of a host"
+        raise OSError(f"cannot listen on {host}:{port}: {reason}") from error
     family, kind, protocol, _, address = found[0]
     listener = socket.socket(family, kind, protocol)
     try:

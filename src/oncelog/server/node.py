@@ -84,7 +84,7 @@ class Broker:
             for name, value in more_settings.items()
         }
         self._parsed = Settings(self._settings)
-        self._log_dirs = [data_dir] if data_dir else log_directories(self._parsed)
+        self._log_dirs = log_directories(self._parsed, data_dir)
         self._directories = _apart(self._log_dirs)
         self._listen = listen
         self._endpoints = listeners_of(listen, self._parsed)

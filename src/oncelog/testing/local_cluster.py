@@ -77,7 +77,8 @@ def cluster(brokers: int = 3, *, data_dir: str | None = None, **settings: str | 
 
     Without `data_dir` their data is gone afterwards. Settings are Kafka's, with underscores for dots. They hold for all brokers.
     No process of it outlives that of the test, not even where that is killed: then only its files stay, in the temporary directory.
-    Raises MemberError where a member does not start, and ValueError for settings that each broker has its own of.
+    Raises MemberError where a member does not start, and ValueError for settings that each broker has its own of, and for a
+    `data_dir` that is empty.
     """
     with _directory(data_dir) as directory:
         named = QUICK | {name.replace("_", "."): _text(value) for name, value in settings.items()}
@@ -95,6 +96,8 @@ def cluster(brokers: int = 3, *, data_dir: str | None = None, **settings: str | 
 
 @contextmanager
 def _directory(data_dir: str | None) -> Iterator[str]:
+    if data_dir == "":
+        raise ValueError("data_dir is empty: name a directory, or leave it out")
     if data_dir is not None:
         yield data_dir
         return

@@ -210,9 +210,26 @@ class Settings:
         return value
 
 
-def log_directories(settings: Settings) -> list[str]:
-    """The directories that log.dirs names, or else log.dir; none if neither does."""
-    return items_of(str(settings.value("log.dirs") or settings.value("log.dir") or ""))
+def log_directories(settings: Settings, data_dir: str | None = None) -> list[str]:
+    """`data_dir`, or else the directories that log.dirs names, or else log.dir; none if none of them is given.
+
+    Raises SettingError for one that is given and empty: it must not stand for a directory that is thrown away.
+    """
+    from_settings = _directories_of_settings(settings)
+    if data_dir == "":
+        raise SettingError("data_dir is empty: name a directory, or leave it out")
+    return from_settings if data_dir is None else [data_dir]
+
+
+def _directories_of_settings(settings: Settings) -> list[str]:
+    for name in ("log.dirs", "log.dir"):
+        text = settings.value(name)
+        if text is not None:
+            directories = items_of(str(text))
+            if not directories:
+                raise SettingError(f"{name}={text} is not allowed: name a directory, or leave {name} out")
+            return directories
+    return []
 
 
 def topic_values(settings: Settings, configs: Mapping[str, str]) -> Mapping[str, Value]:

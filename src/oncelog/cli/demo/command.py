@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from oncelog.cli.demo.flights import FLIGHTS
 from oncelog.cli.demo.plan import FLIGHTS_MIN
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.options import Json
+from oncelog.cli.options import Json, filled_path
 from oncelog.cli.tables import print_json
 
 if TYPE_CHECKING:
@@ -39,7 +39,13 @@ SEED_MAX = 1_000_000
 
 def command(
     directory: Annotated[
-        Path | None, typer.Option("--directory", help="Keep the log, checkpoints and output of every process here.")
+        Path | None,
+        typer.Option(
+            "--directory",
+            parser=filled_path,
+            metavar="DIR",
+            help="Keep the log, checkpoints and output of every process here.",
+        ),
     ] = None,
     flights: Annotated[
         int, typer.Option("--flights", min=FLIGHTS_MIN, max=FLIGHTS, help="Only so many of the flights.")

@@ -17,6 +17,7 @@ from oncelog.cli.log import directory_rows, segment_rows
 from oncelog.cli.log.coordinator_rows import decoder_of
 from oncelog.cli.log.files import disk_to_read
 from oncelog.cli.log.segment_rows import Row
+from oncelog.cli.options import filled_path
 from oncelog.environment import Disk, DiskError
 from oncelog.log import PARTITION_METADATA
 from oncelog.log.checkpoints import (
@@ -60,7 +61,8 @@ BY_NAME: dict[str, Rows] = {
 
 def dump(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH…", help="Files, partition directories or data directories.")
+        list[Path],
+        typer.Argument(parser=filled_path, metavar="PATH…", help="Files, partition directories or data directories."),
     ],
     records: Annotated[
         bool, typer.Option("--records", help="Show the records of batches, keys and values too.")

@@ -17,6 +17,7 @@ from oncelog.cli.log.files import FileToRead, machine_disk
 from oncelog.cli.log.repairing import NodePlan, plan_node, repair_node
 from oncelog.cli.log.verification import NodeFindings, verify_node
 from oncelog.cli.log.verify import summary, target_of, text_of
+from oncelog.cli.options import filled_path
 from oncelog.environment import DiskError
 from oncelog.log.inspection.read_only_disk import ReadOnlyDisk
 from oncelog.log.inspection.rebuilding import Loss
@@ -24,7 +25,9 @@ from oncelog.server.clock import RealRandom
 
 
 def repair(
-    paths: Annotated[list[Path], typer.Argument(metavar="DIR…", help="The log directories of one node.")],
+    paths: Annotated[
+        list[Path], typer.Argument(parser=filled_path, metavar="DIR…", help="The log directories of one node.")
+    ],
     yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
 ) -> None:
     """Make files right that verify found damaged: first it says which records are lost with that, and asks.

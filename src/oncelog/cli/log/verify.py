@@ -17,6 +17,7 @@ from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.log.directories import PartitionKey, is_log_directory, locked
 from oncelog.cli.log.files import disk_to_read
 from oncelog.cli.log.verification import NodeFindings, verify_node
+from oncelog.cli.options import filled_path
 from oncelog.environment import Disk
 from oncelog.log.inspection.findings import Finding
 from oncelog.log.inspection.partition import Progress
@@ -38,7 +39,9 @@ def verify(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="DIR…", help="The log directories of one node, or one partition directory, or one file."
+            parser=filled_path,
+            metavar="DIR…",
+            help="The log directories of one node, or one partition directory, or one file.",
         ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each finding.")] = False,
