@@ -59,7 +59,8 @@ def empty_paths() -> Iterator[list[str]]:
                     yield [*words, *(["t"] if parameter is not command.params[0] else []), *option, ""]
 
 
-def test_empty_path_does_not_stand_for_the_current_directory(cli):
+def test_empty_path_does_not_stand_for_the_current_directory(cli, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     taken = list(empty_paths())
     assert ["log", "repair", ""] in taken
     assert len(taken) > len(COMMANDS)

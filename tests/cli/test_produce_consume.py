@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import threading
 
 import pytest
 
 from harness.names import unique
-from oncelog.client import Producer
+from harness.waiting import until
+from oncelog.client import Client, IsolationLevel, NewTopic, OffsetSpec, Producer, TopicPartition
 
 
 @pytest.fixture
@@ -170,3 +173,132 @@ def test_topic_that_is_not_there_is_named(here):
     name = unique("missing")
     ended = here("consume", name, "-e")
     assert (ended.status, ended.sentence) == (4, f"there is no topic {name}")
+
+
+def test_offset_past_the_end_is_the_end(here, topic):
+    here("produce", topic, stdin=numbered(3))
+    for offset in ("4", "99999999999999999999"):
+        ended = here("consume", topic, "-e", "-o", offset)
+        assert (ended.status, ended.output) == (0, "")
+        assert ended.errors == (
+            f"oncelog: offset {offset} is past the end of {topic}-0 (ends at 3): reading begins at the end there\n"
+        )
+    assert here("consume", topic, "-e", "-o", "3").errors == ""
+
+
+def test_offset_that_an_open_transaction_holds_back_is_not_past_the_end(here, topic, oncelog_broker):
+    with Producer(oncelog_broker.bootstrap_servers, transactional_id=unique("writer")) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        for value in (b"first", b"second"):
+            producer.send(topic, value).result()
+        ended = here("consume", topic, "-e", "-o", "1")
+        assert (ended.output, ended.errors) == ("", "")
+        assert here("consume", topic, "-e", "-o", "1", "--isolation-level", "read_uncommitted").lines == ["second"]
+        producer.abort_transaction()
+
+
+@pytest.mark.parametrize("transactional", [(), ("--transactional-id", "writer")], ids=["alone", "in a transaction"])
+def test_nothing_is_written_where_one_of_the_files_cannot_be_read(here, topic, tmp_path, transactional):
+    good = tmp_path / "good"
+    good.write_bytes(b"one\ntwo\n")
+    for bad, reason in ((tmp_path / "missing", "No such file or directory"), (tmp_path, "Is a directory")):
+        ended = here("produce", topic, good, bad, *transactional)
+        assert (ended.status, ended.sentence) == (2, f"{bad}: {reason}")
+    assert here("consume", topic, "-e", "--isolation-level", "read_uncommitted").lines == []
+
+
+def test_a_pipe_is_a_file_that_is_opened_once(here, topic, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(b"from a pipe\n",))
+    writer.start()
+    assert here("produce", topic, pipe).status == 0
+    writer.join()
+    assert here("consume", topic, "-e").lines == ["from a pipe"]
+
+
+@pytest.fixture
+def dying(new_oncelog, tmp_path, process):
+    """Produce three lines, kill the broker, and produce two more; what the command says then."""
+
+    def run(*arguments):
+        node = new_oncelog()
+        impatient = tmp_path / "client.properties"
+        impatient.write_text("default.api.timeout.ms=1500\nrequest.timeout.ms=1000\n")
+        with Client(node.bootstrap_servers) as client:
+            client.create_topics([NewTopic("t")])
+            where = ("--bootstrap-server", node.bootstrap_servers, "--config", impatient)
+            writing = process("produce", "t", *where, *arguments, stdin=-1)
+            writing.stdin.write("1\n2\n3\n")
+            writing.stdin.flush()
+            until(lambda: end_of(client, "t") == 3)
+        node.kill()
+        _, errors = writing.communicate("4\n5\n", timeout=60)
+        return writing.returncode, errors
+
+    return run
+
+
+def end_of(client: Client, topic: str) -> int:
+    asked = {TopicPartition(topic, 0): OffsetSpec.LATEST}
+    (found,) = client.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED).values()
+    return found.offset
+
+
+def test_broker_that_dies_leaves_a_count_of_what_is_written(dying):
+    status, errors = dying()
+    assert status == 3
+    assert errors.startswith("oncelog: no broker answered: ")
+    counts = [int(word) for word in errors.partition("; of ")[2].split() if word.isdecimal()]
+    assert counts[:2] == [5, 3]
+    assert sum(counts[1:]) == 5
+
+
+def test_transaction_that_was_not_asked_to_commit_is_not_unknown(dying):
+    status, errors = dying("--transactional-id", "writer")
+    assert (status, len(errors.splitlines())) == (3, 1)
+    assert errors.startswith("oncelog: no broker answered: ")
+    assert errors.endswith("; nothing of the transaction is committed\n")
+
+
+def test_delimiter_may_be_any_text(here, topic):
+    here("produce", topic, "-K", "→", stdin="k→v\n".encode())
+    here("produce", topic, "-K", r"\t", stdin=b"k\tw\n")
+    here("produce", topic, "-K", "\udcff", stdin=b"k\xffx\n")
+    assert here("consume", topic, "-e", "-K", "→").lines == ["k→v", "k→w", "k→x"]
+    assert here("consume", topic, "-e", "-K", r"\u00e9").lines == ["kév", "kéw", "kéx"]
+
+
+@pytest.mark.parametrize("command", ["produce", "consume"])
+@pytest.mark.parametrize("text", ["", "\\", r"\x4", r"\ud800"])
+def test_delimiter_that_is_none_is_wrong_usage(cli, command, text):
+    ended = cli(command, "t", "-K", text)
+    assert ended.status == 2
+    assert "'-K'" in ended.errors
+
+
+def test_keys_and_headers_are_the_bytes_that_were_given(here, topic):
+    here("produce", topic, "-k", "\udcff", "-H", "h=\udcfe", stdin=b"v\n")
+    (line,) = here("consume", topic, "-e", "--json").lines
+    found = json.loads(line)
+    assert (found["key"], found["headers"]) == ({"base64": "/w=="}, [["h", {"base64": "/g=="}]])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("produce", "\udcff"), ("consume", "\udcff"), ("produce", "t", "--transactional-id", "\udcff")],
+    ids=["topic", "topic that is read", "transactional id"],
+)
+def test_name_that_is_not_utf8_is_wrong_usage(here, arguments):
+    ended = here(*arguments, stdin=b"v\n")
+    assert (ended.status, ended.sentence) == (2, r"'\udcff' is not UTF-8: a broker knows no such name")
+    assert "has a name that is not UTF-8" in here("produce", "t", "-H", "\udcff=1").errors
+
+
+def test_headers_come_again_and_keep_their_blanks(here, topic):
+    here("produce", topic, "-H", "a=1", "-H", "a= 2 ", "-H", "b=", stdin=b"v\n")
+    (line,) = here("consume", topic, "-e", "--json").lines
+    assert json.loads(line)["headers"] == [["a", "1"], ["a", " 2 "], ["b", ""]]
+    for text in ("=1", "a"):
+        assert f"'{text}' is not NAME=VALUE" in here("produce", topic, "-H", text, stdin=b"v\n").errors

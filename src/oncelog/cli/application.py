@@ -164,5 +164,8 @@ def _as_command_error(error: Exception) -> CommandError:
         from oncelog.cli.brokers import client_failure
 
         return client_failure(error)
+    if isinstance(error, UnicodeEncodeError):
+        # Python keeps bytes of an argument that are not UTF-8 as what cannot be encoded.
+        return CommandError(f"{error.object!r} is not UTF-8: a broker knows no such name", ExitStatus.USAGE)
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return CommandError(f"{what} (set {TRACEBACK_VARIABLE}=1 to see where)", ExitStatus.FAILED)

@@ -17,6 +17,7 @@ from oncelog.client import (
     TopicDescription,
     TopicPartition,
     TransactionError,
+    TransactionFailed,
     UnsupportedVersion,
 )
 from oncelog.client.net.rights import topic_error
@@ -39,6 +40,12 @@ def connect(chosen: Reach) -> Client:
 
 def client_failure(error: ClientError) -> CommandError:
     """A sentence and a status for whatever the client raises."""
+    first = error
+    while isinstance(first, TransactionFailed) and isinstance(first.__cause__, ClientError):
+        first = first.__cause__
+    if first is not error:
+        why = client_failure(first)
+        return CommandError(f"{why.sentence}; nothing of the transaction is committed", why.status)
     if isinstance(error, AuthenticationFailed):
         return CommandError(str(error), ExitStatus.REFUSED)
     if isinstance(error, BrokerRefused):

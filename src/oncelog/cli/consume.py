@@ -103,7 +103,24 @@ def _starts(
     number = int(offset)
     if offset.startswith("-"):
         return {item: max(first[item], ends[item] + number) for item in partitions}
-    return {item: max(first[item], number) for item in partitions}
+    return _from(number, first, ends, offsets_at(client, partitions, OffsetSpec.LATEST))
+
+
+def _from(
+    number: int,
+    first: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    high_watermarks: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """The offset, or the nearest that there is. Past its end a partition is read as with `end`, and that is said.
+
+    An offset that an open transaction holds back is not past the end.
+    """
+    beyond = [item for item, end in high_watermarks.items() if number > end]
+    if beyond:
+        named = ", ".join(f"{item} (ends at {high_watermarks[item]})" for item in beyond)
+        print(f"oncelog: offset {number} is past the end of {named}: reading begins at the end there", file=sys.stderr)
+    return {item: ends[item] if item in beyond else max(offset, number) for item, offset in first.items()}
 
 
 def _print(
@@ -131,7 +148,7 @@ def _print(
 class PlainLines:
     """Values as they are, one on a line; the key before each where there is a delimiter."""
 
-    key_delimiter: str | None
+    key_delimiter: bytes | None
     show_null: bool
 
     def line(self, record: ConsumedRecord) -> bytes:
@@ -141,8 +158,7 @@ class PlainLines:
         value = self._text(record.value)
         if self.key_delimiter is None:
             return value
-        delimiter = self.key_delimiter.encode().decode("unicode_escape").encode()
-        return self._text(record.key) + delimiter + value
+        return self._text(record.key) + self.key_delimiter + value
 
     def _text(self, data: bytes | None) -> bytes:
         if data is None:

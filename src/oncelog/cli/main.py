@@ -8,18 +8,31 @@ from __future__ import annotations
 
 import sys
 
+USAGE, INTERRUPTED = 2, 130
+"""Those of ExitStatus, which is loaded with the rest: until then Ctrl-C has nobody else to mind it."""
+
 
 def main() -> None:
-    """Run one command and exit with its status."""
-    arguments = sys.argv[1:]
+    """Run one command and exit with its status, also where Ctrl-C comes before the command has begun."""
+    try:
+        sys.exit(_run(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _run(arguments: list[str]) -> int:
+    if sys.stdout is None:
+        # Python knows no stream for a descriptor that is closed.
+        print("oncelog: standard output is closed: send it to /dev/null if nobody is to read it", file=sys.stderr)
+        return USAGE
     if arguments[:1] == ["serve"]:
         from oncelog.cli.serve import run
 
         leave_out_hypothesis()
-        sys.exit(run(arguments[1:]))
+        return run(arguments[1:])
     from oncelog.cli.application import run_application
 
-    sys.exit(run_application(arguments))
+    return run_application(arguments)
 
 
 def leave_out_hypothesis() -> None:

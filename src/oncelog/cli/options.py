@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +22,23 @@ def filled(text: str) -> str:
 def filled_path(text: str | Path) -> Path:
     """The same of a path, which would be the current directory."""
     return Path(filled(str(text)))
+
+
+def is_utf8(text: str) -> bool:
+    """Whether an argument can be sent as text: Python keeps other bytes as halves of surrogate pairs."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def delimiter(text: str) -> bytes:
+    """What stands between key and value, as bytes of a line: \\t and the like are what they are in Python.
+
+    Raises typer.BadParameter.
+    """
+    try:
+        # Only ASCII survives `unicode_escape`, so that everything else becomes an escape first.
+        return os.fsencode(filled(text).encode("latin-1", "backslashreplace").decode("unicode_escape"))
+    except UnicodeError:
+        raise typer.BadParameter(f"{text!r} ends in the middle of an escape, or is no character") from None
 
 
 BootstrapServer = Annotated[
@@ -56,7 +74,8 @@ IsolationOption = Annotated[
     Isolation, typer.Option("--isolation-level", help="Whether records of open and aborted transactions are left out.")
 ]
 KeyDelimiter = Annotated[
-    str | None, typer.Option("-K", "--key-delimiter", metavar="TEXT", help="What stands between key and value.")
+    bytes | None,
+    typer.Option("-K", "--key-delimiter", parser=delimiter, metavar="TEXT", help="What stands between key and value."),
 ]
 
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
 
+from oncelog.cli.brokers import client_failure
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.options import BootstrapServer, Config, Json, KeyDelimiter, filled, filled_path, named_values
+from oncelog.cli.options import BootstrapServer, Config, Json, KeyDelimiter, filled, filled_path, is_utf8
 from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
-from oncelog.client import Delivery, Producer, RecordMetadata
+from oncelog.client import ClientError, Delivery, DeliveryUnknown, Producer
 
 IN_FLIGHT_MAX = 10_000
 
@@ -69,8 +75,11 @@ def command(
     Records are written once and in order even if connections break. With --transactional-id readers see all of them or,
     if anything goes wrong, none.
     """
-    lines = taken_apart(_raw_lines(files or []), key_delimiter, key, empty_is_null=empty_is_null)
-    headers = [(name, value.encode()) for name, value in named_values(header or [], "--header").items()]
+    for path in files or []:
+        _check_readable(path)
+    fixed_key = None if key is None else os.fsencode(key)
+    lines = taken_apart(_raw_lines(files or []), key_delimiter, fixed_key, empty_is_null=empty_is_null)
+    headers = [_header(text) for text in header or []]
     chosen = reach(bootstrap_server, config)
     try:
         producer = Producer(
@@ -87,7 +96,7 @@ def command(
         raise CommandError(str(error), ExitStatus.USAGE) from error
     with producer:
         if transactional_id is None:
-            counts = _send_all(producer, topic, lines, partition, headers)
+            counts = _send_alone(producer, topic, lines, partition, headers)
         else:
             counts = _send_in_transaction(producer, topic, lines, partition, headers)
     rows = [{"topic": topic, "partition": number, "records": counts[number]} for number in sorted(counts)]
@@ -97,21 +106,45 @@ def command(
         print_table(("topic", "partition", "records"), rows)
 
 
-def taken_apart(raw: Iterable[bytes], delimiter: str | None, key: str | None, *, empty_is_null: bool) -> Iterator[Line]:
+def taken_apart(
+    raw: Iterable[bytes], delimiter: bytes | None, key: bytes | None, *, empty_is_null: bool
+) -> Iterator[Line]:
     """Split each line into key and value at the first delimiter. A line without one has no key of its own."""
-    fixed_key = None if key is None else key.encode()
-    separator = None if delimiter is None else delimiter.encode().decode("unicode_escape").encode()
     for line in raw:
-        before, found, after = line.partition(separator) if separator else (b"", b"", line)
-        own_key, value = (before, after) if found else (fixed_key, line)
+        before, found, after = line.partition(delimiter) if delimiter else (b"", b"", line)
+        own_key, value = (before, after) if found else (key, line)
         if empty_is_null:
             yield Line(own_key or None, value or None)
         else:
             yield Line(own_key, value)
 
 
+def _header(text: str) -> tuple[str, bytes]:
+    """NAME=VALUE as it is: blanks belong to it. Raises typer.BadParameter."""
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--header")
+    if not is_utf8(name):
+        raise typer.BadParameter(f"{text!r} has a name that is not UTF-8", param_hint="--header")
+    return name, os.fsencode(value)
+
+
+def _check_readable(path: Path) -> None:
+    """Before anything is sent: who ran the command again would write the files before this one twice.
+
+    A pipe is not opened for that: whoever writes to it would take it for gone when it is closed. Raises CommandError.
+    """
+    try:
+        if not stat.S_ISFIFO(path.stat().st_mode):
+            path.open("rb").close()
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}", ExitStatus.USAGE) from error
+
+
 def _raw_lines(files: list[Path]) -> Iterator[bytes]:
     if not files:
+        if sys.stdin is None:
+            raise CommandError("standard input is closed: name a file to read", ExitStatus.USAGE)
         yield from (line.rstrip(b"\r\n") for line in sys.stdin.buffer)
         return
     for path in files:
@@ -125,34 +158,81 @@ def _raw_lines(files: list[Path]) -> Iterator[bytes]:
 def _send_in_transaction(
     producer: Producer, topic: str, lines: Iterable[Line], partition: int | None, headers: list[tuple[str, bytes]]
 ) -> dict[int, int]:
+    sent = Sent()
     producer.init_transactions()
     producer.begin_transaction()
     try:
-        counts = _send_all(producer, topic, lines, partition, headers)
+        _send_all(producer, topic, lines, partition, headers, sent)
     except BaseException:
-        producer.abort_transaction()
+        # Nothing is committed, whatever comes of this: what went wrong first is what is said.
+        with suppress(ClientError):
+            producer.abort_transaction()
         raise
     producer.commit_transaction()
-    return counts
+    return sent.counts
+
+
+def _send_alone(
+    producer: Producer, topic: str, lines: Iterable[Line], partition: int | None, headers: list[tuple[str, bytes]]
+) -> dict[int, int]:
+    """Raises CommandError, which says how many of the records that were sent are written."""
+    sent = Sent()
+    try:
+        _send_all(producer, topic, lines, partition, headers, sent)
+    except (ClientError, CommandError) as error:
+        raise sent.cut_short(error) from error
+    return sent.counts
 
 
 def _send_all(
-    producer: Producer, topic: str, lines: Iterable[Line], partition: int | None, headers: list[tuple[str, bytes]]
-) -> dict[int, int]:
-    """Send each line; return the number of records that each partition took."""
-    counts: dict[int, int] = {}
-    waiting: list[Delivery] = []
+    producer: Producer,
+    topic: str,
+    lines: Iterable[Line],
+    partition: int | None,
+    headers: list[tuple[str, bytes]],
+    sent: Sent,
+) -> None:
     for line in lines:
-        waiting.append(producer.send(topic, line.value, key=line.key, partition=partition, headers=headers))
-        if len(waiting) >= IN_FLIGHT_MAX:
-            _count(counts, waiting)
+        sent.waiting.append(producer.send(topic, line.value, key=line.key, partition=partition, headers=headers))
+        if len(sent.waiting) >= IN_FLIGHT_MAX:
+            sent.settle()
     producer.flush()
-    _count(counts, waiting)
-    return counts
+    sent.settle()
 
 
-def _count(counts: dict[int, int], waiting: list[Delivery]) -> None:
-    for delivery in waiting:
-        written: RecordMetadata = delivery.result()
-        counts[written.partition] = counts.get(written.partition, 0) + 1
-    waiting.clear()
+@dataclass(slots=True)
+class Sent:
+    """What became of the records that were sent: `counts` has how many of them each partition took."""
+
+    counts: dict[int, int] = field(default_factory=dict)
+    waiting: deque[Delivery] = field(default_factory=deque)
+
+    def settle(self) -> None:
+        """Wait for what is on its way. Raises what kept a record from being written, which stays the first of `waiting`."""
+        while self.waiting:
+            written = self.waiting[0].result()
+            self.waiting.popleft()
+            self.counts[written.partition] = self.counts.get(written.partition, 0) + 1
+
+    def cut_short(self, error: ClientError | CommandError) -> CommandError:
+        """The error with what is known of the records before it."""
+        failure = error if isinstance(error, CommandError) else client_failure(error)
+        unknown = failed = 0
+        while self.waiting:
+            try:
+                self.settle()
+            except DeliveryUnknown:
+                self.waiting.popleft()
+                unknown += 1
+            except ClientError:
+                self.waiting.popleft()
+                failed += 1
+        written = sum(self.counts.values())
+        total = written + unknown + failed
+        if total == 0:
+            return failure
+        return CommandError(
+            f"{failure.sentence}; of {total} records that were sent {written} were acknowledged, "
+            f"{unknown} may be written or not, and {failed} are not",
+            failure.status,
+        )
