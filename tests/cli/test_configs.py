@@ -98,10 +98,39 @@ def test_setting_that_needs_a_restart_is_refused_with_kafkas_code(here):
         ["topics", "delete-records", "t", "--all", "--before", "0=1"],
         ["topics", "delete-records", "t", "--before", "first=1"],
         ["topics", "delete-records", "t", "--before", "0=soon"],
+        ["topics", "delete-records", "t", "--before", f"{2**31}=1"],
+        ["topics", "delete-records", "t", "--before", f"0={2**63}"],
+        ["topics", "create", "t", "--partitions", str(2**31)],
+        ["topics", "create", "t", "--replication-factor", "32768"],
+        ["topics", "alter", "t", "--partitions", str(2**31)],
+        ["topics", "move", "t", "--to", "/a", "--broker", str(2**31)],
+        ["topics", "compact", "t", "--quiet", "inf"],
+        ["configs", "describe", "--broker", str(2**31)],
+        ["produce", "t", "-p", str(2**31)],
+        ["consume", "t", "-p", str(2**31)],
+        ["groups", "reset-offsets", "g", "--all-topics", "--by-duration", "P99999999999999999999D"],
     ],
 )
 def test_wrong_usage_is_status_2(here, arguments):
     assert here(*arguments).status == 2
+
+
+def test_name_that_is_to_be_deleted_and_is_none_is_refused(here, topic):
+    group = unique("readers")
+    for arguments, named, near in (
+        (["topics", "alter", topic, "--delete-config", "retention.m"], f"topic {topic}", "retention.ms"),
+        (["configs", "alter", "--topic", topic, "--delete", "retention.m"], f"topic {topic}", "retention.ms"),
+        (["configs", "alter", "--group", group, "--delete", "consumer.session.timeout"], f"group {group}", None),
+        (["configs", "alter", "--broker", "1", "--delete", "log.retention.m"], "broker 1", "log.retention.ms"),
+        (["configs", "alter", "--every-broker", "--delete", "log.retention.m"], "every broker", "log.retention.ms"),
+    ):
+        near = near or "consumer.session.timeout.ms"
+        ended = here(*arguments)
+        assert (ended.status, ended.sentence) == (4, f"{arguments[-1]} is no setting of {named}; the nearest is {near}")
+    assert settings(here, "--topic", topic)["retention.ms"]["value"] == "5000"
+    assert here("topics", "alter", topic, "--delete-config", "zzz").sentence == f"zzz is no setting of topic {topic}"
+    # A setting that the topic does not have of its own is one.
+    assert here("topics", "alter", topic, "--delete-config", "segment.bytes").status == 0
 
 
 def test_topic_gets_partitions_and_settings(here, topic):

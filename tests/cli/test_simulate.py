@@ -36,3 +36,8 @@ def test_a_cluster_is_run_where_that_is_asked_for(capsys: pytest.CaptureFixture[
 def test_wrong_usage_is_refused_with_a_sentence(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_application(["simulate", *arguments]) == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("minutes", ["inf", "nan", "0.01"])
+def test_time_that_is_none_is_wrong_usage(cli, minutes):
+    assert cli("simulate", "--seed", "1", "--minutes", minutes).status == 2

@@ -88,4 +88,13 @@ def test_what_is_not_there_is_refused_with_one_sentence(two):
     assert (refused.status, refused.sentence) == (4, f"topic {name} has no partition 7")
     refused = two("topics", "move", name, "--to", "/nowhere", "--broker", "1")
     assert refused.status == 4
-    assert f"moving {name}-0 to /nowhere" in refused.sentence
+    assert refused.sentence.startswith("there is no log directory /nowhere: there are ")
+
+
+def test_relative_path_is_seen_from_here(two, tmp_path, monkeypatch):
+    name = unique("moved")
+    two("topics", "create", name)
+    monkeypatch.chdir(tmp_path)
+    for target in ("one", "./two/"):
+        (row,) = two("topics", "move", name, "--to", target, "--json").json
+        assert row["log_directory"] == str(tmp_path / target)

@@ -82,3 +82,11 @@ def test_what_the_broker_refuses_is_said_with_kafkas_name_for_it(here):
     assert "Unknown topic config name: no.such: INVALID_CONFIG (40)" in ended.sentence
     assert "INVALID_TOPIC_EXCEPTION (17)" in here("topics", "create", "two words").sentence
     assert "INVALID_REPLICATION_FACTOR (38)" in here("topics", "create", "r", "--replication-factor", "3").sentence
+
+
+def test_every_topic_that_is_missing_is_named(here):
+    there = unique("there")
+    here("topics", "create", there)
+    ended = here("topics", "delete", there, "nowhere1", "nowhere2")
+    assert (ended.status, ended.sentence) == (4, "there are no topics nowhere1, nowhere2")
+    assert here("topics", "describe", there).status == 0

@@ -185,3 +185,10 @@ def test_person_is_asked(at_log, opened, monkeypatch, answer, status):
     ended = at_log("transactions", "abort", name)
     assert ended.status == status
     assert (f"aborted {name}" in ended.lines) is (status == 0)
+
+
+@pytest.mark.parametrize("text", ["inf", "nan", "1e30", "-1", "soon"])
+def test_duration_that_is_none_is_wrong_usage(here, text):
+    ended = here("transactions", "list", "--open-for", text)
+    assert ended.status == 2
+    assert f"'{text}' is not a number from 0 to 1,000,000,000" in ended.errors

@@ -1,25 +1,31 @@
 """The broker: routes requests, parks answers, owns the partitions and the coordinators."""
 
-from oncelog.broker.broker import BrokerCore
-from oncelog.broker.config.configuration import Settings, log_directories
-from oncelog.broker.config.listener_security import (
-    ClientAuth,
-    ListenerSecurity,
-    check_names_of_listeners,
-    security_of_listener,
-    security_towards_listener,
-)
-from oncelog.broker.config.listeners import (
-    Endpoint,
-    advertised_endpoints,
-    check_inter_broker_listener,
-    inter_broker_listener,
-    listening_endpoints,
-)
-from oncelog.broker.config.properties import Configuration, inert_remarks, read_configuration
-from oncelog.broker.config.setting import SettingError
-from oncelog.broker.readiness import Readiness
-from oncelog.broker.starting import Environment, StartReport
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncelog.broker.broker import BrokerCore
+    from oncelog.broker.config.configuration import Settings, log_directories
+    from oncelog.broker.config.listener_security import (
+        ClientAuth,
+        ListenerSecurity,
+        check_names_of_listeners,
+        security_of_listener,
+        security_towards_listener,
+    )
+    from oncelog.broker.config.listeners import (
+        Endpoint,
+        advertised_endpoints,
+        check_inter_broker_listener,
+        inter_broker_listener,
+        listening_endpoints,
+    )
+    from oncelog.broker.config.properties import Configuration, inert_remarks, read_configuration
+    from oncelog.broker.config.setting import SettingError
+    from oncelog.broker.readiness import Readiness
+    from oncelog.broker.starting import Environment, StartReport
 
 __all__ = [
     "BrokerCore",
@@ -43,3 +49,36 @@ __all__ = [
     "security_of_listener",
     "security_towards_listener",
 ]
+
+# A command that reads a file of settings needs nothing else of the broker, which is slow to import.
+_HOMES = {
+    "BrokerCore": "oncelog.broker.broker",
+    "ClientAuth": "oncelog.broker.config.listener_security",
+    "Configuration": "oncelog.broker.config.properties",
+    "Endpoint": "oncelog.broker.config.listeners",
+    "Environment": "oncelog.broker.starting",
+    "ListenerSecurity": "oncelog.broker.config.listener_security",
+    "Readiness": "oncelog.broker.readiness",
+    "SettingError": "oncelog.broker.config.setting",
+    "Settings": "oncelog.broker.config.configuration",
+    "StartReport": "oncelog.broker.starting",
+    "advertised_endpoints": "oncelog.broker.config.listeners",
+    "check_inter_broker_listener": "oncelog.broker.config.listeners",
+    "check_names_of_listeners": "oncelog.broker.config.listener_security",
+    "inert_remarks": "oncelog.broker.config.properties",
+    "inter_broker_listener": "oncelog.broker.config.listeners",
+    "listening_endpoints": "oncelog.broker.config.listeners",
+    "log_directories": "oncelog.broker.config.configuration",
+    "read_configuration": "oncelog.broker.config.properties",
+    "security_of_listener": "oncelog.broker.config.listener_security",
+    "security_towards_listener": "oncelog.broker.config.listener_security",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(home), name)
+    globals()[name] = found
+    return found

@@ -42,7 +42,7 @@ from oncelog.broker.identity import check_kind, take_identity
 from oncelog.broker.readiness import Readiness, StartProgress
 from oncelog.broker.request import Peer
 from oncelog.broker.slices import Slices, Turn
-from oncelog.broker.starting import Environment, report_of
+from oncelog.broker.starting import Environment, StartReport, report_of
 from oncelog.broker.storage.auto_creation import internal_partition_count
 from oncelog.broker.storage.changes import Changes
 from oncelog.broker.storage.checkpoints import Checkpoints
@@ -269,7 +269,7 @@ class BrokerCore:
         if self.membership is None:
             start(self._trust(boot_id, self.transactions.fence_all() if lost_power else None))
             ended = 0 if was_clean else hanging.end_after_start(self)
-        self.start_report = report_of(self.topics, was_clean=was_clean, hanging_transactions=ended)
+        self.start_report: StartReport = report_of(self.topics, was_clean=was_clean, hanging_transactions=ended)
         self.disk_space.keep_back()
         self.memberships.begin()
         self._housekeeping = Housekeeping(self)

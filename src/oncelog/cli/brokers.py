@@ -60,11 +60,13 @@ def client_failure(error: ClientError) -> CommandError:
 
 
 def existing_topics(client: Client, names: Sequence[str]) -> list[TopicDescription]:
-    """Describe topics that must be there. Raises CommandError for the first that is not."""
+    """Describe topics that must be there. Raises CommandError with those that are not."""
     described = list(client.metadata(list(names)).values())
+    missing = [topic.name for topic in described if topic.error is ErrorCode.unknown_topic_or_partition]
+    if missing:
+        what = "is no topic" if len(missing) == 1 else "are no topics"
+        raise CommandError(f"there {what} {', '.join(missing)}", ExitStatus.REFUSED)
     for topic in described:
-        if topic.error is ErrorCode.unknown_topic_or_partition:
-            raise CommandError(f"there is no topic {topic.name}", ExitStatus.REFUSED)
         if topic.error is not ErrorCode.none:
             raise CommandError(f"topic {topic.name}: {topic_error(topic.name, topic.error)}", ExitStatus.REFUSED)
     return described

@@ -12,7 +12,7 @@ import typer
 
 from oncelog.cli.brokers import connect
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.options import BootstrapServer, Config, filled_path
+from oncelog.cli.options import INT16_MAX, BootstrapServer, Config, filled_path
 from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_table
 from oncelog.client import TopicPartition
@@ -51,6 +51,7 @@ def reassign(
             "--replication-factor",
             metavar="N",
             min=1,
+            max=INT16_MAX,
             help="With --brokers: how many replicas a partition has then.",
             show_default="as many as it has",
         ),

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from oncelog.cli.brokers import connect, existing_topics
-from oncelog.cli.options import BootstrapServer, Config, Json, named_values
+from oncelog.cli.options import INT32_MAX, BootstrapServer, Config, Json, named_values
 from oncelog.cli.reach import reach
+from oncelog.cli.setting_names import check_names
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import Client, ConfigChange, ConfigEntry, ConfigKind, ConfigOperation, ConfigResource
 
@@ -17,7 +18,8 @@ app = typer.Typer()
 TopicOption = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="The settings of this topic.")]
 GroupOption = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="The settings of this group.")]
 BrokerOption = Annotated[
-    int | None, typer.Option("--broker", metavar="ID", min=0, help="The settings of the broker with this number.")
+    int | None,
+    typer.Option("--broker", metavar="ID", min=0, max=INT32_MAX, help="The settings of the broker with this number."),
 ]
 EveryBroker = Annotated[bool, typer.Option("--every-broker", help="What was changed for every broker at once.")]
 
@@ -97,6 +99,7 @@ def alter(
         raise typer.BadParameter("nothing is to be changed: name --set, --delete, --append or --subtract")
     with connect(reach(bootstrap_server, config)) as client:
         _check_topic(client, topic)
+        check_names(client, resource, delete or [])
         client.alter_configs(resource, changes, validate_only=validate_only)
     print(f"{resource} would take it" if validate_only else f"changed {resource}")
 

@@ -14,6 +14,7 @@ import typer
 from oncelog.cli.brokers import connect, existing_topics, offsets_at, partitions_of
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.options import (
+    INT32_MAX,
     BootstrapServer,
     Config,
     Isolation,
@@ -41,7 +42,8 @@ def command(
     exit_at_end: Annotated[bool, typer.Option("-e", "--exit", help="Exit at what is the end now.")] = False,
     count: Annotated[int | None, typer.Option("-c", "--count", min=1, help="Exit after so many records.")] = None,
     partition: Annotated[
-        list[int] | None, typer.Option("-p", "--partition", min=0, help="Only this partition; may be given again.")
+        list[int] | None,
+        typer.Option("-p", "--partition", min=0, max=INT32_MAX, help="Only this partition; may be given again."),
     ] = None,
     key_delimiter: KeyDelimiter = None,
     null: Annotated[bool, typer.Option("-Z", "--null", help="Print NULL for a null key or value.")] = False,

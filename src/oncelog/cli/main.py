@@ -25,10 +25,12 @@ def _run(arguments: list[str]) -> int:
         # Python knows no stream for a descriptor that is closed.
         print("oncelog: standard output is closed: send it to /dev/null if nobody is to read it", file=sys.stderr)
         return USAGE
+    if arguments[:1] != ["run"]:
+        # What that one runs is the user's, who may need it.
+        leave_out_hypothesis()
     if arguments[:1] == ["serve"]:
         from oncelog.cli.serve import run
 
-        leave_out_hypothesis()
         return run(arguments[1:])
     from oncelog.cli.application import run_application
 
@@ -36,7 +38,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def leave_out_hypothesis() -> None:
-    """kio loads it where it is installed, for tests of its own types: half of what a broker needs to start."""
+    """kio loads it where it is installed, for tests of its own types: half of what a command needs to start."""
     sys.modules["hypothesis"] = None  # type: ignore[assignment]  # An import of it fails, as if it were not there.
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from enum import StrEnum
+from math import nan
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from oncelog.cli.reach import DEFAULT_BOOTSTRAP_SERVER
+
+INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
+"""What there is room for in a request."""
+SECONDS_MAX = 1_000_000_000
 
 
 def filled(text: str) -> str:
@@ -22,6 +28,24 @@ def filled(text: str) -> str:
 def filled_path(text: str | Path) -> Path:
     """The same of a path, which would be the current directory."""
     return Path(filled(str(text)))
+
+
+def number_between(least: float, most: float) -> Callable[[str], float]:
+    """What reads a number, which infinity and "not a number" are not. Raises typer.BadParameter."""
+
+    def read(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = nan
+        if not least <= number <= most:
+            raise typer.BadParameter(f"{text!r} is not a number from {least:,} to {most:,}")
+        return number
+
+    return read
+
+
+seconds = number_between(0, SECONDS_MAX)
 
 
 def is_utf8(text: str) -> bool:

@@ -17,7 +17,7 @@ import typer
 
 from oncelog.cli.brokers import client_failure
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.options import BootstrapServer, Config, Json, KeyDelimiter, filled, filled_path, is_utf8
+from oncelog.cli.options import INT32_MAX, BootstrapServer, Config, Json, KeyDelimiter, filled, filled_path, is_utf8
 from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import ClientError, Delivery, DeliveryUnknown, Producer
@@ -52,7 +52,9 @@ def command(
     ] = None,
     key_delimiter: KeyDelimiter = None,
     key: Annotated[str | None, typer.Option("-k", "--key", help="The key of every record.")] = None,
-    partition: Annotated[int | None, typer.Option("-p", "--partition", min=0, help="The partition.")] = None,
+    partition: Annotated[
+        int | None, typer.Option("-p", "--partition", min=0, max=INT32_MAX, help="The partition.")
+    ] = None,
     header: Annotated[
         list[str] | None, typer.Option("-H", "--header", metavar="NAME=VALUE", help="A header; may be given again.")
     ] = None,

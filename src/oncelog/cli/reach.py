@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from oncelog.broker.config.properties import parse_properties
+from oncelog.broker.config.java_properties import parse_properties
 from oncelog.broker.config.setting import SettingError
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.files import read_text
 from oncelog.client.security import INERT, PLAINTEXT, Security, is_security_option, read_security
 from oncelog.client.transports.files import inlined
 
-CALL_TIMEOUT_MS = 15_000
+CALL_TIMEOUT_MS, MILLISECONDS_MAX = 15_000, 2**31 - 1
 CLIENT_ID = "oncelog-cli"
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
 
@@ -71,7 +71,7 @@ def _kafka_options(properties: Mapping[str, str]) -> dict[str, str]:
 
 def _milliseconds(properties: dict[str, str], name: str) -> float:
     text = properties.get(name, str(CALL_TIMEOUT_MS)).strip()
-    if not text.isdecimal() or int(text) == 0:
+    if not text.isdecimal() or not 0 < int(text) <= MILLISECONDS_MAX:
         raise ValueError(f"{name} is a number of milliseconds, not {text!r}")
     return float(text)
 

@@ -58,10 +58,11 @@ def shifted(count: int) -> Target:
 
 
 def at_time(time_ms: int) -> Target:
-    """The first record at or after a time, and the end where there is none."""
+    """The first record at or after a time, and the end where there is none. Before 1970 all is after it."""
 
     def target(client: Client, partitions: Sequence[TopicPartition], committed: Offsets) -> Offsets:
-        found = offsets_at(client, partitions, time_ms)
+        # Numbers below 0 stand for other things than times.
+        found = offsets_at(client, partitions, max(time_ms, 0))
         ends = latest(client, [item for item in partitions if found[item] < 0], committed)
         return {**found, **ends}
 
@@ -90,7 +91,10 @@ def duration_ms(text: str) -> int:
     if matched is None:
         raise typer.BadParameter(f"{text!r} is no duration like P1DT2H30M", param_hint="--by-duration")
     parts = {unit: float(number) for unit, number in matched.groupdict(default="0").items()}
-    return round(timedelta(**parts).total_seconds() * 1000)
+    try:
+        return round(timedelta(**parts).total_seconds() * 1000)
+    except OverflowError:
+        raise typer.BadParameter(f"{text!r} is too long", param_hint="--by-duration") from None
 
 
 def read_file(path: Path) -> dict[TopicPartition, int]:

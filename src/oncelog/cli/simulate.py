@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from oncelog.cli.exits import ExitStatus
-from oncelog.cli.options import Json
+from oncelog.cli.options import Json, number_between
 from oncelog.simulation.cluster import ClusterSimulation
 from oncelog.simulation.faults import PlannedFault
 from oncelog.simulation.minimise import minimise
@@ -20,6 +20,7 @@ from oncelog.simulation.report import Report
 from oncelog.simulation.simulation import Simulation
 
 HOUR_MS = 3_600_000
+MINUTES_MIN, MINUTES_MAX = 0.05, 1_000_000
 Kind = type[Simulation] | type[ClusterSimulation]
 
 
@@ -29,7 +30,13 @@ def command(
         str | None, typer.Option("--seeds", metavar="N|A..B", help="Run the seeds 1 to N, or A to B.")
     ] = None,
     minutes: Annotated[
-        float, typer.Option("--minutes", min=0.05, help="How long there are faults, in simulated time.")
+        float,
+        typer.Option(
+            "--minutes",
+            parser=number_between(MINUTES_MIN, MINUTES_MAX),
+            metavar="MINUTES",
+            help="How long there are faults, in simulated time.",
+        ),
     ] = 1.0,
     without: Annotated[
         str, typer.Option("--without", metavar="N,N,...", help="Leave out faults, by their numbers in the run.")

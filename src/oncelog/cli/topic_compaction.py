@@ -15,7 +15,7 @@ import typer
 
 from oncelog.cli.brokers import connect, existing_topics, partitions_of
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.options import BootstrapServer, Config, Json
+from oncelog.cli.options import BootstrapServer, Config, Json, seconds
 from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import (
@@ -44,8 +44,8 @@ def compact(
         float | None,
         typer.Option(
             "--quiet",
+            parser=seconds,
             metavar="SECONDS",
-            min=0,
             help="Stop when no partition has become smaller for so long.",
             show_default="two passes of the cleaner, by the broker's log.cleaner.backoff.ms",
         ),

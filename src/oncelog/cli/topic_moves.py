@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from typing import Annotated
@@ -10,7 +11,7 @@ import typer
 
 from oncelog.cli.brokers import connect, existing_topics, partitions_of
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.options import BootstrapServer, Config, Json, filled
+from oncelog.cli.options import INT32_MAX, BootstrapServer, Config, Json, filled
 from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import Client, ReplicaLog, TopicDescription, TopicPartition
@@ -22,16 +23,23 @@ COLUMNS = ("topic", "partition", "broker", "log_directory", "moves_to", "bytes",
 def move(
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
     to: Annotated[
-        str, typer.Option("--to", parser=filled, metavar="DIRECTORY", help="The log directory, as log.dirs names it.")
+        str,
+        typer.Option(
+            "--to", parser=filled, metavar="DIRECTORY", help="The log directory; a relative path is seen from here."
+        ),
     ],
     partition: Annotated[
         list[int] | None,
-        typer.Option("-p", "--partition", min=0, help="This partition alone; may be given again."),
+        typer.Option("-p", "--partition", min=0, max=INT32_MAX, help="This partition alone; may be given again."),
     ] = None,
     broker: Annotated[
         int | None,
         typer.Option(
-            "--broker", help="The replicas of this broker.", show_default="the only one that has the directory"
+            "--broker",
+            min=0,
+            max=INT32_MAX,
+            help="The replicas of this broker.",
+            show_default="the only one that has the directory",
         ),
     ] = None,
     wait: Annotated[
@@ -48,7 +56,8 @@ def move(
     with connect(reach(bootstrap_server, config)) as client:
         (topic,) = existing_topics(client, [name])
         partitions = _chosen(topic, partition)
-        node = _broker_with(client, to) if broker is None else broker
+        to, brokers = _found(client, to)
+        node = _the_only(brokers, to) if broker is None else broker
         client.move_replica_logs(node, dict.fromkeys(partitions, to))
         logs = _logs_of(client, node, partitions)
         while wait and any(log.is_future for log in logs):
@@ -78,17 +87,26 @@ def _chosen(topic: TopicDescription, numbers: Sequence[int] | None) -> list[Topi
     return chosen
 
 
-def _broker_with(client: Client, path: str) -> int:
-    """The broker that has the log directory. Raises CommandError where none or several do."""
+def _found(client: Client, path: str) -> tuple[str, list[int]]:
+    """The log directory as its brokers name it, and those that have it. Raises CommandError where none has.
+
+    A broker that was started with a relative path names the absolute one.
+    """
     found = client.log_directories()
-    brokers = [broker for broker, paths in found.items() if path in paths]
-    if len(brokers) == 1:
-        return brokers[0]
-    if brokers:
-        numbers = ", ".join(map(str, sorted(brokers)))
-        raise CommandError(f"brokers {numbers} have a log directory {path}: name one with --broker", ExitStatus.USAGE)
+    for name in (path, os.path.abspath(path)):
+        brokers = sorted(broker for broker, paths in found.items() if name in paths)
+        if brokers:
+            return name, brokers
     paths = ", ".join(sorted({path for paths in found.values() for path in paths}))
     raise CommandError(f"there is no log directory {path}: there are {paths}", ExitStatus.REFUSED)
+
+
+def _the_only(brokers: Sequence[int], path: str) -> int:
+    """Raises CommandError where several have the log directory."""
+    if len(brokers) > 1:
+        numbers = ", ".join(map(str, brokers))
+        raise CommandError(f"brokers {numbers} have a log directory {path}: name one with --broker", ExitStatus.USAGE)
+    return brokers[0]
 
 
 def _logs_of(client: Client, broker: int, partitions: Sequence[TopicPartition]) -> list[ReplicaLog]:

@@ -8,8 +8,19 @@ import typer
 
 from oncelog.cli.brokers import connect, existing_topics, led_partitions_of, offsets_at, partitions_of
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.options import BootstrapServer, CommandConfig, Config, Json, named_values, settings_and_file
+from oncelog.cli.options import (
+    INT16_MAX,
+    INT32_MAX,
+    INT64_MAX,
+    BootstrapServer,
+    CommandConfig,
+    Config,
+    Json,
+    named_values,
+    settings_and_file,
+)
 from oncelog.cli.reach import reach
+from oncelog.cli.setting_names import check_names
 from oncelog.cli.tables import print_json, print_table
 from oncelog.cli.topic_compaction import compact
 from oncelog.cli.topic_moves import move
@@ -41,9 +52,14 @@ Names = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="The topics
 @app.command()
 def create(
     names: Names,
-    partitions: Annotated[int, typer.Option("--partitions", min=1, help="Partitions of each topic.")] = 1,
+    partitions: Annotated[
+        int, typer.Option("--partitions", min=1, max=INT32_MAX, help="Partitions of each topic.")
+    ] = 1,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", min=1, help="Copies of each partition; the broker's default.")
+        int | None,
+        typer.Option(
+            "--replication-factor", min=1, max=INT16_MAX, help="Copies of each partition; the broker's default."
+        ),
     ] = None,
     config: Annotated[
         list[str] | None,
@@ -169,7 +185,8 @@ def _details(client: Client, topic: TopicDescription) -> dict[str, Any]:
 def alter(
     names: Names,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", min=1, help="Give each topic so many partitions; never fewer.")
+        int | None,
+        typer.Option("--partitions", min=1, max=INT32_MAX, help="Give each topic so many partitions; never fewer."),
     ] = None,
     config: Annotated[
         list[str] | None,
@@ -192,6 +209,8 @@ def alter(
         raise typer.BadParameter("nothing is to be changed: name --partitions, --config or --delete-config")
     with connect(reach(bootstrap_server, file)) as client:
         existing_topics(client, names)
+        for name in names:
+            check_names(client, ConfigResource(ConfigKind.TOPIC, name), delete_config or [])
         if changes:
             for name in names:
                 client.alter_configs(ConfigResource(ConfigKind.TOPIC, name), changes)
@@ -238,7 +257,7 @@ def delete_records(
 
 
 def _partition_number(text: str) -> int:
-    if not text.isdecimal():
+    if not text.isdecimal() or int(text) > INT32_MAX:
         raise typer.BadParameter(f"{text!r} is no partition", param_hint="--before")
     return int(text)
 
@@ -246,7 +265,7 @@ def _partition_number(text: str) -> int:
 def _offset(text: str) -> int:
     if text == "end":
         return END
-    if not text.isdecimal():
+    if not text.isdecimal() or int(text) > INT64_MAX:
         raise typer.BadParameter(f"{text!r} is no offset, and not `end`", param_hint="--before")
     return int(text)
 

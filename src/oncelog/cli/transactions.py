@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from oncelog.cli.brokers import connect
-from oncelog.cli.options import BootstrapServer, Config, Json
+from oncelog.cli.options import BootstrapServer, Config, Json, seconds
 from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
 from oncelog.cli.transaction_hanging import abort_in_partition, ask, find_hanging
@@ -31,7 +31,8 @@ def list_transactions(
         list[TransactionStateName] | None, typer.Option("--state", help="Only this state; may be given again.")
     ] = None,
     open_for_seconds: Annotated[
-        float | None, typer.Option("--open-for", metavar="SECONDS", min=0, help="Only those open for at least so long.")
+        float | None,
+        typer.Option("--open-for", parser=seconds, metavar="SECONDS", help="Only those open for at least so long."),
     ] = None,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from oncelog.cli.brokers import connect, existing_topics, offsets_at, partitions_of
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.options import BootstrapServer, Config, Json
+from oncelog.cli.options import BootstrapServer, Config, Json, filled
 from oncelog.cli.reach import Reach, reach
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import ConsumedRecord, Consumer, IsolationLevel, OffsetSpec, TopicPartition
@@ -39,7 +39,12 @@ def command(
     ] = "key",
     where: Annotated[
         str | None,
-        typer.Option("--where", metavar="FIELD", help="Expect only input whose JSON value has this field, not null."),
+        typer.Option(
+            "--where",
+            parser=filled,
+            metavar="FIELD",
+            help="Expect only input whose JSON value has this field, not null.",
+        ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="List at most so many records of each kind.")] = 10,
     bootstrap_server: BootstrapServer = None,
