@@ -191,4 +191,4 @@ def test_person_is_asked(at_log, opened, monkeypatch, answer, status):
 def test_duration_that_is_none_is_wrong_usage(here, text):
     ended = here("transactions", "list", "--open-for", text)
     assert ended.status == 2
-    assert f"'{text}' is not a number from 0 to 1,000,000,000" in ended.errors
+    assert f"'{text}' is not a number from 0" in ended.errors

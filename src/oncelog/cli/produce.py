@@ -160,7 +160,7 @@ def _raw_lines(files: list[Path]) -> Iterator[bytes]:
 def _send_in_transaction(
     producer: Producer, topic: str, lines: Iterable[Line], partition: int | None, headers: list[tuple[str, bytes]]
 ) -> dict[int, int]:
-    sent = Sent()
+    sent = SentLines()
     producer.init_transactions()
     producer.begin_transaction()
     try:
@@ -178,7 +178,7 @@ def _send_alone(
     producer: Producer, topic: str, lines: Iterable[Line], partition: int | None, headers: list[tuple[str, bytes]]
 ) -> dict[int, int]:
     """Raises CommandError, which says how many of the records that were sent are written."""
-    sent = Sent()
+    sent = SentLines()
     try:
         _send_all(producer, topic, lines, partition, headers, sent)
     except (ClientError, CommandError) as error:
@@ -192,7 +192,7 @@ def _send_all(
     lines: Iterable[Line],
     partition: int | None,
     headers: list[tuple[str, bytes]],
-    sent: Sent,
+    sent: SentLines,
 ) -> None:
     for line in lines:
         sent.waiting.append(producer.send(topic, line.value, key=line.key, partition=partition, headers=headers))
@@ -203,7 +203,7 @@ def _send_all(
 
 
 @dataclass(slots=True)
-class Sent:
+class SentLines:
     """What became of the records that were sent: `counts` has how many of them each partition took."""
 
     counts: dict[int, int] = field(default_factory=dict)

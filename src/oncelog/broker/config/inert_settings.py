@@ -79,7 +79,12 @@ def _reset_strategy(value: Value) -> str | None:
 INERT_BROKER_SETTINGS = (
     _inert("share.coordinator.state.topic.replication.factor", 1, SHARE, "short", minimum=1),
     _inert("share.coordinator.state.topic.min.isr", 1, SHARE, "short", minimum=1),
-    _inert("num.replica.alter.log.dirs.threads", None, "partitions are moved between log directories one after the other", "int"),
+    _inert(
+        "num.replica.alter.log.dirs.threads",
+        None,
+        "partitions are moved between log directories one after the other",
+        "int",
+    ),
     _inert("log.flush.start.offset.checkpoint.interval.ms", 60_000, FIXED_INTERVAL, minimum=0),
     _inert("process.roles", None, OWN_CONTROLLER, "list"),
     _inert("controller.quorum.voters", None, OWN_CONTROLLER, "list"),

@@ -53,9 +53,9 @@ NODE_SETTINGS = (
         default=None,
         type="list",
         help="Where the log is kept: one directory or several. A new partition goes to the one that has the fewest, and stays "
-        "there until it is moved (`oncelog topics move`). What is kept once for the node is in the first, and stays there however the list is changed: without that one "
-        "the broker stops. Another one whose disk fails is offline until the next start, with its partitions. Every directory "
-        "must be there when the broker starts. `--data-dir` has precedence.",
+        "there until it is moved (`oncelog topics move`). What is kept once for the node is in the first, and stays there however "
+        "the list is changed: without that one the broker stops. Another one whose disk fails is offline until the next start, "
+        "with its partitions. Every directory must be there when the broker starts. `--data-dir` has precedence.",
     ),
     Setting(
         name="log.dir.reserve.bytes",
