@@ -123,6 +123,7 @@ def test_port_in_use_ends_the_start_with_one_sentence(finish, tmp_path):
     [
         (["--listen", "nowhere"], "'nowhere' is not an address: give HOST:PORT, for example 127.0.0.1:9092"),
         (["--zookeeper", "nowhere"], "'nowhere' is not an address: give HOST:PORT, for example 127.0.0.1:9092"),
+        (["--zookeeper", ""], "'' is not an address: give HOST:PORT, for example 127.0.0.1:9092"),
         (["--listen", "127.0.0.1:65535"], "there are no 3 ports from 65535 on"),
         (
             ["--set", "broker.id=4"],

@@ -209,6 +209,7 @@ def test_every_verb_finds_its_offset(on, group, topic):
     assert reset_to(on, group, *first, "--to-datetime", third.isoformat()) == [(0, 3, 2)]
     assert reset_to(on, group, *first, "--to-datetime", third.replace(tzinfo=None).isoformat()) == [(0, 3, 2)]
     assert reset_to(on, group, *first, "--to-datetime", "2030-01-01") == [(0, 3, 5)]
+    assert reset_to(on, group, *first, "--to-datetime", "1969-12-31T23:59:59.999") == [(0, 3, 0)]
     assert reset_to(on, group, *first, "--by-duration", "P10000D") == [(0, 3, 0)]
     assert reset_to(on, group, *first, "--by-duration", "PT1.5S") == [(0, 3, 5)]
 
@@ -230,6 +231,9 @@ def test_exported_reset_is_read_from_its_file(on, group, topic, tmp_path):
     path.write_text(f"{topic},0,first\n")
     wrong = on("reset-offsets", group, "--from-file", path)
     assert (wrong.status, wrong.sentence) == (2, f"{path}: '{topic},0,first' is not topic,partition,offset")
+    path.write_bytes(b"\xff\n")
+    wrong = on("reset-offsets", group, "--from-file", path)
+    assert (wrong.status, wrong.sentence) == (2, f"{path}: it is no text in UTF-8")
 
 
 def test_group_that_was_never_there_can_be_given_offsets(on, topic):

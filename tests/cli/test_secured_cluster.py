@@ -147,6 +147,7 @@ def test_file_may_stand_beside_the_settings_of_a_topic(cli, secured_kafka, prope
             "ssl.ca.location: /no/such.pem cannot be read: no such",
         ),
         ("request.timeout.ms=soon\n", "request.timeout.ms is a number of milliseconds"),
+        (f"request.timeout.ms={2**31}\n", "request.timeout.ms is a number of milliseconds"),
         ("client.id=\\u12\n", "four hexadecimal digits"),
     ],
 )

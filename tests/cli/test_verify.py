@@ -122,3 +122,9 @@ def test_json_is_json_alone(here, pair):
     for topic in pair:
         fill(here, topic, "a:1")
     assert json.loads(verify(here, pair, "--json").output)["exact"] is True
+
+
+def test_field_that_is_empty_does_not_stand_for_none(here, pair):
+    ended = verify(here, pair, "--where", "")
+    assert ended.status == 2
+    assert "the value is empty" in ended.errors
