@@ -155,3 +155,12 @@ def test_offset_that_is_deleted_while_it_is_pending_is_not_committed() -> None:
     log.apply(log.coordinator.delete_offsets(GROUP, [T0], log.now_ms))
     log.end(7, committed=True)
     assert log.fetch() == {T1: 10}
+
+
+def test_pending_offset_of_another_partition_of_the_offsets_topic_is_passed_over() -> None:
+    """Where that topic has grown, groups are looked for in partitions that do not have them."""
+    log = OffsetLog()
+    log.commit_in_transaction(7, at(T0, 20))
+    home = log.coordinator.partition_for(GROUP)
+    assert log.coordinator.offsets.topic_ids(home, GROUP, T0)
+    assert log.coordinator.offsets.topic_ids(home + 1, GROUP, T0) == set()

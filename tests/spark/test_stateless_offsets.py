@@ -116,6 +116,18 @@ def test_a_first_start_that_failed_is_made_again(stateless):
     stateless.assert_copied_once(COUNT)
 
 
+def test_a_first_start_whose_commit_failed_is_made_again(stateless, monkeypatch):
+    def failing(*_):
+        raise OSError("killed before its first commit")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loops.StatelessLoop, "_commit", failing)
+        with pytest.raises(OSError, match="killed before"):
+            stateless.run()
+    stateless.run()
+    stateless.assert_copied_once(COUNT)
+
+
 def test_a_topic_that_was_not_read_for_long_is_not_taken_for_a_new_one(stateless, client):
     first, second = stateless.settings["from_topic"], topics.create(stateless.servers, unique("in"), 1)
     stateless.run(from_topic=[first, second])

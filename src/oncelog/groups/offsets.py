@@ -73,9 +73,9 @@ class Offsets:
     def topic_ids(self, home: int, group: str, partition: TopicPartition) -> set[UUID | None]:
         """Of the topics that its offsets, committed and pending, are for: None where it is not known which."""
         writers = self._writers.get(group, {}).get(partition, ())
-        found = [self._pending[home, producer_id][group, partition] for producer_id in writers]
-        stored = self.of_group(group).get(partition)
-        return {one.committed.topic_id for one in (*found, *([] if stored is None else [stored]))}
+        found = [self._pending.get((home, one), {}).get((group, partition)) for one in writers]
+        found.append(self.of_group(group).get(partition))
+        return {one.committed.topic_id for one in found if one is not None}
 
     def __iter__(self) -> Iterator[tuple[str, TopicPartition, StoredOffset]]:
         for group, offsets in self._by_group.items():

@@ -226,7 +226,7 @@ class StatelessLoop:
         """Commit where partitions start that were not read before.
 
         Only a first start may be at the end: records of a partition that comes later may be older than its first look.
-        That a topic is read is noted first. So no group without offsets is taken for one that never had any.
+        That a topic is read is noted after that, and before anything is read: a start that failed is not taken for one that read.
         """
         new = [item for item in latest if item not in self._position]
         if not new:
@@ -235,9 +235,9 @@ class StatelessLoop:
             starts = latest
         else:
             starts = self._writer.client.beginning_offsets(new)
-        self._started.add(item.topic for item in new)
         position = {**self._position, **starts}
         self._commit(self._entries(self._next_batch_id - 1, position))
+        self._started.add(item.topic for item in new)
         self._position = position
 
     def _commit(self, entries: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

@@ -21,7 +21,7 @@ from oncelog.broker.coordinators.known_brokers import (
 )
 from oncelog.coordination import Parked
 from oncelog.wire import ErrorCode, message_module
-from oncelog.zookeeper.session import Create, Request, Result, ZooKeeper
+from oncelog.zookeeper.session import Create, GetChildren, GetData, Request, Result, ZooKeeper, ZooKeeperError
 from oncelog.zookeeper.znodes import paths
 
 BROKER, OTHER = 0, 1
@@ -85,6 +85,21 @@ def test_server_that_is_behind_catches_up_before_it_says_that_something_is_gone(
     assert members.cluster.wait(ask_for_it(members.brokers))
     assert asked[0] == Create(paths.TOPICS)
     assert len(asked) > 1
+
+
+@pytest.mark.parametrize("error", [ZooKeeperError.NO_AUTH, ZooKeeperError.SYSTEM_ERROR])
+@pytest.mark.parametrize("refused", [Create(paths.TOPICS), GetData(paths.topic("new")), GetChildren(paths.TOPICS)])
+def test_error_of_zookeeper_says_nothing_of_what_is_there(
+    members: Known, monkeypatch: pytest.MonkeyPatch, error: ZooKeeperError, refused: Request
+) -> None:
+    members.cluster.create("new", UUID(int=1), (OTHER,))
+
+    async def ask(zookeeper: ZooKeeper, request: Request) -> Result:
+        return error if request == refused else await asking.ask(zookeeper, request)
+
+    monkeypatch.setattr(known_members, "ask", ask)
+    assert not members.cluster.wait(members.brokers.is_gone("new", 0))
+    assert not members.cluster.wait(members.brokers.deleted_topics({TopicOfOffsets("new", UUID(int=1))}))
 
 
 def test_deleted_is_what_zookeeper_has_no_more_or_marks_or_has_under_another_id(members: Known) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
+from uuid import UUID
 
 import pytest
 
@@ -161,6 +162,7 @@ def test_leader_that_a_node_does_not_know_is_asked_for_at_another():
 
 PARTITION = TopicPartition("t", 0)
 ELSEWHERE = Address("bootstrap.example", 9092)
+TOPIC_ID = UUID(int=5)
 LAST = TopicPartition("t", 1)
 
 
@@ -287,6 +289,24 @@ def test_every_node_is_asked_whatever_the_bootstrap_servers_are_and_the_first_no
     transport = LastHasHeard(is_first_alone=is_first_alone)
     (topic,) = transport.run(topics_of_every_node(Cluster(replace(SETTINGS, bootstrap=bootstrap))))
     assert len(topic.partitions) == 2
+
+
+def test_leader_epoch_that_one_node_has_told_is_not_forgotten_for_one_that_knows_no_topic():
+    """KIP-320: the newest leader epoch that was heard of counts."""
+
+    class NewestFirst(PartedCoordinator):
+        def answer(self, request):
+            answer = _metadata(2)
+            epoch = {NODES[0]: 5, NODES[2]: 3}.get(self.asked)
+            topics = [] if epoch is None else answer.topics
+            for partition in topics and topics[0].partitions:
+                partition.leader_epoch = epoch
+            topics = [SimpleNamespace(**vars(topic), topic_id=TOPIC_ID) for topic in topics]
+            return SimpleNamespace(**{**vars(answer), "topics": topics})
+
+    cluster = Cluster(THREE)
+    NewestFirst().run(topics_of_every_node(cluster))
+    assert cluster.leader_epoch(LAST) == 5
 
 
 @pytest.mark.parametrize("dead", NODES)

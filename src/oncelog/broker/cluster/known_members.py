@@ -23,7 +23,17 @@ from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.broker.view import UNKNOWN
 from oncelog.coordination import Parked, start
 from oncelog.wire import ErrorCode
-from oncelog.zookeeper.session import Children, Create, Data, Done, Exists, GetChildren, GetData, ZooKeeper
+from oncelog.zookeeper.session import (
+    Children,
+    Create,
+    Data,
+    Done,
+    Exists,
+    GetChildren,
+    GetData,
+    ZooKeeper,
+    ZooKeeperError,
+)
 from oncelog.zookeeper.znodes import decode_topic, paths
 
 if TYPE_CHECKING:
@@ -81,34 +91,42 @@ class KnownMembers:
         deletion lasts as long as a broker with a replica is away.
         """
         try:
-            await self._catch_up()
+            if not await self._catch_up():
+                return False
             if isinstance(await ask(self._zookeeper, Exists(paths.delete_topic(topic))), Done):
                 return True
             found = await ask(self._zookeeper, GetData(paths.topic(topic)))
         except SessionEndedError:
             return False
-        return not isinstance(found, Data) or index not in decode_topic(topic, found.data).partitions
+        if isinstance(found, Data):
+            return index not in decode_topic(topic, found.data).partitions
+        return found is ZooKeeperError.NO_NODE
 
     def deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Parked[Collection[TopicOfOffsets]]:
         return start(self._deleted_topics(topics))
 
     async def _deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Collection[TopicOfOffsets]:
         try:
-            await self._catch_up()
-            going = await self._children(paths.DELETE_TOPICS)
-            there = await self._children(paths.TOPICS)
-            return [one for one in topics if one.name in going or one.name not in there or await self._is_another(one)]
+            if not await self._catch_up():
+                return ()
+            going = await ask(self._zookeeper, GetChildren(paths.DELETE_TOPICS))
+            there = await ask(self._zookeeper, GetChildren(paths.TOPICS))
+            if not isinstance(there, Children):
+                # An error says nothing of what is there.
+                return ()
+            deleted: frozenset[str] = frozenset(going.names) if isinstance(going, Children) else frozenset()
+            known = frozenset(there.names) - deleted
+            return [one for one in topics if one.name not in known or await self._is_another(one)]
         except SessionEndedError:
             # Whoever asks coordinates nothing any more.
             return ()
 
-    async def _catch_up(self) -> None:
-        """Whichever server answers this write has heard of all that was written before; one that is behind knows no new topic."""
-        await ask(self._zookeeper, Create(paths.TOPICS))
+    async def _catch_up(self) -> bool:
+        """Whichever server carries out this write, or finds that it cannot be, has heard of all that was written before.
 
-    async def _children(self, path: str) -> frozenset[str]:
-        found = await ask(self._zookeeper, GetChildren(path))
-        return frozenset(found.names) if isinstance(found, Children) else frozenset()
+        One that is behind knows no new topic.
+        """
+        return await ask(self._zookeeper, Create(paths.TOPICS)) is not ZooKeeperError.SYSTEM_ERROR
 
     async def _is_another(self, topic: TopicOfOffsets) -> bool:
         """Whether the topic of this name has another id."""

@@ -139,12 +139,12 @@ class CommittedOffsets:
                 await turn.rest()
 
     def _still_gone(self, gone: Iterable[TopicOfOffsets]) -> TopicIds:
-        """What has no id may be of a topic that is new, and known since."""
+        """What is there as far as this broker knows by now is not. What has no id may be of a topic that is new."""
         topics = self._broker.topics
         by_name: defaultdict[str, set[UUID | None]] = defaultdict(set)
         for name, topic_id in gone:
             known = topics.named(name)
-            if topic_id is not None or known is None or topics.is_going(known):
+            if known is None or topics.is_going(known) or topic_id not in (None, known.topic_id):
                 by_name[name].add(topic_id)
         return by_name
 

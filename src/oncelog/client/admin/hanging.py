@@ -21,7 +21,7 @@ from oncelog.client.net.retry import Retries
 from oncelog.client.net.rights import refused
 from oncelog.client.requests import ApiRequest
 from oncelog.client.transaction_values import OPEN_STATES, HangingProducer
-from oncelog.client.values import ProducerState, TopicPartition, TransactionDescription
+from oncelog.client.values import Address, ProducerState, TopicPartition, TransactionDescription
 from oncelog.wire import ErrorCode
 
 TRANSACTION_STATE = "__transaction_state"
@@ -109,20 +109,43 @@ def _is_open_at(owner: TransactionDescription | None, partition: TopicPartition)
 
 
 def _owners(cluster: Cluster, producer_ids: Collection[int]) -> Conversation[Owners]:
-    """Raises BrokerRefused where some are not known, and a coordinator that might know them does not answer for its ids."""
+    """Whose transactions are not open is only known while every coordinator stays where it is.
+
+    The nodes do not answer at one moment. One that is not told yet that it coordinates lists nothing, and the one before it
+    lists nothing any more. Raises BrokerRefused where an id may have a coordinator that does not answer, and RetriesExhausted.
+    """
+    owners = yield from _listed_owners(cluster, producer_ids)
+    if all(one in owners and owners[one].state in OPEN_STATES for one in producer_ids):
+        return owners
+    retries = yield from cluster.retries()
+    while True:
+        before = yield from _coordinators(cluster)
+        owners = yield from _listed_owners(cluster, producer_ids)
+        if before == (yield from _coordinators(cluster)):
+            return owners
+        if not (yield from retries.pause()):
+            raise RetriesExhausted("asking whose transactions are open: coordinators keep moving")
+
+
+def _listed_owners(cluster: Cluster, producer_ids: Collection[int]) -> Conversation[Owners]:
     if not producer_ids:
         return {}
     listed = yield from list_transactions(cluster, producer_ids=sorted(producer_ids))
     ids = {item.transactional_id: item.producer_id for item in listed}
     described = yield from describe_transactions(cluster, sorted(ids), skip_missing=True)
-    owners = {ids[transactional_id]: description for transactional_id, description in described.items()}
-    if owners.keys() < set(producer_ids):
-        (topic,) = yield from refresh(cluster, [TRANSACTION_STATE])
-        for item in topic.partitions:
-            if item.leader < 0:
-                what = f"whose producer ids they are: {TRANSACTION_STATE}-{item.partition} has no leader"
-                raise BrokerRefused(ErrorCode.coordinator_not_available, what)
-    return owners
+    return {ids[transactional_id]: description for transactional_id, description in described.items()}
+
+
+def _coordinators(cluster: Cluster) -> Conversation[dict[TopicPartition, tuple[Address | None, int]]]:
+    """Where the coordinators are, and under which leader epochs. Each has said itself that it leads."""
+    (topic,) = yield from refresh(cluster, [TRANSACTION_STATE])
+    for item in topic.partitions:
+        if item.leader < 0:
+            what = f"asking whose transactions are open: {TRANSACTION_STATE}-{item.partition} has no leader"
+            raise BrokerRefused(ErrorCode.coordinator_not_available, what)
+    partitions = [TopicPartition(TRANSACTION_STATE, item.partition) for item in topic.partitions]
+    yield from describe_producers(cluster, partitions)
+    return {one: (cluster.leader(one), cluster.leader_epoch(one)) for one in partitions}
 
 
 def _write_marker(cluster: Cluster, found: HangingProducer, retries: Retries) -> Conversation[ClientError | None]:

@@ -297,10 +297,12 @@ def topics_of_every_node(cluster: Cluster, topics: Iterable[str] | None = None) 
     count = 0
     while True:
         answers = yield from _every_answer(cluster, _about_topics(names), retries)
-        for topic in (topic for answer in answers for topic in cluster.learn(answer, asked_for_all=names is None)):
-            if topic.name not in known or len(topic.partitions) > len(known[topic.name].partitions):
-                known[topic.name] = topic
-        count += len(answers)
+        for answer in answers:
+            # What one node does not name, another has told of: the newest leader epoch that was heard of stays.
+            for topic in cluster.learn(answer, asked_for_all=names is None and not count):
+                if topic.name not in known or len(topic.partitions) > len(known[topic.name].partitions):
+                    known[topic.name] = topic
+            count += 1
         if not cluster.is_incomplete or count >= cluster.denials_needed or not (yield from retries.pause()):
             return list(known.values())
         cluster.ask_another()
