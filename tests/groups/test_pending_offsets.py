@@ -157,10 +157,15 @@ def test_offset_that_is_deleted_while_it_is_pending_is_not_committed() -> None:
     assert log.fetch() == {T1: 10}
 
 
-def test_pending_offset_of_another_partition_of_the_offsets_topic_is_passed_over() -> None:
+def test_pending_offset_of_another_partition_of_the_offsets_topic_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Where that topic has grown, groups are looked for in partitions that do not have them."""
     log = OffsetLog()
     log.commit_in_transaction(7, at(T0, 20))
     home = log.coordinator.partition_for(GROUP)
     assert log.coordinator.offsets.topic_ids(home, GROUP, T0)
     assert log.coordinator.offsets.topic_ids(home + 1, GROUP, T0) == set()
+    monkeypatch.setattr(log.coordinator, "partition_count", log.coordinator.partition_count + 1)
+    assert log.coordinator.partition_for(GROUP) != home
+    assert log.coordinator.forget_topics({T0[0]: {None}}, 0) == []

@@ -291,13 +291,15 @@ class GroupCoordinator:
     def forget_topics(self, gone: TopicIds, now_ms: int, groups: Iterable[str] | None = None) -> list[Tombstones]:
         """One decision for each group, of these or of all, that had offsets for topics that are gone.
 
-        What is committed stays where an open transaction has an offset for a topic that is there: it is to take its place.
+        What is committed stays where an open transaction has an offset for a topic that is there: it is to take its place. So
+        does what is pending in another partition of `__consumer_offsets`, where that has grown.
         """
         decisions: list[Tombstones] = []
         for group in sorted(self.offsets.groups() if groups is None else groups):
             home = self.partition_for(group)
             named = sorted(one for one in self.offsets.partitions_of(group) if one[0] in gone)
-            forgotten = [one for one in named if self.offsets.topic_ids(home, group, one) <= gone[one[0]]]
+            ids = {one: self.offsets.topic_ids(home, group, one) for one in named}
+            forgotten = [one for one in named if ids[one] and ids[one] <= gone[one[0]]]
             records = _tombstones(group, forgotten, now_ms)
             if records:
                 decisions.append(Decision(records, None))

@@ -140,23 +140,21 @@ class CommittedOffsets:
 
     def _still_gone(self, gone: Iterable[TopicOfOffsets]) -> TopicIds:
         """What is there as far as this broker knows by now is not. What has no id may be of a topic that is new."""
-        topics = self._broker.topics
         by_name: defaultdict[str, set[UUID | None]] = defaultdict(set)
-        for name, topic_id in gone:
-            known = topics.named(name)
-            if known is None or topics.is_going(known) or topic_id not in (None, known.topic_id):
-                by_name[name].add(topic_id)
+        for name, topic_id in filter(self._is_doubtful, gone):
+            by_name[name].add(topic_id)
         return by_name
 
     def _doubtful_topics(self, group: str) -> Iterator[TopicOfOffsets]:
-        """Topics with offsets of a group that are not there, as far as this broker knows, or not under the same id."""
-        topics, offsets = self._broker.topics, self.coordinator.offsets
-        home = self.partition_for(group)
+        offsets, home = self.coordinator.offsets, self.partition_for(group)
         for partition in offsets.partitions_of(group):
-            known = topics.named(partition[0])
-            for topic_id in offsets.topic_ids(home, group, partition):
-                if known is None or topics.is_going(known) or topic_id not in (None, known.topic_id):
-                    yield TopicOfOffsets(partition[0], topic_id)
+            topics = (TopicOfOffsets(partition[0], one) for one in offsets.topic_ids(home, group, partition))
+            yield from filter(self._is_doubtful, topics)
+
+    def _is_doubtful(self, topic: TopicOfOffsets) -> bool:
+        """Whether it is not there, as far as this broker knows, or not under the same id."""
+        known = self._broker.topics.named(topic.name)
+        return known is None or self._broker.topics.is_going(known) or topic.topic_id not in (None, known.topic_id)
 
     def _append_obliged(self, decisions: Iterable[Tombstones]) -> None:
         """Groups that are being loaded are left out: of what is not known to the end nothing can be decided."""
