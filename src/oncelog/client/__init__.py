@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from oncelog.lazy_names import imported
 
 if TYPE_CHECKING:
     from oncelog.client.consumer.core import ConsumedRecord
@@ -224,9 +225,4 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(home), name)
-    globals()[name] = found
-    return found
+    return imported(__name__, _HOMES, name)

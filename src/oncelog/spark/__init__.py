@@ -12,9 +12,10 @@ One micro-batch is one Kafka transaction, with the offsets of the input inside.
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from oncelog.lazy_names import imported
 
 for _needed in ("numba", "pyarrow", "pyspark"):
     if find_spec(_needed) is None:
@@ -115,9 +116,4 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(home), name)
-    globals()[name] = found
-    return found
+    return imported(__name__, _HOMES, name)
