@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 from oncelog.broker.coordinators import hanging
 from oncelog.broker.coordinators import transactions as transactions_module
+from oncelog.broker.coordinators.marking import Marking
 from oncelog.broker.coordinators.offsets import CommittedOffsets
 from oncelog.broker.coordinators.producer_ids import ReservedBlocks
 from oncelog.broker.coordinators.transactions import Transactions
@@ -21,12 +22,12 @@ BUGS = PlantedBugs()
 
 @BUGS.add("one marker is forgotten", Hides.IN_A_RULE, 20)
 def _one_marker_is_forgotten() -> Patch:
-    mark = Transactions._mark_all
+    mark = Marking.mark_all
 
-    def forget_one(self: Any, markers: Any, term: object) -> Any:
-        return mark(self, markers._replace(partitions=frozenset(sorted(markers.partitions)[1:])), term)
+    def forget_one(self: Any, markers: Any, *rest: Any) -> Any:
+        return mark(self, markers._replace(partitions=frozenset(sorted(markers.partitions)[1:])), *rest)
 
-    return patch.object(Transactions, "_mark_all", forget_one)
+    return patch.object(Marking, "mark_all", forget_one)
 
 
 @BUGS.add("aborted transactions are committed", Hides.IN_A_RULE, 20)
@@ -70,7 +71,7 @@ def _end_without_the_epoch() -> Patch:
 def _answer_before_durable() -> Patch:
     async def end(self: Any, record: Any, markers: Any, prepared: Parked[ErrorCode]) -> None:
         self.coordinator.hold(record)
-        await self._put_first(markers)
+        await self.markers.put_first(markers)
         self._log.append(record)
         prepared.release(ErrorCode.none)
         await self._log.durable(record.transactional_id)
@@ -90,14 +91,14 @@ def _markers_are_not_put_first() -> Patch:
 
 
 def _put_first_only_when(*, is_decided: bool) -> Patch:
-    put_first = Transactions._put_first
+    put_first = Marking.put_first
 
-    def put(self: Transactions, markers: Any) -> Parked[bool]:
-        known = self.coordinator.metadata(markers.transactional_id)
+    def put(self: Any, markers: Any) -> Parked[bool]:
+        known = self._broker.transactions.coordinator.metadata(markers.transactional_id)
         assert known is not None
         return put_first(self, markers) if (known.status in DECIDED) == is_decided else Parked.ready(True)
 
-    return patch.object(Transactions, "_put_first", put)
+    return patch.object(Marking, "put_first", put)
 
 
 @BUGS.add("with TV1, Complete need not be durable before the next transaction", Hides.OLD_OR_REFUSED, 400)
@@ -107,7 +108,7 @@ def _complete_of_tv1_is_not_durable() -> Patch:
 
 @BUGS.add("a transaction ends in the partitions that it had before a wait", Hides.WAITS, 60)
 def _end_keeps_the_partitions() -> Patch:
-    find = Transactions._partitions
+    find = Marking._partitions
     found: dict[int, Any] = {}
 
     def find_once(self: Any, markers: Any) -> Any:
@@ -115,7 +116,7 @@ def _end_keeps_the_partitions() -> Patch:
             found[id(markers)] = find(self, markers), markers
         return found[id(markers)][0]
 
-    return patch.object(Transactions, "_partitions", find_once)
+    return patch.object(Marking, "_partitions", find_once)
 
 
 @BUGS.add("an abort that no client asked for keeps the epoch", Hides.IN_A_RULE, 60)

@@ -76,7 +76,7 @@ class Elected:
         coordinator = core.transactions.coordinator
         groups = core.offsets.coordinator
         known = [coordinator.transactions(), coordinator._pending, coordinator._ids, coordinator._owners]
-        known += [groups.members.every_name(), core.memberships._timers, core.transactions._held]
+        known += [groups.members.every_name(), core.memberships._timers, core.transactions._settling._held]
         return not any(known) and groups.offsets == Offsets()
 
 

@@ -77,7 +77,7 @@ def end_as_asked(broker: Needs, partition: Partition, asked: AskedMarker) -> Err
 
 
 def _write(broker: Needs, partition: Partition, asked: AskedMarker) -> ErrorCode:
-    return broker.transactions.write_marker(
+    return broker.transactions.markers.write(
         partition,
         asked.producer_id,
         asked.producer_epoch,
@@ -111,7 +111,7 @@ def end_after_start(broker: Needs) -> int:
             if owner is None and not knows_every_id:
                 continue
             coordinator_epoch = max(partition.leader_epoch, found.coordinator_epoch)
-            broker.transactions.write_marker(
+            broker.transactions.markers.write(
                 partition, found.producer_id, found.producer_epoch, coordinator_epoch, 0, committed=False
             )
             ended += 1

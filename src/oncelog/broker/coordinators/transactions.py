@@ -1,4 +1,4 @@
-"""Carrying out what the transaction coordinator decides: its log, the markers, and who waits for what.
+"""Carrying out what the transaction coordinator decides: the order in which its log and the markers are written.
 
     EndTxn   decide ─ data first ─ Prepare appended, replayed, durable ─ answer
                                                                        └ markers appended, first ─ Complete appended, replayed
@@ -10,19 +10,18 @@ of them a power cut leaves behind, what it needs is there too. What the write-ah
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.loading import load_transactions, not_cleaned
-from oncelog.broker.coordinators.markers import RETRY_MAX_MS, MarkerDelivery, MarkerOutcome, MarkerSender, outcome_of
-from oncelog.broker.coordinators.producer_ids import OutOfProducerIdsError, ProducerIds
+from oncelog.broker.coordinators.markers import RETRY_MAX_MS
+from oncelog.broker.coordinators.marking import Marking
+from oncelog.broker.coordinators.producer_ids import ProducerIds
+from oncelog.broker.coordinators.settling import Settling
 from oncelog.broker.coordinators.transaction_log import TransactionLog
-from oncelog.broker.storage.partition import Partition
-from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from oncelog.broker.storage.topics import TRANSACTION_STATE
 from oncelog.coordination import Decision, Parked, sleep, start
-from oncelog.log import Appended, PartitionLog
-from oncelog.records import ControlType
 from oncelog.transactions import (
     DECIDED,
     DescribedTransaction,
@@ -53,9 +52,6 @@ A = TypeVar("A")
 _NONE = ErrorCode.none
 _CONCURRENT = ErrorCode.concurrent_transactions
 
-HOLD_MS = 500
-"""How long a request is held back while another of its transactional id is carried out, before it is told to come back."""
-
 
 class Needs(Protocol):
     """What of the broker is needed here."""
@@ -79,8 +75,8 @@ class Transactions:
         self.coordinator = coordinator
         self.elections = Elections(broker, TRANSACTION_STATE, self, slices)
         self._log = TransactionLog(broker, coordinator, self.elections)
-        self._sender = MarkerSender(broker, self._deliver_here)
-        self._held: dict[str, dict[Parked[None], None]] = {}
+        self.markers = Marking(broker)
+        self._settling = Settling(broker)
         self._completes_what_is_loaded = False
         self._to_fence: set[str] = set()
         self._all_fenced: Parked[None] = Parked()
@@ -126,7 +122,7 @@ class Transactions:
                 self._broker.producer_ids.allocate,
             )
 
-        decision = await self._decide(transactional_id or "", decide, _init_must_wait)
+        decision = await self._settling.decided(transactional_id or "", decide, _init_must_wait)
         error = self.error(transactional_id) if transactional_id else _NONE
         if error is not _NONE:
             return InitProducerIdAnswer(error)
@@ -166,7 +162,7 @@ class Transactions:
                 transactional_id, producer_id, producer_epoch, partitions, self._now_ms(), tv2
             )
 
-        decision = await self._decide(transactional_id, decide, _add_must_wait)
+        decision = await self._settling.decided(transactional_id, decide, _add_must_wait)
         error = self.error(transactional_id)
         if error is not _NONE or decision.answer is not _NONE:
             return decision.answer if error is _NONE else error
@@ -205,7 +201,7 @@ class Transactions:
                 self._broker.producer_ids.allocate,
             )
 
-        decision = await self._decide(transactional_id, decide, _end_must_wait)
+        decision = await self._settling.decided(transactional_id, decide, _end_must_wait)
         error = self.error(transactional_id)
         if error is not _NONE:
             return EndTransactionAnswer(error)
@@ -214,34 +210,6 @@ class Transactions:
         elif decision.answer.error is _NONE:
             error = await self._log.committed(transactional_id)
         return decision.answer if error is _NONE else EndTransactionAnswer(error)
-
-    def write_marker(
-        self,
-        partition: Partition,
-        producer_id: int,
-        producer_epoch: int,
-        coordinator_epoch: int,
-        transaction_version: int,
-        *,
-        committed: bool,
-    ) -> ErrorCode:
-        """Append one marker, and apply it to the committed offsets where the partition holds them.
-
-        Errors: those of the log; not_leader_or_follower, while the committed offsets are not known.
-        """
-        holds_offsets = partition.topic == CONSUMER_OFFSETS
-        if holds_offsets and not partition.is_offline and self._broker.offsets.error_at(partition.index) is not _NONE:
-            # As Kafka's KafkaApis tells a coordinator whose marker meets another one that is being loaded, or unloaded.
-            return ErrorCode.not_leader_or_follower
-        control = ControlType.COMMIT if committed else ControlType.ABORT
-        result = partition.append_marker(
-            control, producer_id, producer_epoch, coordinator_epoch, transaction_version, self._now_ms()
-        )
-        if not isinstance(result, Appended):
-            return result.error
-        if holds_offsets:
-            self._broker.offsets.replay_marker(partition.index, producer_id, committed)
-        return _NONE
 
     # --- what time asks
 
@@ -258,7 +226,7 @@ class Transactions:
             logger.info("%s: the transactional id was not used for long and is forgotten", record.transactional_id)
             if self._log.append(record) is _NONE:
                 self._broker.session_guard.forget(record.transactional_id)
-                self._settled(record.transactional_id)
+                self._settling.settled(record.transactional_id)
 
     # --- partitions of the transaction log that come and go
 
@@ -277,8 +245,8 @@ class Transactions:
         """Who waits for one of its ids is told; what is under way for them ends at its next step."""
         for transactional_id in self.coordinator.unload(partition):
             self._broker.session_guard.forget(transactional_id)
-            self._settled(transactional_id)
-        self._sender.leaders_changed()
+            self._settling.settled(transactional_id)
+        self.markers.leaders_changed()
 
     def fence_all(self) -> Parked[None]:
         """After a start that may have lost what was acknowledged: no producer goes on as if it had not.
@@ -323,7 +291,7 @@ class Transactions:
 
     def leaders_changed(self) -> None:
         """Partitions have other leaders now, or are gone: what waited for them has its turn."""
-        self._sender.leaders_changed()
+        self.markers.leaders_changed()
 
     # --- the steps
 
@@ -338,7 +306,7 @@ class Transactions:
         self.coordinator.hold(record)
         # An abort needs none of it. But readers go on over what was aborted: were that lost, they would pass over the
         # records that take its place.
-        are_kept = await self._put_first(markers)
+        are_kept = await self.markers.put_first(markers)
         if self._term(record.transactional_id) is not term:
             prepared.release(ErrorCode.not_coordinator)
             return
@@ -363,7 +331,10 @@ class Transactions:
         then the transactional id is in the middle of this.
         """
         term = self._term(markers.transactional_id)
-        if term is None or not await self._mark_all(markers, term):
+        if term is None:
+            return
+        epoch = self.epoch(markers.transactional_id)
+        if not await self.markers.mark_all(markers, epoch, lambda: self._term(markers.transactional_id) is term):
             return
         record = await self._write_complete(markers.transactional_id, term)
         if record is None:
@@ -378,7 +349,7 @@ class Transactions:
         end = "committed" if markers.committed else "aborted"
         logger.debug("%s: %s in %d partitions", record.transactional_id, end, len(markers.partitions))
         self._fence_if_asked(record.transactional_id)
-        self._settled(record.transactional_id)
+        self._settling.settled(record.transactional_id)
 
     async def _write_complete(self, transactional_id: str, term: object) -> TransactionRecord | None:
         """The Complete record, once the log has taken it; None if another coordinator is to see to it."""
@@ -390,68 +361,6 @@ class Transactions:
             await sleep(self._broker.clock, RETRY_MAX_MS)
         return None
 
-    async def _mark_all(self, markers: MarkersToSend, term: object) -> bool:
-        """Whether every partition has its marker, and no Complete record can outlive those that are here."""
-
-        def is_coordinated() -> bool:
-            return self._term(markers.transactional_id) is term
-
-        epoch = self.epoch(markers.transactional_id)
-        left = await self._mark_here(markers, epoch)
-        while True:
-            if left and not await self._sender.deliver(MarkerDelivery(markers, epoch, is_coordinated), left):
-                return False
-            self._flush_as_asked(one.log for one in self._partitions(markers) if not one.is_offline)
-            if await self._put_first(markers):
-                return True
-            left = [(one.topic, one.index) for one in self._partitions(markers) if one.is_offline]
-
-    async def _mark_here(self, markers: MarkersToSend, epoch: int) -> Collection[TopicPartition]:
-        """Append the markers to the partitions that are here; return those that have not got theirs, on every replica."""
-        partitions = self._partitions(markers)
-        left: list[TopicPartition] = []
-        if len(partitions) < len(markers.partitions):
-            left += sorted(markers.partitions.difference((one.topic, one.index) for one in partitions))
-        marked: list[tuple[TopicPartition, Parked[ErrorCode]]] = []
-        for partition in partitions:
-            error = self._mark(partition, markers, epoch)
-            key = partition.topic, partition.index
-            if error is _NONE:
-                marked.append((key, self._broker.known_brokers.committed(partition)))
-            elif outcome_of(error) is not MarkerOutcome.DONE:
-                left.append(key)
-        for key, committed in marked:
-            if await committed is not _NONE:
-                left.append(key)
-        return left
-
-    def _mark(self, partition: Partition, markers: MarkersToSend, epoch: int) -> ErrorCode:
-        error = self._mark_with(partition, markers, epoch)
-        if error is not ErrorCode.transaction_coordinator_fenced or self._broker.known_brokers.has_others:
-            return error
-        # Nobody else decides how transactions end: what was before this one was written by hand, and ends none of them.
-        return self._mark_with(partition, markers, partition.log.producers.coordinator_epoch_of(markers.producer_id))
-
-    def _mark_with(self, partition: Partition, markers: MarkersToSend, coordinator_epoch: int) -> ErrorCode:
-        return self.write_marker(
-            partition,
-            markers.producer_id,
-            markers.producer_epoch,
-            coordinator_epoch,
-            markers.transaction_version,
-            committed=markers.committed,
-        )
-
-    def _deliver_here(self, delivery: MarkerDelivery, key: TopicPartition) -> Parked[ErrorCode]:
-        """Released when every replica has the marker: a Complete record must not outlive it."""
-        partition = self._broker.known_brokers.partition(*key)
-        if partition is None:
-            return Parked.ready(ErrorCode.not_leader_or_follower)
-        error = self._mark(partition, delivery.markers, delivery.coordinator_epoch)
-        if error is not _NONE:
-            return Parked.ready(error)
-        return self._broker.known_brokers.committed(partition)
-
     def _fence_if_asked(self, transactional_id: str) -> None:
         if transactional_id in self._to_fence:
             self._to_fence.remove(transactional_id)
@@ -462,76 +371,7 @@ class Transactions:
     def _let_go(self, transactional_id: str) -> None:
         """Whoever waits for the id may ask again."""
         self.coordinator.let_go(transactional_id)
-        self._settled(transactional_id)
-
-    def _put_first(self, markers: MarkersToSend) -> Parked[bool]:
-        """Released when a decision that is written from then on cannot outlive what the transaction's partitions have now.
-
-        False: it can, for one of them is offline.
-        """
-        return self._broker.durability.put_first(one.log for one in self._partitions(markers) if one.unopened is None)
-
-    def _flush_as_asked(self, logs: Iterable[PartitionLog]) -> None:
-        """Where flush.messages says so, readers see what was decided when it is durable: nobody has to wait for more."""
-        now_ms = self._now_ms()
-        asking = [log for log in logs if log.durability.needs_flush(now_ms)]
-        if asking:
-            self._broker.durability.make_durable(asking)
-
-    def _partitions(self, markers: MarkersToSend) -> list[Partition]:
-        """The partitions of a transaction that are here: of others another broker sees to it that they are kept."""
-        find = self._broker.known_brokers.partition
-        names = sorted(markers.partitions)
-        return [partition for topic, index in names if (partition := find(topic, index)) is not None]
-
-    # --- holding requests back
-
-    async def _decide(
-        self,
-        transactional_id: str,
-        decide: Callable[[], Decision[TransactionRecord, A]],
-        must_wait: Callable[[A], bool],
-    ) -> Decision[TransactionRecord, A]:
-        """What is decided now, or when the id has settled; after HOLD_MS it is what is decided then."""
-        decision = await self._with_producer_ids(decide)
-        if not must_wait(decision.answer):
-            return decision
-        deadline_ms = self._broker.clock.monotonic_ms() + HOLD_MS
-        while must_wait(decision.answer) and self._broker.clock.monotonic_ms() < deadline_ms:
-            await self._settling(transactional_id, deadline_ms)
-            decision = await self._with_producer_ids(decide)
-        return decision
-
-    async def _with_producer_ids(
-        self, decide: Callable[[], Decision[TransactionRecord, A]]
-    ) -> Decision[TransactionRecord, A]:
-        """What is decided now, or when there is a producer id for it. Nothing is waited for after it."""
-        while True:
-            try:
-                return decide()
-            except OutOfProducerIdsError:
-                await self._broker.producer_ids.available()
-
-    async def _settling(self, transactional_id: str, deadline_ms: float) -> None:
-        """Wait until the id has settled, or until the deadline."""
-        woken: Parked[None] = Parked()
-        delay_ms = deadline_ms - self._broker.clock.monotonic_ms()
-        timer = self._broker.clock.call_later(delay_ms, lambda: woken.release(None))
-        self._held.setdefault(transactional_id, {})[woken] = None
-        try:
-            await woken
-        finally:
-            timer.cancel()
-            held = self._held.get(transactional_id)
-            if held is not None:
-                held.pop(woken, None)
-                if not held:
-                    del self._held[transactional_id]
-
-    def _settled(self, transactional_id: str) -> None:
-        for woken in self._held.pop(transactional_id, ()):
-            if not woken.is_released:
-                woken.release(None)
+        self._settling.settled(transactional_id)
 
     def _now_ms(self) -> int:
         return self._broker.clock.now_ms()

@@ -1,0 +1,81 @@
+"""Requests that are held back while another of their transactional id is carried out, as Kafka's clients would ask again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from oncelog.broker.coordinators.producer_ids import OutOfProducerIdsError, ProducerIds
+from oncelog.coordination import Decision, Parked
+from oncelog.transactions import TransactionRecord
+
+if TYPE_CHECKING:
+    from oncelog.environment import Clock
+
+A = TypeVar("A")
+
+HOLD_MS = 500
+"""How long a request is held back before it is told to come back."""
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    clock: Clock
+    producer_ids: ProducerIds
+
+
+class Settling:
+    """Who waits for which transactional id to settle."""
+
+    def __init__(self, broker: Needs) -> None:
+        self._broker = broker
+        self._held: dict[str, dict[Parked[None], None]] = {}
+
+    async def decided(
+        self,
+        transactional_id: str,
+        decide: Callable[[], Decision[TransactionRecord, A]],
+        must_wait: Callable[[A], bool],
+    ) -> Decision[TransactionRecord, A]:
+        """What is decided now, or when the id has settled; after HOLD_MS it is what is decided then."""
+        decision = await self._with_producer_ids(decide)
+        if not must_wait(decision.answer):
+            return decision
+        deadline_ms = self._broker.clock.monotonic_ms() + HOLD_MS
+        while must_wait(decision.answer) and self._broker.clock.monotonic_ms() < deadline_ms:
+            await self._wait(transactional_id, deadline_ms)
+            decision = await self._with_producer_ids(decide)
+        return decision
+
+    def settled(self, transactional_id: str) -> None:
+        """What was under way for the id is over: whoever waits for it has its turn."""
+        for woken in self._held.pop(transactional_id, ()):
+            if not woken.is_released:
+                woken.release(None)
+
+    async def _with_producer_ids(
+        self, decide: Callable[[], Decision[TransactionRecord, A]]
+    ) -> Decision[TransactionRecord, A]:
+        """What is decided now, or when there is a producer id for it. Nothing is waited for after it."""
+        while True:
+            try:
+                return decide()
+            except OutOfProducerIdsError:
+                await self._broker.producer_ids.available()
+
+    async def _wait(self, transactional_id: str, deadline_ms: float) -> None:
+        """Wait until the id has settled, or until the deadline."""
+        woken: Parked[None] = Parked()
+        delay_ms = deadline_ms - self._broker.clock.monotonic_ms()
+        timer = self._broker.clock.call_later(delay_ms, lambda: woken.release(None))
+        self._held.setdefault(transactional_id, {})[woken] = None
+        try:
+            await woken
+        finally:
+            timer.cancel()
+            held = self._held.get(transactional_id)
+            if held is not None:
+                held.pop(woken, None)
+                if not held:
+                    del self._held[transactional_id]
