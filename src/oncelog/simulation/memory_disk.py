@@ -15,86 +15,17 @@ from typing import NamedTuple
 from typing_extensions import Buffer
 
 from oncelog.environment import DirectoryInUseError, DiskError, DiskFullError, MakeRoom, Share, Syncable
+from oncelog.simulation.file_content import FileContent
 
-SECTOR_BYTES = 512
 SPACE_BYTES = 10**12
 NAME_BYTES_MAX = 255
-
-
-class _Node:
-    """One file: its bytes as processes see them, as they are on the medium, and the writes in between."""
-
-    __slots__ = ("data", "durable", "modified_ms", "synced", "writes")
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.durable = bytearray()
-        self.synced = 0
-        self.writes: list[tuple[int, bytes | None]] = []
-        self.modified_ms = 0
-
-    def write(self, position: int, data: bytes | None) -> None:
-        """Without data, end the file there."""
-        _apply(self.data, position, data)
-        self.writes.append((position, data))
-
-    def sync(self) -> None:
-        self.sync_up_to(self.written)
-
-    @property
-    def written(self) -> int:
-        """How many writes there were."""
-        return self.synced + len(self.writes)
-
-    def sync_up_to(self, written: int) -> None:
-        """Make the first so many writes durable."""
-        count = max(0, written - self.synced)
-        for position, data in self.writes[:count]:
-            _apply(self.durable, position, data)
-        del self.writes[:count]
-        self.synced += count
-
-    def crash(self, random: Random) -> None:
-        """Choose what the medium has of the writes that were not synced."""
-        kept = random.choice(("none", "all", "torn", "sectors"))
-        writes = list(self.writes)
-        survivor = _Node()
-        survivor.data[:] = self.durable
-        if kept == "torn" and writes:
-            writes = writes[: random.randrange(len(writes)) + 1]
-            position, last = writes[-1]
-            if last is not None:
-                writes[-1] = (position, last[: random.randrange(len(last) + 1)])
-        for position, data in writes if kept != "none" else ():
-            survivor.write(position, data)
-        if kept == "sectors":
-            survivor._lose_sectors(random, self.durable)
-        self.data = survivor.data
-        self.durable = bytearray(self.data)
-        self.synced += len(self.writes)
-        self.writes.clear()
-
-    def _lose_sectors(self, random: Random, durable: bytearray) -> None:
-        for start in range(0, len(self.data), SECTOR_BYTES):
-            end = min(start + SECTOR_BYTES, len(self.data))
-            old = durable[start:end]
-            if self.data[start:end] != old and random.random() < 0.3:
-                self.data[start:end] = old + bytes(end - start - len(old))
-
-
-def _apply(content: bytearray, position: int, data: bytes | None) -> None:
-    if data is None:
-        del content[position:]
-    content.extend(bytes(max(0, position - len(content))))
-    if data is not None:
-        content[position : position + len(data)] = data
 
 
 class SyncMark(NamedTuple):
     """A file as it was when somebody asked for it to be durable."""
 
     path: str
-    node: _Node
+    node: FileContent
     written: int
     names: int
 
@@ -104,7 +35,7 @@ class MemoryFile:
 
     __slots__ = ("_disk", "_life", "_node", "_path", "is_open")
 
-    def __init__(self, disk: MemoryDisk, path: str, node: _Node) -> None:
+    def __init__(self, disk: MemoryDisk, path: str, node: FileContent) -> None:
         self._disk = disk
         self._life = disk.life
         self._node = node
@@ -202,9 +133,9 @@ class MemoryDisk:
         self.locked: set[str] = set()
         self._boots = 0
         self._random = Random(seed)
-        self._names: dict[str, _Node] = {}
-        self._durable_names: dict[str, _Node] = {}
-        self._renamings: dict[str, list[Callable[[dict[str, _Node]], None]]] = {}
+        self._names: dict[str, FileContent] = {}
+        self._durable_names: dict[str, FileContent] = {}
+        self._renamings: dict[str, list[Callable[[dict[str, FileContent]], None]]] = {}
         self._renamed: dict[str, int] = {}
         self._directories: set[str] = set()
         self._renamed_directories: list[tuple[str, str]] = []
@@ -274,7 +205,7 @@ class MemoryDisk:
             self.remove(path)
             return
         if node is None:
-            node = made = _Node()
+            node = made = FileContent()
             self._change(path, lambda names: names.update({path: made}))
         node.data = bytearray(size_bytes)
         node.durable = bytearray(size_bytes)
@@ -318,7 +249,7 @@ class MemoryDisk:
             if not create:
                 raise DiskError(f"cannot open {path}: No such file or directory", path)
             _check_name(path)
-            node = made = _Node()
+            node = made = FileContent()
             node.modified_ms = self.now_ms()
             self._change(path, lambda names: names.update({path: made}))
         return MemoryFile(self, path, node)
@@ -346,7 +277,7 @@ class MemoryDisk:
         if target in self._directories and any(name.startswith(target + "/") for name in self._names):
             raise DiskError(f"cannot rename {source}: Directory not empty", source)
 
-        def change(names: dict[str, _Node]) -> None:
+        def change(names: dict[str, FileContent]) -> None:
             for name in _within(names, source):
                 names[target + name[len(source) :]] = names.pop(name)
 
@@ -358,7 +289,7 @@ class MemoryDisk:
 
     def remove(self, path: str) -> None:
 
-        def change(names: dict[str, _Node]) -> None:
+        def change(names: dict[str, FileContent]) -> None:
             for name in _within(names, path):
                 del names[name]
 
@@ -378,7 +309,7 @@ class MemoryDisk:
 
     def replace_file(self, path: str, data: bytes) -> None:
         self.take_room(path, len(data), Share.ALL)
-        node = _Node()
+        node = FileContent()
         node.write(0, data)
         node.sync()
         node.modified_ms = self.now_ms()
@@ -444,18 +375,18 @@ class MemoryDisk:
         """Every file."""
         return list(self._names)
 
-    def _node(self, path: str) -> _Node:
+    def _node(self, path: str) -> FileContent:
         if path not in self._names:
             raise DiskError(f"cannot read {path}: No such file or directory", path)
         return self._names[path]
 
-    def _change(self, path: str, change: Callable[[dict[str, _Node]], None]) -> None:
+    def _change(self, path: str, change: Callable[[dict[str, FileContent]], None]) -> None:
         self.changed(path)
         change(self._names)
         self._renamings.setdefault(_volume(path), []).append(change)
 
 
-def _within(names: Mapping[str, _Node], path: str) -> list[str]:
+def _within(names: Mapping[str, FileContent], path: str) -> list[str]:
     """The file, or those in the directory."""
     if path in names:
         return [path]
