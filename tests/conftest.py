@@ -48,7 +48,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 HERE = Path(__file__).parent
 SUMMARY = "summary"
-ON_A_CLUSTER_SHARE = 3
+ON_A_CLUSTER_SHARE = 4
 """Of what runs on one broker of ours and of Apache's already, a whole run takes one in so many on three brokers."""
 A_WHOLE_RUN = 1000
 """With fewer tests than this somebody has chosen them, and all of them run."""
@@ -203,7 +203,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The slow ones first: where tests run side by side, nobody waits at the end for one that began late.
 
-    Of those marked `drawn(N)` one in N runs, and of what is `on_a_cluster` one in three there, drawn by ONCELOG_SEED or else
+    Of those marked `drawn(N)` one in N runs, and of what is `on_a_cluster` one in four there, drawn by ONCELOG_SEED or else
     by the commit, where more than a few of them are collected.
     """
     items[:] = [item for item in items if not _needs_one_broker(item)]

@@ -9,7 +9,7 @@ from harness.waiting import until
 from oncelog.client import Client, NewTopic, Producer, TopicPartition
 from oncelog.coordination.placement import partition_for
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(3)]
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ def test_member_that_stops_by_itself_is_a_complaint(three, members, monkeypatch)
 
 
 @pytest.mark.spark
-@pytest.mark.drawn(8)
+@pytest.mark.drawn(12)
 def test_what_is_killed_on_a_cluster_comes_out_exactly_once(tmp_path, members):
     requirements.java()
     seed = random.SystemRandom().randrange(SEED_MAX)
