@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from oncelog.simulation.zookeeper import SimulatedEnsemble
 from oncelog.zookeeper.znodes import (
@@ -14,6 +15,10 @@ from oncelog.zookeeper.znodes import (
     decode_topic,
     paths,
 )
+
+# Everything is looked at after each event, and little of it has changed.
+_partition_state = lru_cache(maxsize=4096)(decode_partition_state)
+_topic = lru_cache(maxsize=256)(decode_topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class ClusterMetadata:
     def state(self, topic: str, index: int) -> PartitionStateZnode | None:
         """Who leads a partition and is in sync; None where the controller has not made it yet."""
         node = self._tree.node(paths.partition_state(topic, index))
-        return None if node is None else decode_partition_state(topic, index, node.data)
+        return None if node is None else _partition_state(topic, index, node.data)
 
     def broker_ids(self) -> set[int]:
         return set(map(int, self._children(paths.BROKER_IDS)))
@@ -58,7 +63,7 @@ class ClusterMetadata:
         for topic in self._children(paths.TOPICS):
             node = self._tree.node(paths.topic(topic))
             assert node is not None, "it is among the children"
-            for index, assigned in decode_topic(topic, node.data).partitions.items():
+            for index, assigned in _topic(topic, node.data).partitions.items():
                 yield TrackedPartition(topic, index, assigned.replicas, self.state(topic, index))
 
     def is_whole(self) -> bool:
