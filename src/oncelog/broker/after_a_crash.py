@@ -35,7 +35,23 @@ def put_away(disk: Disk, replayed: Replayed) -> None:
             disk.rename(path, path + KEPT)
 
 
-def durable_ends(replayed: Replayed, own: OwnCheckpoint | None) -> dict[tuple[UUID, int], int]:
+def left_by_last_stop(
+    directories: LogDirectories, replayed: Replayed, own: OwnCheckpoint | None, *, was_clean: bool, is_member: bool
+) -> LeftByLastStop:
+    """What the files beside the logs say of them; of high watermarks where others may have what is above."""
+    return LeftByLastStop(
+        was_clean,
+        directories.recovery_points(),
+        directories.log_start_offsets(),
+        directories.cleaned_offsets(),
+        _durable_ends(replayed, own),
+        None if own is None else own.aborted,
+        None if own is None else own.gaps_below,
+        directories.high_watermarks() if is_member else {},
+    )
+
+
+def _durable_ends(replayed: Replayed, own: OwnCheckpoint | None) -> dict[tuple[UUID, int], int]:
     """What the write-ahead log says, and what an earlier one said of logs that could not be opened since."""
     ends = {} if own is None else dict(own.durable_ends)
     for log, end in replayed.durable_ends.items():

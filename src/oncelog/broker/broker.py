@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from oncelog.broker.after_a_crash import (
     check_epochs,
     cut_back_decisions,
-    durable_ends,
     has_decisions,
+    left_by_last_stop,
     put_away,
     replay_write_ahead,
 )
@@ -24,6 +24,7 @@ from oncelog.broker.config.group_configuration import GroupConfigs
 from oncelog.broker.config.setting import text_of
 from oncelog.broker.coordinator_partitions import CoordinatorPartitions
 from oncelog.broker.coordinators import hanging
+from oncelog.broker.coordinators.configured import group_coordinator, transaction_coordinator
 from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.group_log import GroupLog
 from oncelog.broker.coordinators.group_partitions import GroupPartitions
@@ -65,15 +66,14 @@ from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topics
 from oncelog.broker.view import Alone, ClusterView
 from oncelog.coordination import Parked, start
-from oncelog.environment import DiskError, Random
-from oncelog.groups import GroupCoordinator, MembershipLimits
+from oncelog.environment import Disk, DiskError, Random
 from oncelog.log import (
     NO_LEADER_EPOCH,
     LogDirectories,
+    OwnCheckpoint,
     read_own_checkpoint,
     uuid_text,
 )
-from oncelog.transactions import TransactionCoordinator
 
 if TYPE_CHECKING:
     from oncelog.broker.authentication import SaslAuthenticator
@@ -90,7 +90,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("oncelog.broker")
 
-MINUTE_MS = 60_000
 TRANSACTION_FEATURE, TRANSACTION_VERSION = "transaction.version", 2
 
 
@@ -169,7 +168,45 @@ class BrokerCore:
                 await turn.rest()
 
     async def _load(self, environment: Environment) -> None:
-        directories = self.log_directories
+        """Bring back what is in the directories, part by part: each needs those before it."""
+        directories, disk = self.log_directories, environment.disk
+
+        def new_id() -> str:
+            return uuid_text(environment.random.uuid())
+
+        await self._take_identity(environment, new_id)
+        own = read_own_checkpoint(disk, directories.home)
+        state = self._read_journal(disk, own, new_id)
+        was_clean = directories.take_clean_shutdown()
+        self._configure(state)
+        replayed = replay_write_ahead(disk, directories, state)
+        is_member = self.membership is not None
+        left = left_by_last_stop(directories, replayed, own, was_clean=was_clean, is_member=is_member)
+        if state.last_leader_epoch >= 0:
+            say_what_is_missing(directories, own, replayed, was_clean=was_clean)
+        opening = self._opening(disk, state, left)
+        self.durability = Durability(
+            disk, directories, self.survives, number=replayed.next_number, has_decisions=has_decisions
+        )
+        await self._open_logs(environment, opening, state, own)
+        boot_id = disk.boot_id()
+        lost_power = not was_clean and boot_id != state.boot_id
+        if lost_power and not is_member:
+            cut_back_decisions(self.topics, left)
+        opening.forget()
+        self._find_others(state)
+        self._make_coordinators(environment.random)
+        await self._coordinate_alone()
+        if not was_clean or own is None:
+            # From now on the logs' own files vouch for what is in them.
+            self.checkpoints.write_now()
+        put_away(disk, replayed)
+        ended = self._end_what_was_open(boot_id, was_clean=was_clean, lost_power=lost_power)
+        self.start_report: StartReport = report_of(self.topics, was_clean=was_clean, hanging_transactions=ended)
+        await self._begin(disk)
+
+    async def _take_identity(self, environment: Environment, new_id: Callable[[], str]) -> None:
+        """Know the cluster, and which broker of it this one is."""
         self.membership = None
         if environment.zookeeper is not None and environment.network is not None:
             # A broker that is alone starts without all of it.
@@ -178,25 +215,27 @@ class BrokerCore:
             self.membership = beginning.new_membership(
                 self, environment.zookeeper, environment.network, environment.random
             )
-
-        def new_id() -> str:
-            return uuid_text(environment.random.uuid())
-
-        cluster_id = None
+        directories, cluster_id = self.log_directories, None
         if self.membership is not None:
             cluster_id = await self.membership.cluster_id(new_id() if directories.identity() is None else None)
         self.cluster_id, self.node_id = take_identity(directories, self.settings, new_id, cluster_id)
         if self.membership is not None:
             await self.membership.configs.start()
-        self._journal = Journal(environment.disk, directories.home, self.fail)
-        own = read_own_checkpoint(environment.disk, directories.home)
+
+    def _read_journal(self, disk: Disk, own: OwnCheckpoint | None, new_id: Callable[[], str]) -> JournalState:
+        """What the journal says, and the directories as it knows them."""
+        directories, is_member = self.log_directories, self.membership is not None
+        self._journal = Journal(disk, directories.home, self.fail)
         state = read_journal(self._journal, 0 if own is None else own.journal_bytes)
-        check_kind(state, directories.home, is_in_cluster=self.membership is not None)
-        find_partitions(directories, state, self._journal.path, is_member=self.membership is not None)
+        check_kind(state, directories.home, is_in_cluster=is_member)
+        find_partitions(directories, state, self._journal.path, is_member=is_member)
         paths = directories.claim(self.cluster_id, self.node_id, new_id)
         if paths != state.log_directories:
             self._journal.append_now(LogDirectoriesNamed(paths=paths))
-        was_clean = directories.take_clean_shutdown()
+        return state
+
+    def _configure(self, state: JournalState) -> None:
+        """Take what was set while a broker ran before."""
         self.changes = Changes(self._journal)
         if self.membership is None:
             configs = state.broker_configs
@@ -206,38 +245,30 @@ class BrokerCore:
         self.leader_epoch = state.last_leader_epoch + 1
         self.features |= state.features
         self.features_epoch = state.features_epoch
-        replayed = replay_write_ahead(environment.disk, directories, state)
-        left = LeftByLastStop(
-            was_clean,
-            directories.recovery_points(),
-            directories.log_start_offsets(),
-            directories.cleaned_offsets(),
-            durable_ends(replayed, own),
-            None if own is None else own.aborted,
-            None if own is None else own.gaps_below,
-            {} if self.membership is None else directories.high_watermarks(),
-        )
-        if state.last_leader_epoch >= 0:
-            say_what_is_missing(directories, own, replayed, was_clean=was_clean)
-        opening = LogOpening(
-            environment.disk,
+
+    def _opening(self, disk: Disk, state: JournalState, left: LeftByLastStop) -> LogOpening:
+        is_member = self.membership is not None
+        return LogOpening(
+            disk,
             self.clock,
-            directories,
-            self.leader_epoch if self.membership is None else NO_LEADER_EPOCH,
+            self.log_directories,
+            NO_LEADER_EPOCH if is_member else self.leader_epoch,
             state.compacted,
             left,
             self.survives,
-            is_replica=self.membership is not None,
+            is_replica=is_member,
         )
-        self.durability = Durability(
-            environment.disk, directories, self.survives, number=replayed.next_number, has_decisions=has_decisions
-        )
+
+    async def _open_logs(
+        self, environment: Environment, opening: LogOpening, state: JournalState, own: OwnCheckpoint | None
+    ) -> None:
+        """Open the log of every partition, and note that a broker has started."""
         self.fetch_sessions = FetchSessions(
             environment.random, self.settings.number("max.incremental.fetch.session.cache.slots")
         )
         topics_open = self._make_topics(environment.random, opening, state)
-        self.checkpoints = Checkpoints(
-            self.slices, environment.disk, directories, self.topics, self._journal, self.survives, own
+        self.checkpoints: Checkpoints = Checkpoints(
+            self.slices, environment.disk, self.log_directories, self.topics, self._journal, self.survives, own
         )
         self.moves = LogMoves(self, environment.disk, environment.random)
         for topic_opens in topics_open:
@@ -246,34 +277,31 @@ class BrokerCore:
         if self.membership is None:
             check_epochs(self.topics, self._journal.path, self.leader_epoch)
         self._journal.append_now(BrokerStarted(leader_epoch=self.leader_epoch))
-        boot_id = environment.disk.boot_id()
-        lost_power = not was_clean and boot_id != state.boot_id
-        if lost_power and self.membership is None:
-            cut_back_decisions(self.topics, left)
-        opening.forget()
-        self._find_others(state)
-        self._make_coordinators(environment.random)
+
+    async def _coordinate_alone(self) -> None:
+        """A member of a cluster coordinates what the controller says; a broker that is alone everything, from now on."""
         self.progress.reach(Readiness.LOGS)
         self.topics.on_offline = self._went_offline
         if self.membership is None:
             self.progress.reach(Readiness.METADATA)
             for name in (TRANSACTION_STATE, CONSUMER_OFFSETS):
                 await self._in_turns(self._coordinator_partitions.lead(name))
-        if not was_clean or own is None:
-            # From now on the logs' own files vouch for what is in them.
-            self.checkpoints.write_now()
-        put_away(environment.disk, replayed)
-        ended = 0
+
+    def _end_what_was_open(self, boot_id: str, *, was_clean: bool, lost_power: bool) -> int:
+        """Carry out what was decided, and fence whoever wrote before a power cut; return how many transactions hung."""
         self._is_trusted = not lost_power or self.membership is not None
         self.transactions.complete_prepared()
-        if self.membership is None:
-            start(self._trust(boot_id, self.transactions.fence_all() if lost_power else None))
-            ended = 0 if was_clean else hanging.end_after_start(self)
-        self.start_report: StartReport = report_of(self.topics, was_clean=was_clean, hanging_transactions=ended)
+        if self.membership is not None:
+            return 0
+        start(self._trust(boot_id, self.transactions.fence_all() if lost_power else None))
+        return 0 if was_clean else hanging.end_after_start(self)
+
+    async def _begin(self, disk: Disk) -> None:
+        """Begin what goes on in the background, and serve."""
         self.disk_space.keep_back()
         self.memberships.begin()
         self._housekeeping = Housekeeping(self)
-        self._cleaner = LogCleaner(self, environment.disk)
+        self._cleaner = LogCleaner(self, disk)
         self._disk_failures.begin(self.topics, self._journal)
         self.moves.resume()
         if self.membership is None:
@@ -326,12 +354,8 @@ class BrokerCore:
         return beginning.opening(self.shared_topics, state.hosted)
 
     def _make_coordinators(self, random: Random) -> None:
-        number = self.settings.number
-        coordinator = TransactionCoordinator(
-            internal_partition_count(self, TRANSACTION_STATE),
-            transaction_version=self.features.get(TRANSACTION_FEATURE, 0),
-            timeout_max_ms=number("transaction.max.timeout.ms"),
-            id_expiration_ms=number("transactional.id.expiration.ms"),
+        coordinator = transaction_coordinator(
+            self.settings, internal_partition_count(self, TRANSACTION_STATE), self.features.get(TRANSACTION_FEATURE, 0)
         )
         self.session_guard = SessionGuard(self.settings, coordinator)
         self._loads = Slices(self.clock)
@@ -339,18 +363,11 @@ class BrokerCore:
         if self.membership is not None:
             self.verification = self.membership.verification(self.transactions)
             self.shared_topics.on_learned = self._coordinator_partitions.follow_count
-        groups = GroupCoordinator(
+        groups = group_coordinator(
+            self.settings,
+            self.group_configs,
+            self.topics,
             internal_partition_count(self, CONSUMER_OFFSETS),
-            metadata_max_units=number("offset.metadata.max.bytes"),
-            retention_ms=number("offsets.retention.minutes") * MINUTE_MS,
-            limits=MembershipLimits(
-                session_min_ms=number("group.min.session.timeout.ms"),
-                session_max_ms=number("group.max.session.timeout.ms"),
-                first_delay_ms=number("group.initial.rebalance.delay.ms"),
-                size_max=number("group.max.size"),
-            ),
-            consumer_limits=self.group_configs,
-            topics=self.topics,
             stores_topic_ids=self.membership is not None,
         )
         self.group_elections = Elections(self, CONSUMER_OFFSETS, GroupPartitions(self, groups), self._loads)
