@@ -132,9 +132,11 @@ class GroupCoordinator:
             else:
                 self.offsets.commit(record, offset)
 
-    def replay_marker(self, partition: int, producer_id: int, committed: bool) -> None:
-        """Apply the marker that ends a producer's transaction on partition `partition`."""
-        self.offsets.end_transaction(partition, producer_id, committed=committed)
+    def replay_marker(
+        self, partition: int, producer_id: int, committed: bool
+    ) -> Collection[tuple[str, TopicPartition]]:
+        """Apply the marker that ends a producer's transaction on partition `partition`; return what it had offsets for."""
+        return self.offsets.end_transaction(partition, producer_id, committed=committed)
 
     def unload(self, partition: int, now: Timestamps) -> tuple[PendingResponse, ...]:
         """Forget the groups of a partition of `__consumer_offsets`; what those of their members hear who wait."""
@@ -291,8 +293,9 @@ class GroupCoordinator:
     def forget_topics(self, gone: TopicIds, now_ms: int, groups: Iterable[str] | None = None) -> list[Tombstones]:
         """One decision for each group, of these or of all, that had offsets for topics that are gone.
 
-        What is committed stays where an open transaction has an offset for a topic that is there: it is to take its place. So
-        does what is pending in another partition of `__consumer_offsets`, where that has grown.
+        What is committed stays where an open transaction has an offset for a topic that is there: it is to take its place. If it
+        has not done so when that transaction ends, ask again. What is pending in another partition of `__consumer_offsets`,
+        where that has grown, stays too.
         """
         decisions: list[Tombstones] = []
         for group in sorted(self.offsets.groups() if groups is None else groups):

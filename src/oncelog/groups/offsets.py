@@ -115,8 +115,12 @@ class Offsets:
         for key in [key for key in self._pending if key[0] == home]:
             del self._pending[key]
 
-    def end_transaction(self, home: int, producer_id: int, *, committed: bool) -> None:
-        for (group, partition), stored in self._pending.pop((home, producer_id), {}).items():
+    def end_transaction(
+        self, home: int, producer_id: int, *, committed: bool
+    ) -> Collection[tuple[str, TopicPartition]]:
+        """Return what it had offsets for: groups, and their partitions."""
+        ended = self._pending.pop((home, producer_id), {})
+        for (group, partition), stored in ended.items():
             self._release(group, partition, producer_id)
             if not committed:
                 continue
@@ -124,6 +128,7 @@ class Offsets:
             current = offsets.get(partition)
             if current is None or stored.log_offset > current.log_offset:
                 offsets[partition] = stored
+        return ended.keys()
 
     def _release(self, group: str, partition: TopicPartition, producer_id: int) -> None:
         partitions = self._writers[group]

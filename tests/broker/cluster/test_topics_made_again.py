@@ -9,7 +9,10 @@ from uuid import UUID
 import pytest
 
 from harness.running_cluster import RunningCluster
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS
 from oncelog.broker.view import LEADER_DURING_DELETE, Leadership
+from oncelog.coordination import start
+from oncelog.groups import ANYONE, OffsetToCommit
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import Create
 from oncelog.zookeeper.znodes import paths
@@ -238,12 +241,14 @@ class Failover:
         self.cluster.until(lambda: all(core.topics.named(TOPIC) is None for core in is_known))
         assert create(self.cluster, self.controller, TOPIC, (self.other,)) is NONE
 
-    def follow(self) -> int:
+    def follow(self, *, rests: bool = True) -> int:
+        """The next coordinator. Before a rest it has not asked yet what was deleted."""
         cluster = self.cluster
         cluster.until(lambda: self.group.coordinator(self.controller) != self.dies)
         found = self.group.coordinator(self.controller)
         cluster.until(lambda: cluster.core(found).offsets.error(self.group.name) is NONE)
-        cluster.rest(1_000)
+        if rests:
+            cluster.rest(1_000)
         return found
 
 
@@ -273,6 +278,35 @@ def test_offsets_that_were_committed_for_a_topic_since_it_was_made_again_stay():
     failover.dies = after
     failover.controller = next(one for one in range(3) if one != after)
     assert failover.group.fetch(failover.follow(), TOPIC) == 3
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_offset_of_a_deleted_topic_does_not_outlive_the_transaction_that_was_to_replace_it(committed):
+    """The transaction has committed for the new topic before its coordinator has heard that there was another."""
+    failover = Failover()
+    cluster, group = failover.cluster, failover.group
+    delete(cluster, TOPIC)
+    failover.make_again()
+    after = failover.follow(rests=False)
+    core = cluster.core(after)
+    wanted = OffsetToCommit(TOPIC, core.topics.named(TOPIC).topic_id, 0, 3)
+    answered = start(core.offsets.commit_in_transaction(group.name, ANYONE, [wanted], (7, 0)))
+    cluster.until(lambda: answered.is_released)
+    cluster.rest(1_000)
+    home = core.offsets.partition_for(group.name)
+    of_old_topic = core.offsets.coordinator.offsets.of_group(group.name)[TOPIC, 0]
+    assert of_old_topic.committed.offset == 42
+    marker = {
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "transaction_result": committed,
+        "topics": [{"name": CONSUMER_OFFSETS, "partition_indexes": [home]}],
+        "coordinator_epoch": 0,
+    }
+    answer = cluster.answer_of(after, "write_txn_markers", 1, markers=[marker])
+    assert answer.markers[0].topics[0].partitions[0].error_code is NONE
+    cluster.rest(1_000)
+    assert (group.fetch(after, TOPIC), group.fetch(after, "stays")) == (3 if committed else -1, 7)
 
 
 def test_nothing_is_committed_for_a_topic_that_is_being_deleted():

@@ -85,7 +85,12 @@ class CommittedOffsets:
         return await self._write(group, decision, producer)
 
     def replay_marker(self, partition: int, producer_id: int, committed: bool) -> None:
-        self.coordinator.replay_marker(partition, producer_id, committed)
+        """An offset for a deleted topic was left for what the transaction would put in its place: that may not have come."""
+        ended = self.coordinator.replay_marker(partition, producer_id, committed)
+        if self._broker.known_brokers.has_others:
+            groups = {group for group, one in ended if self._has_doubtful_offset(group, one)}
+            if groups:
+                start(self._forget_what_was_missed(sorted(groups)))
 
     async def delete(self, group: str, partitions: Sequence[TopicPartition]) -> OffsetDeletion:
         error = self.error(group)
@@ -150,6 +155,10 @@ class CommittedOffsets:
         for partition in offsets.partitions_of(group):
             topics = (TopicOfOffsets(partition[0], one) for one in offsets.topic_ids(home, group, partition))
             yield from filter(self._is_doubtful, topics)
+
+    def _has_doubtful_offset(self, group: str, partition: TopicPartition) -> bool:
+        stored = self.coordinator.offsets.of_group(group).get(partition)
+        return stored is not None and self._is_doubtful(TopicOfOffsets(partition[0], stored.committed.topic_id))
 
     def _is_doubtful(self, topic: TopicOfOffsets) -> bool:
         """Whether it is not there, as far as this broker knows, or not under the same id."""
