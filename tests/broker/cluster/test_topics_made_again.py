@@ -136,6 +136,34 @@ def test_topic_whose_partitions_are_not_known_yet_is_asked_for_again():
     assert described(cluster, had_it, TOPIC)[0].error_code is NONE
 
 
+def test_topic_whose_deletion_waits_for_a_dead_broker_is_not_there():
+    """UNKNOWN_TOPIC_OR_PARTITION in Kafka. A controller that has not begun the deletion leaves the replicas where they are."""
+    cluster = RunningCluster(4)
+    controller = cluster.controller
+    dies, *others = (node_id for node_id in range(4) if node_id != controller)
+    make_topic(cluster, (*others, dies), name="goes")
+    make_topic(cluster, others, name="stays")
+    topic_id = cluster.core(others[0]).topics.named("goes").topic_id
+    cluster.nodes[dies].die(power=False)
+    cluster.until(lambda: cluster.ensemble.tree.node(paths.broker(dies)) is None)
+    cluster.nodes[controller].die(power=False)
+    cluster.submit(Create(paths.delete_topic("goes")))
+    partitions = [cluster.partition(one, "goes") for one in others]
+    cluster.until(lambda: all(one.leadership.leader < 0 for one in partitions))
+    assert all(one.is_readable for one in partitions)
+    for one in others:
+        assert [topic.name for topic in described(cluster, one)] == ["stays"]
+        by_name, by_id = described(cluster, one, "goes", topic_id)
+        assert (by_name.error_code, by_name.partitions) == (ErrorCode.unknown_topic_or_partition, ())
+        assert (by_id.error_code, by_id.partitions) == (ErrorCode.unknown_topic_id, ())
+        resource = {"resource_type": 2, "resource_name": "goes", "configuration_keys": None}
+        answer = cluster.answer_of(one, "describe_configs", 1, resources=[resource], include_synonyms=False)
+        assert answer.results[0].error_code is ErrorCode.unknown_topic_or_partition
+    (active,) = (one for one in others if cluster.core(one).controller.is_active)
+    answer = cluster.answer_of(active, "elect_leaders", 1, election_type=0, topic_partitions=None, timeout=MINUTE)
+    assert answer.replica_election_results == ()
+
+
 class Away:
     """The coordinator of a group is parted from ZooKeeper while a topic is deleted for which offsets were committed."""
 

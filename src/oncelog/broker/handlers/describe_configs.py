@@ -74,7 +74,7 @@ def describe_topic(
 ) -> Any:
     """`own` has what a topic has of its own settings."""
     name = resource.resource_name
-    found = broker.topics.named(name)
+    found = broker.topics.told(name)
     if found is None:
         problem = name_problem(name)
         error = ErrorCode.unknown_topic_or_partition if problem is None else ErrorCode.invalid_topic_exception

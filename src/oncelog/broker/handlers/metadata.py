@@ -64,18 +64,18 @@ def _names_no_topic(asked: Any) -> bool:
 
 
 def _named_topic(request: Request, broker: Needs, name: str) -> Any:
-    topic = broker.topics.named(name)
+    topic = broker.topics.told(name)
     return None if topic is None else _topic(request, broker, topic)
 
 
 def _asked_topic(broker: Needs, request: Request, asked: Any, made: Mapping[str, ErrorCode]) -> Any:
     topic_id = getattr(asked, "topic_id", None)
     if topic_id is not None:
-        topic = broker.topics.still_named(topic_id)
-        return (
-            _topic(request, broker, topic) if topic else _no_topic(request, None, topic_id, ErrorCode.unknown_topic_id)
-        )
-    topic = broker.topics.named(asked.name or "")
+        known = broker.topics.still_named(topic_id)
+        if known is None or broker.topics.told(known.name) is not known:
+            return _no_topic(request, None, topic_id, ErrorCode.unknown_topic_id)
+        return _topic(request, broker, known)
+    topic = broker.topics.told(asked.name or "")
     if topic is not None:
         return _topic(request, broker, topic)
     return _no_topic(request, asked.name or "", None, _why_not(asked.name or "", made))

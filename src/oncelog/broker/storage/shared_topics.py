@@ -105,6 +105,13 @@ class SharedTopics(Topics):
     def _is_made(self, name: str) -> None:
         del self._being_made[name]
 
+    def told(self, name: str) -> Topic | None:
+        """As Kafka's ZkMetadataCache, which forgets a topic when the controller says that it is being deleted. Its replica may stay
+        here for as long as that waits for a broker that is down.
+        """
+        topic = self.named(name)
+        return None if topic is None or self.is_going(topic) else topic
+
     def is_going(self, topic: Topic) -> bool:
         return topic.topic_id in self._being_deleted_ids
 

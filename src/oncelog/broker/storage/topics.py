@@ -144,6 +144,10 @@ class Topics(ABC):
     def named(self, name: str) -> Topic | None:
         return self._by_name.get(name)
 
+    def told(self, name: str) -> Topic | None:
+        """The topic of this name that clients are told of."""
+        return self.named(name)
+
     def with_id(self, topic_id: UUID) -> Topic | None:
         return self._by_id.get(topic_id)
 

@@ -49,9 +49,10 @@ async def handle(broker: Needs, request: Request) -> Any:
 
 
 def _asked(broker: Needs, body: Any) -> list[TopicPartition]:
-    """Each once. None are all that this broker knows of."""
+    """Each once. None are all that clients are told of."""
     if body.topic_partitions is None:
-        return [(topic.name, one.index) for topic in broker.shared_topics for one in topic.partitions]
+        told = filter(None, (broker.shared_topics.told(topic.name) for topic in broker.shared_topics))
+        return [(topic.name, one.index) for topic in told for one in topic.partitions]
     return list(dict.fromkeys((topic.topic, index) for topic in body.topic_partitions for index in topic.partitions))
 
 
