@@ -209,7 +209,7 @@ class _View:
         self._brokers.sent.append(sent)
         return sent.answer
 
-    def committed(self, partition: Partition) -> Parked[ErrorCode]:
+    def committed(self, partition: Partition, end_offset: int | None = None) -> Parked[ErrorCode]:
         key = (partition.topic, partition.index)
         if self._brokers.leaders[key] != self._node_id:
             return Parked.ready(ErrorCode.not_leader_or_follower)

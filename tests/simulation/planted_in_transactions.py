@@ -163,7 +163,9 @@ def _ids_are_not_reserved() -> Patch:
 
 @BUGS.add("offsets miss the markers of their transactions", Hides.IN_A_RULE, 20)
 def _offsets_miss_their_markers() -> Patch:
-    return patch.object(CommittedOffsets, "replay_marker", lambda self, partition, producer_id, committed: None)
+    return patch.object(
+        CommittedOffsets, "replay_marker", lambda self, partition, producer_id, committed, end_offset: None
+    )
 
 
 @BUGS.add("offsets of open transactions are read as stable", Hides.PRODUCERS, 120)

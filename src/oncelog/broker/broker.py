@@ -35,6 +35,7 @@ from oncelog.broker.coordinators.offsets import CommittedOffsets
 from oncelog.broker.coordinators.producer_ids import ProducerIds, ReservedBlocks
 from oncelog.broker.coordinators.session_guard import SessionGuard
 from oncelog.broker.coordinators.transactions import Transactions
+from oncelog.broker.coordinators.unconfirmed import UnconfirmedRecords
 from oncelog.broker.departures import Departures
 from oncelog.broker.dispatch import Dispatch
 from oncelog.broker.fetch_sessions import FetchSessions
@@ -370,8 +371,10 @@ class BrokerCore:
             internal_partition_count(self, CONSUMER_OFFSETS),
             stores_topic_ids=self.membership is not None,
         )
-        self.group_elections = Elections(self, CONSUMER_OFFSETS, GroupPartitions(self, groups), self._loads)
-        group_log = GroupLog(self, groups, self.group_elections)
+        unconfirmed = UnconfirmedRecords()
+        group_partitions = GroupPartitions(self, groups, unconfirmed)
+        self.group_elections = Elections(self, CONSUMER_OFFSETS, group_partitions, self._loads)
+        group_log = GroupLog(self, groups, self.group_elections, unconfirmed)
         self.offsets: CommittedOffsets = CommittedOffsets(self, groups, group_log)
         if self.membership is not None:
             self.shared_topics.on_gone = self.offsets.forget_topic

@@ -14,6 +14,7 @@ from uuid import UUID
 from oncelog import groups, transactions
 from oncelog.broker import BrokerCore
 from oncelog.broker.coordinators.loading import load_offsets, load_transactions
+from oncelog.broker.coordinators.unconfirmed import UnconfirmedRecords
 from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, Topic
 from oncelog.groups import GroupCoordinator
@@ -185,7 +186,10 @@ def audit_coordinators(core: BrokerCore) -> None:
     replayed = TransactionCoordinator(live.partition_count)
     said = GroupCoordinator(offsets.partition_count)
     logs = [load_transactions(one, replayed) for one in _served(core.topics.named(TRANSACTION_STATE))]
-    logs += [load_offsets(one, said, groups.decode) for one in _served(core.topics.named(CONSUMER_OFFSETS))]
+    logs += [
+        load_offsets(one, said, groups.decode, UnconfirmedRecords())
+        for one in _served(core.topics.named(CONSUMER_OFFSETS))
+    ]
     for _ in chain.from_iterable(logs):
         pass
     known = {one.transactional_id: one for one in live.transactions()}

@@ -13,8 +13,9 @@ from oncelog.broker.handlers.offset_fetch import TOPICS_AT_ONCE
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS
 from oncelog.broker.view import LEADER_DURING_DELETE, Leadership
 from oncelog.coordination import start
+from oncelog.groups import ANYONE, OffsetToCommit
 from oncelog.wire import ErrorCode
-from tests.broker.cluster.in_memory import make_topic
+from tests.broker.cluster.in_memory import MINUTE, make_topic
 
 NONE = ErrorCode.none
 GROUP = "tellers"
@@ -32,7 +33,7 @@ class Group:
         node_id: int = found().node_id
         return node_id
 
-    def commits(self, broker_id: int, **offsets: int) -> Reply:
+    def commits(self, broker_id: int, member_id: str = "", generation: int = -1, **offsets: int) -> Reply:
         topics = [
             {
                 "name": name,
@@ -52,15 +53,34 @@ class Group:
             "offset_commit",
             7,
             group_id=self.name,
-            generation_id_or_member_epoch=-1,
-            member_id="",
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
             group_instance_id=None,
             topics=topics,
         )
 
+    def refused_commit(self, broker_id: int) -> ErrorCode:
+        """Of a member that there is not."""
+        reply = self.commits(broker_id, "nobody", 3, t=11)
+        error: ErrorCode = reply.message.topics[0].partitions[0].error_code
+        return error
+
     def commit(self, broker_id: int, **offsets: int) -> list[ErrorCode]:
         answer = self.cluster.answer(self.commits(broker_id, **offsets))
         return [topic.partitions[0].error_code for topic in answer.topics]
+
+    def joins(self, broker_id: int) -> Reply:
+        return self.cluster.call(
+            broker_id,
+            "join_group",
+            4,
+            group_id=self.name,
+            session_timeout=MINUTE,
+            rebalance_timeout=MINUTE,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[{"name": "range", "metadata": b""}],
+        )
 
     def fetches(self, broker_id: int, *topics: str, version: int = 7) -> Reply:
         asked = [{"name": name, "partition_indexes": [0]} for name in topics]
@@ -68,7 +88,9 @@ class Group:
             fields: dict[str, Any] = {"group_id": self.name, "topics": asked}
         else:
             fields = {"groups": [{"group_id": self.name, "topics": asked}]}
-        return self.cluster.call(broker_id, "offset_fetch", version, require_stable=True, **fields)
+        if version >= 7:
+            fields["require_stable"] = True
+        return self.cluster.call(broker_id, "offset_fetch", version, **fields)
 
     def fetch(self, broker_id: int, topic: str) -> int | ErrorCode:
         answer = self.cluster.answer(self.fetches(broker_id, topic))
@@ -166,3 +188,134 @@ def test_commit_that_too_few_replicas_could_acknowledge_is_refused():
     cluster.until(lambda: partition.leading.refuses() is not None)
     assert group.commit(coordinator, t=10) == [ErrorCode.coordinator_not_available]
     assert group.fetch(coordinator, "t") == 5
+
+
+class Replicated:
+    """Two groups of one partition of `__consumer_offsets`, of which three brokers have replicas."""
+
+    def __init__(self) -> None:
+        self.cluster = cluster = RunningCluster(3, offsets_topic_replication_factor="3", min_insync_replicas="2")
+        groups = [Group(cluster, f"group-{number}") for number in range(60)]
+        self.group = next(one for one in groups if one.coordinator() != cluster.controller)
+        self.coordinator = self.group.coordinator()
+        self.others = [one for one in range(3) if one != self.coordinator]
+        partition_for = cluster.core(self.coordinator).offsets.partition_for
+        home = partition_for(self.group.name)
+        self.neighbour = next(one for one in groups if partition_for(one.name) == home and one is not self.group)
+        for name in ("t", "u"):
+            make_topic(cluster, (self.others[0],), name=name, min_insync_replicas="1")
+        for group in (self.group, self.neighbour):
+            assert group.commit(self.coordinator, t=5) == [NONE]
+        cluster.rest(1_000)
+
+    def hold(self, *brokers: int) -> None:
+        """They fetch no more."""
+        for one in brokers:
+            self.cluster.hold(one)
+        # What they have asked for is answered first.
+        self.cluster.rest(1_000)
+
+    def let_go(self, *brokers: int) -> None:
+        for one in brokers:
+            self.cluster.let_go(one)
+
+
+def test_offset_that_others_do_not_have_yet_is_not_told():
+    """Should the coordinator die, it is gone. Kafka's tells it once the append is acknowledged."""
+    world = Replicated()
+    cluster, group = world.cluster, world.group
+    world.hold(*world.others)
+    committed = group.commits(world.coordinator, t=10)
+    told = [group.fetches(world.coordinator, "t", version=version) for version in (1, 7, 8)]
+    cluster.rest(200)
+    assert [one.came for one in (committed, *told)] == [False] * 4
+    world.let_go(*world.others)
+    assert cluster.answer(committed).topics[0].partitions[0].error_code is NONE
+    first, second, third = map(cluster.answer, told)
+    found = (first.topics[0], second.topics[0], third.groups[0].topics[0])
+    assert [one.partitions[0].committed_offset for one in found] == [10, 10, 10]
+
+
+def test_offset_that_is_lost_with_its_coordinator_was_never_told():
+    world = Replicated()
+    cluster, group = world.cluster, world.group
+    world.hold(*world.others)
+    group.commits(world.coordinator, t=10)
+    told = group.fetches(world.coordinator, "t")
+    cluster.rest(100)
+    cluster.nodes[world.coordinator].die(power=False)
+    world.let_go(*world.others)
+    asked = world.others[0]
+    cluster.until(lambda: group.coordinator(asked) != world.coordinator)
+    after = group.coordinator(asked)
+    cluster.until(lambda: group.fetch(after, "t") == 5)
+    assert not told.came
+
+
+def test_offset_that_others_do_not_get_for_long_sends_the_reader_to_look_for_the_coordinator():
+    """NOT_COORDINATOR from Kafka's new coordinator after offsets.commit.timeout.ms: every client asks again."""
+    world = Replicated()
+    cluster, group = world.cluster, world.group
+    world.hold(*world.others)
+    group.commits(world.coordinator, t=10)
+    told = [group.fetches(world.coordinator, "t", version=version) for version in (1, 7, 8)]
+    cluster.rest(4_900)
+    assert not any(one.came for one in told)
+    cluster.rest(200)
+    first, second, third = (one.message for one in told)
+    assert first.topics[0].partitions[0].error_code is ErrorCode.not_coordinator
+    assert [second.error_code, third.groups[0].error_code] == [ErrorCode.not_coordinator] * 2
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_end_of_a_transaction_that_others_do_not_have_yet_is_not_told(committed):
+    world = Replicated()
+    cluster, group = world.cluster, world.group
+    core = cluster.core(world.coordinator)
+    wanted = OffsetToCommit("t", core.topics.named("t").topic_id, 0, 10)
+    added = start(core.offsets.commit_in_transaction(group.name, ANYONE, [wanted], (7, 0)))
+    cluster.until(lambda: added.is_released)
+    world.hold(*world.others)
+    home = core.topics.partition(CONSUMER_OFFSETS, core.offsets.partition_for(group.name))
+    assert core.transactions.write_marker(home, 7, 0, 0, 0, committed=committed) is NONE
+    told = group.fetches(world.coordinator, "t")
+    cluster.rest(200)
+    assert not told.came
+    world.let_go(*world.others)
+    assert cluster.answer(told).topics[0].partitions[0].committed_offset == (10 if committed else 5)
+
+
+def test_who_has_nothing_to_record_does_not_wait_for_what_is_recorded_of_others():
+    """Kafka's coordinator answers them at once. Below min.insync.replicas the wait lasts until a broker is back."""
+    world = Replicated()
+    world.hold(*world.others)
+    committed = world.group.commits(world.coordinator, t=10)
+    for group in (world.group, world.neighbour):
+        assert group.joins(world.coordinator).message.error_code is ErrorCode.member_id_required
+    assert world.neighbour.fetches(world.coordinator, "t").message.topics[0].partitions[0].committed_offset == 5
+    assert world.neighbour.refused_commit(world.coordinator) is ErrorCode.unknown_member_id
+    assert not committed.came
+
+
+def test_next_coordinator_tells_what_it_has_below_the_high_watermark_and_waits_with_the_rest():
+    """Two of three brokers are gone: the high watermark stays where the third found it."""
+    world = Replicated()
+    cluster, group, neighbour = world.cluster, world.group, world.neighbour
+    held, survivor = world.others
+    world.hold(held)
+    group.commits(world.coordinator, t=10)
+    cluster.rest(1_000)
+    for one in (held, world.coordinator):
+        cluster.nodes[one].die(power=False)
+    core = cluster.core(survivor)
+    cluster.until(lambda: core.offsets.error(group.name) is NONE)
+    home = core.topics.partition(CONSUMER_OFFSETS, core.offsets.partition_for(group.name))
+    assert home.log.high_watermark < home.log.log_end_offset
+    assert neighbour.fetches(survivor, "t").message.topics[0].partitions[0].committed_offset == 5
+    assert neighbour.joins(survivor).message.error_code is ErrorCode.member_id_required
+    told = group.fetches(survivor, "t")
+    cluster.rest(1_000)
+    assert not told.came
+    cluster.start_served(held)
+    world.let_go(held)
+    cluster.until(lambda: group.fetch(survivor, "t") == 10)

@@ -142,10 +142,11 @@ class KnownMembers:
         partition = self._topics.partition(topic, index)
         return partition if partition is not None and partition.role is ReplicaRole.LEADER else None
 
-    def committed(self, partition: Partition) -> Parked[ErrorCode]:
+    def committed(self, partition: Partition, end_offset: int | None = None) -> Parked[ErrorCode]:
         if partition.leading is None:
             return NOT_LED
-        return start(self._committed(partition.leading.committed(partition.log.log_end_offset)))
+        end = partition.log.log_end_offset if end_offset is None else end_offset
+        return start(self._committed(partition.leading.committed(end)))
 
     async def _committed(self, acknowledged: Parked[ErrorCode]) -> ErrorCode:
         """What has been below the high watermark stays, however many replicas are in sync by now."""

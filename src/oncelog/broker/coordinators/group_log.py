@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from oncelog.broker.coordinators.unconfirmed import Recorded, UnconfirmedRecords
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS
 from oncelog.coordination.refusal import told
@@ -36,8 +37,11 @@ class Needs(Protocol):
 class GroupLog:
     """The log of one broker's group coordinator."""
 
-    def __init__(self, broker: Needs, coordinator: GroupCoordinator, elections: Elections) -> None:
+    def __init__(
+        self, broker: Needs, coordinator: GroupCoordinator, elections: Elections, unconfirmed: UnconfirmedRecords
+    ) -> None:
         self._broker = broker
+        self._unconfirmed = unconfirmed
         self._coordinator = coordinator
         self._elections = elections
 
@@ -61,18 +65,28 @@ class GroupLog:
     def is_loading(self) -> bool:
         return self._elections.is_loading
 
-    async def committed(self, group: str) -> ErrorCode:
+    def is_confirmed(self, group: str, kind: Recorded) -> bool:
+        """Whether all that is recorded of the group is known to be below the high watermark."""
+        return self._unconfirmed.end(self.partition_for(group), group, kind) is None
+
+    async def committed(self, group: str, kind: Recorded) -> ErrorCode:
         """Wait until what is known of the group now cannot be lost with this broker. One that is alone waits for nothing.
 
+        What is recorded of other groups, or of other things, keeps nobody waiting: below min.insync.replicas that may be long.
         Errors: not_coordinator, if another broker coordinates the group by then, or this one has loaded it anew.
         """
         index = self.partition_for(group)
         partition = self._broker.topics.partition(CONSUMER_OFFSETS, index)
-        if partition is None:
+        end_offset = self._unconfirmed.end(index, group, kind)
+        if partition is None or end_offset is None:
             return ErrorCode.none
         term = self._elections.term(index)
-        error = await self._broker.known_brokers.committed(partition)
-        return told(error) if self._elections.term(index) is term else ErrorCode.not_coordinator
+        error = await self._broker.known_brokers.committed(partition, end_offset)
+        if self._elections.term(index) is not term:
+            return ErrorCode.not_coordinator
+        if error is ErrorCode.none:
+            self._unconfirmed.confirm(index, end_offset)
+        return told(error)
 
     def append(self, group: str, records: Sequence[GroupRecord], producer: tuple[int, int] = NO_PRODUCER) -> ErrorCode:
         """Write what a client asked for, as one batch, and make it true; or say what it is told when that cannot be.
@@ -106,10 +120,17 @@ class GroupLog:
         for position, record in enumerate(records):
             offset = result.base_offset + position
             self._coordinator.replay(partition.index, record, producer_id, is_transactional, offset)
+        for kind in {Recorded.by(record) for record in records}:
+            self.note(group, kind, result.last_offset + 1)
         if logger.isEnabledFor(logging.INFO):
             for news in filter(None, (getattr(record, "news", None) for record in records)):
                 logger.info("group %s: %s", group, news)
         return ErrorCode.none
+
+    def note(self, group: str, kind: Recorded, end_offset: int) -> None:
+        """This has been recorded of the group: others may not have it yet."""
+        if self._broker.known_brokers.has_others:
+            self._unconfirmed.note(self.partition_for(group), group, kind, end_offset)
 
     def _home(self, group: str) -> Partition:
         partition = self._broker.topics.partition(CONSUMER_OFFSETS, self._coordinator.partition_for(group))

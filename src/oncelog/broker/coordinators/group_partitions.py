@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from oncelog import groups
 from oncelog.broker.coordinators.loading import load_offsets, not_cleaned
+from oncelog.broker.coordinators.unconfirmed import UnconfirmedRecords
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS
 from oncelog.groups import GroupCoordinator
 
@@ -29,8 +30,9 @@ class Needs(Protocol):
 class GroupPartitions:
     """What one broker's group coordinator does with a partition of its topic (`Coordinates` in `elections.py`)."""
 
-    def __init__(self, broker: Needs, coordinator: GroupCoordinator) -> None:
+    def __init__(self, broker: Needs, coordinator: GroupCoordinator, unconfirmed: UnconfirmedRecords) -> None:
         self._broker = broker
+        self._unconfirmed = unconfirmed
         self._coordinator = coordinator
         self._decode = groups.decode_of_member if broker.settings.is_in_cluster else groups.decode
         self._groups: dict[int, frozenset[str]] = {}
@@ -39,7 +41,9 @@ class GroupPartitions:
         found = self._broker.topics.partition(CONSUMER_OFFSETS, partition)
         if found is not None and not found.is_offline:
             with not_cleaned(found):
-                self._groups[partition] = yield from load_offsets(found, self._coordinator, self._decode)
+                self._groups[partition] = yield from load_offsets(
+                    found, self._coordinator, self._decode, self._unconfirmed
+                )
 
     def loaded(self, partition: int, epoch: int) -> None:
         loaded = self._groups.pop(partition, frozenset())
@@ -48,4 +52,5 @@ class GroupPartitions:
 
     def unload(self, partition: int) -> None:
         self._groups.pop(partition, None)
+        self._unconfirmed.forget(partition)
         self._broker.memberships.unload(partition)

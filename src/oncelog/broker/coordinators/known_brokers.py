@@ -103,8 +103,8 @@ class KnownBrokers(Protocol):
         """
         ...
 
-    def committed(self, partition: Partition) -> Parked[ErrorCode]:
-        """Released with none when all that is in this broker's log now is below the high watermark.
+    def committed(self, partition: Partition, end_offset: int | None = None) -> Parked[ErrorCode]:
+        """Released with none when all before this offset, or all that is in this broker's log now, is below the high watermark.
 
         Until then it waits, for whoever gets an error must be able to count on it: only what ends this broker's leadership
         does so earlier, with not_leader_or_follower.
@@ -149,5 +149,5 @@ class OneBroker:
     def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Parked[MarkerErrors | None]:
         raise AssertionError(f"there is no broker {node_id}")
 
-    def committed(self, partition: Partition) -> Parked[ErrorCode]:
+    def committed(self, partition: Partition, end_offset: int | None = None) -> Parked[ErrorCode]:
         return AT_ONCE

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from oncelog import transactions
+from oncelog.broker.coordinators.unconfirmed import Recorded, UnconfirmedRecords
 from oncelog.broker.storage.journal import (
     BecameMember,
     BootTrusted,
@@ -291,26 +292,36 @@ class _Marker:
 
     producer_id: int
     is_commit: bool
+    offset: int
 
 
 def load_offsets(
-    partition: Partition, coordinator: GroupCoordinator, decode: Callable[[Record], GroupRecord | None]
+    partition: Partition,
+    coordinator: GroupCoordinator,
+    decode: Callable[[Record], GroupRecord | None],
+    unconfirmed: UnconfirmedRecords,
 ) -> Generator[None, None, frozenset[str]]:
     """Replay a partition of the committed offsets, in short steps, with the markers that say which transactional ones count.
 
-    Return the groups that it is about. Raises DamagedLogError.
+    Return the groups that it is about; `unconfirmed` takes note of what is above the high watermark. Raises DamagedLogError.
     """
+    high_watermark = partition.log.high_watermark
     steps = yield from _offset_steps(partition, coordinator.partition_for, decode)
     groups_found: set[str] = set()
     for number, step in enumerate(() if partition.is_offline else steps):
         if number % BATCHES_OF_A_STEP == 0:
             yield
         if isinstance(step, _Marker):
-            coordinator.replay_marker(partition.index, step.producer_id, step.is_commit)
+            ended = coordinator.replay_marker(partition.index, step.producer_id, step.is_commit)
+            changed = {group: Recorded.OFFSETS for group, _ in ended}
         else:
             header = step.header
             coordinator.replay(partition.index, step.record, header.producer_id, header.is_transactional, step.offset)
             groups_found.add(step.record.group)
+            changed = {step.record.group: Recorded.by(step.record)}
+        if step.offset >= high_watermark:
+            for group, kind in changed.items():
+                unconfirmed.note(partition.index, group, kind, step.offset + 1)
     return frozenset(groups_found)
 
 
@@ -338,7 +349,7 @@ def _offset_steps(
             marker = read_control(batch.data, batch.position_in_data)
             if marker is not None:
                 open_producers.remove(header.producer_id)
-                steps.append(_Marker(header.producer_id, marker.control is ControlType.COMMIT))
+                steps.append(_Marker(header.producer_id, marker.control is ControlType.COMMIT, header.base_offset))
     return steps
 
 

@@ -72,7 +72,7 @@ class Marking:
         if not isinstance(result, Appended):
             return result.error
         if holds_offsets:
-            self._broker.offsets.replay_marker(partition.index, producer_id, committed)
+            self._broker.offsets.replay_marker(partition.index, producer_id, committed, result.last_offset + 1)
         return _NONE
 
     def put_first(self, markers: MarkersToSend) -> Parked[bool]:

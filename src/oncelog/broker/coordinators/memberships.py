@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.config.consumer_group_limits import serves_consumer_groups
 from oncelog.broker.coordinators.group_log import GroupLog
+from oncelog.broker.coordinators.unconfirmed import Recorded
 from oncelog.coordination import Parked, Task, begin
 from oncelog.environment import DiskError, Random, Timer
 from oncelog.groups import (
@@ -152,7 +153,7 @@ class Memberships:
         decision.remember()
         self._watch(group)
         if decision.answer:
-            committed = begin(self._log.committed(group))
+            committed = begin(self._log.committed(group, Recorded.MEMBERS))
             if isinstance(committed, Task):
                 committed.then(partial(_give, decision.answer))
             else:

@@ -9,13 +9,16 @@ from uuid import UUID
 
 from oncelog.broker.coordinators.group_log import NO_PRODUCER, GroupLog
 from oncelog.broker.coordinators.known_brokers import TopicOfOffsets
+from oncelog.broker.coordinators.unconfirmed import Recorded
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS
 from oncelog.coordination import start
+from oncelog.coordination.deadline import Deadline
 from oncelog.groups import (
     CommitContext,
     CommitDecision,
     GroupCoordinator,
+    GroupOffsets,
     GroupRecord,
     OffsetDeletion,
     OffsetToCommit,
@@ -30,6 +33,12 @@ if TYPE_CHECKING:
     from oncelog.broker.coordinators.memberships import Memberships
     from oncelog.broker.storage.topics import Topic, Topics
     from oncelog.environment import Clock
+
+
+CONFIRMED_WITHIN_MS = 5000
+"""As long as Kafka's coordinators wait for it (offsets.commit.timeout.ms). The members of a group have one connection each, and
+their heartbeats come behind what waits.
+"""
 
 
 class Needs(Protocol):
@@ -84,9 +93,31 @@ class CommittedOffsets:
         decision = self.coordinator.transactional_commit(group, member, offsets, self._now_ms())
         return await self._write(group, decision, producer)
 
-    def replay_marker(self, partition: int, producer_id: int, committed: bool) -> None:
+    async def told(self, group: str, require_stable: bool) -> GroupOffsets | ErrorCode:
+        """What a reader is told: what is committed at this moment, once no other coordinator can know less.
+
+        Errors: not_coordinator, also where that takes long: as Kafka's new coordinator, for it is known to all clients.
+        """
+        offsets = self.coordinator.offsets_of(group, require_stable)
+        if self._log.is_confirmed(group, Recorded.OFFSETS):
+            return offsets
+        of_this_moment = offsets.copy()
+        confirmed = start(self._log.committed(group, Recorded.OFFSETS))
+        deadline = Deadline(self._broker.clock, CONFIRMED_WITHIN_MS)
+        try:
+            error = await confirmed if await deadline.until(confirmed) else ErrorCode.not_coordinator
+        finally:
+            deadline.end()
+        if error is ErrorCode.none:
+            # Another broker may coordinate the group by now, and know more.
+            error = self.error(group)
+        return of_this_moment if error is ErrorCode.none else error
+
+    def replay_marker(self, partition: int, producer_id: int, committed: bool, end_offset: int) -> None:
         """An offset for a deleted topic was left for what the transaction would put in its place: that may not have come."""
         ended = self.coordinator.replay_marker(partition, producer_id, committed)
+        for group in {group for group, _ in ended}:
+            self._log.note(group, Recorded.OFFSETS, end_offset)
         if self._broker.known_brokers.has_others:
             groups = {group for group, one in ended if self._has_doubtful_offset(group, one)}
             if groups:
@@ -176,14 +207,19 @@ class CommittedOffsets:
         error = self._append(group, decision.records, producer)
         if error is ErrorCode.none:
             decision.remember()
-            error = await self._log.committed(group)
+        if error is ErrorCode.none and decision.records:
+            error = await self._log.committed(group, Recorded.OFFSETS)
         if error is ErrorCode.none:
             return decision.answer
         return tuple(error if given is ErrorCode.none else given for given in decision.answer)
 
     async def _kept(self, group: str, records: Sequence[GroupRecord]) -> ErrorCode:
+        """Those of a group that ends are about its members, and come last."""
         error = self._append(group, records)
-        return error if error is not ErrorCode.none else await self._log.committed(group)
+        for kind in Recorded:
+            if error is ErrorCode.none:
+                error = await self._log.committed(group, kind)
+        return error
 
     def _append(self, group: str, records: Sequence[GroupRecord], producer: tuple[int, int] = NO_PRODUCER) -> ErrorCode:
         return self._log.append(group, records, producer) if records else ErrorCode.none

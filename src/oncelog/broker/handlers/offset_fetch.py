@@ -43,10 +43,10 @@ async def handle(broker: Needs, request: Request) -> Any:
     require_stable = getattr(body, "require_stable", False)
     turn = Turn(broker.clock)
     if request.version < BATCHED_FROM_VERSION:
-        error = broker.offsets.error(body.group_id)
-        if error is not ErrorCode.none:
-            return request.answer(topics=_not_coordinated(request, error), error_code=error)
-        topics = await _group(broker, request, body.group_id, body.topics, require_stable, turn)
+        found = await _offsets(broker, body.group_id, require_stable)
+        if isinstance(found, ErrorCode):
+            return request.answer(topics=_not_coordinated(request, found), error_code=found)
+        topics = await _group(broker, request, found, body.topics, turn)
         return request.answer(topics=topics, error_code=ErrorCode.none)
     groups = []
     for group in body.groups:
@@ -74,19 +74,21 @@ async def _checked_group(broker: Needs, request: Request, group: Any, require_st
         error = broker.offsets.coordinator.check_fetch(
             group.group_id, getattr(group, "member_id", None), getattr(group, "member_epoch", NO_EPOCH)
         )
-    is_refused = error is not ErrorCode.none
-    return request.types.OffsetFetchResponseGroup(
-        group_id=group.group_id,
-        topics=() if is_refused else await _group(broker, request, group.group_id, group.topics, require_stable, turn),
-        error_code=error,
-    )
+    found = error if error is not ErrorCode.none else await _offsets(broker, group.group_id, require_stable)
+    answer = request.types.OffsetFetchResponseGroup
+    if isinstance(found, ErrorCode):
+        return answer(group_id=group.group_id, topics=(), error_code=found)
+    topics = await _group(broker, request, found, group.topics, turn)
+    return answer(group_id=group.group_id, topics=topics, error_code=ErrorCode.none)
 
 
-async def _group(
-    broker: Needs, request: Request, group: str, asked: Any, require_stable: bool, turn: Turn
-) -> tuple[Any, ...]:
+async def _offsets(broker: Needs, group: str, require_stable: bool) -> GroupOffsets | ErrorCode:
+    error = broker.offsets.error(group)
+    return error if error is not ErrorCode.none else await broker.offsets.told(group, require_stable)
+
+
+async def _group(broker: Needs, request: Request, offsets: GroupOffsets, asked: Any, turn: Turn) -> tuple[Any, ...]:
     """All of one moment, as in Kafka, which locks the group: what a transaction has committed is seen whole, or not yet."""
-    offsets = broker.offsets.coordinator.offsets_of(group, require_stable)
     if asked is None:
         by_topic: dict[str, list[FetchedOffset]] = {}
         for partition in sorted(offsets.committed):
