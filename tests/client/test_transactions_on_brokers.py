@@ -367,6 +367,100 @@ def test_consumer_shows_markers_on_request_and_goes_on_where_the_log_begins(log,
             consumer.poll(5_000)
 
 
+def is_open(log, transactional_id) -> bool:
+    with Client(log.bootstrap_servers) as client:
+        return client.describe_transactions([transactional_id])[transactional_id].state == "Ongoing"
+
+
+def test_transaction_that_is_open_when_its_producer_is_closed_is_aborted(log, topic, face, protocol):
+    """As Java's producer does: what is left is written, and nobody waits for the timeout."""
+    producer = face.producer(log.bootstrap_servers, transactional_id=topic, linger_ms=60_000)
+    producer.init_transactions()
+    producer.begin_transaction()
+    left = producer.send(topic, b"left", partition=0)
+    producer.send_offsets_to_transaction({TopicPartition(topic, 1): OffsetAndMetadata(7)}, topic)
+    assert is_open(log, topic)
+    producer.close()
+    assert left.result().offset == 0
+    assert not is_open(log, topic)
+    assert (read(log, topic), read(log, topic, IsolationLevel.READ_UNCOMMITTED)) == ([], [b"left"])
+    assert committed(log, topic) == {}
+    producer.close()
+
+
+def test_transaction_that_has_failed_is_aborted_when_its_producer_is_closed(log, topic, face):
+    with face.producer(log.bootstrap_servers, transactional_id=topic) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"good", partition=0).result()
+        producer.send(topic, bytes(2_000_000), partition=1)
+        with pytest.raises(TransactionFailed, match="MESSAGE_TOO_LARGE"):
+            producer.commit_transaction()
+        assert is_open(log, topic)
+    assert not is_open(log, topic)
+
+
+class OurMistakeError(Exception):
+    """What is raised in the midst of a transaction."""
+
+
+@pytest.mark.parametrize("is_asyncio", [False, True])
+def test_error_inside_a_transaction_is_raised_as_it_is_and_the_transaction_is_aborted(log, topic, is_asyncio):
+    def run() -> None:
+        with Producer(log.bootstrap_servers, transactional_id=topic) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(topic, b"value", partition=0).result()
+            raise OurMistakeError
+
+    async def run_asyncio() -> None:
+        async with AsyncProducer(log.bootstrap_servers, transactional_id=topic) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            await (await producer.send(topic, b"value", partition=0))
+            raise OurMistakeError
+
+    with pytest.raises(OurMistakeError):
+        asyncio.run(run_asyncio()) if is_asyncio else run()
+    assert not is_open(log, topic)
+
+
+@pytest.mark.parametrize("is_asyncio", [False, True])
+def test_error_of_a_producer_that_cannot_abort_when_it_is_closed_is_raised_as_it_is(new_oncelog, caplog, is_asyncio):
+    """Where nobody answers, the calls have a limit as ever. Of a transaction without records nobody is asked."""
+    node = new_oncelog()
+    limits = {"call_timeout_ms": 5_000, "delivery_timeout_ms": 5_000}
+
+    def run() -> None:
+        with (
+            Producer(node.bootstrap_servers, transactional_id="empty", **limits) as empty,
+            Producer(node.bootstrap_servers, transactional_id="open", **limits) as producer,
+        ):
+            for one in (empty, producer):
+                one.init_transactions()
+                one.begin_transaction()
+            producer.send("t", b"value", partition=0).result()
+            node.kill()
+            raise OurMistakeError
+
+    async def run_asyncio() -> None:
+        async with (
+            AsyncProducer(node.bootstrap_servers, transactional_id="empty", **limits) as empty,
+            AsyncProducer(node.bootstrap_servers, transactional_id="open", **limits) as producer,
+        ):
+            for one in (empty, producer):
+                await one.init_transactions()
+                await one.begin_transaction()
+            await (await producer.send("t", b"value", partition=0))
+            node.kill()
+            raise OurMistakeError
+
+    with pytest.raises(OurMistakeError):
+        asyncio.run(run_asyncio()) if is_asyncio else run()
+    (said,) = (record.getMessage() for record in caplog.records if record.name == "oncelog.client")
+    assert said.startswith("an open transaction is left to its timeout")
+
+
 def test_asyncio_transactions_are_read_by_an_asyncio_consumer(log, topic):
     async def run() -> list[bytes | None]:
         async with AsyncProducer(log.bootstrap_servers, transactional_id=topic, compression="zstd") as producer:

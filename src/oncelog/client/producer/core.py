@@ -7,6 +7,7 @@ the same moment. Only the pump touches what is on its way.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -35,8 +36,16 @@ from oncelog.client.values import GroupMetadata, OffsetAndMetadata, ProducerIden
 from oncelog.records import HEADER_BYTES, Record
 from oncelog.wire import ErrorCode
 
+logger = logging.getLogger("oncelog.client")
+
 RECORD_BYTES_MAX = 2**31 - 1 - HEADER_BYTES
 """The length of a batch is an int32."""
+
+
+def log_left_open(error: ClientError) -> None:
+    """A producer that is closed could not abort its transaction. One that was replaced has none any more."""
+    if not isinstance(error, ProducerFenced):
+        logger.warning("an open transaction is left to its timeout, for it could not be aborted: %s", error)
 
 
 class ProducerCore:
@@ -82,6 +91,13 @@ class ProducerCore:
         """Whether nothing waits to be given up, or to be written."""
         is_quiet = self._flow is None or self._flow.is_quiet
         return self._drop_because is None and self.is_flushed and is_quiet
+
+    @property
+    def leaves_transaction_open(self) -> bool:
+        """Whether there is a transaction that would stay open until its timeout if nobody ended it now."""
+        is_open = self.state in (ProducerPhase.IN_TRANSACTION, ProducerPhase.ABORTABLE_ERROR)
+        has_something = bool(self._added) or self._has_offsets or not self.is_flushed
+        return is_open and has_something and not self.is_closed and self._ended_by is None
 
     def knows(self, topic: str, partition: int | None) -> bool:
         """Whether a record for this partition, or for any, can be appended. Raises ValueError for one below 0."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from types import TracebackType
 from typing import Any
 
-from oncelog.client.errors import IllegalState, RetriesExhausted
+from oncelog.client.errors import ClientError, IllegalState, RetriesExhausted
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.producer.accumulating import OnDelivery, OpenBatch, RecordMetadata
-from oncelog.client.producer.core import ProducerCore
+from oncelog.client.producer.core import ProducerCore, log_left_open
 from oncelog.client.producer.given_record import given_record
 from oncelog.client.producer.partitioners import Partitioner
 from oncelog.client.producer.settings import producer_settings
@@ -184,7 +185,11 @@ class AsyncProducer(AsyncBase):
         await self._run(self._core.abort())
 
     async def close(self) -> None:
-        """Write what is left and end. An open transaction is left to its timeout, or to the next owner of its id."""
+        """Write what is left and end. A transaction that is open is aborted, as Java's producer does.
+
+        Where that cannot be, it is logged, and the transaction is left to its timeout, or to the next owner of its id.
+        """
+        await self._abort_open_transaction()
         self._core.stop()
         if self._pump is not None:
             self._wake()
@@ -193,6 +198,27 @@ class AsyncProducer(AsyncBase):
         self._core.raise_if_ended()
         if not self._core.is_flushed:
             raise IllegalState(CANCELLED)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        except ClientError as left:
+            if error is None:
+                raise
+            error.add_note(f"closing the producer: {left}")
+
+    async def _abort_open_transaction(self) -> None:
+        if not self._core.leaves_transaction_open:
+            return
+        try:
+            self._core.send_now()
+            self._wake()
+            await self._wait(lambda: self._core.is_flushed, None)
+            await self.abort_transaction()
+        except ClientError as error:
+            log_left_open(error)
 
     def _wake(self) -> None:
         """Have the sending task look again; it starts with the first call, when there is an event loop."""

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from oncelog.client.errors import IllegalState, RetriesExhausted
+from oncelog.client.errors import ClientError, IllegalState, RetriesExhausted
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.producer.accumulating import OnDelivery, OpenBatch, RecordMetadata
-from oncelog.client.producer.core import ProducerCore
+from oncelog.client.producer.core import ProducerCore, log_left_open
 from oncelog.client.producer.given_record import given_record
 from oncelog.client.producer.partitioners import Partitioner
 from oncelog.client.producer.settings import producer_settings
@@ -200,7 +200,11 @@ class Producer:
             self._calls.run(self._core.abort())
 
     def close(self) -> None:
-        """Write what is left and end. An open transaction is left to its timeout, or to the next owner of its id."""
+        """Write what is left and end. A transaction that is open is aborted, as Java's producer does.
+
+        Where that cannot be, it is logged, and the transaction is left to its timeout, or to the next owner of its id.
+        """
+        self._abort_open_transaction()
         with self._changed:
             self._core.stop()
         self._sending.wake()
@@ -217,7 +221,25 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except ClientError as left:
+            if error is None:
+                raise
+            error.add_note(f"closing the producer: {left}")
+
+    def _abort_open_transaction(self) -> None:
+        with self._one_call_at_a_time:
+            if not self._core.leaves_transaction_open:
+                return
+            try:
+                with self._changed:
+                    self._core.send_now()
+                    self._sending.wake()
+                    self._wait(lambda: self._core.is_flushed, None)
+                self.abort_transaction()
+            except ClientError as error:
+                log_left_open(error)
 
     def _learn(self, topic: str, partition: int | None) -> None:
         """Learn of a topic, beside other calls: a topic that is not there holds nobody up who writes to others."""
