@@ -23,13 +23,20 @@ from oncelog.zookeeper.znodes import PRODUCER_IDS_IN_A_BLOCK
 ALTER_PARTITION = 56
 ALLOCATE_PRODUCER_IDS = 67
 NOT_THROTTLED = timedelta(0)
+RECOVERY_STATES = frozenset(LeaderRecoveryState)
 
 
 async def alter_partition(controller: Controller, version: int, body: Any) -> Any:
-    wanted: dict[AskedPartition, WantedIsr] = {
-        (topic.topic_id, one.partition_index): _wanted(one) for topic in body.topics for one in topic.partitions
-    }
-    results = await controller.alter_partitions(body.broker_id, body.broker_epoch, wanted, version)
+    results: dict[AskedPartition, IsrResult] | ErrorCode
+    states = {one.leader_recovery_state for topic in body.topics for one in topic.partitions}
+    if states <= RECOVERY_STATES:
+        wanted: dict[AskedPartition, WantedIsr] = {
+            (topic.topic_id, one.partition_index): _wanted(one) for topic in body.topics for one in topic.partitions
+        }
+        results = await controller.alter_partitions(body.broker_id, body.broker_epoch, wanted, version)
+    else:
+        # As Kafka's controller, which throws at a number that says nothing.
+        results = ErrorCode.unknown_server_error if controller.is_active else ErrorCode.not_controller
     types = message_module(ALTER_PARTITION, version, "response")
     is_refused = isinstance(results, ErrorCode)
     return construct(

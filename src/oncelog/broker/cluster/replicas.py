@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -10,6 +11,7 @@ from uuid import UUID
 
 from oncelog.broker.cluster.asking import SessionEndedError
 from oncelog.broker.cluster.fetchers import Fetchers
+from oncelog.broker.cluster.order_checks import OrderCheck
 from oncelog.broker.cluster.replica import HostedReplica, Surroundings
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.partition import Partition, ReplicaRole
@@ -41,6 +43,10 @@ class Told:
     state: LeaderAndIsrTold
 
     @property
+    def key(self) -> tuple[str, int]:
+        return self.topic, self.index
+
+    @property
     def replica(self) -> ReplicaId:
         return ReplicaId(self.topic, self.topic_id, self.index)
 
@@ -53,6 +59,10 @@ class ToStop:
     index: int
     leader_epoch: int
     delete: bool
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.topic, self.index
 
 
 class Leads(Protocol):
@@ -106,18 +116,25 @@ class Replicas:
         `partition_counts` has the coordinators' topics: where a group or a transactional id belongs depends on all partitions,
         also on those of which nobody has told yet.
 
+        Of a partition that is named twice the last counts, as in Kafka.
+
         Errors: stale_controller_epoch for a leader epoch that is not new, inconsistent_topic_id, kafka_storage_error,
-        unknown_topic_or_partition for a partition that has no replica here.
+        unknown_topic_or_partition for a partition that has no replica here, or that there cannot be; invalid_topic_exception
+        and unknown_topic_id for such topics.
 
         What was begun is carried out, also where whoever asked is gone.
         """
-        return await start(self._become_all(told, partition_counts))
+        last = {one.key: one for one in told}
+        errors = await start(self._become_all(list(last.values()), partition_counts))
+        by_key = dict(zip(last, errors, strict=True))
+        return [by_key[one.key] for one in told]
 
     async def _become_all(self, told: Sequence[Told], partition_counts: Mapping[UUID, int]) -> list[ErrorCode]:
         await self._orders.enter()
         try:
-            await self._make_way(told)
-            decided = [self._decide(one) for one in told]
+            impossible = self._impossible(told)
+            await self._make_way([one for one in told if one.key not in impossible])
+            decided = [self._decide(one, impossible.get(one.key)) for one in told]
             changing = [
                 one for one, (becomes, _) in zip(told, decided, strict=True) if becomes is not Becomes.UNCHANGED
             ]
@@ -135,6 +152,20 @@ class Replicas:
             return errors
         finally:
             self._orders.leave()
+
+    def _impossible(self, told: Sequence[Told]) -> dict[tuple[str, int], ErrorCode]:
+        """What there cannot be of it."""
+        check = OrderCheck(self._topics, len(told))
+        by_topic: defaultdict[tuple[str, UUID], list[int]] = defaultdict(list)
+        for one in told:
+            by_topic[one.topic, one.topic_id].append(one.index)
+        found: dict[tuple[str, int], ErrorCode] = {}
+        for (name, topic_id), indexes in by_topic.items():
+            problem = check.topic_problem(name, topic_id)
+            possible = () if problem is not None else check.possible(topic_id, indexes)
+            error = problem or ErrorCode.unknown_topic_or_partition
+            found |= {(name, index): error for index in indexes if index not in possible}
+        return found
 
     async def _make_way(self, told: Sequence[Told]) -> None:
         """Delete what is here of topics whose names have become those of others.
@@ -158,7 +189,9 @@ class Replicas:
             return False
         return partition.topic_id != told.topic_id and partition not in self._replicas
 
-    def _decide(self, told: Told) -> tuple[Becomes, ErrorCode]:
+    def _decide(self, told: Told, problem: ErrorCode | None) -> tuple[Becomes, ErrorCode]:
+        if problem is not None:
+            return Becomes.UNCHANGED, problem
         partition = self._partition(told)
         if partition is None or partition.role is ReplicaRole.LEAVING:
             return decide(told.state, self._node_id, NO_EPOCH, NO_EPOCH)
@@ -210,10 +243,15 @@ class Replicas:
     async def stop(self, orders: Sequence[ToStop]) -> list[ErrorCode]:
         """Lead and follow no more, and delete what is to be deleted; what became of each, in the same order.
 
+        Of a partition that is named twice the last counts, as in Kafka.
+
         Errors: fenced_leader_epoch for one that is older than what is known, kafka_storage_error. What was begun is carried
         out, also where whoever asked is gone.
         """
-        return await start(self._stop_all(orders))
+        last = {one.key: one for one in orders}
+        errors = await start(self._stop_all(list(last.values())))
+        by_key = dict(zip(last, errors, strict=True))
+        return [by_key[one.key] for one in orders]
 
     async def _stop_all(self, orders: Sequence[ToStop]) -> list[ErrorCode]:
         await self._orders.enter()

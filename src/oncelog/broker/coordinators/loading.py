@@ -141,7 +141,7 @@ def _replay(state: JournalState, record: MetadataRecord) -> None:
             state.left.difference_update((record.topic, index) for index in record.partitions)
             _note_made(state, *((record.topic, index) for index in record.partitions))
         case ReplicasLeft():
-            state.hosted[UUID(record.topic_id)].partitions.difference_update(record.partitions)
+            _leave(state, UUID(record.topic_id), record.partitions)
             state.left.update((record.topic, index) for index in record.partitions)
         case BecameMember():
             _become_member(state)
@@ -180,6 +180,14 @@ def _become_member(state: JournalState) -> None:
     state.features_epoch = 0
     state.reserved_producer_ids = 0
     state.is_converted = True
+
+
+def _leave(state: JournalState, topic_id: UUID, partitions: Iterable[int]) -> None:
+    """An id of which there is nothing any more may come back under another name, whoever had that ordered."""
+    hosted = state.hosted[topic_id]
+    hosted.partitions.difference_update(partitions)
+    if not hosted.partitions:
+        del state.hosted[topic_id]
 
 
 def _note_compaction(state: JournalState, topic_id: str, configs: Mapping[str, str]) -> None:

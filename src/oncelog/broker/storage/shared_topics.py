@@ -23,6 +23,7 @@ from oncelog.wire import ErrorCode
 logger = logging.getLogger("oncelog.broker")
 
 NO_EPOCH = -1
+REACHED_AT_ONCE = 1000
 DURING_DELETE = Leadership(LEADER_DURING_DELETE)
 
 
@@ -77,6 +78,8 @@ class SharedTopics(Topics):
         self._here: dict[tuple[str, int], Partition] = {}
         self._leaving: dict[tuple[str, int], Parked[None]] = {}
         self._being_made: dict[str, Parked[ErrorCode]] = {}
+        self._names_to_be: dict[UUID, str] = {}
+        """Of topics whose first replicas are about to be here."""
         self._awaited: dict[str, Parked[None]] = {}
         self._being_deleted_ids: set[UUID] = set()
         self._doubted: set[UUID] = set()
@@ -131,6 +134,10 @@ class SharedTopics(Topics):
     def replica(self, name: str, index: int) -> Partition | None:
         """The replica that is here of a partition of this name, also of a topic that was deleted and made again since."""
         return self._here.get((name, index))
+
+    def name_of(self, topic_id: UUID) -> str | None:
+        topic = self._by_id.get(topic_id)
+        return self._names_to_be.get(topic_id) if topic is None else topic.name
 
     def learn(self, name: str, topic_id: UUID, states: Mapping[int, Leadership]) -> Topic:
         """Hear from the controller who leads these partitions of a topic. They are all of a topic that is new."""
@@ -260,6 +267,7 @@ class SharedTopics(Topics):
         if not replicas:
             # An order that brings nothing new does not wait for the journal's disk.
             return
+        self._names_to_be = {one.topic_id: one.topic for one in replicas}
         for one in replicas:
             while (going := self._leaving.get((one.topic, one.index))) is not None:
                 await going
@@ -274,11 +282,14 @@ class SharedTopics(Topics):
         ]
         await self._journal.write(records)
         await self._slices.run(self._open_all(replicas))
+        self._names_to_be.clear()
 
     def _open_all(self, replicas: Sequence[ReplicaId]) -> Iterator[None]:
         for one in replicas:
             topic = self._by_id.get(one.topic_id) or self._make_topic(one.topic, one.topic_id)
-            self._reach(topic, one.index)
+            while len(topic.partitions) <= one.index:
+                self._reach(topic, min(one.index, len(topic.partitions) + REACHED_AT_ONCE))
+                yield
             config = log_config(self._settings, topic.values, is_internal=topic.is_internal)
             log, directory = self._open_log(topic, one.index, config)
             partition = topic.partitions[one.index]
