@@ -118,7 +118,7 @@ class Controller:
             start(self._look())
 
     def watched(self, watched: Watched) -> None:
-        if watched.path == paths.CONTROLLER:
+        if watched.path in (paths.CONTROLLER, paths.CONTROLLER_EPOCH):
             self.begin()
         elif self._term is not None:
             event = event_of(watched, self._term, self._needs.random)
@@ -225,6 +225,7 @@ class Controller:
             except ZnodeError as error:
                 # Somebody has broken it. It is looked at again when it changes.
                 logger.error("%s", error)
+                await self._submit(Exists(error.path, watch=True))
                 is_settled = True
             if session != self._session or (is_settled and not self._is_looked_for_again):
                 break

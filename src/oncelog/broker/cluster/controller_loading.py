@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 from uuid import UUID
 
 from oncelog.broker.cluster.controller_zookeeper import ControllerZooKeeper
+from oncelog.broker.storage.topics import name_problem
 from oncelog.controller import (
     DeleteNotification,
     LeaderAndIsr,
@@ -25,17 +26,20 @@ from oncelog.controller import (
 from oncelog.environment import Random
 from oncelog.zookeeper.session import Create, Data, Done, Exists, SetData
 from oncelog.zookeeper.znodes import (
+    FeatureZnode,
     ZnodeError,
     decode_feature,
     decode_preferred_replica_election,
     decode_reassignments,
     paths,
 )
+from oncelog.zookeeper.znodes.json_text import INT_MAX
 
 logger = logging.getLogger("oncelog.controller")
 
 K = TypeVar("K")
 V = TypeVar("V")
+INT_DIGITS_MAX = 10
 
 
 async def load(zookeeper: ControllerZooKeeper, random: Random, listener: str) -> Snapshot:
@@ -61,9 +65,11 @@ async def load(zookeeper: ControllerZooKeeper, random: Random, listener: str) ->
 
 
 async def enable_features(zookeeper: ControllerZooKeeper) -> dict[str, int]:
-    """The levels of the cluster's features, behind a `/feature` as this controller leaves it."""
+    """The levels of the cluster's features, behind a `/feature` as this controller leaves it. What is broken it leaves alone."""
     (read,) = await zookeeper.read_all([paths.FEATURE])
-    existing = None if read is None else decode_feature(read.data)
+    existing = _features(read)
+    if read is not None and existing is None:
+        return {}
     wanted = feature_znode(existing)
     if existing is None:
         await zookeeper.write_plain([Create(paths.FEATURE, wanted.encode())])
@@ -74,7 +80,12 @@ async def enable_features(zookeeper: ControllerZooKeeper) -> dict[str, int]:
 
 async def read_levels(zookeeper: ControllerZooKeeper) -> dict[str, int]:
     (read,) = await zookeeper.read_all([paths.FEATURE])
-    return {} if read is None else dict(feature_znode(decode_feature(read.data)).features)
+    existing = _features(read)
+    return {} if existing is None else dict(feature_znode(existing).features)
+
+
+def _features(read: Data | None) -> FeatureZnode | None:
+    return _decoded([paths.FEATURE], [read], lambda _, found: decode_feature(found.data)).get(paths.FEATURE)
 
 
 async def read_brokers(
@@ -82,7 +93,7 @@ async def read_brokers(
 ) -> dict[int, RegisteredBroker]:
     """Those that are registered. Who does not support the cluster's features, or has not its listener, is as if not there."""
     names = await zookeeper.children(paths.BROKER_IDS, watch=True)
-    broker_ids = sorted(int(name) for name in names if name.isdecimal())
+    broker_ids = sorted(numbers(names))
     reads = await zookeeper.read_all([paths.broker(broker_id) for broker_id in broker_ids], watch=True)
     found = _decoded(broker_ids, reads, decode_registration)
     usable = {}
@@ -100,7 +111,14 @@ async def read_topics(zookeeper: ControllerZooKeeper, names: Iterable[str]) -> d
     """A topic that is gone meanwhile is not among them. Its watch tells when it grows."""
     every = list(names)
     reads = await zookeeper.read_all([paths.topic(name) for name in every], watch=True)
-    return _decoded(every, reads, decode_assignment)
+    return _decoded(every, reads, _decode_topic)
+
+
+def _decode_topic(name: str, read: Data) -> TopicAssignment:
+    problem = name_problem(name)
+    if problem is not None:
+        raise ZnodeError(paths.topic(name), read.data, problem)
+    return decode_assignment(name, read)
 
 
 async def read_states(
@@ -133,6 +151,23 @@ async def _read_order(zookeeper: ControllerZooKeeper, path: str) -> Data | None:
         return None
     (read,) = await zookeeper.read_all([path])
     return read
+
+
+def numbers(names: Iterable[str]) -> set[int]:
+    """What there is below a path whose znodes are numbers. Whatever else somebody has put there is nothing."""
+    digits = [name for name in names if name.isascii() and name.isdecimal() and len(name) <= INT_DIGITS_MAX]
+    return {number for number in map(int, digits) if number <= INT_MAX}
+
+
+def read_notifications(read: Mapping[str, bytes], decode: Callable[[str, bytes], V]) -> list[V]:
+    """What they say, those that can be read."""
+    found = []
+    for name, data in read.items():
+        try:
+            found.append(decode(name, data))
+        except ZnodeError as error:
+            logger.error("%s", error)
+    return found
 
 
 def _decoded(keys: Sequence[K], reads: Sequence[Data | None], decode: Callable[[K, Data], V]) -> dict[K, V]:

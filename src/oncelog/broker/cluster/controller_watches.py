@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 
 from oncelog.broker.cluster.controller_loading import (
     fresh_ids,
+    numbers,
     read_brokers,
     read_levels,
+    read_notifications,
     read_preferred_elections,
     read_reassignments,
     read_topics,
@@ -73,7 +75,7 @@ async def _change_topics(term: ControllerTerm, random: Random) -> None:
 async def _modify_topic(term: ControllerTerm, name: str) -> None:
     read = (await read_topics(term.zookeeper, [name])).get(name)
     if read is not None:
-        existing = {int(number) for number in await term.zookeeper.children(paths.partitions(name))}
+        existing = numbers(await term.zookeeper.children(paths.partitions(name)))
         await term.run(change_partitions_of(term.context, name, read.partitions, existing))
 
 
@@ -99,15 +101,15 @@ async def _elect_preferred(term: ControllerTerm, _: Random) -> None:
 
 async def _change_isrs(term: ControllerTerm, _: Random) -> None:
     read = await _notifications(term, paths.ISR_CHANGES)
-    partitions = [one for name, data in read.items() for one in decode_isr_change(name, data)]
-    known = [partition for partition in dict.fromkeys(partitions) if partition in term.context.leaders]
+    changed = dict.fromkeys(partition for one in read_notifications(read, decode_isr_change) for partition in one)
+    known = [partition for partition in changed if partition in term.context.leaders]
     await term.run(change_isrs(term.context, known))
     await _delete_notifications(term, paths.ISR_CHANGES, read)
 
 
 async def _fail_directories(term: ControllerTerm, _: Random) -> None:
     read = await _notifications(term, paths.LOG_DIR_EVENTS)
-    broker_ids = {decode_log_dir_event(name, data) for name, data in read.items()}
+    broker_ids = set(read_notifications(read, decode_log_dir_event))
     await term.run(ask_for_failed_directories(term.context, broker_ids))
     await _delete_notifications(term, paths.LOG_DIR_EVENTS, read)
 

@@ -34,7 +34,7 @@ from oncelog.zookeeper.session import (
     ZooKeeper,
     ZooKeeperError,
 )
-from oncelog.zookeeper.znodes import decode_topic, paths
+from oncelog.zookeeper.znodes import ZnodeError, decode_topic, paths
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster.channels import Channels
@@ -99,7 +99,11 @@ class KnownMembers:
         except SessionEndedError:
             return False
         if isinstance(found, Data):
-            return index not in decode_topic(topic, found.data).partitions
+            try:
+                return index not in decode_topic(topic, found.data).partitions
+            except ZnodeError as error:
+                logger.error("%s", error)
+                return False
         return found is ZooKeeperError.NO_NODE
 
     def deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Parked[Collection[TopicOfOffsets]]:

@@ -65,6 +65,7 @@ TOLD_WITHIN_MS = 2_000
 """Who stops waits no longer than that for brokers that do not answer: the next controller will tell them."""
 HEARD_BY_CONTROLLER = (
     paths.CONTROLLER,
+    paths.CONTROLLER_EPOCH,
     "/brokers",
     "/admin",
     paths.ISR_CHANGES,

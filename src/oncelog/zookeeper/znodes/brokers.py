@@ -10,6 +10,8 @@ from oncelog.zookeeper.znodes import paths
 from oncelog.zookeeper.znodes.json_text import JsonObject, encode
 
 BROKER_VERSION = 5
+STRING_BYTES_MAX = 2**15 - 1
+"""Of a string in a message."""
 PLAINTEXT = "PLAINTEXT"
 SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
@@ -71,10 +73,13 @@ def decode_broker(broker_id: int, data: bytes) -> BrokerZnode:
         )
     else:
         endpoints = _endpoints(found)
+    rack = found.optional_string("rack")
+    if any(len(text.encode()) > STRING_BYTES_MAX for text in (rack or "", *map(str, endpoints))):
+        raise found.fail("that is too long to be told to anybody")
     return BrokerZnode(
         endpoints,
         found.long_in_string("timestamp") if found.has("timestamp") else -1,
-        found.optional_string("rack"),
+        rack,
         found.optional_field("features").each(_levels),
         found.int32("jmx_port"),
     )
@@ -94,7 +99,7 @@ def _endpoints(found: JsonObject) -> tuple[ListenerEndpoint, ...]:
         protocol = protocols.get(listener.upper())
         if protocol not in SECURITY_PROTOCOLS:
             raise found.fail(f"the listener {listener} has no security protocol that there is")
-        endpoints.append(ListenerEndpoint(listener.upper(), host, int(port), protocol))
+        endpoints.append(ListenerEndpoint(listener.upper(), host, found.number("a port", port), protocol))
     return tuple(endpoints)
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 from oncelog.zookeeper.znodes import paths
-from oncelog.zookeeper.znodes.json_text import JsonObject, ZnodeError, encode
+from oncelog.zookeeper.znodes.json_text import INT_MAX, JsonObject, ZnodeError, encode
 
 CONTROLLER_VERSION = 2
 NO_KRAFT_EPOCH = -1
 PRODUCER_ID_BLOCK_VERSION = 1
 PRODUCER_IDS_IN_A_BLOCK = 1000
+_EPOCH = re.compile(rb"-?[0-9]{1,1000}")
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
@@ -58,10 +60,11 @@ def encode_controller_epoch(epoch: int) -> bytes:
 
 def decode_controller_epoch(data: bytes) -> int:
     """Raises ZnodeError."""
-    text = data.decode(errors="replace")
-    if not text.isascii() or not text.removeprefix("-").isdecimal():
+    if not _EPOCH.fullmatch(data):
         raise ZnodeError(paths.CONTROLLER_EPOCH, data, "that is no number")
-    return int(text)
+    if int(data) >= INT_MAX:
+        raise ZnodeError(paths.CONTROLLER_EPOCH, data, "there is no epoch after it, and no controller can have it")
+    return int(data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 _ESCAPE = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
 _BEYOND_BMP = re.compile("[\U00010000-\U0010ffff]")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,1000}", re.ASCII)
+"""Python reads none of some thousand digits."""
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -59,6 +61,8 @@ class JsonObject:
             value = json.loads(data)
         except (ValueError, RecursionError):
             raise ZnodeError(path, data, "that is no JSON") from None
+        if (not data.isascii() or b"\\u" in data) and not _is_text(value):
+            raise ZnodeError(path, data, "half of a character is no text")
         return cls(path, data, value)
 
     def has(self, name: str) -> bool:
@@ -87,7 +91,7 @@ class JsonObject:
 
     def number(self, name: str, text: str, highest: int = INT_MAX) -> int:
         """Digits as Java reads them."""
-        if not re.fullmatch(r"[+-]?[0-9]+", text, re.ASCII) or not -highest - 1 <= int(text) <= highest:
+        if not _NUMBER.fullmatch(text) or not -highest - 1 <= int(text) <= highest:
             raise self.fail(f"{name} is no number: {text!r}")
         return int(text)
 
@@ -126,6 +130,15 @@ class JsonObject:
         if value is None:
             raise self.fail(f"there is no {name}")
         return value
+
+
+def _is_text(value: object) -> bool:
+    """Whether it can be sent: JSON can say half of a pair (RFC 8259 §8.2), and UTF-8 cannot."""
+    try:
+        _ENCODER.encode(value).encode()
+    except (UnicodeEncodeError, RecursionError):
+        return False
+    return True
 
 
 def _is_int32(value: object) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from oncelog.zookeeper.znodes import paths
-from oncelog.zookeeper.znodes.json_text import JsonObject, encode, in_order_of_scala
+from oncelog.zookeeper.znodes.json_text import INT_MAX, JsonObject, encode, in_order_of_scala
 
 TOPIC_VERSION = 3
 STATE_VERSION = 1
@@ -100,10 +100,13 @@ def decode_partition_state(topic: str, partition: int, data: bytes) -> Partition
     recovery = found.int32("leader_recovery_state", default=0)
     if recovery not in (0, 1):
         raise found.fail(f"there is no leader_recovery_state {recovery}")
+    leader_epoch = found.int32("leader_epoch")
+    if leader_epoch == INT_MAX:
+        raise found.fail("there is no leader_epoch after it, and no leader can have it")
     return PartitionStateZnode(
         found.int32("controller_epoch"),
         found.int32("leader"),
-        found.int32("leader_epoch"),
+        leader_epoch,
         found.int32s("isr"),
         recovery == 1,
     )
