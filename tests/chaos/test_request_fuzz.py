@@ -7,8 +7,6 @@ ONCELOG_REQUESTS choose another run; 200,000 take about half an hour.
 from __future__ import annotations
 
 import os
-import selectors
-import socket
 import time
 import uuid
 from collections.abc import Iterator
@@ -22,13 +20,12 @@ from harness.wire import Connection
 from oncelog.records import Record, build_batch
 from tests.chaos import bystander
 from tests.chaos.fuzzed_frames import INTERNAL, NAMES, RandomFrames
+from tests.chaos.sending import send
 
 SEED = int(os.environ.get("ONCELOG_SEED", "1"))
 REQUESTS = int(os.environ.get("ONCELOG_REQUESTS", "2400"))
 CHECKED_AFTER = 400
 SENT_AT_ONCE = 50
-PATIENCE_S = 0.3
-"""So long the broker may keep an answer: some wait for records, or for the members of a group."""
 DESCRIPTORS = 300
 BUDGET_BYTES = 64 * 1024 * 1024
 GOOD = "the-good-one"
@@ -58,7 +55,7 @@ def test_requests_of_every_kind_stop_nobody(node):
     while sent < REQUESTS:
         for _ in range(CHECKED_AFTER // SENT_AT_ONCE):
             frames = [(chosen if number % 3 else internal).frame() for number in range(SENT_AT_ONCE)]
-            answered += send(node, frames)
+            answered += send(node.port, frames)
             sent += len(frames)
         values.append(b"%d" % sent)
         assert_serves(node, values)
@@ -68,36 +65,6 @@ def test_requests_of_every_kind_stop_nobody(node):
         f"seed {SEED}: {sent} requests, {answered} answered; another client asked {waits.asked} times, "
         f"waited over 100 ms {waits.long} times, {waits.slowest_ms:.0f} ms at most"
     )
-
-
-def send(node: TightNode, frames: list[bytes]) -> int:
-    """Each on a connection of its own; how many were answered."""
-    answered = 0
-    with selectors.DefaultSelector() as selector:
-        for frame in frames:
-            connection = socket.create_connection(("127.0.0.1", node.port), timeout=10)
-            try:
-                connection.sendall(frame)
-            except ConnectionError:
-                connection.close()
-                continue
-            selector.register(connection, selectors.EVENT_READ)
-        end_s = time.monotonic() + PATIENCE_S
-        while selector.get_map() and time.monotonic() < end_s:
-            for key, _ in selector.select(0.02):
-                answered += is_answered(key.fileobj)
-                selector.unregister(key.fileobj)
-                key.fileobj.close()
-        for key in list(selector.get_map().values()):
-            key.fileobj.close()
-    return answered
-
-
-def is_answered(connection: socket.socket) -> bool:
-    try:
-        return bool(connection.recv(65536))
-    except ConnectionError:
-        return False
 
 
 def assert_serves(node: TightNode, values: list[bytes]) -> None:
