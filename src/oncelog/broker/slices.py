@@ -48,6 +48,10 @@ class Slices:
                 self._rest()
         return over
 
+    def apart(self) -> Slices:
+        """Others, behind which nobody waits who waits for these."""
+        return Slices(self._clock)
+
     def stop(self) -> None:
         """Leave what is under way where it is: the next start finds it in the journal."""
         self._works.clear()

@@ -14,6 +14,7 @@ from harness.manual_clock import ManualClock
 from harness.memory_disk import PowerCut
 from harness.replica_on_memory_disk import HOME, INDEX, TOPIC, TOPIC_ID, ReplicaOnMemoryDisk
 from oncelog.broker.config.configuration import Settings
+from oncelog.broker.slices import Slices
 from oncelog.broker.storage.moving import LogMoves
 from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.broker.storage.topics import Topic
@@ -55,7 +56,7 @@ class MovingReplica(ReplicaOnMemoryDisk):
         self.clock = TickingClock()
         super().open()
         self.log_directories = self.directories
-        self.partition = Partition(TOPIC, INDEX, -1, self._failed)
+        self.partition = Partition(TOPIC, INDEX, -1, self._failed, Slices(ManualClock()))
         self.partition.host(self.log, self.directories.holder(TOPIC, INDEX), ReplicaRole.FOLLOWER)
         self.topic = Topic(TOPIC, TOPIC_ID, {}, Settings().topic_values | SETTINGS, [self.partition])
         self.topics = self

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
+from harness.manual_clock import ManualClock
 from harness.replica_on_memory_disk import HOME, INDEX, TOPIC, TOPIC_ID, ReplicaOnMemoryDisk
-from oncelog.broker.storage.partition import Partition, ReplicaRole, UnopenedLog
+from oncelog.broker.slices import SLICE_MS, Slices
+from oncelog.broker.storage.partition import WOKEN_AT_ONCE, Partition, ReplicaRole, UnopenedLog
 from oncelog.environment import DiskError
 from oncelog.log import Appended, LogDigest, LogPoints, Origin, Refused
 from oncelog.records import ControlType, Record, build_batch, check_batch
@@ -21,7 +25,7 @@ def _raise(_: Partition, error: DiskError) -> None:
 class Hosted:
     def __init__(self, role: ReplicaRole = ReplicaRole.LEADER) -> None:
         self.replica = ReplicaOnMemoryDisk()
-        self.partition = Partition(TOPIC, INDEX, 0, _raise)
+        self.partition = Partition(TOPIC, INDEX, 0, _raise, Slices(ManualClock()))
         (self.directory,) = self.replica.directories
         self.partition.host(self.replica.log, self.directory, role)
         if role is ReplicaRole.LEADER:
@@ -60,7 +64,7 @@ def test_who_does_not_lead_appends_and_marks_nothing(role: ReplicaRole) -> None:
 
 
 def test_who_has_no_replica_is_not_offline_and_leads_nothing() -> None:
-    partition = Partition(TOPIC, INDEX, 0, _raise)
+    partition = Partition(TOPIC, INDEX, 0, _raise, Slices(ManualClock()))
     assert partition.role is ReplicaRole.NONE
     assert not partition.is_offline
     assert partition.problem is ErrorCode.not_leader_or_follower
@@ -76,7 +80,7 @@ def test_a_replica_can_be_left_and_hosted_again() -> None:
 
 
 def test_a_log_that_could_not_be_opened_is_offline_until_it_is_left() -> None:
-    partition = Partition(TOPIC, INDEX, 0, _raise)
+    partition = Partition(TOPIC, INDEX, 0, _raise, Slices(ManualClock()))
     (directory,) = ReplicaOnMemoryDisk().directories
     points = LogPoints(3, 1, 2, None)
     unopened = UnopenedLog(f"{HOME}/{TOPIC}-{INDEX}", TOPIC_ID, points, LogDigest(3), 3, 0, "it is damaged")
@@ -138,3 +142,54 @@ def test_who_watches_is_woken_until_it_watches_no_more() -> None:
     hosted.partition.unwatch(wake)
     hosted.append()
     assert woken == [1]
+
+
+class Crowd:
+    """Many that wait for a partition to move. Each takes a millisecond when it is woken."""
+
+    def __init__(self, size: int) -> None:
+        self.clock = ManualClock()
+        self.partition = Partition(TOPIC, INDEX, 0, _raise, Slices(self.clock))
+        self.woken = [0] * size
+        self.members = [partial(self.wake, number) for number in range(size)]
+        for member in self.members:
+            self.partition.watch(member)
+
+    def wake(self, number: int) -> None:
+        self.woken[number] += 1
+        self.clock._now_ms += 1
+
+
+def test_few_that_wait_are_woken_in_the_call_that_moves_the_partition() -> None:
+    few = Crowd(WOKEN_AT_ONCE)
+    few.partition.wake()
+    assert few.woken == [1] * WOKEN_AT_ONCE
+
+
+def test_crowd_is_woken_in_slices_and_the_others_are_served_meanwhile() -> None:
+    crowd = Crowd(500)
+    crowd.partition.wake()
+    while min(crowd.woken) == 0:
+        before = sum(crowd.woken)
+        crowd.clock.take_step()
+        assert before < sum(crowd.woken) <= before + SLICE_MS
+    assert crowd.woken == [1] * 500
+
+
+def test_crowd_is_woken_once_more_however_often_the_partition_has_moved_meanwhile() -> None:
+    """Else what each append costs grows with all that wait for more than there is."""
+    crowd = Crowd(500)
+    for _ in range(1000):
+        crowd.partition.wake()
+    for _ in range(1000):
+        crowd.clock.take_step()
+    assert set(crowd.woken) == {2}
+
+
+def test_who_waits_no_more_is_not_woken() -> None:
+    crowd = Crowd(500)
+    crowd.partition.wake()
+    crowd.partition.unwatch(crowd.members[-1])
+    for _ in range(1000):
+        crowd.clock.take_step()
+    assert crowd.woken == [1] * 499 + [0]

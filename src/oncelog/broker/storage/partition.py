@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from oncelog.broker.slices import Slices
 from oncelog.broker.view import UNKNOWN
 from oncelog.coordination import Parked
 from oncelog.environment import DiskError
@@ -115,18 +116,24 @@ _LEADER, _FOLLOWER, _NONE = ReplicaRole.LEADER, ReplicaRole.FOLLOWER, ReplicaRol
 """Python 3.11 takes ten times as long to find a member in its class, and each batch asks several times."""
 
 
+WOKEN_AT_ONCE = 50
+
+
 class Partition:
     """Alone a broker has the one replica: what is appended is below the high watermark as soon as it is as durable as
     flush.messages asks.
 
     One with a `damage`, or in a log directory that is offline, is offline: nobody reads or writes it. It has no `log` if a
     start found the damage, and neither `log` nor `directory` where the broker has no replica. `failed` is told of a disk that
-    fails it, and raises what the broker cannot go on with.
+    fails it, and raises what the broker cannot go on with. `wakes` are for crowds alone.
     """
 
     __slots__ = (
         "_failed",
         "_guards",
+        "_has_moved",
+        "_is_waking",
+        "_wakes",
         "_watchers",
         "damage",
         "directory",
@@ -144,7 +151,12 @@ class Partition:
     log: PartitionLog
 
     def __init__(
-        self, topic: str, index: int, leader_epoch: int, failed: Callable[[Partition, DiskError], None]
+        self,
+        topic: str,
+        index: int,
+        leader_epoch: int,
+        failed: Callable[[Partition, DiskError], None],
+        wakes: Slices,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -154,6 +166,8 @@ class Partition:
         self.leading: Leading | None = None
         self._guards: list[MarkerGuard] = []
         self._failed = failed
+        self._wakes = wakes
+        self._has_moved = self._is_waking = False
         self.unopened: UnopenedLog | None = None
         self.damage: str | None = None
         self._watchers: dict[Callable[[], None], None] = {}
@@ -305,8 +319,25 @@ class Partition:
         self._watchers.pop(callback, None)
 
     def wake(self) -> None:
-        for callback in tuple(self._watchers):
-            callback()
+        """Who waits is called in this very call; a crowd, which may wait for more than there is, in slices."""
+        if len(self._watchers) <= WOKEN_AT_ONCE:
+            for callback in tuple(self._watchers):
+                callback()
+            return
+        self._has_moved = True
+        if not self._is_waking:
+            self._is_waking = True
+            self._wakes.run(self._wake_crowd())
+
+    def _wake_crowd(self) -> Iterator[None]:
+        """However often the partition has moved meanwhile, each is called once more."""
+        while self._has_moved:
+            self._has_moved = False
+            for callback in tuple(self._watchers):
+                if callback in self._watchers:
+                    callback()
+                yield
+        self._is_waking = False
 
     def refused(self, problem: ErrorCode) -> Refused:
         if problem is ErrorCode.kafka_storage_error:

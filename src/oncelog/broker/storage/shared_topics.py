@@ -234,7 +234,7 @@ class SharedTopics(Topics):
 
     def _reach(self, topic: Topic, index: int) -> None:
         for new in range(len(topic.partitions), index + 1):
-            topic.partitions.append(Partition(topic.name, new, NO_EPOCH, self.failed))
+            topic.partitions.append(Partition(topic.name, new, NO_EPOCH, self.failed, self._wakes))
 
     def _forget_if_gone(self, topic: Topic) -> None:
         """A topic is there as long as somebody leads, or may lead, one of its partitions, or a replica is here."""
@@ -286,10 +286,10 @@ class SharedTopics(Topics):
 
     def _open_all(self, replicas: Sequence[ReplicaId]) -> Iterator[None]:
         for one in replicas:
-            topic = self._by_id.get(one.topic_id) or self._make_topic(one.topic, one.topic_id)
-            while len(topic.partitions) <= one.index:
-                self._reach(topic, min(one.index, len(topic.partitions) + REACHED_AT_ONCE))
+            while (topic := self._told_topic(one)) and one.index - len(topic.partitions) > REACHED_AT_ONCE:
+                self._reach(topic, len(topic.partitions) + REACHED_AT_ONCE)
                 yield
+            self._reach(topic, one.index)
             config = log_config(self._settings, topic.values, is_internal=topic.is_internal)
             log, directory = self._open_log(topic, one.index, config)
             partition = topic.partitions[one.index]
@@ -298,6 +298,9 @@ class SharedTopics(Topics):
             if partition.is_offline:
                 topic.offline.add(one.index)
             yield
+
+    def _told_topic(self, replica: ReplicaId) -> Topic:
+        return self._by_id.get(replica.topic_id) or self._make_topic(replica.topic, replica.topic_id)
 
     async def take_names(self, replicas: Sequence[ReplicaId]) -> None:
         """Delete, for each of these replicas, the one that is here of a topic that had the name before."""

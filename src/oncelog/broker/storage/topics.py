@@ -125,6 +125,7 @@ class Topics(ABC):
     ) -> None:
         """`survives` is told of a disk that fails, and says whether the broker goes on without the directory it is about."""
         self._slices = slices
+        self._wakes = slices.apart()
         self._leader_epoch = leader_epoch
         self._settings = settings
         self._open_log = open_log
@@ -246,7 +247,7 @@ class Topics(ABC):
         config = log_config(self._settings, topic.values, is_internal=topic.is_internal)
         for index in range(start, stop):
             log, directory = self._open_log(topic, index, config)
-            partition = Partition(topic.name, index, self._leader_epoch, self.failed)
+            partition = Partition(topic.name, index, self._leader_epoch, self.failed, self._wakes)
             partition.host(log, directory, ReplicaRole.LEADER)
             opened.append(partition)
             yield
