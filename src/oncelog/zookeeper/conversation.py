@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum, auto
 
 from oncelog.coordination import Parked
+from oncelog.zookeeper.limits import refusal
 from oncelog.zookeeper.session import NodeChange, Request, Result, Watched, ZooKeeperError, ZooKeeperSessionState
 from oncelog.zookeeper.watches import Watches
 
@@ -35,6 +36,9 @@ class Conversation:
         self._under_way: deque[tuple[Request, Parked[Result]]] = deque()
 
     def submit(self, request: Request) -> Parked[Result]:
+        refused = refusal(request)
+        if refused is not None:
+            return Parked.ready(refused)
         parked: Parked[Result] = Parked()
         match self.phase:
             case Phase.CONNECTED:

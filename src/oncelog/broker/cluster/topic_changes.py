@@ -54,6 +54,7 @@ AUTO_CREATION_TIMEOUT_MS = 10_000
 """A client that asks for metadata waits no longer for ZooKeeper. It gives up after 30 s if it was not told otherwise."""
 RESERVED_IDS = (UUID(int=0), UUID(int=1))
 """Kafka means other things by them."""
+NOT_TAKEN = ApiError(ErrorCode.unknown_server_error, "ZooKeeper does not take a topic as large as that.")
 ASKED_AGAIN = (ErrorCode.topic_already_exists, ErrorCode.stale_controller_epoch)
 
 
@@ -148,7 +149,7 @@ class TopicChanges:
         return ApiError(ErrorCode.invalid_topic_exception, message)
 
     async def create(self, name: str, placement: Placement, configs: Mapping[str, str]) -> UUID | ApiError:
-        """Make a topic; its id. Errors: topic_already_exists, stale_controller_epoch."""
+        """Make a topic; its id. Errors: topic_already_exists, stale_controller_epoch, unknown_server_error."""
         problem = await write_configs(self._zookeeper, ConfigEntity("topics", name), configs)
         if problem is not None:
             return problem
@@ -158,7 +159,7 @@ class TopicChanges:
         # A request that was sent again after a lost connection finds what it has made itself.
         if created is ZooKeeperError.NODE_EXISTS and await self.topic_id(name) != topic_id:
             return _exists(name)
-        return topic_id
+        return NOT_TAKEN if created is ZooKeeperError.SYSTEM_ERROR else topic_id
 
     def _new_id(self) -> UUID:
         while True:
@@ -231,7 +232,10 @@ class TopicChanges:
             if validate_only:
                 return grown
             write = grown_topic(name, existing, version, added)
-            if isinstance(await ask(self._zookeeper, write), Done) or await self._is_written(write):
+            written = await ask(self._zookeeper, write)
+            if written is ZooKeeperError.SYSTEM_ERROR:
+                return NOT_TAKEN
+            if isinstance(written, Done) or await self._is_written(write):
                 logger.info("topic %s has %d partitions in ZooKeeper now", name, partition_count)
                 return grown
 
