@@ -199,6 +199,32 @@ def test_gaps_of_a_cleaned_leader_are_taken_and_survive_a_power_cut() -> None:
         assert second.read_all() == first.read_all()
 
 
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_log_that_is_cut_off_at_a_gap_ends_where_its_last_batch_does_also_for_a_start(is_durable: bool) -> None:
+    first = cleaned_leader()
+    whole = first.read_all()
+    ends = [0, *(header.next_offset for _, header in batches(whole))]
+    assert set(range(60)) - set(ends), "there are gaps"
+    for offset in range(60):
+        second = ReplicaOnMemoryDisk(compacted(segment_bytes=2000), offset)
+        second.log.append_as_follower(whole)
+        second.sync()
+        second.write()
+        second.truncate_to(offset)
+        end = max(one for one in ends if one <= offset)
+        assert second.log.log_end_offset == end
+        assert second.log.durability.recovery_point == end
+        left = second.read_all()
+        if is_durable:
+            second.sync()
+            second.crash()
+        else:
+            second.kill()
+        assert (second.log.log_end_offset, second.read_all()) == (end, left)
+        assert isinstance(second.log.append_as_follower(whole[len(left) :]), Followed)
+        assert second.read_all() == whole
+
+
 def test_gap_that_is_larger_than_a_segment_begins_another_one() -> None:
     """A position in `.index` has 31 bits for the offset: one further away belongs to a segment of its own."""
     second = ReplicaOnMemoryDisk(SMALL)

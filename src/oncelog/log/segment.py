@@ -278,15 +278,30 @@ class Segment:
         """Write the last time index entry; return the files that are to be made durable."""
         return [self.file, *self.indexes.seal()]
 
-    def truncate(self, batch: BatchPosition) -> None:
-        """Cut off `batch` and what follows it."""
-        offset = batch.header.base_offset
-        self.indexes.transactions.truncate(offset)
-        position = self.index_start(offset)
-        self.cut(batch.position)
-        for found in self._walk(position):
-            header = found.header
-            self.indexes.note(found.position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
+    def end_below(self, offset: int) -> tuple[int, int]:
+        """Where the last batch that ends at `offset` or before it ends: the offset and the position.
+
+        That may be well below `offset`: in front of the batch after it a cleaning may have left a gap. A start knows of no offset
+        that is in no batch, and so the log ends there.
+        """
+        end_offset, position = self.base_offset, 0
+        for found in self._walk(self.index_position(offset)):
+            if found.header.last_offset >= offset:
+                break
+            end_offset, position = found.header.next_offset, found.position + found.header.size_bytes
+        return end_offset, position
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut off the batch that contains `offset` and what follows it; return where the segment ends now."""
+        end_offset, position = self.end_below(offset)
+        if position < self.size_bytes:
+            self.indexes.transactions.truncate(end_offset)
+            noted_from = self.index_start(end_offset)
+            self.cut(position)
+            for found in self._walk(noted_from):
+                header = found.header
+                self.indexes.note(found.position, header.size_bytes, header.last_offset, header.max_timestamp_ms)
+        return end_offset
 
     def cut(self, position: int) -> None:
         """Cut off the bytes from `position` on, and block until that is durable.

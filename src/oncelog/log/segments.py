@@ -139,24 +139,21 @@ class Segments(Sequence[Segment]):
     def end_of_what_stays(self, offset: int, log_end_offset: int) -> tuple[int, int, int]:
         """Where the log ends if it is cut off at `offset`: the offset, its segment's base offset, and the position there."""
         segment = self._segments[self.slot_of(offset)]
-        found = None if offset == log_end_offset else segment.position_of(offset)
-        if found is None:
+        if offset == log_end_offset:
             return offset, segment.base_offset, segment.size_bytes
-        return found.header.base_offset, segment.base_offset, found.position
+        end_offset, position = segment.end_below(offset)
+        return end_offset, segment.base_offset, position
 
     def truncate_to(self, offset: int) -> int:
         """Cut off the batch that contains `offset` and all that follows it; return where the log ends now."""
         slot = self.slot_of(offset)
         self.active = self._segments[slot]
-        found = self.active.position_of(offset)
-        if found is not None:
-            self.active.truncate(found)
-            offset = found.header.base_offset
+        end_offset = self.active.truncate_to(offset)
         for later in self._segments[slot + 1 :]:
             later.remove()
         del self._segments[slot + 1 :]
         self._read_positions.clear()
-        return offset
+        return end_offset
 
     def _containing(self, offset: int, log_end_offset: int) -> tuple[Segment, int]:
         """The segment that contains `offset`, and the offset at which it ends."""
