@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from oncelog.log.config import LONG_MAX
 from oncelog.log.outcome import TimestampOffset
 from oncelog.log.scan import ScannedBatch
 from oncelog.log.segment import Segment
@@ -77,12 +78,15 @@ def latest(segments: Sequence[Segment], first_offset: int) -> TimestampOffset | 
     """The first record from `first_offset` on that has the largest timestamp; None if no record has one."""
     for segment in segments:
         check_times(segment)
-    largest_ms, found = NO_TIMESTAMP, segments[-1]
-    for slot, segment in enumerate(segments):
-        if slot + 1 < len(segments) and segments[slot + 1].base_offset <= first_offset:
-            continue
+    following = [*(segment.base_offset for segment in segments[1:]), LONG_MAX]
+    left = [segment for segment, end in zip(segments, following, strict=True) if end > first_offset]
+    largest_ms, found = NO_TIMESTAMP, left[0]
+    # What an index says is no more than a bound: a cleaning may have emptied the batch that it is about.
+    for segment in sorted(left, key=lambda segment: -segment.max_timestamp[0]):
+        if segment.max_timestamp[0] < largest_ms:
+            break
         timestamp_ms = _latest_from(segment, first_offset)
-        if timestamp_ms > largest_ms:
+        if (timestamp_ms, -segment.base_offset) > (largest_ms, -found.base_offset):
             largest_ms, found = timestamp_ms, segment
     if largest_ms == NO_TIMESTAMP:
         return None
@@ -98,19 +102,19 @@ def latest(segments: Sequence[Segment], first_offset: int) -> TimestampOffset | 
 def _latest_from(segment: Segment, first_offset: int) -> int:
     """The largest timestamp of the records from `first_offset` on; NO_TIMESTAMP if there is none."""
     largest_ms, last_offset = segment.max_timestamp
-    if segment.base_offset >= first_offset:
+    if largest_ms == NO_TIMESTAMP:
+        return NO_TIMESTAMP
+    known = segment.position_of(last_offset)
+    if known is not None and known.header.base_offset >= first_offset and known.header.record_count:
         return largest_ms
-    found = segment.position_of(last_offset)
-    if last_offset >= first_offset and found is not None and found.header.base_offset >= first_offset:
-        return largest_ms
-    # What had it may have been deleted: the indexes do not tell what comes next.
+    # What had it may be gone: the indexes do not tell what comes next.
     return max(
         (_latest_in(segment, batch, first_offset) for batch in segment.batches_from(first_offset)), default=NO_TIMESTAMP
     )
 
 
 def _latest_in(segment: Segment, batch: ScannedBatch, first_offset: int) -> int:
-    if batch.header.base_offset >= first_offset:
+    if batch.header.base_offset >= first_offset and batch.header.record_count:
         return batch.header.max_timestamp_ms
     records = _records(segment, batch)
     return max((record.timestamp_ms for record in records if record.offset >= first_offset), default=NO_TIMESTAMP)

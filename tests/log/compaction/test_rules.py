@@ -6,8 +6,9 @@ import pytest
 
 from harness.cleaned_logs import LOAD_FACTOR, MAP_BYTES, clean, compacted, latest_of, records_of, roll, steps, write
 from harness.log_on_memory_disk import DIRECTORY, LogOnMemoryDisk
+from oncelog.log import TimestampOffset
 from oncelog.log.compaction import UncleanableError
-from oncelog.records import BatchHeader, Codec, ControlType, batches
+from oncelog.records import BatchHeader, Codec, ControlType, Record, batches, build_batch
 from oncelog.records.batch import read_header, seal_packed
 
 DAY_MS = 86_400_000
@@ -182,6 +183,25 @@ def test_last_batch_of_a_live_producer_stays_without_records() -> None:
         if name.endswith(".snapshot"):
             on.disk.remove(f"{DIRECTORY}/{name}")
     assert on.kill().producers.active()[0].last_sequence == 2
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_largest_timestamp_is_that_of_a_record_and_of_no_batch_without_records(restarts: bool) -> None:
+    on = LogOnMemoryDisk(compacted())
+    late_ms = on.clock.now_ms() + 1000
+    on.append(build_batch([Record(b"a", b"1", timestamp_ms=late_ms)], producer_id=1, producer_epoch=0, base_sequence=0))
+    on.append(build_batch([Record(b"b", b"1", timestamp_ms=late_ms - 2), Record(b"a", b"2", timestamp_ms=late_ms - 1)]))
+    roll(on)
+    on.append(build_batch([Record(b"c", b"1", timestamp_ms=late_ms - 1)]))
+    roll(on)
+    assert on.log.max_timestamp() == TimestampOffset(late_ms, 0)
+    clean(on)
+    assert [record.offset for record in records_of(on.log, committed=False)] == [1, 2, 3]
+    log = on.restart() if restarts else on.log
+    assert log.max_timestamp() == TimestampOffset(late_ms - 1, 2)
+    log.advance_log_start(3)
+    assert log.max_timestamp() == TimestampOffset(late_ms - 1, 3)
+    assert log.offset_for_timestamp(late_ms, 4) is None
 
 
 def test_last_batch_of_a_producer_that_is_forgotten_goes() -> None:
