@@ -367,5 +367,64 @@ def test_empty_log_that_begins_inside_a_batch_begins_where_the_batch_does() -> N
     assert leader.read_all() == third.read_all()
 
 
+def test_log_that_ends_inside_the_batch_that_an_unclean_leader_begins_with_begins_where_the_batch_does() -> None:
+    """What it has of the batches before is deleted there, and nothing else is wrong with it."""
+    on = Replicas()
+    on.stop(3, power=False)
+    on.tell(1)
+    on.produce(1, b"a")
+    on.stop(1, power=False)
+    on.elect(3, (3,))
+    on.start(3)
+    on.tell(3)
+    leader = on.replica(3)
+    leader.produce(b"b", b"c")
+    on.advance(3)
+    leader.log.advance_log_start(1)
+    on.settle()
+    first = on.replica(1)
+    assert set(on.told.isr) == {1, 2, 3}
+    assert (first.log.log_start_offset, first.log.log_end_offset) == (1, 2)
+    assert first.read_all() == leader.read_all()
+
+
+@pytest.mark.parametrize("leader_start", [0, 2, 3])
+@pytest.mark.parametrize("alone", [1, 4])
+def test_log_whose_records_are_all_deleted_follows_a_leader_that_never_knew_their_epoch(
+    alone: int, leader_start: int
+) -> None:
+    """Nothing is left that could be cut off: the leader's answer must not be the same again."""
+    on = Replicas()
+    for _ in range(alone):
+        on.replica(1).produce(b"a")
+    on.advance(1)
+    on.elect(2, (2, 3))
+    on.tell(2)
+    on.replica(2).produce(b"b")
+    on.replica(2).produce(b"b")
+    on.replica(2).produce(b"b")
+    on.tell(3)
+    for _ in range(3):
+        on.fetch(3)
+    on.advance(2)
+    for one in (2, 3):
+        log = on.replica(one).log
+        log.advance_high_watermark(3)
+        log.advance_log_start(3)
+        assert log.log_end_offset == 3
+    on.elect(1, (1,))
+    on.tell(1)
+    leader = on.replica(1)
+    for _ in range(4):
+        leader.produce(b"c")
+    on.advance(1)
+    leader.log.advance_log_start(leader_start)
+    on.settle()
+    assert set(on.told.isr) == {1, 2, 3}
+    for one in (2, 3):
+        assert on.replica(one).log.log_end_offset == leader.log.log_end_offset
+        assert leader.read_all().endswith(on.replica(one).read_all())
+
+
 def test_every_state_can_be_reached() -> None:
     assert {after for _, after in TRANSITIONS} == set(FetchReplicaState)

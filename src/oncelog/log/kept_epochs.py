@@ -74,9 +74,19 @@ class KeptEpochs:
         """The largest known epoch not above `leader_epoch`, and where it ends; (-1, -1) if it is above them all."""
         if leader_epoch == self.current and leader_epoch > self.noted.latest:
             return leader_epoch, log_end_offset
-        epoch, end_offset = self.noted.end_offset(leader_epoch, log_end_offset)
-        # As in Kafka, what is known of epochs begins with the log.
-        return epoch, end_offset if epoch < 0 else max(end_offset, log_start_offset)
+        # As in Kafka, what is known of epochs begins with the log (LeaderEpochFileCache.truncateFromStart): of one that wrote
+        # nothing of what is left, nobody knows whether it was there.
+        if 0 <= leader_epoch < self.noted.epoch_of(log_start_offset):
+            return leader_epoch, log_start_offset
+        return self.noted.end_offset(leader_epoch, log_end_offset)
+
+    def end_log_at(self, offset: int, log_start_offset: int) -> bool:
+        """Forget the epochs that begin where the log ends now, or after it; False if there are none.
+
+        The first one begins with the log, wherever its first record was. So of a log without records none is left: it would part
+        from its leader's in an epoch of which there is nothing to cut off, for ever.
+        """
+        return self.noted.truncate_end(0 if offset <= log_start_offset else offset)
 
     def in_file(self) -> bytes:
         """What the file has to hold."""

@@ -241,7 +241,7 @@ class LogFiles:
         self.unsynced.drop(lambda _, joined_end: joined_end > offset)
         self.unsynced.add(offset, self.segments.active.file)
         self.snapshots.remove_above(offset)
-        self.epochs.noted.truncate_end(offset)
+        self.epochs.end_log_at(offset, self._offsets.start)
         # Also where none is forgotten, for it makes durable which files there are: a segment that a power cut brings back would
         # follow on what is written next.
         self.epochs.rewrite()
@@ -251,7 +251,7 @@ class LogFiles:
         """Nothing has to be cut off: the log ends there, or before."""
         self.unsynced.lift_limit()
         # KIP-101: a leader that wrote nothing has noted an epoch that nobody else knows of.
-        if self.epochs.noted.truncate_end(self._offsets.end):
+        if self.epochs.end_log_at(self._offsets.end, self._offsets.start):
             self.epochs.rewrite()
 
     def begin_again_at(self, offset: int) -> None:

@@ -280,7 +280,7 @@ class Follower:
             self.session.lost()
             return (_truncate(truncation(log, answer.diverging, state.fetch_offset), log),)
         append = Append(answer.records)
-        inside = _begins_inside(answer.records, log)
+        inside = _begins_inside(answer, log)
         return (append,) if inside is None else (BeginAgain(inside), append)
 
     def appended(
@@ -395,12 +395,14 @@ def _truncate(to: Truncation, log: FollowedLog) -> Truncate:
     return Truncate(to.offset, to.is_complete, to.offset < log.high_watermark)
 
 
-def _begins_inside(records: bytes, log: FollowedLog) -> int | None:
-    """The base offset of the first batch, if an empty log begins inside it; else None.
+def _begins_inside(answer: FetchedFromLeader, log: FollowedLog) -> int | None:
+    """The base offset of the first batch, if this log ends inside it and the leader's begins there; else None.
 
-    Records may have been deleted up to the middle of a batch, and the leader answers with the whole of it.
+    Records may have been deleted up to the middle of a batch, and the leader answers with the whole of it. An empty log begins
+    inside it. One that is not empty ends there where it had other batches than a leader that was elected without being in sync.
     """
-    if log.log_start_offset != log.log_end_offset or len(records) < HEADER_BYTES:
+    if len(answer.records) < HEADER_BYTES:
         return None
-    header = read_header(records)
-    return header.base_offset if header.base_offset < log.log_end_offset <= header.last_offset else None
+    header, end = read_header(answer.records), log.log_end_offset
+    is_deleted = log.log_start_offset == end or header.base_offset < answer.log_start_offset
+    return header.base_offset if is_deleted and header.base_offset < end <= header.last_offset else None
