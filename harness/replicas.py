@@ -46,7 +46,10 @@ class Broker:
     truncates_on_fetch: bool = True
     config: LogConfig = CONFIG
     is_alive: bool = True
-    asked: list[AlterPartition] = field(default_factory=list)
+    epoch: int = 0
+    """Another one with each start."""
+    asked: list[tuple[AlterPartition, dict[int, int]]] = field(default_factory=list)
+    """What it asks the controller for, with the epochs of the brokers that it is about."""
 
     def __post_init__(self) -> None:
         self.replica = ReplicaOnMemoryDisk(self.config, self.seed)
@@ -62,6 +65,7 @@ class Broker:
         self.replica.open()
         self._begin()
         self.is_alive = True
+        self.epoch += 1
 
 
 class Replicas:
@@ -101,14 +105,16 @@ class Replicas:
             isr=self.told.isr if isr is None else isr,
         )
 
-    def alter(self, asked: AlterPartition) -> AlterPartitionAnswer:
-        """AlterPartition: compare and set."""
+    def alter(self, asked: AlterPartition, broker_epochs: dict[int, int]) -> AlterPartitionAnswer:
+        """AlterPartition: compare and set. Nobody is in sync for what it had before it started again (KIP-903)."""
         told = self.told
         if asked.leader_epoch != told.leader_epoch:
             return AlterPartitionAnswer(ErrorCode.fenced_leader_epoch)
         if asked.partition_epoch != told.partition_epoch:
             return AlterPartitionAnswer(ErrorCode.invalid_update_version)
         if not set(asked.new_isr) <= self.alive | {told.leader}:
+            return AlterPartitionAnswer(ErrorCode.ineligible_replica)
+        if any(self.brokers[one].epoch != epoch for one, epoch in broker_epochs.items()):
             return AlterPartitionAnswer(ErrorCode.ineligible_replica)
         self.told = told._replace(isr=asked.new_isr, partition_epoch=told.partition_epoch + 1)
         return AlterPartitionAnswer(ErrorCode.none, told.leader_epoch, self.told.partition_epoch, asked.new_isr)
@@ -192,14 +198,14 @@ class Replicas:
         one = self.brokers[broker]
         if asked is not None:
             one.role.propose(asked)
-            one.asked.append(asked)
+            one.asked.append((asked, one.role.broker_epochs(asked.new_isr)))
 
     def answer_alter_partition(self, broker: int) -> None:
         """Let the controller take the oldest request of a broker, and the broker its answer."""
         one = self.brokers[broker]
         if one.asked:
-            asked = one.asked.pop(0)
-            one.role.answered(asked, self.alter(asked))
+            asked, broker_epochs = one.asked.pop(0)
+            one.role.answered(asked, self.alter(asked, broker_epochs))
             if one.role.is_leader:
                 self.advance(broker)
 
@@ -274,7 +280,7 @@ class Replicas:
             asked.log_start_offset,
             leader_end_offset=end,
             now_ms=self.now_ms,
-            broker_epoch=-1,
+            broker_epoch=one.epoch,
         )
         self.send_alter_partition(leader.number, leader.role.expansion(one.number, log.high_watermark, self.alive))
         self.advance(leader.number)

@@ -70,6 +70,18 @@ def test_replica_that_shuts_down_is_ineligible_and_old_leaders_are_told_otherwis
     assert ask(wanted, 1) is ErrorCode.operation_not_attempted
 
 
+def test_broker_that_has_started_since_it_had_caught_up_is_ineligible(cluster, ask):
+    """KIP-903; a leader that does not know under which epoch that was says so, as Kafka's do over ZooKeeper."""
+    ask(WantedIsr(0, (1, 2), RECOVERED, 0))
+    epoch = cluster.context.brokers[3].epoch
+    for epochs, error in (
+        ({1: -1, 2: -1, 3: epoch - 1}, ErrorCode.ineligible_replica),
+        ({3: epoch + 1}, ErrorCode.ineligible_replica),
+    ):
+        assert ask(WantedIsr(0, (1, 2, 3), RECOVERED, 1, epochs)) is error
+    assert ask(WantedIsr(0, (1, 2, 3), RECOVERED, 1, {1: -1, 2: -1, 3: epoch})).isr == (1, 2, 3)
+
+
 def test_partition_that_is_unknown_is_told(cluster):
     wanted = WantedIsr(0, (1,), RECOVERED, 0)
     assert cluster.run(alter_partitions(cluster.context, 1, {T: wanted}, 3)) == {

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from oncelog.controller.context import ControllerContext
 from oncelog.controller.reassignment import complete_if_in_sync
 from oncelog.controller.request_batch import RequestBatch
 from oncelog.controller.steps import SetPartitionState, Steps, read_states, send_all, write_all
-from oncelog.controller.values import LeaderAndIsr, LeaderRecoveryState, TopicPartition, listed, show
+from oncelog.controller.values import (
+    UNKNOWN_BROKER_EPOCH,
+    LeaderAndIsr,
+    LeaderRecoveryState,
+    TopicPartition,
+    listed,
+    show,
+)
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import ZooKeeperError
 
@@ -28,6 +35,8 @@ class WantedIsr:
     isr: tuple[int, ...]
     recovery_state: LeaderRecoveryState
     partition_epoch: int
+    broker_epochs: Mapping[int, int] = field(default_factory=dict)
+    """Under which epochs members have caught up, UNKNOWN_BROKER_EPOCH or nothing where the leader does not know."""
 
 
 IsrResult = LeaderAndIsr | ErrorCode
@@ -131,12 +140,23 @@ def _check(
         return ErrorCode.invalid_request
     if led.recovery_state is LeaderRecoveryState.RECOVERED and wanted.recovery_state is LeaderRecoveryState.RECOVERING:
         return ErrorCode.invalid_request
-    ineligible = set(wanted.isr) - context.live_broker_ids
+    ineligible = [one for one in sorted(set(wanted.isr)) if not _is_eligible(context, one, wanted)]
     if ineligible:
-        logger.info("%s cannot be in sync with %s: not live", listed(sorted(ineligible)), show(partition))
+        logger.info("%s cannot be in sync with %s: not live, or started since", listed(ineligible), show(partition))
         is_known = version >= INELIGIBLE_REPLICA_SINCE
         return ErrorCode.ineligible_replica if is_known else ErrorCode.operation_not_attempted
     return SetPartitionState(partition, asked)
+
+
+def _is_eligible(context: ControllerContext, broker_id: int, wanted: WantedIsr) -> bool:
+    """Not one that has started again since it had caught up: a power cut may have taken what it had (KIP-903).
+
+    Kafka's controller over ZooKeeper does not look at that, and its leaders do not tell it.
+    """
+    if broker_id not in context.live_broker_ids:
+        return False
+    epoch = wanted.broker_epochs.get(broker_id, UNKNOWN_BROKER_EPOCH)
+    return epoch in (UNKNOWN_BROKER_EPOCH, context.brokers[broker_id].epoch)
 
 
 def _refused(outcome: ZooKeeperError) -> ErrorCode:

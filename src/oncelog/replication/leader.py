@@ -11,7 +11,7 @@ Nothing here touches the log, knows the time, or sends anything. Who leads calls
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 from oncelog.replication.leadership import NO_EPOCH, LeaderAndIsrTold
 from oncelog.replication.partition_state import (
@@ -135,6 +135,11 @@ class LeaderReplica:
             fetch_offset, log_start_offset, leader_end_offset, now_ms, broker_epoch
         )
         return ErrorCode.none
+
+    def broker_epochs(self, replicas: Iterable[int]) -> dict[int, int]:
+        """Under which epoch each of these brokers has fetched last, where it has said so."""
+        known = {one: self.followers[one].broker_epoch for one in replicas if one in self.followers}
+        return {one: epoch for one, epoch in known.items() if epoch >= 0}
 
     def needed_isr_size(self, min_isr: int) -> int:
         """min.insync.replicas, or all replicas if they are fewer."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.running_cluster import RunningCluster
+from oncelog.broker.cluster.replica import HostedReplica
 from oncelog.wire import ErrorCode
 from tests.broker.cluster.held_disk import HeldDisk
 from tests.broker.cluster.in_memory import MINUTE, TOPIC, fetched, isr_of, make_topic, produce, produced
@@ -56,6 +57,39 @@ def test_record_that_a_former_leader_has_not_on_its_disk_is_not_acknowledged_by_
     cluster.start_served(old)
     cluster.until(lambda: cluster.partition(old, TOPIC).leadership.leader == old)
     assert cluster.partition(old, TOPIC).log.log_end_offset == 3
+
+
+def test_replica_that_lost_its_end_is_not_in_sync_for_what_was_asked_before_it_did() -> None:
+    """KIP-903: who had caught up is another life of that broker, and the leader's request has been on its way since."""
+    cluster = RunningCluster(3, replica_lag_time_max_ms="60000")
+    leader, follower = (one for one in cluster.nodes if one != cluster.controller)
+    make_topic(cluster, (leader, follower))
+    cluster.nodes[follower].die(power=False)
+    cluster.until(lambda: isr_of_leader(cluster, leader) == {leader})
+    cluster.hold(leader)
+    cluster.start_served(follower)
+    for value in (b"one", b"two"):
+        assert produced(cluster, leader, value) is NONE
+    cluster.until(lambda: cluster.partition(follower, TOPIC).log.log_end_offset == 2)
+    cluster.until(lambda: cluster.partition(leader, TOPIC).leading.state.state.is_pending)
+    cluster.hold(follower)
+    cluster.nodes[follower].die(power=True)
+    cluster.start_served(follower)
+    assert cluster.partition(follower, TOPIC).log.log_end_offset == 0
+    cluster.let_go(leader)
+    cluster.until(lambda: not cluster.partition(leader, TOPIC).leading.state.state.is_pending)
+    state = cluster.state(TOPIC)
+    assert state is not None
+    assert state.isr == (leader,)
+    cluster.let_go(follower)
+    cluster.until(lambda: isr_of(cluster) == {leader, follower})
+    assert cluster.partition(follower, TOPIC).log.log_end_offset == 2
+
+
+def isr_of_leader(cluster: RunningCluster, leader: int) -> set[int]:
+    leading = cluster.partition(leader, TOPIC).leading
+    assert isinstance(leading, HostedReplica)
+    return set(leading.state.state.isr)
 
 
 def prefer(cluster: RunningCluster, *replicas: int) -> None:

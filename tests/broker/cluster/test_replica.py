@@ -157,6 +157,13 @@ def test_a_follower_that_has_everything_is_asked_into_the_in_sync_set() -> None:
     one.all_fetch(0, LAST)
     one.cluster.until(lambda: one.in_sync == REPLICAS)
     assert one.asked == [(REPLICAS, 0)]
+    ((asked,),) = (topic.partitions for topic in one.controller.asked(ALTER_PARTITION)[0].topics)
+    # Of FOLLOWER nothing was heard yet, and LEADER is who asks.
+    assert {state.broker_id: state.broker_epoch for state in asked.new_isr_with_epochs} == {
+        LEADER: -1,
+        FOLLOWER: -1,
+        LAST: 7,
+    }
 
 
 def test_a_replica_that_is_to_join_counts_for_the_high_watermark_at_once() -> None:

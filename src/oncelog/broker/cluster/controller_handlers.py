@@ -61,13 +61,15 @@ def _topics(types: Any, body: Any, results: Mapping[AskedPartition, IsrResult]) 
 
 
 def _wanted(asked: Any) -> WantedIsr:
-    """v3 has the epochs of brokers, too (KIP-903), which are of no use over ZooKeeper, as in Kafka."""
+    """v3 has the epochs of brokers, too (KIP-903). Kafka's leaders know none over ZooKeeper."""
+    epochs: dict[int, int] = {}
     if hasattr(asked, "new_isr_with_epochs"):
         isr = tuple(one.broker_id for one in asked.new_isr_with_epochs)
+        epochs = {one.broker_id: one.broker_epoch for one in asked.new_isr_with_epochs}
     else:
         isr = tuple(asked.new_isr)
     recovery = LeaderRecoveryState(asked.leader_recovery_state)
-    return WantedIsr(asked.leader_epoch, isr, recovery, asked.partition_epoch)
+    return WantedIsr(asked.leader_epoch, isr, recovery, asked.partition_epoch, epochs)
 
 
 def _partition(types: Any, number: int, result: IsrResult) -> Any:

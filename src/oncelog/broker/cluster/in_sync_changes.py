@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -24,7 +24,6 @@ API_KEY, LOWEST, HIGHEST = 56, 2, 3
 PAUSE_MS = 50
 """Before the controller is asked again that did not answer, as in Kafka's AlterPartitionManager."""
 UNKNOWN_BROKER_EPOCH = -1
-"""What a controller over ZooKeeper is told of the members: it knows their epochs itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,8 @@ class InSyncChange:
     isr: tuple[int, ...]
     leader_recovery_state: int
     partition_epoch: int
+    broker_epochs: Mapping[int, int] = field(default_factory=dict)
+    """Under which epochs members have caught up. One that has started since may have lost what it had (KIP-903)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +138,10 @@ class InSyncChanges:
         for change in changes:
             with_epochs = ()
             if version >= 3:
+                epochs = change.broker_epochs
                 with_epochs = tuple(
-                    types.BrokerState(broker_id=one, broker_epoch=UNKNOWN_BROKER_EPOCH) for one in change.isr
+                    types.BrokerState(broker_id=one, broker_epoch=epochs.get(one, UNKNOWN_BROKER_EPOCH))
+                    for one in change.isr
                 )
             topics[change.topic_id].append(
                 construct(

@@ -248,6 +248,7 @@ class HostedReplica:
             asked.new_isr,
             0,
             asked.partition_epoch,
+            self.state.broker_epochs(asked.new_isr),
         )
         outcome = await self._surroundings.changes.ask(change)
         while (after := self._answered(asked, outcome)) is AfterAnswer.RETRY:

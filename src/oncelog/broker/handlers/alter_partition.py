@@ -1,6 +1,6 @@
 """AlterPartition v2-3: the leader of a partition asks the controller for another in-sync set (KIP-497).
 
-v2 names topics by id; v3 has the epochs of the members, of which a controller over ZooKeeper knows better.
+v2 names topics by id; v3 has the epochs of the members' brokers, as far as the leader knows them (KIP-903).
 """
 
 from __future__ import annotations
