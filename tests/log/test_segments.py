@@ -9,7 +9,7 @@ import pytest
 from harness.log_on_memory_disk import DIRECTORY, LogOnMemoryDisk
 from harness.manual_clock import START_MS
 from oncelog.environment import DiskError
-from oncelog.log import DamagedLogError, LogConfig, PartitionLog, Refused
+from oncelog.log import DamagedLogError, LogConfig, PartitionLog, Refused, TimestampOffset
 from oncelog.log.segment import WRITE_BACK_BYTES
 from oncelog.records import NO_TIMESTAMP, ControlType
 from oncelog.wire import ErrorCode
@@ -284,6 +284,25 @@ def test_truncated_log_forgets_what_came_after() -> None:
     assert on.log.producers.active()[0].last_sequence == 3
     on.produce(b"x", producer=(1, 0), sequence=4)
     assert on.log.log_end_offset == 5
+
+
+def test_latest_time_is_known_after_a_power_cut_that_took_more_of_one_index_than_of_the_other() -> None:
+    """Neither is synced while its segment grows."""
+    on = LogOnMemoryDisk(LogConfig(index_interval_bytes=1))
+    for slot in range(40):
+        on.produce(b"x", timestamp_ms=START_MS + (9000 if slot == 20 else slot // 30))
+    on.log.files.take_snapshot()
+    on.sync()
+    on.produce(b"x", timestamp_ms=START_MS + 2)
+    file = on.disk.open(f"{DIRECTORY}/00000000000000000000.timeindex")
+    assert file.size_bytes == 24
+    file.truncate(12)
+    log = on.kill()
+    assert log.recovery.batches_read < 5
+    assert log.max_timestamp() == TimestampOffset(START_MS + 9000, 20)
+    assert log.offset_for_timestamp(START_MS + 3, 41) == TimestampOffset(START_MS + 9000, 20)
+    on.produce(b"x", timestamp_ms=START_MS + 3)
+    assert log.offset_for_timestamp(START_MS + 3, 42) == TimestampOffset(START_MS + 9000, 20)
 
 
 def test_recovery_reads_only_what_follows_the_last_snapshot() -> None:

@@ -261,7 +261,23 @@ class Segment:
 
     def index_start(self, offset: int) -> int:
         """Drop the index entries from `offset` on; return the position from which on batches are to be noted again."""
-        return self.indexes.restart(offset, self.size_bytes, self.is_entry_true)
+        position = self.indexes.restart(offset, self.size_bytes, self.is_entry_true)
+        self._note_times_below(position)
+        return position
+
+    def _note_times_below(self, position: int) -> None:
+        """Look for later timestamps behind the last entry of the time index: neither index is synced before its segment is full,
+        and of this one a power cut may have taken more.
+        """
+        indexes = self.indexes
+        entry = indexes.offsets.floor(indexes.max_timestamp[1])
+        start = 0 if entry is None else entry[1]
+        if start >= position:
+            return
+        for batch in self.scan(start, self.base_offset, check_crc=False):
+            if batch.position >= position:
+                return
+            indexes.note_time(batch.header.last_offset, batch.header.max_timestamp_ms)
 
     def rebuild_indexes(self) -> None:
         """Make both indexes anew from the batches. Raises DiskError if there are bytes that are no batch."""

@@ -87,6 +87,11 @@ class SegmentIndexes:
             self._bytes_since_entry = 0
         self._bytes_since_entry += size_bytes
 
+    def note_time(self, last_offset: int, max_timestamp_ms: int) -> None:
+        """The same of what the indexes have no entry of."""
+        if max_timestamp_ms > (self._max or self.max_timestamp)[0]:
+            self._max = (max_timestamp_ms, last_offset)
+
     def note_latest(self) -> None:
         """Write the last time index entry."""
         self.times.append_if_later(*self.max_timestamp)
