@@ -208,6 +208,22 @@ def test_reader_of_another_history_is_told_where_the_two_part(broker: BrokerInMe
     assert after_epoch(broker, 2, broker.core.leader_epoch + 1).error_code is ErrorCode.offset_out_of_range
 
 
+def test_offset_from_before_the_log_begins_is_out_of_range_whatever_its_epoch_is(broker: BrokerInMemory) -> None:
+    append(broker, "a")
+    append(broker, "b")
+    epoch = broker.core.leader_epoch
+    for _ in range(2):
+        broker.disk.kill()
+        broker.restart()
+    append(broker, "c")
+    assert after_epoch(broker, 0, epoch + 1).diverging_epoch.epoch == epoch
+    partition = broker.core.topics.partition(TOPIC, 0)
+    assert partition is not None
+    partition.log.advance_log_start(1)
+    assert after_epoch(broker, 0, epoch + 1).error_code is ErrorCode.offset_out_of_range
+    assert after_epoch(broker, 1, epoch + 1).diverging_epoch.epoch == epoch
+
+
 @pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
 @pytest.mark.parametrize("committed", [True, False])
 def test_reader_parked_at_the_last_stable_offset_wakes_when_the_transaction_ends(

@@ -304,10 +304,13 @@ def _without_records(
 
 
 def _divergence(partition: Partition, asked: FetchedPartition) -> tuple[int, int] | None:
-    """Where the log that the reader saw and this one part (KIP-595, Fetch v12); (-1, -1) if it never had that epoch."""
-    if asked.last_fetched_epoch < 0:
-        return None
+    """Where the log that the reader saw and this one part (KIP-595, Fetch v12); (-1, -1) if it never had that epoch.
+
+    An offset from before the log begins is out of range, whatever the epochs say (Kafka's Partition.readRecords).
+    """
     log = partition.log
+    if asked.last_fetched_epoch < 0 or asked.fetch_offset < log.log_start_offset:
+        return None
     if asked.last_fetched_epoch == log.newest_epoch and asked.fetch_offset <= log.log_end_offset:
         return None
     epoch, end_offset = log.epoch_end_offset(asked.last_fetched_epoch)
