@@ -209,11 +209,13 @@ def test_log_that_is_cut_off_at_a_gap_ends_where_its_last_batch_does_also_for_a_
         second = ReplicaOnMemoryDisk(compacted(segment_bytes=2000), offset)
         second.log.append_as_follower(whole)
         second.sync()
+        second.log.compaction.cleaned_offset = 50
         second.write()
         second.truncate_to(offset)
         end = max(one for one in ends if one <= offset)
         assert second.log.log_end_offset == end
         assert second.log.durability.recovery_point == end
+        assert second.log.compaction.cleaned_offset == min(50, end)
         left = second.read_all()
         if is_durable:
             second.sync()

@@ -131,9 +131,8 @@ class LogCompaction:
     def resume(self) -> None:
         self._pauses -= 1
 
-    def truncate_to(self, offset: int) -> None:
-        """What was written from `offset` on is cut off, and what takes its place is not clean."""
-        self.drop()
+    def end_at(self, offset: int) -> None:
+        """What was written from `offset` on was cut off, and what takes its place is not clean."""
         if self.cleaned_offset is not None:
             self.cleaned_offset = min(self.cleaned_offset, offset)
 

@@ -374,8 +374,8 @@ class PartitionLog:
             files.keep_all()
             return
         self.on_cut()
-        self.compaction.truncate_to(offset)
-        files.truncate_to(offset)
+        self.compaction.drop()
+        self.compaction.end_at(files.truncate_to(offset))
         reload_producers(self._segments, self.producers, files.snapshots, offsets.high_watermark)
         offsets.update_last_stable()
 
