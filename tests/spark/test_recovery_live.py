@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
+from harness.waiting import until
 from oncelog.client import Client
 from oncelog.spark import FenceError, committed_offsets
 from tests.spark import topics
@@ -237,17 +238,51 @@ def by_name(pipeline, rows):
     assert query.awaitTermination(180)
 
 
+def forget(pipeline, *suffixes):
+    """What a broker does with the offsets of a group once they have expired."""
+    with Client(pipeline.log.bootstrap_servers) as client:
+        for suffix in suffixes:
+            group = f"{pipeline.transactional_id}{suffix}"
+            client.delete_offsets(group, list(client.committed_offsets(group)))
+            until(lambda group=group: client.committed_offsets(group) == {})
+
+
 @pytest.mark.parametrize("write", [by_function, by_name])
 def test_an_old_first_batch_whose_record_may_have_expired_is_not_written_again(pipeline, write):
     rows = pipeline.rows(maxOffsetsPerTrigger="10000").selectExpr("key", "upper(cast(value as string)) value")
     write(pipeline, rows)
     assert pipeline.forget_last_commit() == 0
     age_first_batch(pipeline, 8 * DAY_MS)
-    with Client(pipeline.log.bootstrap_servers) as client:
-        client.delete_offsets(pipeline.transactional_id, list(client.committed_offsets(pipeline.transactional_id)))
+    forget(pipeline, "", "-fence")
     with pytest.raises(Exception, match=r"FenceError.*micro-batch 0 .*offsets.retention.minutes"):
         write(pipeline, rows)
     pipeline.assert_copied_once()
+
+
+@pytest.mark.parametrize("write", [by_function, by_name])
+def test_a_query_whose_offsets_have_expired_goes_on(pipeline, write):
+    rows = pipeline.rows().selectExpr("key", "upper(cast(value as string)) value")
+    write(pipeline, rows)
+    forget(pipeline, "")
+    topics.produce(pipeline.log.bootstrap_servers, pipeline.source, topics.keyed_records(10, start=1200))
+    write(pipeline, rows)
+    pipeline.assert_copied_once(1210)
+    pipeline.forget_last_commit()
+    forget(pipeline, "")
+    write(pipeline, rows)
+    pipeline.assert_copied_once(1210)
+
+
+def test_an_old_copy_of_the_checkpoint_is_refused_after_the_offsets_have_expired(pipeline, tmp_path):
+    pipeline.run()
+    shutil.copytree(pipeline.checkpoint, tmp_path / "copy")
+    topics.produce(pipeline.log.bootstrap_servers, pipeline.source, topics.keyed_records(10, start=1200))
+    pipeline.run()
+    topics.produce(pipeline.log.bootstrap_servers, pipeline.source, topics.keyed_records(10, start=1210))
+    forget(pipeline, "")
+    with pytest.raises(Exception, match=r"FenceError.*old copy"):
+        pipeline.run(checkpoint=tmp_path / "copy")
+    pipeline.assert_copied_once(1210)
 
 
 def test_a_first_batch_that_was_interrupted_some_days_ago_is_written(pipeline):

@@ -48,6 +48,10 @@ def progress(newest=None, offsets=None, unclear=()):
     return FenceProgress(newest, offsets or {}, frozenset(unclear))
 
 
+def expired(record):
+    return FenceProgress(expired=record)
+
+
 @given(
     st.builds(
         FenceRecord,
@@ -172,6 +176,38 @@ def test_lost_record_of_a_running_query_stops_unless_the_user_vouches():
     with pytest.raises(FenceError, match="expired"):
         decide(progress(), batch(3))
     assert decide(progress(), batch(3), trust_checkpoint=True) is Verdict.RUN
+
+
+def test_next_batch_runs_after_the_offsets_have_expired():
+    assert decide(expired(fence("q", 4, "old")), batch(5)) is Verdict.RUN
+    assert expired(fence("q", 4, "old", sequence=12)).next_sequence == 13
+
+
+def test_batch_that_is_known_to_be_committed_is_skipped_after_the_offsets_have_expired():
+    for trust in (False, True):
+        assert decide(expired(fence("q", 4, "end")), batch(4), trust_checkpoint=trust) is Verdict.SKIP
+
+
+@pytest.mark.parametrize(("batch_id", "words"), [(2, "old copy"), (4, "other end offsets"), (6, "asked for")])
+def test_checkpoint_that_does_not_fit_the_last_record_stops_after_the_offsets_have_expired(batch_id, words):
+    for trust in (False, True):
+        with pytest.raises(FenceError, match=words):
+            decide(expired(fence("q", 4, "other")), batch(batch_id), trust_checkpoint=trust)
+
+
+def test_next_batch_that_was_planned_before_the_offsets_expired_stops_unless_the_user_vouches():
+    """It may have been committed, and its driver died before it kept the record."""
+    with pytest.raises(FenceError, match="micro-batch 5 was planned so long ago"):
+        decide(expired(fence("q", 4, "old")), batch(5, age_ms=7 * DAY_MS))
+    assert decide(expired(fence("q", 4, "old")), batch(5, age_ms=7 * DAY_MS), trust_checkpoint=True) is Verdict.RUN
+    assert decide(expired(fence("q", 4, "old")), batch(5, age_ms=7 * DAY_MS - 1)) is Verdict.RUN
+
+
+def test_last_record_of_another_query_says_nothing():
+    foreign = expired(fence("other", 50, "start"))
+    assert decide(foreign, batch(0)) is Verdict.RUN
+    with pytest.raises(FenceError, match="expired"):
+        decide(foreign, batch(51))
 
 
 def test_batch_ids_of_a_new_checkpoint_are_not_taken_for_old_ones():

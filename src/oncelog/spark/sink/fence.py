@@ -121,16 +121,22 @@ class FenceProgress:
     """What a group has committed on the sink's cluster: its newest fence record, and the offsets that came with it.
 
     `offsets` are the input's. `unclear` are partitions that several sources had read up to different offsets. Offsets
-    that carry an older record are of partitions that are not read any more: they count no more.
+    that carry an older record are of partitions that are not read any more: they count no more. `expired` is the last
+    record, or one before it, of a group whose offsets are gone.
     """
 
     newest: FenceRecord | None = None
     offsets: Offsets = field(default_factory=dict)
     unclear: frozenset[TopicPartition] = frozenset()
+    expired: FenceRecord | None = None
+
+    @property
+    def last(self) -> FenceRecord | None:
+        return self.expired if self.newest is None else self.newest
 
     @property
     def next_sequence(self) -> int:
-        return 0 if self.newest is None else self.newest.sequence + 1
+        return 0 if self.last is None else self.last.sequence + 1
 
 
 def progress_from(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> FenceProgress:
@@ -172,13 +178,16 @@ def decide(
     `retention_ms` is asked for how long a group's offsets are kept. `trust_checkpoint` runs where the log does not know the
     query, as the user's own decision.
     """
-    newest = progress.newest
-    if newest is not None and newest.query_id == batch.query_id:
-        return _decide_own(newest, batch)
+    last, newest = progress.last, progress.newest
+    is_own = last is not None and last.query_id == batch.query_id
+    if last is not None and is_own:
+        verdict = _decide_own(last, batch)
+        if newest is not None or verdict is Verdict.SKIP:
+            return verdict
     if trust_checkpoint:
         return Verdict.RUN
     if newest is None:
-        return _decide_unknown(batch, retention_ms)
+        return _decide_unknown(batch, retention_ms, is_next=is_own)
     return _decide_foreign(progress, newest, batch)
 
 
@@ -199,9 +208,12 @@ def _decide_own(own: FenceRecord, batch: Batch) -> Verdict:
     )
 
 
-def _decide_unknown(batch: Batch, retention_ms: Callable[[], float]) -> Verdict:
-    """Only a first micro-batch has no record before it, and its own only if that cannot have expired."""
-    if batch.batch_id > 0:
+def _decide_unknown(batch: Batch, retention_ms: Callable[[], float], *, is_next: bool) -> Verdict:
+    """Without a record only a first micro-batch runs, or the next after the last one that is known to be committed.
+
+    Either only if its own record, had it been committed, cannot have expired.
+    """
+    if batch.batch_id > 0 and not is_next:
         raise FenceError(
             f"the query is at micro-batch {batch.batch_id}, but its group has no record of what was committed: the "
             "offsets expired (offsets.retention.minutes), were deleted, or this sink was not used before. If nothing "
@@ -209,8 +221,8 @@ def _decide_unknown(batch: Batch, retention_ms: Callable[[], float]) -> Verdict:
         )
     if batch.age_ms >= RETENTION_MS_MIN and batch.age_ms >= retention_ms():
         raise FenceError(
-            "micro-batch 0 was planned so long ago that the group's record of it, had it been committed, may have expired "
-            "(offsets.retention.minutes); if nothing of it is in the output, say trust_checkpoint=True once"
+            f"micro-batch {batch.batch_id} was planned so long ago that the group's record of it, had it been committed, "
+            "may have expired (offsets.retention.minutes); if nothing of it is in the output, say trust_checkpoint=True once"
         )
     return Verdict.RUN
 

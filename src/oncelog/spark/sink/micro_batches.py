@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from pyspark.sql import DataFrame
 
-from oncelog.client import Client, ClientError, OffsetAndMetadata, TopicPartition
+from oncelog.client import Client, ClientError, OffsetAndMetadata, ProducerFenced, TopicPartition
 from oncelog.spark.batch_input import CARRIER_PARTITION, BatchInput, InputClusters, batch_input, input_clusters
 from oncelog.spark.java_errors import without_stack_traces
 from oncelog.spark.metrics import BatchReport, RecentReports, SinkMetrics
@@ -19,6 +19,7 @@ from oncelog.spark.sink import fence
 from oncelog.spark.sink.fence import FenceProgress, FenceRecord, Verdict
 from oncelog.spark.sink.settings import SinkSettings
 from oncelog.spark.sink.writer import Writer, decided, look_first, open_client, skipped_report
+from oncelog.wire import ErrorCode
 
 
 class _Run:
@@ -34,7 +35,7 @@ class _Run:
         self.query = query
         self.clusters = clusters
         self.writer = writer
-        self.progress = fence.progress_from(writer.committed(read.committed(settings.topic)))
+        self.progress = writer.progress(read.committed(settings.topic))
         self._settings = settings
 
     def close(self) -> None:
@@ -128,14 +129,25 @@ class ExactlyOnceSink:
         if self._run is not None and self._run.query.run_id != query.run_id:
             self.close()
         if self._run is None:
-            refuse(query)
-            clusters = input_clusters(self._settings.bootstrap_servers, self._settings.security, query.sources())
-            read = self._input(query, clusters, batch_id)
-            with open_client(self._settings) as client:
-                look_first(client, self._settings, _batch(query, read, batch_id), read.committed(self._settings.topic))
-            self._run = _Run(self._settings, query, clusters, read, Writer(self._settings))
-        else:
-            read = self._input(self._run.query, self._run.clusters, batch_id)
+            return self._write_first(query, rows, batch_id, started_ms)
+        try:
+            read = self._input(query, self._run.clusters, batch_id)
+            return self._write_in(self._run, rows, batch_id, read, started_ms)
+        except ProducerFenced as fenced:
+            if fenced.error is not ErrorCode.invalid_producer_id_mapping:
+                raise
+        # The coordinator does not know this producer any more: it forgets an id under which nothing was written for
+        # transactional.id.expiration.ms. Whether somebody else has had it meanwhile, the log tells.
+        self.close()
+        return self._write_first(query, rows, batch_id, started_ms)
+
+    def _write_first(self, query: RunningQuery, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
+        refuse(query)
+        clusters = input_clusters(self._settings.bootstrap_servers, self._settings.security, query.sources())
+        read = self._input(query, clusters, batch_id)
+        with open_client(self._settings) as client:
+            look_first(client, self._settings, _batch(query, read, batch_id), read.committed(self._settings.topic))
+        self._run = _Run(self._settings, query, clusters, read, Writer(self._settings))
         return self._write_in(self._run, rows, batch_id, read, started_ms)
 
     def _input(self, query: RunningQuery, clusters: InputClusters, batch_id: int) -> BatchInput:
@@ -160,6 +172,7 @@ class ExactlyOnceSink:
         report = run.writer.write(rows, batch_id, expected, entries, lambda: run.query.is_active)
         assert record is not None, "what was written has a fence record"
         run.progress = FenceProgress(record, read.end, read.unclear)
+        run.writer.keep(record, read.committed(self._settings.topic))
         run.tell_input_clusters(record, read)
         return replace(report, input_offsets=read.offset_count)
 
@@ -176,9 +189,9 @@ def _skip(rows: DataFrame, run: _Run, batch_id: int) -> None:
     a function that reads a clock or asks a service, it could differ from what was published. Where it cannot be kept the
     micro-batch is computed once more, or a stateful query could never go on.
     """
-    newest = run.progress.newest
-    assert newest is not None, "what is skipped was committed"
-    if newest.watermark_ms is not None and run.query.has_state_of(batch_id):
-        run.query.keep_state(newest.watermark_ms)
+    last = run.progress.last
+    assert last is not None, "what is skipped was committed"
+    if last.watermark_ms is not None and run.query.has_state_of(batch_id):
+        run.query.keep_state(last.watermark_ms)
     else:
         rows.write.format("noop").mode("append").save()

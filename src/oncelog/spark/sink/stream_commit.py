@@ -90,13 +90,15 @@ def commit_micro_batch(settings: StreamSettings, tasks: Sequence[EncodedTask], b
         look_first(client, sink, batch, read.committed(sink.topic))
     writer = Writer(sink)
     try:
-        progress = fence.progress_from(writer.committed(read.committed(sink.topic)))
+        progress = writer.progress(read.committed(sink.topic))
         if decided(writer.client, sink, progress, batch) is Verdict.SKIP:
             return skipped_report(batch_id, time.monotonic() * 1000 - started_ms, writer.identity)
         record = FenceRecord(query_id, batch_id, read.end_digest, progress.next_sequence)
         carrier = None if read.end or sink.topic is None else TopicPartition(sink.topic, CARRIER_PARTITION)
         entries = fence.fence_metadata(record, read.end, unclear=read.unclear, carrier=carrier)
-        return writer.send(delivery, delivery.partitions, batch_id, entries, lambda: True, started_ms)
+        report = writer.send(delivery, delivery.partitions, batch_id, entries, lambda: True, started_ms)
+        writer.keep(record, entries)
+        return report
     finally:
         pump.close()
         writer.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
@@ -16,6 +17,7 @@ from oncelog.spark.sink import fence
 from oncelog.spark.sink.broker_settings import offsets_retention_ms
 from oncelog.spark.sink.delivery import SPARK_ERRORS, BatchDelivery, DeliveryChanged
 from oncelog.spark.sink.hanging import stable_offsets
+from oncelog.spark.sink.last_record import LastRecord
 from oncelog.spark.sink.output import Output
 from oncelog.spark.sink.refusals import of_taking
 from oncelog.spark.sink.settings import SinkSettings
@@ -43,8 +45,10 @@ def look_first(
     `partitions` are those whose offsets the micro-batch commits. Raises what `stable_offsets` raises.
     """
 
+    last_record = LastRecord(client, settings.group_id)
+
     def decide(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        decided(client, settings, fence.progress_from(committed), batch)
+        decided(client, settings, _progress(committed, last_record), batch)
 
     with _told(settings, f"the offsets of group {settings.group_id!r}"):
         try:
@@ -77,6 +81,7 @@ class Writer:
             self.client.close()
             raise
         self._output = Output(settings, self.client)
+        self._last_record = LastRecord(self.client, settings.group_id)
 
     def close(self) -> None:
         self._output.close()
@@ -99,6 +104,14 @@ class Writer:
         read = settled.committed(partitions)
         self._transactions.confirm(read)
         return read
+
+    def progress(self, partitions: Iterable[TopicPartition]) -> fence.FenceProgress:
+        """What the group has committed, and its last record where that has expired. Raises what `committed` raises."""
+        return _progress(self.committed(partitions), self._last_record)
+
+    def keep(self, record: fence.FenceRecord, committed: Iterable[TopicPartition]) -> None:
+        """Keep the record of what was committed, with the offsets of these partitions, for when the group's has expired."""
+        self._last_record.keep(record, committed)
 
     def partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
         """The partitions of topics; of one that does not exist there are none."""
@@ -148,6 +161,11 @@ class Writer:
         """Send what is encoded in one transaction. Raises what `SinkTransactions.commit` raises."""
         committed = self._transactions.commit(delivery, partitions, entries, is_wanted)
         return _report(batch_id, delivery, committed, started_ms)
+
+
+def _progress(committed: Mapping[TopicPartition, OffsetAndMetadata], last_record: LastRecord) -> fence.FenceProgress:
+    progress = fence.progress_from(committed)
+    return replace(progress, expired=last_record.read()) if progress.newest is None else progress
 
 
 @contextmanager

@@ -1,0 +1,66 @@
+"""Which micro-batch was committed last, in a place where brokers do not forget it.
+
+The offsets of a group expire (offsets.retention.minutes), and the fence record goes with them: that of a query which had
+nothing to do for so long, or was stopped. An OffsetCommit of the versions 2 to 4 says itself for how long its offset is kept
+(KIP-211); the TxnOffsetCommit of a micro-batch cannot. So the record is committed once more after its transaction, in a
+group of its own.
+
+A driver may die in between, so what is found here may be older than what was committed. It is asked for only where the
+group has no record, and tells a checkpoint that went on since from an old copy of it (`fence.decide`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from oncelog.client import (
+    BrokerRefused,
+    Client,
+    ClientError,
+    OffsetAndMetadata,
+    TopicPartition,
+    UnsupportedVersion,
+)
+from oncelog.spark.sink import fence
+from oncelog.spark.sink.fence import FenceRecord, Role
+
+KEPT_MS = 100 * 365 * 24 * 60 * 60 * 1000
+
+logger = logging.getLogger("oncelog.spark")
+
+
+class LastRecord:
+    """The fence record of what a group has committed last, kept in the group `GROUP-fence`.
+
+    A user who has no right to that group goes without: such a query is refused once its offsets have expired.
+    """
+
+    def __init__(self, client: Client, group_id: str) -> None:
+        self._client = client
+        self._group_id = f"{group_id}-fence"
+        self._is_kept = True
+
+    def read(self) -> FenceRecord | None:
+        """Raises FenceError where another version of oncelog wrote it."""
+        try:
+            kept = self._client.committed_offsets(self._group_id, require_stable=False)
+        except ClientError:
+            return None
+        return fence.progress_from(kept).newest
+
+    def keep(self, record: FenceRecord, committed: Iterable[TopicPartition]) -> None:
+        """`committed` are the partitions whose offsets were committed with the record."""
+        if not self._is_kept:
+            return
+        offset = OffsetAndMetadata(record.batch_id, fence.to_metadata(record, Role.CARRIER))
+        try:
+            self._client.commit_offsets(self._group_id, {min(committed): offset}, retention_ms=KEPT_MS)
+        except ClientError as error:
+            self._is_kept = not isinstance(error, (BrokerRefused, UnsupportedVersion))
+            logger.warning(
+                "oncelog: group %r cannot be written (%s); if the query has nothing to do for as long as the broker keeps a "
+                "group's offsets (offsets.retention.minutes), it is refused after that",
+                self._group_id,
+                error,
+            )
