@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from pyspark.sql import functions as F
 
 from harness.names import unique
 from oncelog.client import Client, TopicPartition
 from oncelog.spark import committed_offsets, exactly_once
 from oncelog.spark.plan import Mode
+from oncelog.spark.sink import micro_batches
 from oncelog.spark.sink.fence import progress_from
 from tests.spark import topics
 from tests.spark.pipelines import COUNT, Pipeline
@@ -90,7 +92,7 @@ def test_large_batches_are_collected_once_one_like_them_was_seen(pipeline):
     assert topics.by_key(pipeline.output()) == expected
 
 
-def test_a_second_driver_fences_the_first(pipeline):
+def test_a_second_driver_fences_the_first(pipeline, monkeypatch):
     """KIP-98: InitProducerId with the same transactional id fences the producer that had it."""
     first = pipeline.sink()
     took_over = []
@@ -102,7 +104,9 @@ def test_a_second_driver_fences_the_first(pipeline):
                 transactional_id=pipeline.transactional_id,
                 bootstrap_servers=pipeline.log.bootstrap_servers,
             )
-            second(rows, batch_id)
+            with monkeypatch.context() as elsewhere:
+                elsewhere.setattr(micro_batches, "_given", {})
+                second(rows, batch_id)
             took_over.append(second)
         first(rows, batch_id)
 
@@ -113,6 +117,45 @@ def test_a_second_driver_fences_the_first(pipeline):
     took_over[0].close()
     pipeline.run()
     pipeline.assert_copied_once()
+
+
+def two_of_one_id(pipeline, other):
+    return pipeline.sink(), pipeline.sink(topic=other)
+
+
+def two_of_one_group(pipeline, other):
+    group = unique("group")
+    return pipeline.sink(group_id=group), pipeline.sink(topic=other, group_id=group, transactional_id=unique("other"))
+
+
+def one(pipeline, other):
+    sink = pipeline.sink(topic=None)
+    return sink, sink
+
+
+@pytest.mark.parametrize("sinks", [two_of_one_id, two_of_one_group, one])
+def test_a_second_part_of_a_micro_batch_is_not_taken_for_its_repetition(pipeline, sinks):
+    other = topics.create(pipeline.log.bootstrap_servers, unique("other"), 1)
+    first, second = sinks(pipeline, other)
+
+    def write(rows, batch_id):
+        first(rows.withColumn("topic", F.lit(pipeline.target)), batch_id)
+        second(rows.withColumn("topic", F.lit(other)), batch_id)
+
+    for _ in range(2):
+        with pytest.raises(
+            Exception, match=r"QueryError: micro-batch 0 is committed .* with a sink that has a transact"
+        ):
+            pipeline.start(write).awaitTermination(180)
+    third = pipeline.sink(topic=other, transactional_id=unique("third"))
+
+    def write_both(rows, batch_id):
+        first(rows.withColumn("topic", F.lit(pipeline.target)), batch_id)
+        third(rows.withColumn("topic", F.lit(other)), batch_id)
+
+    assert pipeline.start(write_both).awaitTermination(180)
+    pipeline.assert_copied_once()
+    assert topics.values(topics.read(pipeline.log.bootstrap_servers, other)) == topics.values(pipeline.output())
 
 
 def test_a_lost_fence_record_stops_the_query(pipeline):

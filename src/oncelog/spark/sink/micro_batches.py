@@ -21,6 +21,9 @@ from oncelog.spark.sink.settings import SinkSettings
 from oncelog.spark.sink.writer import Writer, decided, look_first, open_client, skipped_report
 from oncelog.wire import ErrorCode
 
+_given: dict[tuple[str, str], tuple[str, int]] = {}
+"""By servers and group, the run and the micro-batch that a sink of this process was given last, and is done with."""
+
 
 class _Run:
     """One run of a query: the transactional id taken, and then, only then, what was committed read.
@@ -126,6 +129,18 @@ class ExactlyOnceSink:
     def _write(self, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
         refuse_connect(rows.sparkSession)
         query = running_query(rows)
+        place, given = (self._settings.bootstrap_servers, self._settings.group_id), (query.run_id, batch_id)
+        if _given.get(place) == given:
+            raise QueryError(
+                f"micro-batch {batch_id} is committed for group {self._settings.group_id!r} with what a sink was given before: "
+                "what is given now would be taken for a repetition, and lost. Write it with a sink that has a transactional id "
+                "and a group of its own, or put all outputs into one DataFrame with a column `topic`"
+            )
+        report = self._write_for(query, rows, batch_id, started_ms)
+        _given[place] = given
+        return report
+
+    def _write_for(self, query: RunningQuery, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
         if self._run is not None and self._run.query.run_id != query.run_id:
             self.close()
         if self._run is None:
