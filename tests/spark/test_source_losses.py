@@ -12,6 +12,7 @@ from harness.waiting import until
 from oncelog.client import Client, Fetcher, NewTopic, Producer, TopicPartition
 from oncelog.client.consumer.fetching import FetchedBatches
 from oncelog.records import batches
+from oncelog.spark.offsets import from_tree
 from oncelog.spark.options.source_options import parse_options
 from oncelog.spark.options.table import OptionError
 from oncelog.spark.source import reading
@@ -115,7 +116,7 @@ def test_a_stream_that_starts_beyond_the_end_does_not_say_that_it_was_there(log,
     with pytest.raises(OptionError, match=f"startingOffsets: {topic}-0 ends at offset {COUNT}, before 1000"):
         StreamReader(parsed(log, topic, **offsets)).initialOffset()
     lenient = StreamReader(parsed(log, topic, failOnDataLoss="false", **offsets))
-    assert lenient.initialOffset() == {topic: {"0": COUNT}}
+    assert from_tree(lenient.initialOffset()) == {TopicPartition(topic, 0): COUNT}
 
 
 def now(log, topic, **options):
@@ -171,7 +172,7 @@ def test_a_query_over_what_is_there_goes_on_without_a_topic_that_is_gone(log, cl
         reader = StreamReader(parse_options({**options, "failOnDataLoss": str(not lenient)}, streaming=True))
         reader.prepareForTriggerAvailableNow()
         if lenient:
-            assert reader.latestOffset(start, ReadAllAvailable()) == {other: {"0": COUNT}}
+            assert from_tree(reader.latestOffset(start, ReadAllAvailable())) == {TopicPartition(other, 0): COUNT}
         else:
             with pytest.raises(DataLossError, match=f"{topic}-0 is gone"):
                 reader.latestOffset(start, ReadAllAvailable())
@@ -189,15 +190,68 @@ def test_a_topic_that_was_never_there_is_a_wrong_option(log):
         now(log, "nowhere").initialOffset()
 
 
-def test_a_topic_that_is_made_anew_with_as_many_records_is_data_loss(log, client, topic):
-    """Offsets alone cannot tell the two apart: Metadata v10 has the topic's id."""
+def make_anew(log, client, topic, count):
+    gone(client, topic)
+    client.create_topics([NewTopic(topic, 1, 1)])
+    fill(log, topic, count)
+
+
+def ranges(reader, start, end):
+    return [part.range[1:] for part in reader.partitions(start, end)]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_topic_that_is_made_anew_with_as_many_records_is_data_loss(log, client, topic, restarts, caplog):
+    """Offsets alone cannot tell the two apart: Metadata v10 has the topic's id, and so has the checkpoint."""
     reader, lenient = now(log, topic), now(log, topic, failOnDataLoss="false")
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
     lenient.initialOffset()
-    gone(client, topic)
-    client.create_topics([NewTopic(topic, 1, 1)])
-    fill(log, topic, COUNT + 5)
+    make_anew(log, client, topic, COUNT + 5)
+    if restarts:
+        reader, lenient = now(log, topic), now(log, topic, failOnDataLoss="false")
     with pytest.raises(DataLossError, match=f"topic {topic} was deleted and made anew while it was read"):
         reader.latestOffset(end, ReadAllAvailable())
-    assert lenient.latestOffset(end, ReadAllAvailable()) == {topic: {"0": COUNT + 5}}
+    latest = lenient.latestOffset(end, ReadAllAvailable())
+    assert from_tree(latest) == {TopicPartition(topic, 0): COUNT + 5}
+    assert ranges(lenient, end, latest) == [(0, COUNT + 5)]
+    assert lenient.latestOffset(latest, ReadAllAvailable()) == latest
+    assert caplog.text.count("was deleted and made anew while it was read; the query reads the new one from its") == 1
+
+
+def test_a_limit_divides_what_is_new_of_a_topic_that_was_made_anew(log, client, topic):
+    end = now(log, topic).latestOffset(now(log, topic).initialOffset(), ReadAllAvailable())
+    make_anew(log, client, topic, COUNT + 5)
+    limited = now(log, topic, failOnDataLoss="false", maxOffsetsPerTrigger="8")
+    first = limited.latestOffset(end, limited.getDefaultReadLimit())
+    second = limited.latestOffset(first, limited.getDefaultReadLimit())
+    assert [ranges(limited, end, first), ranges(limited, first, second)] == [[(0, 8)], [(8, 16)]]
+
+
+def test_a_micro_batch_that_was_planned_before_its_topic_was_made_anew_reads_nothing_of_the_new_one(log, client, topic):
+    """Spark repeats it after a crash without asking where it ends."""
+    start = now(log, topic).initialOffset()
+    end = now(log, topic).latestOffset(start, ReadAllAvailable())
+    make_anew(log, client, topic, COUNT + 5)
+    with pytest.raises(DataLossError, match=f"topic {topic} was deleted and made anew while it was read"):
+        now(log, topic).partitions(start, end)
+    lenient = now(log, topic, failOnDataLoss="false")
+    assert ranges(lenient, start, end) == []
+    assert ranges(lenient, end, lenient.latestOffset(end, ReadAllAvailable())) == [(0, COUNT + 5)]
+
+
+def test_a_checkpoint_without_ids_of_topics_goes_on(log, client, topic):
+    """What an older oncelog has written, and Spark's Kafka source."""
+    reader = now(log, topic)
+    end = reader.latestOffset({topic: {"0": 3}}, ReadAllAvailable())
+    assert ranges(reader, {topic: {"0": 3}}, end) == [(3, COUNT)]
+    assert reader.latestOffset({topic: {"0": COUNT}}, ReadAllAvailable()) == end
+    make_anew(log, client, topic, COUNT + 5)
+    with pytest.raises(DataLossError, match="made anew"):
+        now(log, topic).latestOffset(end, ReadAllAvailable())
+
+
+def test_offsets_of_a_checkpoint_are_a_start(log, topic):
+    reader = now(log, topic)
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert now(log, topic, startingOffsets=json.dumps(end)).initialOffset() == end

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from harness.names import unique
 from harness.waiting import until
 from oncelog.client import Client, NewTopic, Producer, TopicPartition
+from oncelog.spark.offsets import from_tree
 from oncelog.spark.options.source_options import parse_options
 from oncelog.spark.options.table import OptionError
 from oncelog.spark.source.errors import NoAnswerError
@@ -70,7 +71,8 @@ def test_an_empty_topic_has_no_rows_and_a_stream_of_it_waits(log, topic):
     assert rows(log, topic) == []
     reader = stream(log, topic)
     start = reader.initialOffset()
-    assert start == reader.latestOffset(start, ReadAllAvailable()) == {topic: {"0": 0}}
+    assert start == reader.latestOffset(start, ReadAllAvailable())
+    assert from_tree(start) == {TopicPartition(topic, 0): 0}
 
 
 def test_aborted_data_alone_is_passed_over(log, topic):
@@ -79,7 +81,7 @@ def test_aborted_data_alone_is_passed_over(log, topic):
     assert len(rows(log, topic, **SPARKS_DEFAULT)) == 5
     reader = stream(log, topic, maxRecordsPerPartition="1")
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    assert end == {topic: {"0": 6}}, "the marker has an offset, too"
+    assert from_tree(end) == {TopicPartition(topic, 0): 6}, "the marker has an offset, too"
     assert read(reader, {topic: {"0": 0}}, end) == []
 
 
@@ -115,7 +117,7 @@ def test_a_partition_that_is_added_is_read_from_its_beginning(log, client, topic
     def grown():
         return reader.latestOffset(start, ReadAllAvailable())
 
-    until(lambda: grown() == {topic: {"0": 0, "1": 1}})
+    until(lambda: from_tree(grown()) == {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 1})
     assert [row["value"] for row in read(reader, start, grown())] == [b"new"]
 
 
@@ -214,7 +216,7 @@ def test_a_pattern_finds_what_spark_finds_and_no_internal_topic(log, client, top
     everything = StreamReader(
         parsed(log, topic, streaming=True, subscribePattern=pattern, **{"kafka.exclude.internal.topics": "false"})
     )
-    until(lambda: everything.initialOffset().keys() == {topic, "__consumer_offsets"})
+    until(lambda: {item.topic for item in from_tree(everything.initialOffset())} == {topic, "__consumer_offsets"})
 
 
 def test_a_pattern_that_finds_nothing_waits_for_topics(log, client):
@@ -224,7 +226,7 @@ def test_a_pattern_that_finds_nothing_waits_for_topics(log, client):
     assert start == reader.latestOffset(start, ReadAllAvailable()) == {}
     client.create_topics([NewTopic(name, 1, 1)])
     topics.produce(log.bootstrap_servers, name, [("k", "v")])
-    until(lambda: reader.latestOffset(start, ReadAllAvailable()) == {name: {"0": 1}})
+    until(lambda: from_tree(reader.latestOffset(start, ReadAllAvailable())) == {TopicPartition(name, 0): 1})
     assert len(read(reader, start, {name: {"0": 1}})) == 1
 
 

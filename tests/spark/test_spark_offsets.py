@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from uuid import uuid4
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.client.values import TopicPartition
-from oncelog.spark.offsets import digest, from_json, is_offsets, to_json
+from oncelog.spark.offsets import digest, from_json, from_tree, is_offsets, to_json, to_tree, topic_ids
 
 offset_maps = st.dictionaries(
     st.builds(TopicPartition, st.text(min_size=1), st.integers(0, 99)), st.integers(-2, 2**63 - 1)
@@ -17,6 +20,17 @@ offset_maps = st.dictionaries(
 @given(offset_maps)
 def test_json_gives_back_the_offsets(offsets):
     assert from_json(to_json(offsets)) == offsets
+
+
+def test_ids_of_topics_are_no_offsets():
+    offsets, ids = {TopicPartition("a", 0): 7, TopicPartition("b", 1): 9}, {"a": uuid4(), "c": uuid4()}
+    tree = to_tree(offsets, ids)
+    assert tree == {"a": {"0": 7}, "b": {"1": 9}, f"a@{ids['a']}": {}}
+    assert from_tree(tree) == offsets
+    assert topic_ids(tree) == {"a": ids["a"]}
+    assert topic_ids(to_tree(offsets)) == {}
+    assert is_offsets(json.dumps(tree))
+    assert digest([json.dumps(tree)]) == digest([to_json(offsets)])
 
 
 @pytest.mark.parametrize("text", ["", "3", "[]", '{"a":1}', '{"a":{"x":1}}', '{"a":{"0":"1"}}', '{"a":{"0":true}}'])

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from oncelog.client.values import OffsetSpec, TopicPartition
 
@@ -15,13 +16,30 @@ Offsets = dict[TopicPartition, int]
 OffsetTree = dict[str, dict[str, int]]
 """The same as nested dictionaries: {"topic": {"0": 23}}."""
 
+TopicIds = Mapping[str, UUID]
+"""The ids of topics by their names: a topic that was made anew has another one (KIP-516)."""
 
-def to_tree(offsets: Mapping[TopicPartition, int]) -> OffsetTree:
-    """{"topic": {"0": 23}}, topics and partitions in order, so that equal offsets give equal text."""
+ID_SIGN = "@"
+"""Between a topic's name and its id: no name has it."""
+
+
+def to_tree(offsets: Mapping[TopicPartition, int], topic_ids: TopicIds | None = None) -> OffsetTree:
+    """{"topic": {"0": 23}}, topics and partitions in order, so that equal offsets give equal text.
+
+    The id of a topic is an entry without partitions, {"topic@id": {}}. Whoever knows nothing of it reads no offsets there:
+    Spark's Kafka source and listeners of progress, too.
+    """
     tree: OffsetTree = {}
     for topic, partition in sorted(offsets):
         tree.setdefault(topic, {})[str(partition)] = int(offsets[TopicPartition(topic, partition)])
-    return tree
+    ids = topic_ids or {}
+    return tree | {f"{topic}{ID_SIGN}{ids[topic]}": {} for topic in tree if topic in ids}
+
+
+def topic_ids(tree: Mapping[str, Any]) -> dict[str, UUID]:
+    """The ids that are in a tree of offsets. Raises ValueError."""
+    named = (key.split(ID_SIGN, 1) for key in tree if ID_SIGN in key)
+    return {topic: UUID(topic_id) for topic, topic_id in named}
 
 
 def from_tree(tree: Any) -> Offsets:
@@ -58,16 +76,17 @@ def is_offsets(text: str) -> bool:
 
 
 def digest(lines: list[str]) -> str:
-    """sha256 of what a list of sources' offset lines mean: white space and the order of keys do not count."""
+    """sha256 of what a list of sources' offset lines mean: white space, the order of keys and ids of topics do not count."""
     canonical = [json.dumps(_parsed(line), separators=(",", ":"), sort_keys=True) for line in lines]
     return hashlib.sha256("\n".join(canonical).encode()).hexdigest()
 
 
 def _parsed(line: str) -> Any:
     try:
-        return json.loads(line)
+        parsed = json.loads(line)
     except ValueError:
         return line
+    return to_tree(from_tree(parsed)) if is_offsets(line) else parsed
 
 
 SPECIFICATIONS = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST}

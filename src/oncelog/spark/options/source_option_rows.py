@@ -72,7 +72,8 @@ SOURCE_ROWS: tuple[Option, ...] = (
         "failOnDataLoss",
         "true",
         "Whether to fail when records that are to be read are gone: deleted, or with their topic. With false the read goes "
-        "on with what is there, and says in a warning what it left out.",
+        "on with what is there, and says in a warning what it left out. A topic that was deleted and made anew is told by its "
+        "id, which the checkpoint has as topic@id beside the offsets; with false the new one is read from its beginning.",
     ),
     _supported("includeHeaders", "false", "Whether there is a column `headers`."),
     _supported(

@@ -13,7 +13,7 @@ from oncelog.client.errors import AuthenticationFailed, BrokerRefused, ClientErr
 from oncelog.client.net.rights import topic_error
 from oncelog.client.topic_values import TopicDescription
 from oncelog.client.values import IsolationLevel, OffsetSpec, TopicPartition
-from oncelog.spark.offsets import Offsets
+from oncelog.spark.offsets import Offsets, TopicIds
 from oncelog.spark.options.boundaries import Boundary
 from oncelog.spark.options.java_pattern import compiled
 from oncelog.spark.options.source_options import SourceOptions
@@ -42,8 +42,9 @@ class SourceCluster:
         self._partitions: list[TopicPartition] = []
         self._partitions_until_ms = 0.0
         self._topic_ids: dict[str, UUID] = {}
+        self._former_ids: set[UUID] = set()
         self.made_anew: set[str] = set()
-        """Topics that were deleted, and made again with the same name, since this cluster was first asked."""
+        """Topics that were deleted, and made again with the same name, since they were first read."""
 
     def __reduce__(self) -> tuple[type[SourceCluster], tuple[SourceOptions]]:
         return SourceCluster, (self._options,)
@@ -52,6 +53,18 @@ class SourceCluster:
         if self._client is not None:
             self._client.close()
             self._client = None
+
+    @property
+    def topic_ids(self) -> TopicIds:
+        """The ids of topics that are known. Brokers before Kafka 2.8 give them none."""
+        return self._topic_ids
+
+    def were_read_as(self, topic_ids: TopicIds) -> None:
+        """Take the ids of topics that were read before, perhaps by another run of the query."""
+        for topic, read_as in topic_ids.items():
+            present = self._topic_ids.setdefault(topic, read_as)
+            if present != read_as and read_as not in self._former_ids:
+                self._note_made_anew(topic, read_as)
 
     def partitions(self, was_read: Collection[TopicPartition] = ()) -> list[TopicPartition]:
         """What the subscription names at present. What was read and is gone is left out.
@@ -201,9 +214,16 @@ class SourceCluster:
             raise OptionError(f"topic {topic.name!r} does not exist at {servers}")
         if topic.error is not ErrorCode.none:
             raise OptionError(f"topic {topic.name!r} cannot be read: {topic_error(topic.name, topic.error)}")
-        if topic.topic_id is not None and self._topic_ids.setdefault(topic.name, topic.topic_id) != topic.topic_id:
-            self.made_anew.add(topic.name)
+        if topic.topic_id is None:
+            return
+        known = self._topic_ids.setdefault(topic.name, topic.topic_id)
+        if known != topic.topic_id:
+            self._note_made_anew(topic.name, known)
             self._topic_ids[topic.name] = topic.topic_id
+
+    def _note_made_anew(self, topic: str, former: UUID) -> None:
+        self.made_anew.add(topic)
+        self._former_ids.add(former)
 
 
 def _is_gone(topic: TopicDescription, topics_read: Collection[str]) -> bool:

@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from oncelog.spark.offsets import Offsets, OffsetTree, from_tree, to_tree
+from oncelog.client.values import TopicPartition
+from oncelog.spark.offsets import Offsets, OffsetTree, TopicIds, from_tree, to_tree, topic_ids
 from oncelog.spark.older_pyspark import (
     HAS_READ_LIMITS,
     ReadAllAvailable,
@@ -101,7 +102,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         # The same option can mean a later offset when it is asked for again.
         if starting.has_latest or (starting.is_by_time and missing_is_latest):
             self._start_to_record = start
-        return to_tree(start)
+        return self._told(start)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limits = self._options.limits
@@ -121,10 +122,11 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return self._latest_without_start()
         if self._start_to_record is not None:
             self._start_to_record = None
-            return to_tree(from_tree(start))
-        begin = from_tree(start)
-        latest = self._cluster.ends(begin)
+            return to_tree(from_tree(start), topic_ids(start))
+        self._cluster.were_read_as(topic_ids(start))
+        latest = self._cluster.ends(from_tree(start))
         self._latest = latest
+        begin = self._begin(start, self._cluster.topic_ids)
         if self._bound is not None:
             latest = planning.capped(latest, self._bound, begin)
         begin = self._with_new_partitions(begin, latest)
@@ -132,7 +134,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         end = self._admitted(begin, latest, limit)
         if end != begin:
             self._last_advance_ms = time.monotonic() * 1000
-        return to_tree(end)
+        return self._told(end)
 
     def _latest_without_start(self) -> OffsetTree:
         """For PySpark before 4.2. What was lost since the start is found where the tasks are planned.
@@ -143,10 +145,10 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """
         recorded, self._start_to_record = self._start_to_record, None
         if recorded:
-            return to_tree(recorded)
+            return self._told(recorded)
         if self._planned is None:
             self._cluster.hear_of_leaders()
-        return to_tree(self._cluster.ends(self._planned or {}))
+        return self._told(self._cluster.ends(self._planned or {}))
 
     def reportLatestOffset(self) -> OffsetTree | None:
         return None if self._latest is None else to_tree(self._latest)
@@ -158,15 +160,29 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._start_to_record is not None:
             self._start_to_record = None
             return []
-        begin = self._with_new_partitions(from_tree(start), last)
+        read_as = topic_ids(end)
+        self._cluster.were_read_as(read_as)
+        self._cluster.were_read_as(topic_ids(start))
+        self._cluster.partitions(last)
+        begin = self._with_new_partitions(self._begin(start, read_as), last)
         self._check_no_loss(begin, last)
-        return _tasks([OffsetRange(item, begin[item], last[item]) for item in sorted(last)], self._options)
+        there = [item for item in sorted(last) if not _differ(read_as, self._cluster.topic_ids, item)]
+        return _tasks([OffsetRange(item, begin[item], last[item]) for item in there], self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self._settings)
 
     def stop(self) -> None:
         self._cluster.close()
+
+    def _told(self, offsets: Offsets) -> OffsetTree:
+        """What Spark writes to the checkpoint: offsets, and of which topics they are."""
+        return to_tree(offsets, self._cluster.topic_ids)
+
+    def _begin(self, start: Mapping[str, Any], present: TopicIds) -> Offsets:
+        """Where a micro-batch starts. Of a topic that was made anew nothing was read, whatever its name had before."""
+        read_as = topic_ids(start)
+        return {item: offset for item, offset in from_tree(start).items() if not _differ(read_as, present, item)}
 
     def _with_new_partitions(self, begin: Offsets, latest: Offsets) -> Offsets:
         """Partitions that were added since are read from their beginning."""
@@ -189,7 +205,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _check_no_loss(self, begin: Offsets, latest: Offsets) -> None:
         for topic in sorted(self._cluster.made_anew):
             self._lose(
-                f"topic {topic} was deleted and made anew while it was read", "goes on at the offset that comes next"
+                f"topic {topic} was deleted and made anew while it was read", "reads the new one from its beginning"
             )
         self._cluster.made_anew.clear()
         for partition, offset in begin.items():
@@ -235,6 +251,12 @@ class RefusedReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> NoReturn:
         raise OptionError(self._why)
+
+
+def _differ(former: TopicIds, present: TopicIds, partition: TopicPartition) -> bool:
+    """Whether a partition is one of another topic now. Where one of the ids is not known, it is taken for the same."""
+    topic = partition.topic
+    return topic in former and topic in present and former[topic] != present[topic]
 
 
 def _tasks(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[InputPartition]:
