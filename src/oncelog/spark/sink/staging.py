@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pyarrow as pa
 
+from oncelog.spark.options.locations import LOCAL, scheme_and_path
 from oncelog.spark.options.table import OptionError
 
 INLINE_BYTES_MAX = 128 * 1024
@@ -94,12 +94,12 @@ def staging_root(location: str | None) -> Path:
     """The directory under which writes put rows aside. Raises OptionError."""
     if location is None:
         return Path(tempfile.gettempdir(), f"oncelog-staging-{os.getuid()}")
-    parts = urlsplit(location)
-    if parts.scheme not in ("", "file"):
+    scheme, path = scheme_and_path(location)
+    if scheme not in LOCAL:
         raise OptionError(
-            f"option stagingLocation is a directory that all nodes and the driver see, not one in {parts.scheme}:"
+            f"option stagingLocation is a directory that all nodes and the driver see, not one in {scheme}:"
         )
-    return Path(parts.path)
+    return Path(path)
 
 
 def new_staging(root: Path, owner: str) -> Staging:

@@ -11,13 +11,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from oncelog.client import Client, TopicPartition
 from oncelog.spark.batch_input import CARRIER_PARTITION, BatchInput, InputClusters, batch_input
 from oncelog.spark.checkpoint import BatchOffsets, CheckpointError, CheckpointFiles, LocalFiles, batch_offsets
 from oncelog.spark.metrics import BatchReport
 from oncelog.spark.offsets import from_json, is_offsets
+from oncelog.spark.options.locations import LOCAL, scheme_and_path
 from oncelog.spark.options.table import OptionError
 from oncelog.spark.query import QueryError
 from oncelog.spark.sink import fence
@@ -59,13 +59,13 @@ def _local_path(location: str | None) -> str:
             "option checkpointLocation is needed on this query: a sink of this kind cannot see one that is set for the "
             "session with spark.sql.streaming.checkpointLocation"
         )
-    parts = urlsplit(location)
-    if parts.scheme not in ("", "file"):
+    scheme, path = scheme_and_path(location)
+    if scheme not in LOCAL:
         raise OptionError(
-            f"option checkpointLocation: a sink of this kind reads the checkpoint as files, and not from {parts.scheme}:. "
+            f"option checkpointLocation: a sink of this kind reads the checkpoint as files, and not from {scheme}:. "
             "Use writeStream.foreachBatch(oncelog.spark.exactly_once(...)), which reads it wherever Spark can"
         )
-    return parts.path
+    return path
 
 
 def commit_micro_batch(settings: StreamSettings, tasks: Sequence[EncodedTask], batch_id: int) -> BatchReport:
