@@ -156,6 +156,20 @@ def test_a_topic_that_is_deleted_while_it_is_read_is_data_loss(log, client, topi
     assert f"{topic}-0 is gone; the query goes on without it" in caplog.text
 
 
+@pytest.mark.parametrize("by", ["subscribe", "assign", "subscribePattern"])
+def test_a_topic_that_is_not_subscribed_any_more_is_not_said_to_be_gone(log, client, topic, by):
+    other = unique("in")
+    client.create_topics([NewTopic(other, 1, 1)])
+    only = {"subscribe": other, "assign": json.dumps({other: [0]}), "subscribePattern": f"^{other}$"}
+    read_before = {topic: {"0": COUNT}, other: {"0": 0}}
+    options = {"kafka.bootstrap.servers": log.bootstrap_servers, by: only[by], "startingOffsets": "earliest"}
+    reader = StreamReader(parse_options(options, streaming=True))
+    with pytest.raises(
+        DataLossError, match=f"{topic}-0 was read before, and is not subscribed any more; failOnDataLoss"
+    ):
+        reader.latestOffset(read_before, ReadAllAvailable())
+
+
 @pytest.mark.parametrize("by", ["subscribe", "assign"])
 def test_a_query_over_what_is_there_goes_on_without_a_topic_that_is_gone(log, client, topic, by):
     """Spark has the end of such a query found before it says where the query was."""

@@ -19,6 +19,12 @@ class TopicSelection:
     pattern: str | None = None
     partitions: tuple[TopicPartition, ...] = ()
 
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether a partition is meant, there or not."""
+        if self.pattern is not None:
+            return compiled(self.pattern).search(partition.topic) is not None
+        return partition.topic in self.topics or partition in self.partitions
+
     def __str__(self) -> str:
         if self.pattern is not None:
             return f"pattern {self.pattern!r}"

@@ -210,7 +210,9 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._cluster.made_anew.clear()
         for partition, offset in begin.items():
             if partition not in latest:
-                self._lose(f"{partition} is gone", "goes on without it")
+                is_meant = self._options.subscription.has(partition)
+                what = "is gone" if is_meant else "was read before, and is not subscribed any more"
+                self._lose(f"{partition} {what}", "goes on without it")
             elif latest[partition] < offset:
                 self._lose(
                     f"{partition} is to be read from offset {offset}, but ends at {latest[partition]}: records were "
