@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from types import TracebackType
 from typing import Self, TypeVar
 
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.conversation import Conversation
 from oncelog.client.net.settings import ClientSettings
+from oncelog.client.transports.blocking.ownership import OwnedLock, Ownership
 from oncelog.client.transports.blocking.transport import BlockingTransport
 
 T = TypeVar("T")
@@ -20,9 +20,10 @@ class BlockingBase:
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
         self._cluster = Cluster(settings)
-        self._lock = threading.RLock()
+        self._ownership = Ownership()
+        self._lock = OwnedLock(self._ownership)
         self._transport = BlockingTransport(settings, self._lock)
-        self._one_at_a_time = threading.RLock()
+        self._one_at_a_time = OwnedLock(self._ownership)
 
     def _run(self, conversation: Conversation[T]) -> T:
         with self._one_at_a_time:

@@ -256,9 +256,14 @@ class Consumer(BlockingBase):
     def close(self) -> None:
         """Give up what is assigned, commit if that was asked for, and leave the group; a static member stays in it.
 
-        Raises what `on_revoked` raises, when everything is closed.
+        A process that was forked leaves no group and commits nothing: it is not the member. Raises what `on_revoked` raises,
+        when everything is closed.
         """
         if self._transport.is_closed:
+            return
+        if not self._ownership.is_ours:
+            self._group_transport.close()
+            super().close()
             return
         try:
             if self._group is not None:

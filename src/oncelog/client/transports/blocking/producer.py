@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
@@ -16,6 +15,7 @@ from oncelog.client.producer.core import ProducerCore, log_left_open
 from oncelog.client.producer.given_record import given_record
 from oncelog.client.producer.partitioners import Partitioner
 from oncelog.client.producer.settings import producer_settings
+from oncelog.client.transports.blocking.ownership import OwnedCondition, OwnedLock, Ownership
 from oncelog.client.transports.blocking.transport import BackgroundRun, BlockingTransport, monotonic_ms, wall_clock_ms
 from oncelog.client.values import GroupMetadata, OffsetAndMetadata, TopicPartition
 from oncelog.security.values import PLAINTEXT, Security
@@ -95,8 +95,9 @@ class Producer:
             retry=RetryPolicy(retry_backoff_ms, retry_backoff_max_ms),
         )
         self._settings = settings
-        self._changed = threading.Condition()
-        self._one_call_at_a_time = threading.RLock()
+        self._ownership = Ownership()
+        self._changed = OwnedCondition(self._ownership)
+        self._one_call_at_a_time = OwnedLock(self._ownership)
         self._core = ProducerCore(
             Cluster(settings),
             producer_settings(
@@ -202,18 +203,21 @@ class Producer:
     def close(self) -> None:
         """Write what is left and end. A transaction that is open is aborted, as Java's producer does.
 
-        Where that cannot be, it is logged, and the transaction is left to its timeout, or to the next owner of its id.
+        Where that cannot be, it is logged, and the transaction is left to its timeout, or to the next owner of its id. A process
+        that was forked writes nothing and aborts nothing: that is left to the one that it came from.
         """
-        self._abort_open_transaction()
-        with self._changed:
-            self._core.stop()
-        self._sending.wake()
-        self._pump.join()
+        if self._ownership.is_ours:
+            self._abort_open_transaction()
+            with self._changed:
+                self._core.stop()
+            self._sending.wake()
+            self._pump.join()
         self._sending.close()
         self._calls.close()
         for transport in self._lookups:
             transport.close()
-        self._core.raise_if_ended()
+        if self._ownership.is_ours:
+            self._core.raise_if_ended()
 
     def __enter__(self) -> Self:
         return self

@@ -30,6 +30,7 @@ from oncelog.client.net.conversation import (
 from oncelog.client.net.settings import ClientSettings
 from oncelog.client.transports.blocking.link import BlockingLink
 from oncelog.client.transports.blocking.opening import Opening
+from oncelog.client.transports.blocking.ownership import Ownership
 from oncelog.client.transports.sessions import closing_reason, context_for
 from oncelog.client.values import Address
 from oncelog.wire import WireError
@@ -59,6 +60,7 @@ class BlockingTransport:
         self._settings = settings
         self._context = context_for(settings.security)
         self._lock = lock or nullcontext()
+        self._ownership = Ownership()
         self._links: dict[tuple[Address, ConnectionUse], BlockingLink] = {}
         self._openings: dict[tuple[Address, ConnectionUse], Opening] = {}
         self._finished: deque[Opening] = deque()
@@ -71,7 +73,8 @@ class BlockingTransport:
         self._selector.register(self._wake_receiver, selectors.EVENT_READ, None)
 
     def run(self, conversation: Conversation[T]) -> T:
-        """Carry a conversation to its end and return its result. Raises IllegalState after `close`."""
+        """Carry a conversation to its end and return its result. Raises IllegalState after `close`, and where we were forked."""
+        self._ownership.require()
         if self.is_closed:
             raise IllegalState("this client was closed")
         resume: Callable[[], Effect] = conversation.__next__
@@ -101,6 +104,7 @@ class BlockingTransport:
             return  # the pipe is full of wake-ups already, or closed
 
     def close(self) -> None:
+        """In a forked process this closes what was inherited, and the process that it came from goes on."""
         self.is_closed = True
         for link in list(self._links.values()):
             self._drop(link, "this client was closed")
@@ -288,7 +292,8 @@ class BlockingTransport:
         name = link.connection.address, link.lane
         if self._links.get(name) is link:
             del self._links[name]
-            self._selector.unregister(link.socket)
+            if self._ownership.is_ours:  # what an epoll instance watches is shared with those that were forked
+                self._selector.unregister(link.socket)
         link.socket.close()
         link.connection.lose(reason)
 
