@@ -135,15 +135,26 @@ class ConsumerCore:
         now_ms = started_ms
         until_ms = started_ms + timeout_ms
         is_over = False
-        while True:
-            yield from self._prepare(now_ms)
-            yield from self._advance_searches()
-            records = self._take(records_max)
-            if records or is_over or not self._has_prospects():
-                return records
-            yield from self._fetch(min(until_ms - now_ms, self._wait_ms_max()))
-            now_ms = yield Now()
-            is_over = now_ms >= until_ms
+        try:
+            while True:
+                yield from self._prepare(now_ms)
+                yield from self._advance_searches()
+                records = self._take(records_max)
+                if records or is_over or not self._has_prospects():
+                    return records
+                yield from self._fetch(min(until_ms - now_ms, self._wait_ms_max()))
+                now_ms = yield Now()
+                is_over = now_ms >= until_ms
+        except (ClientError, GeneratorExit):
+            raise
+        except BaseException:
+            self._read_again()
+            raise
+
+    def _read_again(self) -> None:
+        """What was fetched and not handed out. A signal's handler has raised, maybe amid the work on it."""
+        for partition in self._positions.keys() - self._lost:
+            self._go(partition, self._positions[partition])
 
     def _prepare(self, now_ms: float) -> Conversation[None]:
         """What is to be seen to before records are handed out: nothing, for who is no member of a group."""
@@ -200,6 +211,7 @@ class ConsumerCore:
                     is_over = yield from search.advance()
                 except BaseException:
                     self._searches.remove(search)
+                    search.close()
                     raise
                 if is_over:
                     self._searches.remove(search)
@@ -215,7 +227,7 @@ class ConsumerCore:
 
         try:
             yield from reset_offsets(self._cluster, partitions, reset, self._settings.isolation_level, place)
-        except ClientError:
+        except BaseException:
             for partition in partitions & self._lost:
                 self._go(partition, self._positions[partition])
             raise
@@ -250,6 +262,17 @@ class ConsumerCore:
             raise IllegalState(f"{', '.join(map(str, missing))} is not assigned to this consumer")
 
     def _take(self, records_max: int) -> list[ConsumedRecord]:
+        """The next records, with the positions behind them; neither where somebody interrupts."""
+        before = dict(self._positions) if self._decoded else {}
+        try:
+            return self._taken(records_max)
+        except ClientError:
+            raise
+        except BaseException:
+            self._positions |= before
+            raise
+
+    def _taken(self, records_max: int) -> list[ConsumedRecord]:
         records: list[ConsumedRecord] = []
         kept: deque[_DecodedAnswer] = deque()
         corrupt: CorruptRecords | None = None

@@ -112,7 +112,8 @@ class MemberBase:
             raise self._failure
         if self._is_stopping:
             raise IllegalState("this consumer was closed")
-        assert not self._has_ended, "the member's conversation ended early"
+        if self._has_ended:
+            raise IllegalState("what kept this consumer in its group has ended before it: another consumer can join")
         last_error = self._last_error
         if last_error is None or self._is_kept_waiting:
             return

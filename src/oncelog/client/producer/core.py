@@ -265,6 +265,10 @@ class ProducerCore:
         except ClientError as error:
             self._fail(error)
             raise (self.error or error) from error.__cause__
+        except BaseException:
+            # They may be part of the transaction or not, and may become so still.
+            self._fail(TransactionFailed("sending offsets to the transaction was interrupted"))
+            raise
 
     def commit(self) -> Conversation[None]:
         """Commit. Everything must be flushed. Raises TransactionFailed, ProducerFenced or OutcomeUnknown."""
@@ -292,6 +296,10 @@ class ProducerCore:
         except ClientError as error:
             self._fail(error)
             raise (self.error or error) from error.__cause__
+        except BaseException:
+            what = "committing" if commit else "aborting"
+            self._fail(OutcomeUnknown(f"{what} the transaction was interrupted before it was answered"))
+            raise
         self.error = None
         self._become(ProducerPhase.READY)
 

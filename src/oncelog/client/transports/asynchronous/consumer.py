@@ -130,6 +130,7 @@ class AsyncConsumer(AsyncBase):
         where there is none. What a callback raises comes out of `poll` when the change is made.
         """
         member = self._member()
+        self._transport.require_loop()
         member.subscribe(topics, Callbacks(on_assigned, on_revoked, on_lost))
         if self._pump is None:
             self._pump = asyncio.create_task(self._group_transport.run(member.member.pump()))
@@ -243,7 +244,7 @@ class AsyncConsumer(AsyncBase):
                 await self._run(self._group.end())
         finally:
             if self._pump is not None:
-                await self._pump
+                await _end_of(self._pump)
             await self._group_transport.close()
             await super().close()
 
@@ -251,3 +252,11 @@ class AsyncConsumer(AsyncBase):
         if self._group is None:
             raise IllegalState("this consumer was made without a group_id")
         return self._group
+
+
+async def _end_of(task: asyncio.Task[None]) -> None:
+    """Wait for it, and raise what it raised. Who is cancelled meanwhile does not cancel it."""
+    if not task.done():
+        await asyncio.wait((task,))
+    if not task.cancelled():
+        task.result()

@@ -98,6 +98,7 @@ class AsyncProducer(AsyncBase):
                 retry=RetryPolicy(retry_backoff_ms, retry_backoff_max_ms),
             )
         )
+        self._one_call_at_a_time = asyncio.Lock()
         self._waiters: list[asyncio.Future[None]] = []
         self._pump: asyncio.Task[None] | None = None
         self._core = ProducerCore(
@@ -135,6 +136,7 @@ class AsyncProducer(AsyncBase):
         transaction, BrokerRefused or RetriesExhausted for a topic that cannot be written, and TypeError or ValueError for
         what no record can have.
         """
+        self._transport.require_loop()
         record = given_record(key, value, headers, wall_clock_ms() if timestamp_ms is None else timestamp_ms)
         if not self._core.knows(topic, partition):
             await self._run(self._core.learn_topic(topic, partition))
@@ -146,6 +148,7 @@ class AsyncProducer(AsyncBase):
 
     async def flush(self, timeout_ms: float | None = None) -> None:
         """Wait until every record is written. Raises what kept one from being written, or RetriesExhausted."""
+        self._transport.require_loop()
         self._core.send_now()
         self._wake()
         await self._wait(lambda: self._core.is_flushed, timeout_ms)
@@ -155,7 +158,8 @@ class AsyncProducer(AsyncBase):
 
     async def init_transactions(self) -> None:
         """Take the transactional id from whoever had it, and wait until their transaction has ended. Once."""
-        await self._run(self._core.init())
+        async with self._one_call_at_a_time:
+            await self._run(self._core.init())
 
     async def begin_transaction(self) -> None:
         """Raises ProducerFenced or OutcomeUnknown when the producer is of no use any more."""
@@ -169,15 +173,21 @@ class AsyncProducer(AsyncBase):
         `group` is a consumer's `group_metadata()`, so that a consumer whose partitions others have by now is refused
         (KIP-447), or the name of a group without members. Raises TransactionFailed or ProducerFenced.
         """
-        await self._run(self._core.commit_offsets(group, offsets))
+        async with self._one_call_at_a_time:
+            await self._run(self._core.commit_offsets(group, offsets))
 
     async def commit_transaction(self) -> None:
         """Write what is left and commit. Raises TransactionFailed, ProducerFenced or OutcomeUnknown."""
-        await self.flush()
-        await self._run(self._core.commit())
+        async with self._one_call_at_a_time:
+            await self.flush()
+            await self._run(self._core.commit())
 
     async def abort_transaction(self) -> None:
         """Give up what is not written and abort. Raises ProducerFenced or OutcomeUnknown."""
+        async with self._one_call_at_a_time:
+            await self._abort()
+
+    async def _abort(self) -> None:
         self._core.require_transaction()
         self._core.drop()
         self._wake()
@@ -189,11 +199,14 @@ class AsyncProducer(AsyncBase):
 
         Where that cannot be, it is logged, and the transaction is left to its timeout, or to the next owner of its id.
         """
+        if self._pump is not None and not self._pump.done():
+            self._transport.require_loop()
         await self._abort_open_transaction()
-        self._core.stop()
-        if self._pump is not None:
+        if self._pump is not None and not self._pump.done():
+            self._core.stop()
             self._wake()
-            await asyncio.gather(self._pump, return_exceptions=True)
+            await asyncio.wait((self._pump,))  # who is cancelled here has closed nothing, and lost nothing
+        self._core.stop()
         await super().close()
         self._core.raise_if_ended()
         if not self._core.is_flushed:
@@ -210,13 +223,15 @@ class AsyncProducer(AsyncBase):
             error.add_note(f"closing the producer: {left}")
 
     async def _abort_open_transaction(self) -> None:
-        if not self._core.leaves_transaction_open:
+        """A call of another task that is about the transaction is ended by the close, and not waited for."""
+        if not self._core.leaves_transaction_open or self._one_call_at_a_time.locked():
             return
         try:
-            self._core.send_now()
-            self._wake()
-            await self._wait(lambda: self._core.is_flushed, None)
-            await self.abort_transaction()
+            async with self._one_call_at_a_time:
+                self._core.send_now()
+                self._wake()
+                await self._wait(lambda: self._core.is_flushed, None)
+                await self._abort()
         except ClientError as error:
             log_left_open(error)
 

@@ -127,10 +127,27 @@ class AsyncTransport:
         self._was_woken = False
         self.is_closed = False
         self._wake_up: Callable[[], None] | None = None
+        self._waiting: set[Callable[[], None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def require_loop(self) -> None:
+        """Raises IllegalState on an event loop that is not the one that used this first."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        if self._loop is not loop:
+            fate = ", which is closed" if self._loop.is_closed() else ""
+            raise IllegalState(
+                f"this client is for the event loop that used it first{fate}: another loop makes its own"
+            )
 
     async def run(self, conversation: Conversation[T]) -> T:
-        """Carry a conversation to its end and return its result. Raises IllegalState after `close`."""
+        """Carry a conversation to its end and return its result.
+
+        Raises IllegalState after `close`, and when it was called meanwhile, and on another event loop.
+        """
         try:
+            self.require_loop()
             if self.is_closed:
                 raise IllegalState("this client was closed")
             resume: Callable[[], Effect] = conversation.__next__
@@ -141,6 +158,8 @@ class AsyncTransport:
                     result: T = end.value
                     return result
                 resume = await self._performed(conversation, effect)
+                if self.is_closed:
+                    raise IllegalState("this client was closed meanwhile")
         finally:
             conversation.close()
 
@@ -151,11 +170,16 @@ class AsyncTransport:
             self._wake_up()
 
     async def close(self) -> None:
+        """Raises IllegalState on another event loop, unless the one that used this is closed and has nothing to end."""
+        if self._loop is not None and not self._loop.is_closed():
+            self.require_loop()
         self.is_closed = True
         for task in list(self._tasks):
             task.cancel()
         for link in list(self._links.values()):
             self._drop(link, "this client was closed")
+        for end_wait in list(self._waiting):
+            end_wait()
         await asyncio.sleep(0)
 
     async def _performed(self, conversation: Conversation[Any], effect: Effect) -> Callable[[], Effect]:
@@ -277,6 +301,12 @@ class AsyncTransport:
         except (OSError, EOFError, WireError, TimeoutError) as error:
             writer.close()
             raise opening_failure(connection, security, error) from error
+        except BaseException:
+            writer.close()
+            raise
+        if self.is_closed:
+            writer.close()
+            raise ConnectionLost(f"{address}: this client was closed", sent=False)
         link.reading = asyncio.create_task(self._read(link))
         if security.login is not None:
             await self._log_in(link, security.login, timeout_s)
@@ -323,7 +353,7 @@ class AsyncTransport:
         while True:
             done = [ticket for ticket in effect.tickets if ticket.is_done]
             now_ms = monotonic_ms()
-            is_over = bool(done) or now_ms >= until_ms or (effect.until_woken and self._was_woken)
+            is_over = bool(done) or now_ms >= until_ms or (effect.until_woken and self._was_woken) or self.is_closed
             # A late answer may be here and not read yet: the loop gets a turn before its ticket is given up.
             if is_over and not any(ticket.is_late(now_ms) for ticket in effect.tickets):
                 self._was_woken = self._was_woken and not effect.until_woken
@@ -341,12 +371,14 @@ class AsyncTransport:
             ticket.on_done = happen
         if effect.until_woken:
             self._wake_up = happen
+        self._waiting.add(happen)
         timer = None
         if deadline_ms != float("inf"):
             timer = loop.call_later(max(0.0, deadline_ms - monotonic_ms()) / 1000, happen)
         try:
             await happened
         finally:
+            self._waiting.discard(happen)
             if timer is not None:
                 timer.cancel()
 
@@ -362,5 +394,6 @@ class AsyncTransport:
             del self._links[name]
         if link.reading is not None and link.reading is not asyncio.current_task():
             link.reading.cancel()
-        link.writer.close()
+        if self._loop is None or not self._loop.is_closed():
+            link.writer.close()
         link.connection.lose(reason)

@@ -44,6 +44,13 @@ class OwnedLock:
     ) -> None:
         self._lock.release()
 
+    def is_free(self) -> bool:
+        """Whether no other thread has it."""
+        is_taken = self._lock.acquire(blocking=False)
+        if is_taken:
+            self._lock.release()
+        return is_taken
+
 
 class OwnedCondition(threading.Condition):
     """A condition whose lock is one, too."""

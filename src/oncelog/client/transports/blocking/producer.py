@@ -233,9 +233,10 @@ class Producer:
             error.add_note(f"closing the producer: {left}")
 
     def _abort_open_transaction(self) -> None:
+        """A call of another thread that is about the transaction is ended by the close, and not waited for."""
+        if not self._core.leaves_transaction_open or not self._one_call_at_a_time.is_free():
+            return
         with self._one_call_at_a_time:
-            if not self._core.leaves_transaction_open:
-                return
             try:
                 with self._changed:
                     self._core.send_now()

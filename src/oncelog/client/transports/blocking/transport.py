@@ -9,10 +9,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, TypeVar
 
-from oncelog.client.errors import AuthenticationFailed, ConnectionLost, IllegalState, UnsupportedVersion
+from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, IllegalState, UnsupportedVersion
 from oncelog.client.net.conversation import (
     Call,
     ConnectionUse,
@@ -66,6 +66,9 @@ class BlockingTransport:
         self._finished: deque[Opening] = deque()
         self._was_woken = False
         self.is_closed = False
+        self._closing = threading.RLock()
+        self._runs = 0
+        self._is_released = False
         self._selector = selectors.DefaultSelector()
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
@@ -73,24 +76,55 @@ class BlockingTransport:
         self._selector.register(self._wake_receiver, selectors.EVENT_READ, None)
 
     def run(self, conversation: Conversation[T]) -> T:
-        """Carry a conversation to its end and return its result. Raises IllegalState after `close`, and where we were forked."""
+        """Carry a conversation to its end and return its result.
+
+        Raises IllegalState after `close`, and when it was called meanwhile, and in a process that was forked.
+        """
         self._ownership.require()
-        if self.is_closed:
-            raise IllegalState("this client was closed")
+        with self._closing:
+            if self.is_closed:
+                raise IllegalState("this client was closed")
+            self._runs += 1
         resume: Callable[[], Effect] = conversation.__next__
-        while True:
-            try:
-                with self._lock:
-                    effect = resume()
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            try:
-                value = self._perform(effect)
-            except Exception as error:  # noqa: BLE001 - whatever went wrong, the conversation decides what it means
-                resume = _thrower(conversation, error)
-            else:
-                resume = _sender(conversation, value)
+        try:
+            while True:
+                try:
+                    with self._lock:
+                        effect = resume()
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                resume = self._performed(conversation, effect)
+                if self.is_closed:
+                    raise IllegalState("this client was closed meanwhile")
+        finally:
+            with self._lock:
+                conversation.close()
+            with self._closing:
+                self._runs -= 1
+                self._release_if_over()
+
+    def _performed(self, conversation: Conversation[Any], effect: Effect) -> Callable[[], Effect]:
+        try:
+            value = self._perform(effect)
+        except ClientError as error:
+            return _thrower(conversation, error)
+        except BaseException as error:  # noqa: BLE001 - whatever went wrong, the conversation decides what it means
+            if not isinstance(effect, Call):
+                self._start_over()
+            return _thrower(conversation, error)
+        return _sender(conversation, value)
+
+    def _start_over(self) -> None:
+        """A signal's handler has raised while something was sent or received: how far that came is not known any more."""
+        for link in list(self._links.values()):
+            self._drop(link, "the call was interrupted")
+        openings, self._openings = self._openings, {}
+        for opening in openings.values():
+            opening.abandon()
+            for ticket, _ in opening.waiting:
+                if not ticket.is_done:
+                    ticket.fail(ConnectionLost(f"{ticket.address}: the call was interrupted", sent=False))
 
     def wake(self) -> None:
         """End a wait that asked for it. Safe from any thread."""
@@ -104,8 +138,19 @@ class BlockingTransport:
             return  # the pipe is full of wake-ups already, or closed
 
     def close(self) -> None:
-        """In a forked process this closes what was inherited, and the process that it came from goes on."""
-        self.is_closed = True
+        """From any thread, or a signal's handler: a call that waits ends, and what it uses is closed then.
+
+        In a forked process this closes what was inherited, and the process that it came from goes on.
+        """
+        with self._closing:
+            self.is_closed = True
+            self._interrupt()
+            self._release_if_over()
+
+    def _release_if_over(self) -> None:
+        if not self.is_closed or self._runs or self._is_released:
+            return
+        self._is_released = True
         for link in list(self._links.values()):
             self._drop(link, "this client was closed")
         for opening in self._openings.values():
@@ -184,7 +229,6 @@ class BlockingTransport:
             if self._openings.get(opening.name) is not opening:
                 opening.abandon()
                 continue
-            del self._openings[opening.name]
             link = self._links.get(opening.name)
             if link is not None:
                 opening.abandon()
@@ -196,6 +240,7 @@ class BlockingTransport:
                     self._send_over(link, ticket, timeout_ms)
                 elif not ticket.is_done:
                     ticket.fail(opening.failure)
+            del self._openings[opening.name]
 
     def _link(self, address: Address, lane: ConnectionUse, timeout_ms: float) -> BlockingLink:
         """The link to an address, made if there is none. Raises ConnectionLost, AuthenticationFailed, UnsupportedVersion."""
@@ -240,7 +285,7 @@ class BlockingTransport:
             now_ms = monotonic_ms()
             done = [ticket for ticket in effect.tickets if ticket.is_done]
             has_late = any(ticket.is_late(now_ms) for ticket in effect.tickets)
-            if done and not has_late:
+            if (done and not has_late) or self.is_closed:
                 return done
             deadline_ms = min([until_ms, *[ticket.deadline_ms for ticket in effect.tickets]])
             if effect.until_woken and self._was_woken and not has_late:
@@ -293,7 +338,8 @@ class BlockingTransport:
         if self._links.get(name) is link:
             del self._links[name]
             if self._ownership.is_ours:  # what an epoll instance watches is shared with those that were forked
-                self._selector.unregister(link.socket)
+                with suppress(KeyError):  # the call may have been interrupted before it was registered
+                    self._selector.unregister(link.socket)
         link.socket.close()
         link.connection.lose(reason)
 
@@ -302,7 +348,7 @@ def _sender(conversation: Conversation[Any], value: Any) -> Callable[[], Effect]
     return lambda: conversation.send(value)
 
 
-def _thrower(conversation: Conversation[Any], error: Exception) -> Callable[[], Effect]:
+def _thrower(conversation: Conversation[Any], error: BaseException) -> Callable[[], Effect]:
     return lambda: conversation.throw(error)
 
 
