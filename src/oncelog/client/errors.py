@@ -22,6 +22,9 @@ STALE_COORDINATOR = frozenset({ErrorCode.coordinator_not_available, ErrorCode.no
 class ClientError(Exception):
     """The base of everything the client raises."""
 
+    was_heard = False
+    """Whether a caller was told that a record failed so: what nobody has heard, `close` raises."""
+
 
 class IllegalState(ClientError):
     """The call does not fit what was called before: a transaction that was not begun, an object that is closed."""

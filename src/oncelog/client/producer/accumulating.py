@@ -87,6 +87,9 @@ class OpenBatch:
             return first.result(place) if place < middle else second.result(place - middle)
         error = self.error if self.outgoing is None else self.outgoing.error
         if error is not None:
+            error.was_heard = True
+            if isinstance(error.__cause__, ClientError):
+                error.__cause__.was_heard = True  # what many batches failed for
             raise error
         outgoing = _outgoing(self)
         base_offset = outgoing.base_offset

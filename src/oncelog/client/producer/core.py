@@ -81,6 +81,12 @@ class ProducerCore:
         return self._open_bytes + waiting_bytes <= self.settings.buffer_bytes_max
 
     @property
+    def unwritten(self) -> int:
+        """How many records are neither written nor given up."""
+        kept = sum(len(batch.records) for batch in (*self._full, *self._open.values()))
+        return kept + (self._flow.waiting_records if self._flow is not None else 0)
+
+    @property
     def is_flushed(self) -> bool:
         """Whether every record was written or given up, and who wanted to know was told."""
         is_sent = not self._open and not self._full and (self._flow is None or self._flow.is_idle)
@@ -194,6 +200,13 @@ class ProducerCore:
         if self._session is None:
             self.error = None
         return error
+
+    def take_unheard(self) -> Exception | None:
+        """What kept a record outside transactions from being written, where neither its delivery nor a flush has said it."""
+        if self._session is not None:
+            return None
+        failure = self.take_failure()
+        return None if isinstance(failure, ClientError) and failure.was_heard else failure
 
     def pump(self) -> Conversation[None]:
         """Send, until `stop` was called and nothing is left. Whatever else ends it is told by every call from then on."""
@@ -318,7 +331,8 @@ class ProducerCore:
             )
         yield from self._add_new_partitions(flow)
         yield from flow.step(linger_ms, until_woken=True)
-        self.error = self.error or flow.take_refusal()
+        if self.error is None or self.error.was_heard:
+            self.error = flow.take_refusal() or self.error
 
     def _tell(self) -> Conversation[None]:
         """Call back for every record whose fate is known. What the user's code raises is told by the next flush."""
@@ -405,7 +419,10 @@ class ProducerCore:
     def _give_up(self, error: ClientError) -> None:
         is_alone = self._session is None and not isinstance(error, DeliveryFailed)
         for batch in (*self._full, *self._open.values()):
-            batch.error = DeliveryFailed(f"{batch.partition}: {error}") if is_alone else error
+            batch.error = error
+            if is_alone:
+                batch.error = DeliveryFailed(f"{batch.partition}: {error}")
+                batch.error.__cause__ = error
         self._full.clear()
         self._open.clear()
         self._open_bytes = 0

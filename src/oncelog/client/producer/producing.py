@@ -96,6 +96,11 @@ class ProduceFlow:
         return self.waiting_bytes == 0
 
     @property
+    def waiting_records(self) -> int:
+        """How many records are neither acknowledged nor given up."""
+        return sum(batch.record_count for lane in self._lanes.values() for batch in (*lane.queue, *lane.in_flight))
+
+    @property
     def is_quiet(self) -> bool:
         """Whether no request is unanswered: nothing of this flow reaches a broker any more."""
         return all(ticket.is_done for ticket in self._unanswered)

@@ -17,6 +17,7 @@ from oncelog.client.producer.partitioners import Partitioner
 from oncelog.client.producer.settings import producer_settings
 from oncelog.client.transports.asynchronous.base import AsyncBase
 from oncelog.client.transports.asynchronous.transport import monotonic_ms, wall_clock_ms
+from oncelog.client.transports.left_open import say_lost
 from oncelog.client.values import GroupMetadata, OffsetAndMetadata, TopicPartition
 from oncelog.security.values import PLAINTEXT, Security
 
@@ -198,6 +199,8 @@ class AsyncProducer(AsyncBase):
         """Write what is left and end. A transaction that is open is aborted, as Java's producer does.
 
         Where that cannot be, it is logged, and the transaction is left to its timeout, or to the next owner of its id.
+        Raises, when everything is closed, what kept a record from being written that neither `flush` nor the record's delivery
+        or callback has told; in the place of another exception that ends a `with` block, it is a note of that one.
         """
         if self._pump is not None and not self._pump.done():
             self._transport.require_loop()
@@ -211,16 +214,19 @@ class AsyncProducer(AsyncBase):
         self._core.raise_if_ended()
         if not self._core.is_flushed:
             raise IllegalState(CANCELLED)
+        unheard = self._core.take_unheard()
+        if unheard is not None:
+            raise unheard
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
             await self.close()
-        except ClientError as left:
+        except Exception as unheard:
             if error is None:
                 raise
-            error.add_note(f"closing the producer: {left}")
+            error.add_note(f"closing the producer: {unheard}")
 
     async def _abort_open_transaction(self) -> None:
         """A call of another task that is about the transaction is ended by the close, and not waited for."""
@@ -239,8 +245,14 @@ class AsyncProducer(AsyncBase):
         """Have the sending task look again; it starts with the first call, when there is an event loop."""
         if self._pump is None:
             self._pump = asyncio.create_task(self._transport.run(self._core.pump()))
-            self._pump.add_done_callback(lambda _: self._notify())
+            self._pump.add_done_callback(self._pump_ended)
         self._transport.wake()
+
+    def _pump_ended(self, pump: asyncio.Task[None]) -> None:
+        """An event loop that ends cancels its tasks, and nobody may be there who calls this producer once more."""
+        if pump.cancelled() and (count := self._core.unwritten):
+            say_lost(count, "the task in which an asyncio producer sends was cancelled before the producer was closed")
+        self._notify()
 
     async def _wait(self, is_so: Callable[[], bool], timeout_ms: float | None) -> None:
         try:

@@ -17,6 +17,7 @@ from oncelog.client.producer.partitioners import Partitioner
 from oncelog.client.producer.settings import producer_settings
 from oncelog.client.transports.blocking.ownership import OwnedCondition, OwnedLock, Ownership
 from oncelog.client.transports.blocking.transport import BackgroundRun, BlockingTransport, monotonic_ms, wall_clock_ms
+from oncelog.client.transports.left_open import watch
 from oncelog.client.values import GroupMetadata, OffsetAndMetadata, TopicPartition
 from oncelog.security.values import PLAINTEXT, Security
 
@@ -118,6 +119,7 @@ class Producer:
         self._lookups: list[BlockingTransport] = []
         self._sending = BlockingTransport(settings, self._changed)
         self._pump = BackgroundRun(self._sending, self._core.pump(), self._notify, name="oncelog-producer")
+        watch(self)
 
     def send(
         self,
@@ -205,6 +207,8 @@ class Producer:
 
         Where that cannot be, it is logged, and the transaction is left to its timeout, or to the next owner of its id. A process
         that was forked writes nothing and aborts nothing: that is left to the one that it came from.
+        Raises, when everything is closed, what kept a record from being written that neither `flush` nor the record's delivery
+        or callback has told; in the place of another exception that ends a `with` block, it is a note of that one.
         """
         if self._ownership.is_ours:
             self._abort_open_transaction()
@@ -218,6 +222,9 @@ class Producer:
             transport.close()
         if self._ownership.is_ours:
             self._core.raise_if_ended()
+            unheard = self._core.take_unheard()
+            if unheard is not None:
+                raise unheard
 
     def __enter__(self) -> Self:
         return self
@@ -227,10 +234,17 @@ class Producer:
     ) -> None:
         try:
             self.close()
-        except ClientError as left:
+        except Exception as unheard:
             if error is None:
                 raise
-            error.add_note(f"closing the producer: {left}")
+            error.add_note(f"closing the producer: {unheard}")
+
+    def unwritten(self) -> int:
+        """How many records would be lost if this process ended now."""
+        if not self._ownership.is_ours:
+            return 0
+        with self._changed:
+            return self._core.unwritten
 
     def _abort_open_transaction(self) -> None:
         """A call of another thread that is about the transaction is ended by the close, and not waited for."""
