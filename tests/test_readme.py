@@ -1,4 +1,4 @@
-"""Every block of README.md, docs/spark.md and docs/cluster.md, run as it is printed, page by page in a directory of its own.
+"""Every block of README.md and of three pages of docs/, run as it is printed, page by page in a directory of its own.
 
 A Python block is saved under the name in its first line, and executed unless a later command does that. The commands of a
 console block are run by a shell, and what they print is compared; what a cluster does by and by is asked for until it is so, and a
@@ -24,8 +24,8 @@ import pytest
 from harness import requirements
 
 ROOT = Path(__file__).parents[1]
-README, SPARK, CLUSTER = "README.md", "docs/spark.md", "docs/cluster.md"
-PAGES = (README, SPARK, CLUSTER)
+README, SPARK, CLUSTER, TESTING = "README.md", "docs/spark.md", "docs/cluster.md", "docs/testing.md"
+PAGES = (README, SPARK, CLUSTER, TESTING)
 DEFAULT_ADDRESS = ("127.0.0.1", 9092)
 LINKS = re.compile(r"\]\((?!\w+:)([^)#]+)")
 PATHS = re.compile(
@@ -161,7 +161,12 @@ def test_every_python_block_is_used_by_a_command(page):
     text = "\n".join(block.text for block in blocks(page) if block.language == "console")
     for block in blocks(page):
         if block.language == "python":
-            assert block.text.splitlines()[0].removeprefix("# ") in text
+            name = block.text.splitlines()[0].removeprefix("# ")
+            assert (
+                name == "conftest.py"
+                or name in text
+                or f"from {name.removesuffix('.py')} import" in (ROOT / page).read_text()
+            )
 
 
 @pytest.mark.spark
@@ -183,6 +188,13 @@ def test_blocks_do_what_the_page_says(page, tmp_path):
             reader.follow(block)
     finally:
         reader.close()
+
+
+def test_tests_on_the_page_about_testing_do_what_it_says(tmp_path):
+    """They need neither Java nor a port of their own."""
+    reader = Reader(tmp_path)
+    for block in blocks(TESTING):
+        reader.follow(block)
 
 
 def test_make_targets_exist():
