@@ -184,6 +184,19 @@ def test_times_are_not_negative(node, face):
             consumer.seek_to_times({partition: -5})
 
 
+def test_at_least_one_record_is_asked_for(node, face):
+    with face.consumer(node.bootstrap_servers) as consumer, pytest.raises(ValueError, match="records_max is 0"):
+        consumer.poll(records_max=0)
+
+
+def test_name_of_one_topic_is_not_taken_for_a_topic_per_letter(node, face):
+    with (
+        face.consumer(node.bootstrap_servers, group_id=unique("misuse")) as consumer,
+        pytest.raises(TypeError, match=r"\['orders'\], where it is one"),
+    ):
+        consumer.subscribe("orders")
+
+
 def test_subscriber_is_told_what_to_read_by_its_group_alone(node, face):
     with face.producer(node.bootstrap_servers) as producer:
         producer.send("subscribed", b"value").result()

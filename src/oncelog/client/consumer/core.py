@@ -131,6 +131,8 @@ class ConsumerCore:
 
         Raises OffsetOutOfRange, NoOffset, BrokerRefused or RetriesExhausted, and what `_prepare` raises.
         """
+        if records_max < 1:
+            raise ValueError(f"records_max is {records_max}: at least 1 is to be handed out")
         started_ms: float = yield Now()
         now_ms = started_ms
         until_ms = started_ms + timeout_ms

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from typing_extensions import Buffer
 
@@ -79,12 +80,23 @@ class FetchedBatches:
 class _Reading:
     """How far one partition is read, and since when that fails."""
 
-    __slots__ = ("backoff", "cause", "end_offset", "failing_since_ms", "leader_epoch", "position", "refused_by")
+    __slots__ = (
+        "backoff",
+        "cause",
+        "end_offset",
+        "failing_since_ms",
+        "leader_epoch",
+        "position",
+        "refused_by",
+        "topic_id",
+    )
 
     def __init__(self, position: int, end_offset: int | None) -> None:
         self.position = position
         self.end_offset = end_offset
         self.leader_epoch = -1
+        self.topic_id: UUID | None = None
+        """That of what was read last."""
         self.backoff = Backoff()
         self.cause: ClientError | None = None
         self.failing_since_ms = float("inf")
@@ -317,9 +329,13 @@ class Fetches:
                 yield from self._keep_failing(partition, reading, broken)
                 return
             except LogTruncated as truncated:
-                yield from self._keep_failing(partition, reading, truncated)
+                if reading.topic_id not in (None, self._cluster.topic_id(partition)):
+                    self._take_another_topic(partition, reading)
+                else:
+                    yield from self._keep_failing(partition, reading, truncated)
                 return
             reading.go_on_after(fetched)
+            reading.topic_id = self._cluster.topic_id(partition)
             self._ready.append(fetched)
         elif error is ErrorCode.offset_out_of_range:
             yield from self._take_out_of_range(ticket.address, partition, reading)
@@ -346,6 +362,12 @@ class Fetches:
         self._cluster.forget_leader(partition)
         self._cluster.doubt(leader)
         yield from reading.fail(out_of_range, self._cluster.settings.retry)
+
+    def _take_another_topic(self, partition: TopicPartition, reading: _Reading) -> None:
+        """Its log was not cut back, it is another one: of this one nothing was read."""
+        self.stop(partition)
+        what = f"offset {reading.position} of {partition}, whose topic was deleted and made again"
+        self._errors.append((partition, OffsetOutOfRange(ErrorCode.offset_out_of_range, what)))
 
     def _keep_failing(self, partition: TopicPartition, reading: _Reading, error: ClientError) -> Conversation[None]:
         """Say so now, and each time it is so again, until the caller goes elsewhere."""

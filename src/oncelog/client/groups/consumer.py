@@ -85,6 +85,8 @@ class GroupConsumer(ConsumerCore):
 
     def subscribe(self, topics: Iterable[str], callbacks: Callbacks) -> None:
         """Read topics as a member of the group; the first `poll` joins it."""
+        if isinstance(topics, str):
+            raise TypeError(f"subscribe takes several topics: [{topics!r}], where it is one")
         wanted = frozenset(topics)
         if not wanted:
             raise ValueError("subscribe needs at least one topic: unsubscribe gives up all of them")

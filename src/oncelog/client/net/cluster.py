@@ -128,6 +128,10 @@ class Cluster:
         """The newest that was heard of, which a leader is to be asked with (KIP-320); -1 where none was."""
         return self._known_leader(partition).epoch
 
+    def topic_id(self, partition: TopicPartition) -> UUID | None:
+        """Which topic of that name has the partition; None where that is not known."""
+        return self._known_leader(partition).topic_id
+
     def _known_leader(self, partition: TopicPartition) -> _Leader:
         return self._leaders.get(partition, NO_LEADER)
 
