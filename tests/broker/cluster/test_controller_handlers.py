@@ -34,7 +34,7 @@ def node(cluster):
     return made
 
 
-def alter_request(version: int, topic_id: UUID, broker_epoch: int, isr: tuple[int, ...]):
+def alter_request(version: int, topic_id: UUID, broker_epoch: int, isr: tuple[int, ...], recovery_state: int = 0):
     types = message_module(ALTER_PARTITION, version, "request")
     states = tuple(types.BrokerState(broker_id=one) for one in isr) if version >= 3 else ()
     partition = construct(
@@ -43,7 +43,7 @@ def alter_request(version: int, topic_id: UUID, broker_epoch: int, isr: tuple[in
         leader_epoch=0,
         new_isr=isr,
         new_isr_with_epochs=states,
-        leader_recovery_state=0,
+        leader_recovery_state=recovery_state,
         partition_epoch=0,
     )
     topic = types.TopicData(topic_id=topic_id, partitions=(partition,))
@@ -61,6 +61,17 @@ def test_in_sync_replicas_are_altered_by_the_id_of_the_topic(cluster, node, vers
     (partition,) = topic.partitions
     assert (partition.error_code, partition.isr, partition.partition_epoch) == (ErrorCode.none, (1,), 1)
     assert topic.topic_id == topic_id
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("recovery_state", [-128, -1, 2, 127])
+def test_recovery_state_that_there_is_not_is_refused(cluster, node, version, recovery_state):
+    """Any client can say it; Kafka's controller throws at it, and answers so."""
+    topic_id = cluster.create("t", (1, 2))
+    cluster.settle()
+    body = alter_request(version, topic_id, cluster.brokers[1].epoch, (1,), recovery_state)
+    answer = cluster.take(alter_partition(node.controller, version, body))
+    assert (answer.error_code, answer.topics) == (ErrorCode.unknown_server_error, ())
 
 
 def test_id_that_is_unknown_is_told_for_its_partitions_alone(cluster, node):
