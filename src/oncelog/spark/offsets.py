@@ -16,14 +16,14 @@ Offsets = dict[TopicPartition, int]
 OffsetTree = dict[str, dict[str, int]]
 """The same as nested dictionaries: {"topic": {"0": 23}}."""
 
-TopicIds = Mapping[str, UUID]
+IdsByTopic = Mapping[str, UUID]
 """The ids of topics by their names: a topic that was made anew has another one (KIP-516)."""
 
 ID_SIGN = "@"
 """Between a topic's name and its id: no name has it."""
 
 
-def to_tree(offsets: Mapping[TopicPartition, int], topic_ids: TopicIds | None = None) -> OffsetTree:
+def to_tree(offsets: Mapping[TopicPartition, int], topic_ids: IdsByTopic | None = None) -> OffsetTree:
     """{"topic": {"0": 23}}, topics and partitions in order, so that equal offsets give equal text.
 
     The id of a topic is an entry without partitions, {"topic@id": {}}. Whoever knows nothing of it reads no offsets there:

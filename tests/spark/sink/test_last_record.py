@@ -8,7 +8,7 @@ from harness.names import unique
 from oncelog.client import BrokerRefused, Client, OffsetAndMetadata, RetriesExhausted, TopicPartition
 from oncelog.spark.sink import fence
 from oncelog.spark.sink.fence import FenceError, FenceRecord
-from oncelog.spark.sink.last_record import LastRecord
+from oncelog.spark.sink.last_record import LastFenceRecord
 from oncelog.wire import ErrorCode
 from tests.spark import topics
 
@@ -19,10 +19,10 @@ def test_record_that_was_kept_last_is_read(log):
     group, source = unique("group"), topics.create(log.bootstrap_servers, unique("in"), 2)
     partitions = [TopicPartition(source, number) for number in range(2)]
     with Client(log.bootstrap_servers) as client:
-        assert LastRecord(client, group).read() is None
-        LastRecord(client, group).keep(FIRST, partitions)
-        LastRecord(client, group).keep(SECOND, partitions[1:])
-        assert LastRecord(client, group).read() == SECOND
+        assert LastFenceRecord(client, group).read() is None
+        LastFenceRecord(client, group).keep(FIRST, partitions)
+        LastFenceRecord(client, group).keep(SECOND, partitions[1:])
+        assert LastFenceRecord(client, group).read() == SECOND
         assert client.committed_offsets(group) == {}
 
 
@@ -48,7 +48,7 @@ class RefusingClient:
 )
 def test_sink_goes_on_without_it_and_says_what_that_means(caplog, error, asked):
     client = RefusingClient(error)
-    record = LastRecord(client, "pipeline")
+    record = LastFenceRecord(client, "pipeline")
     for _ in range(2):
         record.keep(FIRST, [TopicPartition("in", 0)])
     assert record.read() is None
@@ -64,4 +64,4 @@ def test_record_of_another_version_stops():
 
     assert fence.FENCE_VERSION == 2
     with pytest.raises(FenceError, match="version 3"):
-        LastRecord(Newer(), "pipeline").read()
+        LastFenceRecord(Newer(), "pipeline").read()

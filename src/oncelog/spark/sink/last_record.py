@@ -30,7 +30,7 @@ KEPT_MS = 100 * 365 * 24 * 60 * 60 * 1000
 logger = logging.getLogger("oncelog.spark")
 
 
-class LastRecord:
+class LastFenceRecord:
     """The fence record of what a group has committed last, kept in the group `GROUP-fence`.
 
     A user who has no right to that group goes without: such a query is refused once its offsets have expired.

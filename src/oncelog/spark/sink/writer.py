@@ -17,7 +17,7 @@ from oncelog.spark.sink import fence
 from oncelog.spark.sink.broker_settings import offsets_retention_ms
 from oncelog.spark.sink.delivery import SPARK_ERRORS, BatchDelivery, DeliveryChanged
 from oncelog.spark.sink.hanging import stable_offsets
-from oncelog.spark.sink.last_record import LastRecord
+from oncelog.spark.sink.last_record import LastFenceRecord
 from oncelog.spark.sink.output import Output
 from oncelog.spark.sink.refusals import of_taking
 from oncelog.spark.sink.settings import SinkSettings
@@ -45,7 +45,7 @@ def look_first(
     `partitions` are those whose offsets the micro-batch commits. Raises what `stable_offsets` raises.
     """
 
-    last_record = LastRecord(client, settings.group_id)
+    last_record = LastFenceRecord(client, settings.group_id)
 
     def decide(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         decided(client, settings, _progress(committed, last_record), batch)
@@ -81,7 +81,7 @@ class Writer:
             self.client.close()
             raise
         self._output = Output(settings, self.client)
-        self._last_record = LastRecord(self.client, settings.group_id)
+        self._last_record = LastFenceRecord(self.client, settings.group_id)
 
     def close(self) -> None:
         self._output.close()
@@ -163,7 +163,9 @@ class Writer:
         return _report(batch_id, delivery, committed, started_ms)
 
 
-def _progress(committed: Mapping[TopicPartition, OffsetAndMetadata], last_record: LastRecord) -> fence.FenceProgress:
+def _progress(
+    committed: Mapping[TopicPartition, OffsetAndMetadata], last_record: LastFenceRecord
+) -> fence.FenceProgress:
     progress = fence.progress_from(committed)
     return replace(progress, expired=last_record.read()) if progress.newest is None else progress
 

@@ -13,7 +13,7 @@ from oncelog.client.errors import AuthenticationFailed, BrokerRefused, ClientErr
 from oncelog.client.net.rights import topic_error
 from oncelog.client.topic_values import TopicDescription
 from oncelog.client.values import IsolationLevel, OffsetSpec, TopicPartition
-from oncelog.spark.offsets import Offsets, TopicIds
+from oncelog.spark.offsets import IdsByTopic, Offsets
 from oncelog.spark.options.boundaries import Boundary
 from oncelog.spark.options.java_pattern import compiled
 from oncelog.spark.options.source_options import SourceOptions
@@ -55,11 +55,11 @@ class SourceCluster:
             self._client = None
 
     @property
-    def topic_ids(self) -> TopicIds:
+    def topic_ids(self) -> IdsByTopic:
         """The ids of topics that are known. Brokers before Kafka 2.8 give them none."""
         return self._topic_ids
 
-    def were_read_as(self, topic_ids: TopicIds) -> None:
+    def were_read_as(self, topic_ids: IdsByTopic) -> None:
         """Take the ids of topics that were read before, perhaps by another run of the query."""
         for topic, read_as in topic_ids.items():
             present = self._topic_ids.setdefault(topic, read_as)

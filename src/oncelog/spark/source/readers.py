@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from oncelog.client.values import TopicPartition
-from oncelog.spark.offsets import Offsets, OffsetTree, TopicIds, from_tree, to_tree, topic_ids
+from oncelog.spark.offsets import IdsByTopic, Offsets, OffsetTree, from_tree, to_tree, topic_ids
 from oncelog.spark.older_pyspark import (
     HAS_READ_LIMITS,
     ReadAllAvailable,
@@ -179,7 +179,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """What Spark writes to the checkpoint: offsets, and of which topics they are."""
         return to_tree(offsets, self._cluster.topic_ids)
 
-    def _begin(self, start: Mapping[str, Any], present: TopicIds) -> Offsets:
+    def _begin(self, start: Mapping[str, Any], present: IdsByTopic) -> Offsets:
         """Where a micro-batch starts. Of a topic that was made anew nothing was read, whatever its name had before."""
         read_as = topic_ids(start)
         return {item: offset for item, offset in from_tree(start).items() if not _differ(read_as, present, item)}
@@ -255,7 +255,7 @@ class RefusedReader(DataSourceStreamReader):
         raise OptionError(self._why)
 
 
-def _differ(former: TopicIds, present: TopicIds, partition: TopicPartition) -> bool:
+def _differ(former: IdsByTopic, present: IdsByTopic, partition: TopicPartition) -> bool:
     """Whether a partition is one of another topic now. Where one of the ids is not known, it is taken for the same."""
     topic = partition.topic
     return topic in former and topic in present and former[topic] != present[topic]
