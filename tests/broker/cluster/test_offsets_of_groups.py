@@ -277,7 +277,7 @@ def test_end_of_a_transaction_that_others_do_not_have_yet_is_not_told(committed)
     cluster.until(lambda: added.is_released)
     world.hold(*world.others)
     home = core.topics.partition(CONSUMER_OFFSETS, core.offsets.partition_for(group.name))
-    assert core.transactions.write_marker(home, 7, 0, 0, 0, committed=committed) is NONE
+    assert core.transactions.markers.write(home, 7, 0, 0, 0, committed=committed) is NONE
     told = group.fetches(world.coordinator, "t")
     cluster.rest(200)
     assert not told.came
