@@ -16,7 +16,7 @@ from oncelog.client.errors import (
     RetriesExhausted,
 )
 from oncelog.client.net.cluster import Cluster, CoordinatorKind
-from oncelog.client.net.conversation import Conversation, ask
+from oncelog.client.net.conversation import Conversation, Now, ask
 from oncelog.client.net.retry import Retries
 from oncelog.client.net.rights import refused
 from oncelog.client.requests import ApiRequest, milliseconds
@@ -34,6 +34,9 @@ ENDS: Mapping[str, TransactionEnd] = {
 }
 OVERTAKEN = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch})
 """A newer producer has the id, or a newer transaction is open."""
+ASK_AGAIN_MS = 2_000
+"""Who is told CONCURRENT_TRANSACTIONS has begun the abort, unless something else was under way for the id. To whom asks again too
+soon the coordinator may give the id out, and then its description tells nothing of the transaction any more."""
 
 
 def abort_transaction(
@@ -50,10 +53,14 @@ def abort_transaction(
     if start_ms is None and now.state not in OPEN_STATES:
         return EndedTransaction(TransactionEnd.NOTHING_OPEN, now)
     wanted_ms = now.start_ms if start_ms is None else start_ms
-    is_asked, cause = False, None
+    is_asked, cause, ask_at_ms = False, None, float("-inf")
     while now.start_ms == wanted_ms and now.state in OPEN_STATES:
-        if now.state == TransactionStateName.ONGOING:
+        moment_ms: float = yield Now()
+        if now.state == TransactionStateName.ONGOING and moment_ms >= ask_at_ms:
             is_asked, cause = True, (yield from _ask_for_id(cluster, now, retries))
+            if isinstance(cause, BrokerRefused) and cause.error is ErrorCode.concurrent_transactions:
+                moment_ms = yield Now()
+                ask_at_ms = moment_ms + ASK_AGAIN_MS
         if not (yield from retries.pause()):
             break
         try:
