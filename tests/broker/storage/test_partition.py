@@ -10,6 +10,7 @@ from harness.manual_clock import ManualClock
 from harness.replica_on_memory_disk import HOME, INDEX, TOPIC, TOPIC_ID, ReplicaOnMemoryDisk
 from oncelog.broker.slices import SLICE_MS, Slices
 from oncelog.broker.storage.partition import WOKEN_AT_ONCE, Partition, ReplicaRole, UnopenedLog
+from oncelog.coordination import Parked
 from oncelog.environment import DiskError
 from oncelog.log import Appended, LogDigest, LogPoints, Origin, Refused
 from oncelog.records import ControlType, Record, build_batch, check_batch
@@ -193,3 +194,24 @@ def test_who_waits_no_more_is_not_woken() -> None:
     for _ in range(1000):
         crowd.clock.take_step()
     assert crowd.woken == [1] * 499 + [0]
+
+
+def test_crowd_that_waits_for_replicas_is_answered_in_slices() -> None:
+    """Each of them may have the next record to write at once: all together they kept the loop for seconds."""
+    crowd, told = Crowd(0), []
+
+    def hear(error: ErrorCode) -> None:
+        told.append(error)
+        crowd.clock._now_ms += 1
+
+    waiting: list[Parked[ErrorCode]] = [Parked() for _ in range(500)]
+    for one in waiting:
+        one.then(hear)
+    crowd.partition.answer([(one, ErrorCode.none) for one in waiting[:WOKEN_AT_ONCE]])
+    assert len(told) == WOKEN_AT_ONCE
+    crowd.partition.answer([(one, ErrorCode.none) for one in waiting[WOKEN_AT_ONCE:]])
+    while len(told) < 500:
+        before = len(told)
+        crowd.clock.take_step()
+        assert before < len(told) <= before + SLICE_MS
+    assert set(told) == {ErrorCode.none}

@@ -105,8 +105,7 @@ class HostedReplica:
         """The log can be neither read nor written any more. Nobody knows what of it the others have."""
         waiting, self._waiting = self._waiting, []
         self.stop()
-        for _, _, one in waiting:
-            one.release(ErrorCode.kafka_storage_error)
+        self.partition.answer([(one, ErrorCode.kafka_storage_error) for _, _, one in waiting])
 
     # --- what a leader is asked
 
@@ -212,12 +211,11 @@ class HostedReplica:
         return self.state.acknowledgement(offset, self.partition.log.high_watermark, self._min_in_sync)
 
     def _release(self) -> None:
-        while self._waiting:
-            error = self._acknowledgement(self._waiting[0][0])
-            if error is None:
-                break
+        answered = []
+        while self._waiting and (error := self._acknowledgement(self._waiting[0][0])) is not None:
             _, _, waiting = heappop(self._waiting)
-            waiting.release(error)
+            answered.append((waiting, error))
+        self.partition.answer(answered)
 
     def _how_late(self, broker_id: int) -> str:
         progress = self.state.followers.get(broker_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
@@ -339,6 +339,15 @@ class Partition:
                 yield
         self._is_waking = False
 
+    def answer(self, waiting: Sequence[tuple[Parked[ErrorCode], ErrorCode]]) -> None:
+        """Who waits for replicas is told in this very call; a crowd, each of which may have more to write, in slices."""
+        told = _told(waiting)
+        if len(waiting) > WOKEN_AT_ONCE:
+            self._wakes.run(told)
+        else:
+            for _ in told:
+                pass
+
     def refused(self, problem: ErrorCode) -> Refused:
         if problem is ErrorCode.kafka_storage_error:
             return Refused(problem, f"{self} is offline: {self.why_offline}")
@@ -355,3 +364,9 @@ class Partition:
     def _acknowledged(self) -> None:
         if self.role is _LEADER and self.log.high_watermark < self.log.durability.acknowledged_offset:
             self._grown()
+
+
+def _told(waiting: Sequence[tuple[Parked[ErrorCode], ErrorCode]]) -> Iterator[None]:
+    for one, error in waiting:
+        one.release(error)
+        yield
