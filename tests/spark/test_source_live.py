@@ -159,7 +159,7 @@ def test_a_pattern_finds_topics_and_times_find_offsets(log, filled):
             streaming=True,
         )
     ).initialOffset()
-    assert found == {filled: {str(number): 0 for number in range(4)}}
+    assert from_tree(found) == {TopicPartition(filled, number): 0 for number in range(4)}
     late = options(log, filled, startingTimestamp="99999999999999", startingOffsetsByTimestampStrategy="latest")
     ends = from_tree(StreamReader(parse_options(late, streaming=True)).initialOffset())
     assert sum(ends.values()) == 1000
