@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
+from oncelog.broker.coordinators import marking, settling
 from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.loading import load_transactions, not_cleaned
 from oncelog.broker.coordinators.markers import RETRY_MAX_MS
 from oncelog.broker.coordinators.marking import Marking
-from oncelog.broker.coordinators.producer_ids import ProducerIds
 from oncelog.broker.coordinators.settling import Settling
 from oncelog.broker.coordinators.transaction_log import TransactionLog
 from oncelog.broker.storage.topics import TRANSACTION_STATE
@@ -36,32 +36,20 @@ from oncelog.transactions import (
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.coordinators.known_brokers import KnownBrokers
-    from oncelog.broker.coordinators.offsets import CommittedOffsets
     from oncelog.broker.coordinators.session_guard import SessionGuard
     from oncelog.broker.slices import Slices
-    from oncelog.broker.storage.durability import Durability
     from oncelog.broker.storage.topics import Topics
-    from oncelog.environment import Clock
 
 
 logger = logging.getLogger("oncelog.transactions")
-
-A = TypeVar("A")
 
 _NONE = ErrorCode.none
 _CONCURRENT = ErrorCode.concurrent_transactions
 
 
-class Needs(Protocol):
+class Needs(marking.Needs, settling.Needs, Protocol):
     """What of the broker is needed here."""
 
-    clock: Clock
-    known_brokers: KnownBrokers
-    durability: Durability
-    node_id: int
-    offsets: CommittedOffsets
-    producer_ids: ProducerIds
     session_guard: SessionGuard
     topics: Topics
 

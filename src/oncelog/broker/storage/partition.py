@@ -119,6 +119,14 @@ _LEADER, _FOLLOWER, _NONE = ReplicaRole.LEADER, ReplicaRole.FOLLOWER, ReplicaRol
 WOKEN_AT_ONCE = 50
 
 
+class Waking(Enum):
+    """Of a crowd that waits for a partition to move."""
+
+    NOT = "nobody is being woken"
+    UNDER_WAY = "each is woken once"
+    ONCE_MORE = "the partition has moved since: each is woken once more"
+
+
 class Partition:
     """Alone a broker has the one replica: what is appended is below the high watermark as soon as it is as durable as
     flush.messages asks.
@@ -131,9 +139,8 @@ class Partition:
     __slots__ = (
         "_failed",
         "_guards",
-        "_has_moved",
-        "_is_waking",
         "_wakes",
+        "_waking",
         "_watchers",
         "damage",
         "directory",
@@ -167,7 +174,7 @@ class Partition:
         self._guards: list[MarkerGuard] = []
         self._failed = failed
         self._wakes = wakes
-        self._has_moved = self._is_waking = False
+        self._waking = Waking.NOT
         self.unopened: UnopenedLog | None = None
         self.damage: str | None = None
         self._watchers: dict[Callable[[], None], None] = {}
@@ -324,20 +331,20 @@ class Partition:
             for callback in tuple(self._watchers):
                 callback()
             return
-        self._has_moved = True
-        if not self._is_waking:
-            self._is_waking = True
+        is_under_way = self._waking is not Waking.NOT
+        self._waking = Waking.ONCE_MORE
+        if not is_under_way:
             self._wakes.run(self._wake_crowd())
 
     def _wake_crowd(self) -> Iterator[None]:
         """However often the partition has moved meanwhile, each is called once more."""
-        while self._has_moved:
-            self._has_moved = False
+        while self._waking is Waking.ONCE_MORE:
+            self._waking = Waking.UNDER_WAY
             for callback in tuple(self._watchers):
                 if callback in self._watchers:
                     callback()
                 yield
-        self._is_waking = False
+        self._waking = Waking.NOT
 
     def answer(self, waiting: Sequence[tuple[Parked[ErrorCode], ErrorCode]]) -> None:
         """Who waits for replicas is told in this very call; a crowd, each of which may have more to write, in slices."""
