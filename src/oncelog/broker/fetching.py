@@ -139,17 +139,23 @@ class Fetching:
         """What is to be answered, at least of each partition of which there is something to say."""
         if self._limits.follower is not None:
             await self._note_progress(self._limits.follower)
-        if self._limits.wait_ms > 0 and not await self._is_enough():
-            watch = _Watch(self._broker.clock, self._limits.wait_ms, self._asked, self._watched)
-            try:
-                while not (watch.is_over or await self._is_enough()):
-                    await watch.moved()
-                    self._turn.begin()
-            finally:
-                watch.end()
-        if self._limits.follower is not None:
+        is_enough = self._limits.wait_ms <= 0 or await self._is_enough() or await self._comes_in_time()
+        if is_enough and self._limits.follower is not None:
             await self._gather()
         return await self._read_all()
+
+    async def _comes_in_time(self) -> bool:
+        """Wait until there is enough; false if the time is up before."""
+        watch = _Watch(self._broker.clock, self._limits.wait_ms, self._asked, self._watched)
+        try:
+            while not watch.is_over:
+                if await self._is_enough():
+                    return True
+                await watch.moved()
+                self._turn.begin()
+            return False
+        finally:
+            watch.end()
 
     async def _gather(self) -> None:
         for _ in range(GATHERING_ROUNDS):
