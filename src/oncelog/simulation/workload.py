@@ -161,7 +161,14 @@ def _fill(node: ClientNode, shared: Shared, producer: SimulatedProducer, written
         if random.random() < 0.2:
             yield Sleep(0.0, 400.0)
         if random.random() < 0.03:
-            yield Sleep(1_000, 20_000)
+            yield from _stall(random.randrange(1, 20), shared)
+
+
+def _stall(seconds: int, shared: Shared) -> Play:
+    """Leave a transaction open, as long as others write."""
+    for _ in range(seconds):
+        if not shared.is_written:
+            yield Sleep(1_000, 1_000)
 
 
 def send_record(

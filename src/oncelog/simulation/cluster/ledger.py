@@ -19,6 +19,7 @@ from oncelog.simulation.cluster.member_node import MemberNode
 from oncelog.simulation.cluster.metadata import ClusterMetadata
 
 READ_BYTES = 1024 * 1024
+LEADER = ReplicaRole.LEADER
 
 
 class LoggedBatch(NamedTuple):
@@ -31,6 +32,7 @@ class LoggedBatch(NamedTuple):
 class _Led:
     """A leader as it was looked at last."""
 
+    epoch: int
     high_watermark: int
     last_stable_offset: int
 
@@ -56,7 +58,8 @@ class Ledger:
         self._metadata = metadata
         self._looked_at_zxid = -1
         self._committed: dict[tuple[str, int], _Committed] = {}
-        self._led: dict[tuple[object, Partition, int], _Led] = {}
+        self._led: dict[Partition, _Led] = {}
+        """A partition is one broker's, and of one start of it."""
 
     def look_at(self, node: MemberNode) -> None:
         """After an event of a broker. Raise SimulationFailure for what does not hold."""
@@ -68,13 +71,13 @@ class Ledger:
             return
         for topic in core.topics:
             for partition in topic.partitions:
-                if partition.role is ReplicaRole.LEADER and not partition.is_offline:
+                if partition.role is LEADER and not partition.is_offline:
                     self._look_at_leader(node, partition)
 
     def _look_at_leader(self, node: MemberNode, partition: Partition) -> None:
         log = partition.log
-        known = self._led.get((node.process, partition, partition.leader_epoch))
-        if known is None:
+        known = self._led.get(partition)
+        if known is None or known.epoch != partition.leader_epoch:
             known = self._elected(node, partition)
         high, stable = log.high_watermark, log.last_stable_offset
         if high == known.high_watermark and stable == known.last_stable_offset:
@@ -109,7 +112,7 @@ class Ledger:
                 f"{what} ends at {log.log_end_offset}, and {committed.end} was reached",
             )
             self._take(what, partition, 0, committed.end)
-        known = self._led[node.process, partition, epoch] = _Led(log.high_watermark, log.last_stable_offset)
+        known = self._led[partition] = _Led(epoch, log.high_watermark, log.last_stable_offset)
         self._take(f"{partition} on {node.name}", partition, 0, log.high_watermark)
         self._check_stable(f"{partition}, led by {node.name} under epoch {epoch}", partition)
         return known

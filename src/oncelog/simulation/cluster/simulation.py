@@ -33,7 +33,7 @@ PACES = (0.97, 1.03)
 """No two clocks go equally fast: what is over by one of them is not yet by another."""
 LIVENESS_MS = 4 * MINUTE_MS
 """The operating system gives up a silent connection after two of them, and a transaction lasts one."""
-CALM_MS = (1_000.0, 10_000.0)
+CALM_MS = (500.0, 5_000.0)
 CALL_TIMEOUTS_MS = (5_000, 10_000, 30_000)
 PROTOCOL = "classic"
 """A cluster over ZooKeeper has no other one."""
