@@ -84,7 +84,7 @@ def test_partitions_go_from_theirs_to_ours_and_back_under_a_load(
     )
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize(
     "name", ["two of theirs, their controller", "two of ours, our controller"], ids=["two-of-theirs", "two-of-ours"]
 )

@@ -91,7 +91,7 @@ def test_one_of_three_replicas_has_all_that_was_acknowledged(led_cluster, surviv
     assert read(cluster.bootstrap_servers, 21) == list(range(21))
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 def test_unclean_election_loses_what_the_new_leader_lacks_and_everybody_is_told(led_cluster) -> None:
     cluster = led_cluster(*THREE, controller=2)
     make(cluster, [0, 1], min_insync_replicas="1", unclean_leader_election_enable="true")

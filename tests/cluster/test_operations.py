@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.jvm]
 THREE = ("oncelog",) * 3
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 @pytest.mark.timeout(600)
 def test_rolling_restart_is_no_error_at_any_producer(led_cluster) -> None:
     """Each broker is stopped, is started, and has all replicas in sync again before the next one is stopped."""

@@ -63,7 +63,7 @@ def secured(led_cluster, tmp_path: Path) -> tuple[Cluster, BetweenBrokers]:
     return cluster, between
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(4)
 def test_broker_with_a_wrong_password_follows_nobody_and_says_so_once(secured: tuple[Cluster, BetweenBrokers]) -> None:
     cluster, _ = secured
     stranger = cluster.brokers[2]

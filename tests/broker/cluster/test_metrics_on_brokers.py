@@ -20,7 +20,7 @@ from harness.processes import free_port
 from harness.waiting import until
 from oncelog.broker.cluster.metrics import METRICS
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(2)]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(4)]
 TOPIC = "t"
 OURS, KAFKAS, DEAD = range(3)
 

@@ -57,7 +57,7 @@ def three(tmp_path, members):
         yield brokers
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(4)
 def test_each_is_killed_for_what_it_is_and_comes_back(three, members):
     create_topics(three.bootstrap_servers, three.replication_factor)
     with Client(three.bootstrap_servers) as client:

@@ -52,7 +52,7 @@ def test_directory_of_a_member_of_a_cluster_is_refused_and_not_repaired(cli, dat
 
 def test_what_a_killed_broker_leaves_is_no_damage(cli, used, node):
     node.start()
-    with Producer(node.bootstrap_servers, transactional_id="tx-0") as producer:
+    with Producer(node.bootstrap_servers, transactional_id="tx-0", call_timeout_ms=1_000) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(TOPIC, b"left open", partition=0)
