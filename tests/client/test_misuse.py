@@ -23,7 +23,7 @@ from oncelog.client import (
     TopicPartition,
     TransactionVersion,
 )
-from oncelog.client.producer.accumulating import OpenBatch
+from oncelog.client.producer.open_batch import OpenBatch
 from oncelog.testing import broker
 from oncelog.testing.proxy import ApiKey, Proxy, Then
 from tests.client.faces import faces

@@ -39,7 +39,7 @@ def _doubt_of_the_last_attempt() -> Patch:
 @BUGS.add("a commit does not wait for batches that are on their way", Hides.ON_THE_WAY, 20)
 def _commit_does_not_wait() -> Patch:
     def is_flushed(self: Any) -> bool:
-        return not self._open and not self._full and not self._untold
+        return self._accumulator.is_empty and not self._untold
 
     return patch.object(ProducerCore, "is_flushed", property(is_flushed))
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
         UnsupportedVersion,
     )
     from oncelog.client.groups.values import GroupDescription, GroupListing, GroupMember
-    from oncelog.client.producer.accumulating import RecordMetadata
     from oncelog.client.producer.lanes import Written
+    from oncelog.client.producer.open_batch import RecordMetadata
     from oncelog.client.security import Security, read_security
     from oncelog.client.topic_values import PartitionDescription, TopicDescription
     from oncelog.client.transaction_values import (
@@ -203,7 +203,7 @@ _HOMES = {
     "ProducerFenced": "oncelog.client.errors",
     "ProducerIdentity": "oncelog.client.values",
     "ProducerState": "oncelog.client.values",
-    "RecordMetadata": "oncelog.client.producer.accumulating",
+    "RecordMetadata": "oncelog.client.producer.open_batch",
     "PartitionReassignment": "oncelog.client.values",
     "ReplicaLog": "oncelog.client.values",
     "RetriesExhausted": "oncelog.client.errors",

@@ -16,8 +16,8 @@ from oncelog.client.groups.settings import Callbacks, group_settings
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.conversation import Conversation, Now, WallClock
 from oncelog.client.net.settings import ClientSettings
-from oncelog.client.producer.accumulating import OpenBatch
 from oncelog.client.producer.core import ProducerCore
+from oncelog.client.producer.open_batch import OpenBatch
 from oncelog.client.producer.settings import ProducerSettings
 from oncelog.client.requests import Api
 from oncelog.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, TopicPartition

@@ -1,4 +1,4 @@
-"""The ordinary producer without threads or tasks: batches records, sends them, keeps the state of its transactions.
+"""The ordinary producer without threads or tasks: takes records, sends them, keeps the state of its transactions.
 
 Two conversations run side by side: `pump` sends for as long as the producer lives, and each call of the user is one of
 its own. A face runs both, wakes the pump when there is something for it, and sees to it that their code never runs at
@@ -8,38 +8,32 @@ the same moment. Only the pump touches what is on its way.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 
 from oncelog.client.errors import (
-    RETRIABLE,
     ClientError,
     DeliveryFailed,
     IllegalState,
     OutcomeUnknown,
     ProducerFenced,
-    RetriesExhausted,
     TransactionError,
     TransactionFailed,
     failed_by,
 )
-from oncelog.client.net.cluster import Cluster, no_such_partition, refresh
-from oncelog.client.net.conversation import Call, Conversation, Draw, Now, Wait
-from oncelog.client.net.rights import TOPIC_REQUEST, refused
-from oncelog.client.producer.accumulating import OnDelivery, OpenBatch, size_bytes
+from oncelog.client.net.cluster import Cluster
+from oncelog.client.net.conversation import Call, Conversation, Now, Wait
+from oncelog.client.producer.accumulator import RecordAccumulator
+from oncelog.client.producer.open_batch import OnDelivery, OpenBatch
+from oncelog.client.producer.partition_choice import PartitionChoice
 from oncelog.client.producer.producing import NO_PRODUCER, ProduceFlow
 from oncelog.client.producer.settings import ProducerSettings
 from oncelog.client.producer.state import TRANSITIONS, ProducerPhase
 from oncelog.client.producer.transaction import TransactionSession, idempotent_identity
 from oncelog.client.values import GroupMetadata, OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
-from oncelog.records import HEADER_BYTES, Record
-from oncelog.wire import ErrorCode
+from oncelog.records import Record
 
 logger = logging.getLogger("oncelog.client")
-
-RECORD_BYTES_MAX = 2**31 - 1 - HEADER_BYTES
-"""The length of a batch is an int32."""
 
 
 def log_left_open(error: ClientError) -> None:
@@ -57,17 +51,13 @@ class ProducerCore:
         self.error: ClientError | None = None
         self._cluster = cluster
         self._changed = changed
-        self._open: dict[TopicPartition, OpenBatch] = {}
-        self._full: deque[OpenBatch] = deque()
-        self._open_bytes = 0
+        self._choice = PartitionChoice(cluster, settings.partitioner)
+        self._accumulator = RecordAccumulator(settings, self._choice)
         self._flow: ProduceFlow | None = None
         self._added: set[TopicPartition] = set()
         self._has_offsets = False
-        self._sends_now = False
         self.is_closed = False
         self._drop_because: ClientError | None = None
-        self._keyless_turns: dict[str, int] = {}
-        self._counts: dict[str, int] = {}
         self._untold: list[OpenBatch] = []
         self._callback_error: Exception | None = None
         self._ended_by: Exception | None = None
@@ -78,18 +68,17 @@ class ProducerCore:
     @property
     def has_room(self) -> bool:
         waiting_bytes = self._flow.waiting_bytes if self._flow is not None else 0
-        return self._open_bytes + waiting_bytes <= self.settings.buffer_bytes_max
+        return self._accumulator.size_bytes + waiting_bytes <= self.settings.buffer_bytes_max
 
     @property
     def unwritten(self) -> int:
         """How many records are neither written nor given up."""
-        kept = sum(len(batch.records) for batch in (*self._full, *self._open.values()))
-        return kept + (self._flow.waiting_records if self._flow is not None else 0)
+        return self._accumulator.record_count + (self._flow.waiting_records if self._flow is not None else 0)
 
     @property
     def is_flushed(self) -> bool:
         """Whether every record was written or given up, and who wanted to know was told."""
-        is_sent = not self._open and not self._full and (self._flow is None or self._flow.is_idle)
+        is_sent = self._accumulator.is_empty and (self._flow is None or self._flow.is_idle)
         return is_sent and not self._untold and self._ended_by is None
 
     @property
@@ -110,29 +99,11 @@ class ProducerCore:
         self._require_alive()
         if partition is not None and partition < 0:
             raise ValueError(f"partition is {partition}: the first one is 0")
-        return topic in self._cluster.topics and (partition is None or partition < self._count(topic))
+        return self._choice.knows(topic, partition)
 
     def learn_topic(self, topic: str, partition: int | None) -> Conversation[None]:
-        """Find out how many partitions a topic has; it is created where the cluster does that by itself.
-
-        Raises BrokerRefused or RetriesExhausted.
-        """
-        retries = yield from self._cluster.retries()
-        wanted = () if partition is None else (TopicPartition(topic, partition),)
-        while True:
-            described = yield from refresh(self._cluster, {topic}, wanted=wanted, create=True, retries=retries)
-            error = described[0].error if described else ErrorCode.unknown_topic_or_partition
-            if error is ErrorCode.none:
-                break
-            refusal = refused(TOPIC_REQUEST, error, f"topic {topic}", topic=topic)
-            if error not in RETRIABLE:
-                raise refusal
-            if not (yield from retries.pause()):
-                raise RetriesExhausted(str(refusal)) from refusal
-        drawn: float = yield Draw(0, self._count(topic))
-        self._keyless_turns.setdefault(topic, int(drawn))
-        if partition is not None and partition >= self._count(topic):
-            raise no_such_partition(TopicPartition(topic, partition), self._count(topic))
+        """Find out how many partitions a topic has. Raises BrokerRefused or RetriesExhausted."""
+        return self._choice.learn_topic(topic, partition)
 
     def append(
         self,
@@ -149,18 +120,8 @@ class ProducerCore:
         """
         self._require_alive()
         self._require_open()
-        chosen = TopicPartition(topic, self._partition(topic, record) if partition is None else partition)
-        added_bytes = size_bytes(record)
-        if added_bytes > RECORD_BYTES_MAX:
-            raise ValueError(f"a record has at most {RECORD_BYTES_MAX} bytes, and this one has about {added_bytes}")
-        batch = self._open.get(chosen)
-        if batch is not None and batch.size_bytes + added_bytes > self.settings.batch_bytes:
-            self._close(batch)
-            batch = None
-        if batch is None:
-            batch = self._open[chosen] = OpenBatch(chosen, now_ms)
-        self._open_bytes += added_bytes
-        place = batch.append(record, added_bytes)
+        chosen = TopicPartition(topic, self._choice.partition(topic, record) if partition is None else partition)
+        batch, place = self._accumulator.append(chosen, record, now_ms)
         if on_delivery is not None:
             if not batch.callbacks:
                 self._untold.append(batch)
@@ -173,7 +134,7 @@ class ProducerCore:
 
     def send_now(self) -> None:
         """Have what is there sent without waiting for more."""
-        self._sends_now = True
+        self._accumulator.sends_now = True
 
     def require_transaction(self) -> None:
         """Raises IllegalState where there is no transaction to end, and what ended the producer."""
@@ -233,7 +194,7 @@ class ProducerCore:
                 yield from self._flow.settle()
                 self._changed()
             elif self.is_flushed:
-                self._sends_now = False
+                self._accumulator.sends_now = False
                 yield Wait((), None, until_woken=True)
             else:
                 try:
@@ -319,10 +280,8 @@ class ProducerCore:
     def _send(self) -> Conversation[None]:
         flow = yield from self._sending_flow()
         now_ms: float = yield Now()
-        linger_ms = self._close_ripe(now_ms)
-        while self._full:
-            batch = self._full.popleft()
-            self._open_bytes -= batch.size_bytes - HEADER_BYTES
+        linger_ms = self._accumulator.close_ripe(now_ms)
+        while (batch := self._accumulator.take_full()) is not None:
             batch.outgoing = flow.enqueue(
                 batch.partition,
                 batch.encode(self.settings.compression),
@@ -361,36 +320,6 @@ class ProducerCore:
         if new and self._session.version is TransactionVersion.TV1:
             yield from self._session.add_partitions(new)
 
-    def _close_ripe(self, now_ms: float) -> float | None:
-        """Close every batch that has waited long enough; return how long the next one may still wait."""
-        for batch in list(self._open.values()):
-            if self._sends_now or now_ms - batch.first_ms >= self.settings.linger_ms:
-                self._close(batch)
-        left_ms = [batch.first_ms + self.settings.linger_ms - now_ms for batch in self._open.values()]
-        return min(left_ms, default=None)
-
-    def _close(self, batch: OpenBatch) -> None:
-        del self._open[batch.partition]
-        self._full.append(batch)
-        topic = batch.partition.topic
-        self._keyless_turns[topic] = self._keyless_turns.get(topic, 0) + 1
-
-    def _partition(self, topic: str, record: Record) -> int:
-        count = self._count(topic)
-        chosen = self.settings.partitioner(topic, record.key, record.value, count)
-        if chosen is None:
-            return self._keyless_turns.get(topic, 0) % count
-        if not 0 <= chosen < count:
-            raise ValueError(f"the partitioner chose partition {chosen} of the {count} of topic {topic}")
-        return chosen
-
-    def _count(self, topic: str) -> int:
-        """The number of partitions as it was last heard: a topic may be gone meanwhile."""
-        described = self._cluster.topics.get(topic)
-        if described is not None:
-            self._counts[topic] = len(described.partitions)
-        return self._counts[topic]
-
     def _new_flow(self, identity: ProducerIdentity) -> ProduceFlow:
         return ProduceFlow(
             self._cluster,
@@ -418,14 +347,11 @@ class ProducerCore:
 
     def _give_up(self, error: ClientError) -> None:
         is_alone = self._session is None and not isinstance(error, DeliveryFailed)
-        for batch in (*self._full, *self._open.values()):
+        for batch in self._accumulator.take_all():
             batch.error = error
             if is_alone:
                 batch.error = DeliveryFailed(f"{batch.partition}: {error}")
                 batch.error.__cause__ = error
-        self._full.clear()
-        self._open.clear()
-        self._open_bytes = 0
         if self._flow is not None:
             self._flow.fail(error)
 
@@ -445,7 +371,8 @@ class ProducerCore:
             raise IllegalState(f"no transaction is open: the producer is {self.state.value}")
 
     def _require_alive(self) -> None:
-        self.raise_if_ended()
+        if self._ended_by is not None:
+            self.raise_if_ended()
         if self.is_closed:
             raise IllegalState("this producer was closed")
 

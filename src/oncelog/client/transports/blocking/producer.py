@@ -10,9 +10,9 @@ from oncelog.client.errors import ClientError, IllegalState, RetriesExhausted
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
-from oncelog.client.producer.accumulating import OnDelivery, OpenBatch, RecordMetadata
 from oncelog.client.producer.core import ProducerCore, log_left_open
 from oncelog.client.producer.given_record import given_record
+from oncelog.client.producer.open_batch import OnDelivery, OpenBatch, RecordMetadata
 from oncelog.client.producer.partitioners import Partitioner
 from oncelog.client.producer.settings import producer_settings
 from oncelog.client.transports.blocking.ownership import OwnedCondition, OwnedLock, Ownership
