@@ -6,7 +6,6 @@ It holds no rule of the protocol and touches no part of the machine: what it ask
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from oncelog.broker.after_a_crash import (
     replay_write_ahead,
 )
 from oncelog.broker.apis import APIS, CLUSTER_APIS
+from oncelog.broker.boot import Boot
 from oncelog.broker.config.configuration import Settings, SettingSource
 from oncelog.broker.config.group_configuration import GroupConfigs
 from oncelog.broker.config.setting import text_of
@@ -38,6 +38,7 @@ from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.broker.coordinators.unconfirmed import UnconfirmedRecords
 from oncelog.broker.departures import Departures
 from oncelog.broker.dispatch import Dispatch
+from oncelog.broker.features import FinalizedFeatures
 from oncelog.broker.fetch_sessions import FetchSessions
 from oncelog.broker.housekeeping import Housekeeping
 from oncelog.broker.identity import check_kind, take_identity
@@ -55,7 +56,6 @@ from oncelog.broker.storage.disk_space import DiskSpace
 from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.journal import (
     FILE_NAME,
-    BootTrusted,
     BrokerStarted,
     Journal,
     LogDirectoriesNamed,
@@ -88,10 +88,6 @@ if TYPE_CHECKING:
     from oncelog.broker.config.listeners import Endpoint
     from oncelog.broker.storage.shared_topics import SharedTopics
     from oncelog.zookeeper.session import ZooKeeper
-
-logger = logging.getLogger("oncelog.broker")
-
-TRANSACTION_FEATURE, TRANSACTION_VERSION = "transaction.version", 2
 
 
 class BrokerCore:
@@ -137,10 +133,7 @@ class BrokerCore:
         self._report_failure = on_failure
         self._has_failed = False
         self._coordinator_partitions = CoordinatorPartitions(self)
-        # Kafka's clusters over ZooKeeper know of no level of it: transactions are those of KIP-98.
-        self.features = {} if self.settings.is_in_cluster else {TRANSACTION_FEATURE: TRANSACTION_VERSION}
-        self.highest_features = dict(self.features)
-        self.features_epoch = 0
+        self.features = FinalizedFeatures(self, is_in_cluster=self.settings.is_in_cluster)
         self.apis = CLUSTER_APIS if self.settings.is_in_cluster else APIS
         self.progress = StartProgress()
         self._turn = Turn(environment.clock) if in_turns else None
@@ -244,8 +237,7 @@ class BrokerCore:
             self.settings.configure(SettingSource.DYNAMIC_BROKER_CONFIG, configs.get(str(self.node_id), {}))
         self.group_configs = GroupConfigs(self.settings, state.group_configs)
         self.leader_epoch = state.last_leader_epoch + 1
-        self.features |= state.features
-        self.features_epoch = state.features_epoch
+        self.features.load(state.features, state.features_epoch)
 
     def _opening(self, disk: Disk, state: JournalState, left: LeftByLastStop) -> LogOpening:
         is_member = self.membership is not None
@@ -290,11 +282,12 @@ class BrokerCore:
 
     def _end_what_was_open(self, boot_id: str, *, was_clean: bool, lost_power: bool) -> int:
         """Carry out what was decided, and fence whoever wrote before a power cut; return how many transactions hung."""
-        self._is_trusted = not lost_power or self.membership is not None
+        is_trusted = not lost_power or self.membership is not None
+        self._boot = Boot(boot_id, self._journal, self.transactions, is_trusted=is_trusted)
         self.transactions.complete_prepared()
         if self.membership is not None:
             return 0
-        start(self._trust(boot_id, self.transactions.fence_all() if lost_power else None))
+        start(self._boot.trust())
         return 0 if was_clean else hanging.end_after_start(self)
 
     async def _begin(self, disk: Disk) -> None:
@@ -356,7 +349,7 @@ class BrokerCore:
 
     def _make_coordinators(self, random: Random) -> None:
         coordinator = transaction_coordinator(
-            self.settings, internal_partition_count(self, TRANSACTION_STATE), self.features.get(TRANSACTION_FEATURE, 0)
+            self.settings, internal_partition_count(self, TRANSACTION_STATE), self.features.transaction_version
         )
         self.session_guard = SessionGuard(self.settings, coordinator)
         self._loads = Slices(self.clock)
@@ -380,16 +373,6 @@ class BrokerCore:
             self.shared_topics.on_gone = self.offsets.forget_topic
         self.memberships: Memberships = Memberships(self, groups, group_log, random)
 
-    async def _trust(self, boot_id: str, fenced: Parked[None] | None) -> None:
-        """Write down that nothing since this boot is lost; after a power cut, once every producer is fenced."""
-        if fenced is not None:
-            await fenced
-            if not self.transactions.knows_every_id():
-                # Those whose log is damaged are fenced by the start that can read it: until then no stop is a clean one.
-                return
-        self._is_trusted = True
-        await self._journal.write([BootTrusted(boot_id=boot_id)])
-
     def serve_at(self, endpoints: Sequence[Endpoint]) -> None:
         """Say where clients reach this broker, at each listener that they are told of; it is what Metadata answers."""
         self._endpoints = endpoints
@@ -411,14 +394,6 @@ class BrokerCore:
             self.receive,
             complete,
         )
-
-    def finalize_feature(self, name: str, level: int) -> None:
-        """Set the level of a feature; the journal says so already."""
-        logger.info("feature %s has level %d", name, level)
-        self.features[name] = level
-        self.features_epoch += 1
-        if name == TRANSACTION_FEATURE:
-            self.transactions.coordinator.transaction_version = level
 
     def give_up_start(self) -> None:
         """Load no more, and leave the directories: cleanly, where all is loaded and only the controller has said nothing yet."""
@@ -469,7 +444,7 @@ class BrokerCore:
             self.checkpoints.write_now()
             self.durability.close()
             self._journal.close()
-            if self._is_trusted:
+            if self._boot.is_trusted:
                 mark_clean_shutdown(self.log_directories)
         self.log_directories.release()
 

@@ -226,11 +226,11 @@ def test_levels_of_features_do_not_come_along(world: ConversionInMemory) -> None
     answer = world.broker.ask("update_features", 1, timeout=MINUTE, feature_updates=[update], validate_only=False)
     assert answer.error_code is NONE, answer
     world.broker.settle()
-    assert world.broker.core.features == {"transaction.version": 1}
+    assert world.broker.core.features.levels == {"transaction.version": 1}
     world.stop_alone()
     world.convert()
     world.start_member()
-    assert world.broker.core.features == {}
+    assert world.broker.core.features.levels == {}
 
 
 def test_attempt_after_the_last_one_finds_it_done(world: ConversionInMemory) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oncelog.broker.apis import ServedApi
+    from oncelog.broker.features import FinalizedFeatures
 
 API_KEY = 18
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -29,9 +30,7 @@ class Needs(Protocol):
     """What this API needs of the broker."""
 
     apis: Mapping[int, ServedApi]
-    features: dict[str, int]
-    features_epoch: int
-    highest_features: dict[str, int]
+    features: FinalizedFeatures
 
 
 def handle(broker: Needs, request: Request) -> Any:
@@ -50,7 +49,7 @@ def handle(broker: Needs, request: Request) -> Any:
         error_code=ErrorCode.none,
         api_keys=tuple(_api(request.types, api.key, api.minimum, api.maximum) for api in broker.apis.values()),
         supported_features=_supported(request.types, broker) if request.version >= 4 else (),
-        finalized_features_epoch=broker.features_epoch,
+        finalized_features_epoch=broker.features.epoch,
         finalized_features=_finalized(request.types, broker) if request.version >= 3 else (),
     )
 
@@ -73,13 +72,13 @@ def _api(types: Any, key: int, minimum: int, maximum: int) -> Any:
 def _supported(types: Any, broker: Needs) -> tuple[Any, ...]:
     return tuple(
         types.SupportedFeatureKey(name=name, min_version=0, max_version=level)
-        for name, level in broker.highest_features.items()
+        for name, level in broker.features.highest.items()
     )
 
 
 def _finalized(types: Any, broker: Needs) -> tuple[Any, ...]:
     return tuple(
         types.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-        for name, level in broker.features.items()
+        for name, level in broker.features.levels.items()
         if level > 0
     )

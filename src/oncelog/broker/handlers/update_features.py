@@ -8,37 +8,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from oncelog.broker.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, upgrade_type
 from oncelog.broker.request import Request
 from oncelog.broker.storage.changes import Change
 from oncelog.broker.storage.journal import FeatureFinalized
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
+    from oncelog.broker.features import FinalizedFeatures
     from oncelog.broker.storage.changes import Changes
-
-UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 class Needs(Protocol):
     """What this API needs of the broker."""
 
     changes: Changes
-    features: dict[str, int]
-
-    def finalize_feature(self, name: str, level: int) -> None: ...
-
-    highest_features: dict[str, int]
+    features: FinalizedFeatures
 
 
 async def handle(broker: Needs, request: Request) -> Any:
     def decide() -> Change[str | None]:
-        levels = dict(broker.features)
+        levels = dict(broker.features.levels)
         for update in request.body.feature_updates:
             problem = _problem(broker, levels.get(update.feature, 0), update)
             if problem is not None:
                 return Change.none(f"{update.feature or 'a feature without a name'}: {problem}; no feature was changed")
             levels[update.feature] = update.max_version_level
-        changed = {name: level for name, level in levels.items() if broker.features.get(name) != level}
+        changed = {name: level for name, level in levels.items() if broker.features.levels.get(name) != level}
         if getattr(request.body, "validate_only", False):
             return Change.none(None)
         return Change(
@@ -51,12 +47,12 @@ async def handle(broker: Needs, request: Request) -> Any:
 
 def _problem(broker: Needs, level: int, update: Any) -> str | None:
     wanted = update.max_version_level
-    highest = broker.highest_features.get(update.feature)
+    highest = broker.features.highest.get(update.feature)
     if highest is None:
         return "there is no such feature"
     if not 0 <= wanted <= highest:
         return f"level {wanted} is not one of 0 to {highest}"
-    kind = _kind(update)
+    kind = upgrade_type(update)
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         return f"there is no upgrade of type {kind}"
     if wanted < level and kind == UPGRADE:
@@ -66,15 +62,9 @@ def _problem(broker: Needs, level: int, update: Any) -> str | None:
     return None
 
 
-def _kind(update: Any) -> int:
-    if hasattr(update, "allow_downgrade"):
-        return SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
-    return int(update.upgrade_type)
-
-
 def _carry_out(broker: Needs, changed: dict[str, int]) -> None:
     for name, level in changed.items():
-        broker.finalize_feature(name, level)
+        broker.features.finalize(name, level)
 
 
 def _answer(request: Request, refusal: str | None) -> Any:

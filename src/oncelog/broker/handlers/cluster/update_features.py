@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from oncelog.broker.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, upgrade_type
 from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster.controller import Controller
 
-UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 NOT_CONTROLLER = "This is not the correct controller for this cluster."
 
 
@@ -37,7 +37,7 @@ def handle(broker: Needs, request: Request) -> Any:
 
 
 def _problem(update: Any) -> str:
-    kind = _kind(update)
+    kind = upgrade_type(update)
     level = update.max_version_level
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         return "Received unknown upgrade type."
@@ -50,9 +50,3 @@ def _problem(update: Any) -> str:
             f"Can not provide versionLevel: {level} less than 1 without setting the SAFE downgradeType in the request."
         )
     return "Can not delete non-existing finalized feature."
-
-
-def _kind(update: Any) -> int:
-    if hasattr(update, "allow_downgrade"):
-        return SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
-    return int(update.upgrade_type)
