@@ -15,7 +15,7 @@ from oncelog.broker.coordinators.producer_ids import BLOCK_SIZE
 from oncelog.broker.coordinators.transaction_log import TransactionLog
 from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.groups.offsets import Offsets
-from oncelog.transactions import TransactionCoordinator
+from oncelog.transactions.transactional_ids import TransactionalIds
 from oncelog.wire import ErrorCode
 from tests.simulation.planting import Hides, Patch, PlantedBugs
 
@@ -57,7 +57,7 @@ def _offsets_stay() -> Patch:
 
 @BUGS.add("a transaction coordinator keeps what it knew when another takes its place", Hides.FAILURES, 60)
 def _transactions_stay() -> Patch:
-    return patch.object(TransactionCoordinator, "unload", lambda self, partition: [])
+    return patch.object(TransactionalIds, "unload", lambda self, partition: [])
 
 
 @BUGS.add("what a transaction coordinator writes is answered before the in-sync set has it", Hides.FAILURES, 120)

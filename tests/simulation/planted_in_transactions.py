@@ -50,7 +50,7 @@ def _writable_without_the_epoch() -> Patch:
     writable = TransactionCoordinator._writable
 
     def found(self: TransactionCoordinator, transactional_id: str, producer_id: int, producer_epoch: int) -> Any:
-        known = self._entries.get(transactional_id)
+        known = self.ids.metadata(transactional_id)
         return writable(self, transactional_id, producer_id, producer_epoch if known is None else known.producer_epoch)
 
     return patch.object(TransactionCoordinator, "_writable", found)
@@ -70,7 +70,7 @@ def _end_without_the_epoch() -> Patch:
 @BUGS.add("EndTxn is answered before its decision is durable", Hides.UNDER_WAY, 200)
 def _answer_before_durable() -> Patch:
     async def end(self: Any, record: Any, markers: Any, prepared: Parked[ErrorCode]) -> None:
-        self.coordinator.hold(record)
+        self.coordinator.ids.hold(record)
         await self.markers.put_first(markers)
         self._log.append(record)
         prepared.release(ErrorCode.none)
@@ -94,7 +94,7 @@ def _put_first_only_when(*, is_decided: bool) -> Patch:
     put_first = Marking.put_first
 
     def put(self: Any, markers: Any) -> Parked[bool]:
-        known = self._broker.transactions.coordinator.metadata(markers.transactional_id)
+        known = self._broker.transactions.coordinator.ids.metadata(markers.transactional_id)
         assert known is not None
         return put_first(self, markers) if (known.status in DECIDED) == is_decided else Parked.ready(True)
 
@@ -136,8 +136,9 @@ def _a_refusal_reserves() -> Patch:
     def ended(self: Any, transactional_id: str, *arguments: Any) -> Any:
         decision = end(self, transactional_id, *arguments)
         if decision.answer.error is ErrorCode.producer_fenced:
-            known = self._entries[transactional_id]
-            self._pending.setdefault(transactional_id, TransactionRecord(transactional_id, known, known.last_update_ms))
+            known = self.ids.metadata(transactional_id)
+            record = TransactionRecord(transactional_id, known, known.last_update_ms)
+            self.ids._pending.setdefault(transactional_id, record)
         return decision
 
     return patch.object(TransactionCoordinator, "end_transaction", ended)

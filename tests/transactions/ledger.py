@@ -40,13 +40,13 @@ class Ledger:
         for record in decision.records:
             partition = self.coordinator.partition_for(record.transactional_id)
             self.log.append((partition, encode(record)))
-            self.coordinator.replay(partition, record)
+            self.coordinator.ids.replay(partition, record)
         self.now_ms += 1
 
     def hold(self, decision: Decision[TransactionRecord, object]) -> None:
         """What a broker does with a decision that has to wait for the disk."""
         for record in decision.records:
-            self.coordinator.hold(record)
+            self.coordinator.ids.hold(record)
 
     def decide_init(self, producer_id: int = -1, epoch: int = -1, transactional_id: str | None = TX):
         return self.coordinator.init_producer_id(
@@ -86,7 +86,7 @@ class Ledger:
         self.apply(self.coordinator.complete(transactional_id, self.now_ms))
 
     def metadata(self, transactional_id: str = TX) -> TransactionMetadata:
-        metadata = self.coordinator.metadata(transactional_id)
+        metadata = self.coordinator.ids.metadata(transactional_id)
         assert metadata is not None
         return metadata
 
@@ -104,7 +104,7 @@ class Ledger:
         for partition, record in self.log:
             decoded = decode(record)
             assert decoded is not None
-            reader.replay(partition, decoded)
+            reader.ids.replay(partition, decoded)
         self.coordinator = reader
 
 

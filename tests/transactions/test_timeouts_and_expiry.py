@@ -100,10 +100,10 @@ def test_idle_id_is_forgotten_after_its_time(status: TransactionStatus) -> None:
     (decision,) = ledger.coordinator.expire_ids(ledger.now_ms)
     assert [record.metadata for record in decision.records] == [None]
     ledger.apply(decision)
-    assert ledger.coordinator.metadata(TX) is None
+    assert ledger.coordinator.ids.metadata(TX) is None
     assert ledger.add(producer_id, epoch) is ErrorCode.invalid_producer_id_mapping
     ledger.restart()
-    assert ledger.coordinator.metadata(TX) is None
+    assert ledger.coordinator.ids.metadata(TX) is None
 
 
 @pytest.mark.parametrize("status", IDLE)

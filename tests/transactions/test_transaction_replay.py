@@ -52,7 +52,7 @@ class Requests(RuleBasedStateMachine):
             self.ledger.apply(Decision((TransactionRecord(name, metadata, self.ledger.now_ms),), None))
 
     def identity(self, name: str, who: str) -> tuple[int, int]:
-        metadata = self.ledger.coordinator.metadata(name)
+        metadata = self.ledger.coordinator.ids.metadata(name)
         if metadata is None or who == "newcomer":
             return -1, -1
         return {
@@ -76,7 +76,7 @@ class Requests(RuleBasedStateMachine):
 
     def take(self, name: str, decision: Decision[TransactionRecord, object], waits: bool) -> None:
         """Apply a decision now, or leave it pending; check that what it wants is a legal move."""
-        before = self.ledger.coordinator.metadata(name)
+        before = self.ledger.coordinator.ids.metadata(name)
         for record in decision.records:
             assert record.transactional_id == name
             if record.metadata is not None and before is not None:
@@ -90,7 +90,7 @@ class Requests(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(IDS), who=WHO, waits=st.booleans())
     def init(self, name: str, who: str, waits: bool) -> None:
-        before = self.ledger.coordinator.metadata(name)
+        before = self.ledger.coordinator.ids.metadata(name)
         who_asks = self.identity(name, who)
         decision = self.decided(lambda: self.ledger.decide_init(*who_asks, transactional_id=name))
         answer = decision.answer
@@ -113,7 +113,7 @@ class Requests(RuleBasedStateMachine):
     @rule(name=st.sampled_from(IDS), who=WHO, commit=st.booleans(), tv2=st.booleans(), waits=st.booleans())
     def end(self, name: str, who: str, commit: bool, tv2: bool, waits: bool) -> None:
         producer_id, epoch = self.identity(name, who)
-        before = self.ledger.coordinator.metadata(name)
+        before = self.ledger.coordinator.ids.metadata(name)
         decision = self.decided(lambda: self.ledger.decide_end(producer_id, epoch, commit, tv2, transactional_id=name))
         markers = decision.answer.markers
         assert (markers is not None) == bool(decision.records)
@@ -176,7 +176,7 @@ class Requests(RuleBasedStateMachine):
         for partition, record in self.ledger.log:
             decoded = decode(record)
             assert decoded is not None
-            reader.replay(partition, decoded)
+            reader.ids.replay(partition, decoded)
         live = {metadata.transactional_id: persisted(metadata) for metadata in self.ledger.coordinator.transactions()}
         assert live == {metadata.transactional_id: metadata for metadata in reader.transactions()}
 
@@ -192,7 +192,7 @@ class Requests(RuleBasedStateMachine):
         coordinator = self.ledger.coordinator
         for metadata in coordinator.transactions():
             name = metadata.transactional_id
-            if not coordinator.is_settled(name):
+            if not coordinator.ids.is_settled(name):
                 for partition in PARTITIONS:
                     answer = coordinator.verify(name, metadata.producer_id, metadata.producer_epoch, *partition)
                     assert answer is ErrorCode.concurrent_transactions

@@ -8,7 +8,7 @@
 5. `answer` is given.
 
 Between 1 and 2 nobody else is served. Where a decision has to wait for the disk, its coordinator says in between that it is
-pending (`TransactionCoordinator.hold`).
+pending (`TransactionalIds.hold`).
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ def audit_coordinators(core: BrokerCore) -> None:
         here, there = (_recorded(one.get(transactional_id), live) for one in (known, written))
         # Complete is in the log, and not durable yet: it becomes true when it is.
         is_being_completed = here is not None and here.status in DECIDED
-        if not is_being_completed and not live.is_pending(transactional_id):
+        if not is_being_completed and not live.ids.is_pending(transactional_id):
             _must_be(here == there, f"{transactional_id} is {here}, and its log says {there}")
     _must_be(offsets.offsets == said.offsets, "the offsets of groups are not those of their log")
     recorded, logged = offsets.members.classic.recorded, said.members.classic.recorded

@@ -2,7 +2,7 @@
 
 It keeps the contract of `coordination/decision.py`: deciding changes nothing, `replay` makes a record true, live and at a
 start. Where a record cannot be appended at once, `hold` makes its id *pending* in between: every other request for it is
-told to come back until the record is replayed.
+told to come back until the record is replayed. Both are in `transactional_ids.py`, with what is known of each id.
 
 The order of EndTxn is: decide; make everything the transaction wrote durable; append the Prepare record, replay it,
 make it durable; answer. Then the markers go out, and `complete` gives the record that ends it all.
@@ -39,6 +39,7 @@ from oncelog.transactions.state import (
     TransactionMetadata,
     is_legal,
 )
+from oncelog.transactions.transactional_ids import TransactionalIds
 from oncelog.transactions.transitions import EPOCH_PER_TRANSACTION_VERSION
 from oncelog.wire import ErrorCode
 
@@ -60,18 +61,15 @@ RecordDecision = Decision[TransactionRecord, None]
 
 
 class TransactionCoordinator:
-    """Every transactional id of this node.
+    """Decides about the transactional ids of this node.
 
     `transaction_version` is the finalized feature level: from 2 on, the aborts this coordinator decides by itself bump
     the epoch the way EndTxn v5 does. Producer ids come from the `allocate` argument of the calls that may need one.
     """
 
     __slots__ = (
-        "_entries",
-        "_ids",
-        "_owners",
-        "_pending",
         "id_expiration_ms",
+        "ids",
         "partition_count",
         "timeout_max_ms",
         "transaction_version",
@@ -89,79 +87,11 @@ class TransactionCoordinator:
         self.transaction_version = transaction_version
         self.timeout_max_ms = timeout_max_ms
         self.id_expiration_ms = id_expiration_ms
-        self._entries: dict[str, TransactionMetadata] = {}
-        self._pending: dict[str, TransactionRecord] = {}
-        self._ids: dict[int, set[str]] = {}
-        self._owners: dict[int, str] = {}
-
-    # Where an id lives, and whether it is free.
+        self.ids = TransactionalIds()
 
     def partition_for(self, transactional_id: str) -> int:
         """The partition of `__transaction_state` whose leader coordinates this id."""
         return partition_for(transactional_id, self.partition_count)
-
-    def metadata(self, transactional_id: str) -> TransactionMetadata | None:
-        return self._entries.get(transactional_id)
-
-    def transactions(self) -> Collection[TransactionMetadata]:
-        return self._entries.values()
-
-    def owner_of(self, producer_id: int) -> TransactionMetadata | None:
-        """The transactional id that has a producer id now."""
-        transactional_id = self._owners.get(producer_id)
-        return None if transactional_id is None else self._entries.get(transactional_id)
-
-    def is_pending(self, transactional_id: str) -> bool:
-        """Whether a decision about this id waits for its record to be appended."""
-        return transactional_id in self._pending
-
-    def is_settled(self, transactional_id: str) -> bool:
-        """Whether nothing is in progress: a request that was told `concurrent_transactions` can be asked again."""
-        if transactional_id in self._pending:
-            return False
-        metadata = self._entries.get(transactional_id)
-        return metadata is None or metadata.status not in DECIDED
-
-    # What changes state.
-
-    def replay(self, partition: int, record: TransactionRecord) -> None:
-        """Apply one record of partition `partition`: the very object a decision held, or one decoded from the log."""
-        transactional_id = record.transactional_id
-        pending = self._pending.pop(transactional_id, None)
-        assert pending is None or pending is record, (pending, record)
-        before, after = self._entries.get(transactional_id), record.metadata
-        if before is not None and after is not None and before.producer_id == after.producer_id:
-            self._entries[transactional_id] = after
-            return
-        if before is not None:
-            self._forget(before)
-            self._ids[partition].discard(transactional_id)
-        if after is not None:
-            self._entries[transactional_id] = after
-            self._owners[after.producer_id] = transactional_id
-            self._ids.setdefault(partition, set()).add(transactional_id)
-
-    def hold(self, record: TransactionRecord) -> None:
-        """The record of a decision will be appended later: until then nothing else is decided about its id."""
-        assert record.transactional_id not in self._pending, record
-        self._pending[record.transactional_id] = record
-
-    def let_go(self, transactional_id: str) -> None:
-        """What was held will not be appended: the id is as it was before."""
-        self._pending.pop(transactional_id, None)
-
-    def unload(self, partition: int) -> list[str]:
-        """Forget the ids of a partition of the transaction log, and what was decided about them; return them."""
-        gone = sorted(self._ids.pop(partition, ()))
-        for transactional_id in gone:
-            self._forget(self._entries[transactional_id])
-            self._pending.pop(transactional_id, None)
-        return gone
-
-    def _forget(self, metadata: TransactionMetadata) -> None:
-        del self._entries[metadata.transactional_id]
-        if self._owners.get(metadata.producer_id) == metadata.transactional_id:
-            del self._owners[metadata.producer_id]
 
     # InitProducerId
 
@@ -187,9 +117,9 @@ class TransactionCoordinator:
             return _init_refused(ErrorCode.invalid_request)
         if not 0 < timeout_ms <= self.timeout_max_ms:
             return _init_refused(ErrorCode.invalid_transaction_timeout)
-        if transactional_id in self._pending:
+        if self.ids.is_pending(transactional_id):
             return _init_refused(_CONCURRENT)
-        before = self._entries.get(transactional_id)
+        before = self.ids.metadata(transactional_id)
         if before is None:
             before = transitions.unknown_id(transactional_id, allocate(), timeout_ms)
         is_supplied = producer_id != NO_PRODUCER_ID
@@ -259,11 +189,11 @@ class TransactionCoordinator:
     ) -> tuple[TransactionMetadata | None, ErrorCode]:
         if not transactional_id:
             return None, ErrorCode.invalid_request
-        metadata = self._entries.get(transactional_id)
+        metadata = self.ids.metadata(transactional_id)
         if metadata is None:
             return None, _UNMAPPED
         # First, because a producer may already hold the id and epoch that only the pending record will make true.
-        if transactional_id in self._pending or metadata.status in DECIDED:
+        if self.ids.is_pending(transactional_id) or metadata.status in DECIDED:
             return None, _CONCURRENT
         if metadata.producer_id != producer_id:
             return None, _UNMAPPED
@@ -279,12 +209,12 @@ class TransactionCoordinator:
         From the moment the end of a transaction is decided the answer is no: nothing can slip in before the marker.
         Errors: invalid_producer_id_mapping, producer_fenced, concurrent_transactions, transaction_abortable.
         """
-        metadata = self._entries.get(transactional_id)
+        metadata = self.ids.metadata(transactional_id)
         if metadata is None or metadata.producer_id != producer_id:
             return _UNMAPPED
         if metadata.producer_epoch != producer_epoch:
             return _FENCED
-        if transactional_id in self._pending:
+        if self.ids.is_pending(transactional_id):
             return _CONCURRENT
         if metadata.status is ONGOING:
             return _NONE if (topic, partition) in metadata.partitions else _ABORTABLE
@@ -309,7 +239,7 @@ class TransactionCoordinator:
         """
         if not transactional_id:
             return _end_refused(ErrorCode.invalid_request)
-        before = self._entries.get(transactional_id)
+        before = self.ids.metadata(transactional_id)
         if before is None:
             return _end_refused(_UNMAPPED)
         if tv2:
@@ -323,7 +253,7 @@ class TransactionCoordinator:
             return _end_refused(_UNMAPPED)
         if before.producer_epoch != producer_epoch:
             return _end_refused(_FENCED)
-        if before.transactional_id in self._pending or before.status in DECIDED:
+        if self.ids.is_pending(before.transactional_id) or before.status in DECIDED:
             return _end_refused(_CONCURRENT)
         if before.status is ONGOING:
             record = _record(transitions.prepared(before, committed, now_ms))
@@ -341,7 +271,7 @@ class TransactionCoordinator:
         now_ms: int,
         allocate: Callable[[], int],
     ) -> EndDecision:
-        if before.transactional_id in self._pending or before.status in DECIDED:
+        if self.ids.is_pending(before.transactional_id) or before.status in DECIDED:
             return _end_refused(_CONCURRENT)
         is_rotated = is_overflow_retry(before, producer_id, producer_epoch)
         if before.producer_id != producer_id and not is_rotated:
@@ -364,9 +294,10 @@ class TransactionCoordinator:
 
     def complete(self, transactional_id: str, now_ms: int) -> RecordDecision:
         """The record that ends a decided transaction, once every marker is durable."""
-        before = self._entries[transactional_id]
+        before = self.ids.metadata(transactional_id)
+        assert before is not None, transactional_id
         assert before.status in DECIDED, before
-        assert transactional_id not in self._pending, transactional_id
+        assert not self.ids.is_pending(transactional_id), transactional_id
         return Decision((_record(transitions.completed(before, now_ms)),), None)
 
     def pending_completions(self, partition: int | None = None) -> tuple[MarkersToSend, ...]:
@@ -374,13 +305,11 @@ class TransactionCoordinator:
 
         When that is loaded its markers go out, perhaps again.
         """
-        known: Iterable[TransactionMetadata] = self._entries.values()
-        if partition is not None:
-            known = [self._entries[one] for one in sorted(self._ids.get(partition, ()))]
+        known = self.ids.transactions() if partition is None else self.ids.transactions_of(partition)
         return tuple(
             markers_of(metadata, committed=metadata.status is PREPARE_COMMIT)
             for metadata in known
-            if metadata.status in DECIDED and metadata.transactional_id not in self._pending
+            if metadata.status in DECIDED and not self.ids.is_pending(metadata.transactional_id)
         )
 
     # What time does
@@ -388,8 +317,8 @@ class TransactionCoordinator:
     def abort_timed_out(self, now_ms: int) -> list[EndDecision]:
         """One abort for each open transaction that outlived its timeout, its producer fenced."""
         decisions = []
-        for before in self._entries.values():
-            if before.status is not ONGOING or before.transactional_id in self._pending:
+        for before in self.ids.transactions():
+            if before.status is not ONGOING or self.ids.is_pending(before.transactional_id):
                 continue
             if before.start_ms + before.timeout_ms < now_ms:
                 record = self._fence(before, now_ms)
@@ -399,8 +328,8 @@ class TransactionCoordinator:
     def expire_ids(self, now_ms: int) -> list[RecordDecision]:
         """One tombstone for each id that nobody used for `id_expiration_ms`. An id with a transaction never expires."""
         decisions: list[RecordDecision] = []
-        for before in self._entries.values():
-            if before.status not in IDLE or before.transactional_id in self._pending:
+        for before in self.ids.transactions():
+            if before.status not in IDLE or self.ids.is_pending(before.transactional_id):
                 continue
             if before.last_update_ms + self.id_expiration_ms <= now_ms:
                 assert is_legal(before.status, DEAD), before
@@ -414,7 +343,8 @@ class TransactionCoordinator:
         told that its last one was committed when it asks about the one after that. An open transaction is aborted, with
         `markers`. A decided one is completed first: its markers must keep the epoch that its records have.
         """
-        before = self._entries[transactional_id]
+        before = self.ids.metadata(transactional_id)
+        assert before is not None, transactional_id
         assert before.status not in DECIDED, before
         if before.status is ONGOING:
             record = self._fence(before, now_ms)
@@ -425,11 +355,15 @@ class TransactionCoordinator:
 
     # What operators ask
 
+    def transactions(self) -> Collection[TransactionMetadata]:
+        """What is known of every id of this node."""
+        return self.ids.transactions()
+
     def describe(self, transactional_id: str) -> DescribedTransaction:
         """Errors: invalid_request, transactional_id_not_found."""
         if not transactional_id:
             return DescribedTransaction(ErrorCode.invalid_request)
-        metadata = self._entries.get(transactional_id)
+        metadata = self.ids.metadata(transactional_id)
         if metadata is None:
             return DescribedTransaction(ErrorCode.transactional_id_not_found)
         return DescribedTransaction(_NONE, metadata)

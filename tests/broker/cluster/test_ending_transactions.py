@@ -66,7 +66,7 @@ class Transaction:
 
     @property
     def status(self) -> str:
-        found = self._cluster.core(self.coordinator).transactions.coordinator.metadata(self.id)
+        found = self._cluster.core(self.coordinator).transactions.coordinator.ids.metadata(self.id)
         assert found is not None
         return found.status.name
 

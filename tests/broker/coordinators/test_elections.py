@@ -31,6 +31,7 @@ from oncelog.broker.coordinators import loading
 from oncelog.coordination.coordinator_state import ACTIVE, CLOSED, LOADING, TRANSITIONS, CoordinatorState
 from oncelog.groups.offsets import Offsets
 from oncelog.simulation.audit import audit_coordinators
+from oncelog.transactions.transactional_ids import TransactionalIds
 from oncelog.wire import ErrorCode
 
 NONE = ErrorCode.none
@@ -75,9 +76,8 @@ class Elected:
         core = self.broker.core
         coordinator = core.transactions.coordinator
         groups = core.offsets.coordinator
-        known = [coordinator.transactions(), coordinator._pending, coordinator._ids, coordinator._owners]
-        known += [groups.members.every_name(), core.memberships._timers, core.transactions._settling._held]
-        return not any(known) and groups.offsets == Offsets()
+        known = [groups.members.every_name(), core.memberships._timers, core.transactions._settling._held]
+        return not any(known) and coordinator.ids == TransactionalIds() and groups.offsets == Offsets()
 
 
 @contextmanager

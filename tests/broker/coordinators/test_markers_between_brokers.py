@@ -56,7 +56,7 @@ class Transaction:
         self.producer.take_epoch(reply)
 
     def status(self, node_id: int = 0) -> TransactionStatus | None:
-        found = self.brokers.brokers[node_id].core.transactions.coordinator.metadata(self.name)
+        found = self.brokers.brokers[node_id].core.transactions.coordinator.ids.metadata(self.name)
         return None if found is None else found.status
 
     def markers(self, index: int) -> list[tuple[ControlType, int]]:

@@ -49,7 +49,7 @@ def end_as_asked(broker: Needs, partition: Partition, asked: AskedMarker) -> Err
     Errors: invalid_txn_state, invalid_producer_epoch, transaction_coordinator_fenced, coordinator_not_available,
     not_leader_or_follower.
     """
-    owner = broker.transactions.coordinator.owner_of(asked.producer_id)
+    owner = broker.transactions.coordinator.ids.owner_of(asked.producer_id)
     if broker.known_brokers.has_others:
         epoch = NOT_LED if owner is None else broker.transactions.epoch(owner.transactional_id)
         if asked.coordinator_epoch > epoch:
@@ -105,7 +105,7 @@ def end_after_start(broker: Needs) -> int:
     ended = 0
     for partition in broker.topics.partitions():
         for found in partition.log.producers.open_transactions():
-            owner = broker.transactions.coordinator.owner_of(found.producer_id)
+            owner = broker.transactions.coordinator.ids.owner_of(found.producer_id)
             if owner is not None and owner.status is ONGOING and _is_about(owner, partition):
                 continue
             if owner is None and not knows_every_id:

@@ -242,7 +242,7 @@ def load_transactions(partition: Partition, coordinator: TransactionCoordinator)
     """
     records = yield from _last_records(partition, coordinator.partition_for)
     for record in () if partition.is_offline else records:
-        coordinator.replay(partition.index, record)
+        coordinator.ids.replay(partition.index, record)
 
 
 def _last_records(

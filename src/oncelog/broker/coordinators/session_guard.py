@@ -127,7 +127,7 @@ class SessionGuard:
 
     def _is_current(self, producer: TransactionalProducer) -> bool:
         """Whoever is no producer, or is one no more, is refused for that, and leaves nothing to remember here."""
-        known = self._coordinator.metadata(producer.transactional_id)
+        known = self._coordinator.ids.metadata(producer.transactional_id)
         return known is not None and (known.producer_id, known.producer_epoch) == producer[1:]
 
     def _newer(self, connection: Peer, session: ProducerSession, places: Sequence[Place]) -> Speaker | None:

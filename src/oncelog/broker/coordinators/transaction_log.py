@@ -64,7 +64,7 @@ class TransactionLog:
         return _NONE if isinstance(result, Appended) else told(result.error)
 
     def replay(self, record: TransactionRecord) -> None:
-        self._coordinator.replay(self._coordinator.partition_for(record.transactional_id), record)
+        self._coordinator.ids.replay(self._coordinator.partition_for(record.transactional_id), record)
 
     async def committed(self, transactional_id: str) -> ErrorCode:
         """Wait until what is known of the id now cannot be lost with this broker. One that is alone waits for nothing."""

@@ -231,7 +231,7 @@ class Transactions:
 
     def unload(self, partition: int) -> None:
         """Who waits for one of its ids is told; what is under way for them ends at its next step."""
-        for transactional_id in self.coordinator.unload(partition):
+        for transactional_id in self.coordinator.ids.unload(partition):
             self._broker.session_guard.forget(transactional_id)
             self._settling.settled(transactional_id)
         self.markers.leaders_changed()
@@ -291,7 +291,7 @@ class Transactions:
 
     async def _end(self, record: TransactionRecord, markers: MarkersToSend, prepared: Parked[ErrorCode]) -> None:
         term = self._term(record.transactional_id)
-        self.coordinator.hold(record)
+        self.coordinator.ids.hold(record)
         # An abort needs none of it. But readers go on over what was aborted: were that lost, they would pass over the
         # records that take its place.
         are_kept = await self.markers.put_first(markers)
@@ -358,7 +358,7 @@ class Transactions:
 
     def _let_go(self, transactional_id: str) -> None:
         """Whoever waits for the id may ask again."""
-        self.coordinator.let_go(transactional_id)
+        self.coordinator.ids.let_go(transactional_id)
         self._settling.settled(transactional_id)
 
     def _now_ms(self) -> int:
