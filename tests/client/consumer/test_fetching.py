@@ -10,8 +10,9 @@ import pytest
 
 from oncelog.client.consumer.fetching import Fetches, FetchSettings
 from oncelog.client.errors import OffsetOutOfRange
-from oncelog.client.net.cluster import Cluster, refresh
+from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.conversation import Send
+from oncelog.client.net.metadata import refresh
 from oncelog.client.values import Address, TopicPartition
 from oncelog.records import Record, build_batch
 from oncelog.wire import ErrorCode

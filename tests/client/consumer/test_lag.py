@@ -9,7 +9,8 @@ import pytest
 from oncelog.client.consumer.fetching import FetchSettings
 from oncelog.client.consumer.lag import count_records
 from oncelog.client.errors import RetriesExhausted
-from oncelog.client.net.cluster import Cluster, refresh
+from oncelog.client.net.cluster import Cluster
+from oncelog.client.net.metadata import refresh
 from oncelog.wire import ErrorCode
 from tests.client.consumer.test_fetching import INPUT, NODES, OLD, THREE, KnownLeader, Replicas
 

@@ -15,8 +15,9 @@ from oncelog.client.errors import (
     IllegalState,
     RetriesExhausted,
 )
-from oncelog.client.net.cluster import Cluster, refresh
+from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.conversation import Conversation, ask
+from oncelog.client.net.metadata import refresh
 from oncelog.client.net.retry import Retries
 from oncelog.client.net.rights import refused
 from oncelog.client.requests import ApiRequest

@@ -8,9 +8,10 @@ from typing import Any
 
 from oncelog.client import requests
 from oncelog.client.errors import BrokerRefused
-from oncelog.client.net.cluster import Cluster, refresh
+from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.conversation import Conversation, ask
 from oncelog.client.net.leaders import by_topic
+from oncelog.client.net.metadata import refresh
 from oncelog.client.net.rights import refused
 from oncelog.client.requests import ApiRequest
 from oncelog.client.values import Address, ReplicaLog, TopicPartition

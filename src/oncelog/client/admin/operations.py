@@ -7,14 +7,10 @@ from typing import Any, TypeVar
 
 from oncelog.client import requests
 from oncelog.client.errors import RETRIABLE, BrokerRefused, ClientError, ConnectionLost, RetriesExhausted
-from oncelog.client.net.cluster import (
-    Cluster,
-    ask_any,
-    last_cause,
-    refresh,
-)
+from oncelog.client.net.cluster import Cluster, ask_any, last_cause
 from oncelog.client.net.conversation import Conversation, Handshake, ask, ask_all
 from oncelog.client.net.leaders import ask_leaders, by_topic
+from oncelog.client.net.metadata import refresh
 from oncelog.client.net.rights import refused
 from oncelog.client.requests import ApiRequest, milliseconds
 from oncelog.client.topic_values import TopicDescription

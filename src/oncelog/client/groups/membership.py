@@ -22,8 +22,9 @@ from oncelog.client.errors import (
 )
 from oncelog.client.groups.handover import Handover
 from oncelog.client.groups.settings import GroupSettings
-from oncelog.client.net.cluster import Cluster, CoordinatorKind, refresh
+from oncelog.client.net.cluster import Cluster, CoordinatorKind
 from oncelog.client.net.conversation import ConnectionUse, Conversation, Now, Send, Sleep, Ticket, Wait
+from oncelog.client.net.metadata import refresh
 from oncelog.client.requests import ApiRequest
 from oncelog.client.values import GroupMetadata
 from oncelog.wire import ErrorCode

@@ -5,9 +5,7 @@ It also holds the two ways of asking that everything else is built from: ask any
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
@@ -17,14 +15,13 @@ from oncelog.client import requests
 from oncelog.client.errors import (
     RETRIABLE,
     STALE_COORDINATOR,
-    BrokerRefused,
     ClientError,
     ConnectionLost,
     RetriesExhausted,
 )
 from oncelog.client.net.conversation import Conversation, Handshake, ask
 from oncelog.client.net.retry import Retries
-from oncelog.client.net.rights import TOPIC_REQUEST, refused
+from oncelog.client.net.rights import refused
 from oncelog.client.net.settings import ClientSettings
 from oncelog.client.requests import ApiRequest
 from oncelog.client.topic_values import PartitionDescription, TopicDescription
@@ -34,7 +31,6 @@ from oncelog.wire.offered_versions import OfferedVersions
 
 TRANSACTION_FEATURE = "transaction.version"
 ErrorOf = Callable[[Any], ErrorCode]
-ASKING = "asking for metadata"
 
 
 class CoordinatorKind(IntEnum):
@@ -264,120 +260,6 @@ def ask_coordinator(
                 cluster.forget_coordinator(kind, key)
         if not (yield from retries.pause()):
             raise RetriesExhausted(f"{what}: {cause}") from cause
-
-
-def refresh(
-    cluster: Cluster,
-    topics: Iterable[str] | None,
-    *,
-    wanted: Iterable[TopicPartition] = (),
-    create: bool = False,
-    retries: Retries | None = None,
-) -> Conversation[list[TopicDescription]]:
-    """Ask for the metadata of some topics, or of all. A topic's own error is in its description.
-
-    That a topic is not there, or a partition that is wanted, is believed when every node has said so: one may not have
-    heard of it yet.
-    """
-    if retries is None:
-        retries = yield from cluster.retries()
-    names, places = None if topics is None else sorted(set(topics)), tuple(wanted)
-    described = yield from _ask_for_topics(cluster, names, create, retries)
-    denied, asked = _denied(described, places), 1
-    while denied and asked < cluster.denials_needed:
-        if cluster.is_incomplete and not (yield from retries.pause()):
-            break
-        cluster.ask_another()
-        described |= yield from _ask_for_topics(cluster, denied, create, retries)
-        denied, asked = _denied(described, places), asked + 1
-    return list(described.values())
-
-
-def topics_of_every_node(cluster: Cluster, topics: Iterable[str] | None = None) -> Conversation[list[TopicDescription]]:
-    """Some topics, or all that a node knows, with all partitions that one knows: a node may not have heard of the newest yet."""
-    retries = yield from cluster.retries()
-    names = None if topics is None else sorted(set(topics))
-    known: dict[str, TopicDescription] = {}
-    count = 0
-    while True:
-        answers = yield from _every_answer(cluster, _about_topics(names), retries)
-        for answer in answers:
-            # What one node does not name, another has told of: the newest leader epoch that was heard of stays.
-            for topic in cluster.learn(answer, asked_for_all=names is None and not count):
-                if topic.name not in known or len(topic.partitions) > len(known[topic.name].partitions):
-                    known[topic.name] = topic
-            count += 1
-        if not cluster.is_incomplete or count >= cluster.denials_needed or not (yield from retries.pause()):
-            return list(known.values())
-        cluster.ask_another()
-
-
-def _every_answer(cluster: Cluster, request: ApiRequest, retries: Retries) -> Conversation[list[Any]]:
-    """What each node says that one of them names, at the address that it has there: a bootstrap server may have another.
-
-    Who does not answer is left out, as long as one does.
-    """
-    answers = [(yield from ask_any(cluster, request, metadata_error, ASKING, retries))]
-    asked = {cluster.told_by}
-    named = deque(answers[0].brokers)
-    while named:
-        node = named.popleft()
-        address = Address(node.host, int(node.port))
-        if address in asked:
-            continue
-        asked.add(address)
-        with suppress(ConnectionLost):
-            answer = yield from ask(address, request, (yield from cluster.answer_timeout_ms(retries)))
-            answers.append(answer)
-            named.extend(answer.brokers)
-    return answers
-
-
-def _ask_for_topics(
-    cluster: Cluster, names: list[str] | None, create: bool, retries: Retries
-) -> Conversation[dict[str, TopicDescription]]:
-    answer = yield from ask_any(cluster, _about_topics(names, create), metadata_error, ASKING, retries)
-    return {topic.name: topic for topic in cluster.learn(answer, asked_for_all=names is None)}
-
-
-def _about_topics(names: list[str] | None, create: bool = False) -> ApiRequest:
-    topics = None if names is None else [{"name": name} for name in names]
-    return ApiRequest(requests.METADATA, {"topics": topics, "allow_auto_topic_creation": create})
-
-
-def _denied(described: Mapping[str, TopicDescription], wanted: Iterable[TopicPartition]) -> list[str]:
-    denied = {name for name, topic in described.items() if topic.error is ErrorCode.unknown_topic_or_partition}
-    for place in wanted:
-        topic = described.get(place.topic)
-        if topic is None or (topic.error is ErrorCode.none and not has_partition(topic, place.partition)):
-            denied.add(place.topic)
-    return sorted(denied)
-
-
-def metadata_error(message: Any) -> ErrorCode:
-    """A node that has just started, and has been told nothing yet, says of itself too that it is not there."""
-    return ErrorCode.none if message.brokers else ErrorCode.leader_not_available
-
-
-def will_have_no_leader(topic: TopicDescription, partition: TopicPartition, *, create: bool) -> BrokerRefused | None:
-    """Why a partition will never have a leader, if that is so. With `create` its topic is expected to come."""
-    if topic.error is not ErrorCode.none:
-        may_come = RETRIABLE if create else RETRIABLE - {ErrorCode.unknown_topic_or_partition}
-        if topic.error in may_come:
-            return None
-        return refused(TOPIC_REQUEST, topic.error, f"topic {topic.name}", topic=topic.name)
-    if not has_partition(topic, partition.partition):
-        return no_such_partition(partition, len(topic.partitions))
-    return None
-
-
-def has_partition(topic: TopicDescription, number: int) -> bool:
-    return any(item.partition == number for item in topic.partitions)
-
-
-def no_such_partition(partition: TopicPartition, count: int) -> BrokerRefused:
-    what = f"partition {partition.partition} of topic {partition.topic}, which has {count}"
-    return BrokerRefused(ErrorCode.unknown_topic_or_partition, what)
 
 
 def handshake(cluster: Cluster) -> Conversation[OfferedVersions]:

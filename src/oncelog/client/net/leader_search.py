@@ -10,13 +10,12 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from oncelog.client import requests
 from oncelog.client.errors import BrokerRefused, ClientError
-from oncelog.client.net.cluster import Cluster, metadata_error, will_have_no_leader
+from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.conversation import Conversation, Send, Ticket
+from oncelog.client.net.metadata import ASKING, about_topics, metadata_error, will_have_no_leader
 from oncelog.client.net.retry import Backoff
 from oncelog.client.net.rights import TOPIC_REQUEST, refused
-from oncelog.client.requests import ApiRequest
 from oncelog.client.topic_values import TopicDescription
 from oncelog.client.values import TopicPartition
 from oncelog.wire import ErrorCode
@@ -48,12 +47,9 @@ class LeaderSearch:
         due = tuple(sorted(tp for tp in partitions if self._backoff(tp.topic).retry_at_ms <= now_ms))
         if not due:
             return
-        fields = {
-            "topics": [{"name": name} for name in sorted({tp.topic for tp in due})],
-            "allow_auto_topic_creation": self._create,
-        }
         self._partitions = due
-        self._ticket = yield Send(self._cluster.addresses()[0], ApiRequest(requests.METADATA, fields))
+        request = about_topics(sorted({tp.topic for tp in due}), self._create)
+        self._ticket = yield Send(self._cluster.addresses()[0], request)
 
     def retry_at_ms(self, partition: TopicPartition) -> float:
         """When the partition is asked for again: never, while an answer is awaited that will be waited for anyway."""
@@ -116,7 +112,7 @@ def _metadata(ticket: Ticket) -> Any:
     message = ticket.result()
     error = metadata_error(message)
     if error is not ErrorCode.none:
-        raise refused(ticket.request, error, "asking for metadata")
+        raise refused(ticket.request, error, ASKING)
     return message
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from oncelog.client.errors import RETRIABLE, STALE_METADATA, ClientError, ConnectionLost, RetriesExhausted
-from oncelog.client.net.cluster import Cluster, refresh, will_have_no_leader
+from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.conversation import Conversation, Send, Ticket, Wait
+from oncelog.client.net.metadata import refresh, will_have_no_leader
 from oncelog.client.net.retry import Retries
 from oncelog.client.net.rights import refused
 from oncelog.client.requests import ApiRequest

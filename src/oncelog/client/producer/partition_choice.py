@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from oncelog.client.errors import RETRIABLE, RetriesExhausted
-from oncelog.client.net.cluster import Cluster, no_such_partition, refresh
+from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.conversation import Conversation, Draw
+from oncelog.client.net.metadata import no_such_partition, refresh
 from oncelog.client.net.rights import TOPIC_REQUEST, refused
 from oncelog.client.producer.partitioners import Partitioner
 from oncelog.client.values import TopicPartition

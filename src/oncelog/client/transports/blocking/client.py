@@ -10,7 +10,7 @@ from oncelog.client.admin import operations as admin
 from oncelog.client.admin import transactions as transaction_admin
 from oncelog.client.consumer import offsets
 from oncelog.client.groups.values import GroupDescription, GroupListing
-from oncelog.client.net import cluster
+from oncelog.client.net import cluster, metadata
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.topic_values import TopicDescription
@@ -86,7 +86,7 @@ class Client(BlockingBase):
 
         A node may not have heard of the newest yet.
         """
-        described = self._run(cluster.topics_of_every_node(self._cluster, topics))
+        described = self._run(metadata.topics_of_every_node(self._cluster, topics))
         return {topic.name: topic for topic in described}
 
     def leader_epoch(self, partition: TopicPartition) -> int:
