@@ -351,7 +351,7 @@ class BrokerCore:
         coordinator = transaction_coordinator(
             self.settings, internal_partition_count(self, TRANSACTION_STATE), self.features.transaction_version
         )
-        self.session_guard = SessionGuard(self.settings, coordinator)
+        self.session_guard = SessionGuard(self.settings, coordinator.ids)
         self._loads = Slices(self.clock)
         self.transactions: Transactions = Transactions(self, coordinator, self._loads)
         if self.membership is not None:

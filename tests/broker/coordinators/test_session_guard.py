@@ -397,8 +397,8 @@ SHAPES: list[dict[Place, str]] = [
 def test_what_a_client_sends_now_is_served_and_what_it_sent_before_it_went_on_elsewhere_is_not(
     data: st.DataObject,
 ) -> None:
-    coordinator: Any = SimpleNamespace(metadata=lambda _: SimpleNamespace(producer_id=1, producer_epoch=0))
-    client = Client(SessionGuard(Settings(), coordinator), data.draw(st.sampled_from(SHAPES)))
+    ids: Any = SimpleNamespace(metadata=lambda _: SimpleNamespace(producer_id=1, producer_epoch=0))
+    client = Client(SessionGuard(Settings(), ids), data.draw(st.sampled_from(SHAPES)))
     for _ in range(data.draw(st.integers(1, 40))):
         step = data.draw(st.sampled_from(["speak", "end", "reconnect", "late"]))
         place = data.draw(st.sampled_from(PLACES))

@@ -20,7 +20,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from oncelog.broker.request import Peer, Request
-from oncelog.transactions import TopicPartition, TransactionCoordinator
+from oncelog.transactions import TopicPartition
+from oncelog.transactions.transactional_ids import TransactionalIds
 
 if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings
@@ -84,9 +85,9 @@ class Left(NamedTuple):
 class SessionGuard:
     """The sessions of all producers: one for each transactional id, and what has left each connection that is open."""
 
-    def __init__(self, settings: Settings, coordinator: TransactionCoordinator) -> None:
+    def __init__(self, settings: Settings, ids: TransactionalIds) -> None:
         self._settings = settings
-        self._coordinator = coordinator
+        self._ids = ids
         self._sessions: dict[str, ProducerSession] = {}
         self._left: dict[int, dict[str, Left]] = {}
 
@@ -127,7 +128,7 @@ class SessionGuard:
 
     def _is_current(self, producer: TransactionalProducer) -> bool:
         """Whoever is no producer, or is one no more, is refused for that, and leaves nothing to remember here."""
-        known = self._coordinator.ids.metadata(producer.transactional_id)
+        known = self._ids.metadata(producer.transactional_id)
         return known is not None and (known.producer_id, known.producer_epoch) == producer[1:]
 
     def _newer(self, connection: Peer, session: ProducerSession, places: Sequence[Place]) -> Speaker | None:
