@@ -7,18 +7,7 @@ steps for their logs. `decide` says what LeaderAndIsr makes of a replica.
 
 from oncelog.replication.fetch_session import AskedPartition, FetchAsked, FollowerFetchSession
 from oncelog.replication.fetch_state import FetchReplicaState, FetchState
-from oncelog.replication.follower import (
-    AdvanceHighWatermark,
-    AdvanceLogStart,
-    Append,
-    AskOffsets,
-    BeginAgain,
-    EpochAsked,
-    FetchedFromLeader,
-    Follower,
-    Step,
-    Truncate,
-)
+from oncelog.replication.follower import EpochAsked, FetchedFromLeader, Follower
 from oncelog.replication.leader import ACKS_ALL, LeaderReplica
 from oncelog.replication.leadership import Becomes, Decided, LeaderAndIsrTold, decide
 from oncelog.replication.partition_state import (
@@ -30,6 +19,15 @@ from oncelog.replication.partition_state import (
 )
 from oncelog.replication.progress import UNKNOWN_OFFSET, FollowerProgress
 from oncelog.replication.read_replica import preferred_read_replica
+from oncelog.replication.steps import (
+    AdvanceHighWatermark,
+    AdvanceLogStart,
+    Append,
+    AskOffsets,
+    BeginAgain,
+    Step,
+    Truncate,
+)
 from oncelog.replication.truncation import EpochEnd, FollowedLog, Truncation, divergence, truncation
 
 __all__ = [

@@ -7,9 +7,9 @@ Nothing here sends, waits or touches a log. Whoever fetches goes round like this
     send what `build_fetch` returns                                       -> `session.answered`, and for each partition
                                                                              in the answer `fetch_answered`
 
-Each of these returns the steps for the partition's log, in their order. After each step it is told what came of it: `appended`
-after Append, which returns steps again, `truncated` after Truncate and BeginAgain, `offsets_answered` after AskOffsets. What
-raised DiskError is `fail`ed.
+Each of these returns the steps for the partition's log (`steps.py`), in their order. After each step it is told what came of
+it: `appended` after Append, which returns steps again, `truncated` after Truncate and BeginAgain, `offsets_answered` after
+AskOffsets. What raised DiskError is `fail`ed.
 """
 
 from __future__ import annotations
@@ -22,48 +22,19 @@ from uuid import UUID
 from oncelog.records import HEADER_BYTES, read_header
 from oncelog.replication.fetch_session import AskedPartition, FetchAsked, FollowerFetchSession, TopicPartition
 from oncelog.replication.fetch_state import NO_EPOCH, FetchReplicaState, FetchState
+from oncelog.replication.steps import (
+    AdvanceHighWatermark,
+    AdvanceLogStart,
+    Append,
+    AskOffsets,
+    BeginAgain,
+    Step,
+    Truncate,
+)
 from oncelog.replication.truncation import EpochEnd, FollowedLog, Truncation, truncation
 from oncelog.wire import ErrorCode
 
 FETCHING, TRUNCATING, FAILED = FetchReplicaState.FETCHING, FetchReplicaState.TRUNCATING, FetchReplicaState.FAILED
-
-
-class Append(NamedTuple):
-    """Append the records with `PartitionLog.append_as_follower`."""
-
-    records: bytes
-
-
-class AdvanceHighWatermark(NamedTuple):
-    offset: int
-
-
-class AdvanceLogStart(NamedTuple):
-    offset: int
-
-
-class Truncate(NamedTuple):
-    """Cut the log off. If that `is_complete`, it has nothing then that the leader's has not; else the leader is asked again.
-
-    One below the high watermark is for a leader that was elected without having been in sync.
-    """
-
-    offset: int
-    is_complete: bool
-    is_below_high_watermark: bool
-
-
-class BeginAgain(NamedTuple):
-    """Be an empty log that begins at the offset."""
-
-    offset: int
-
-
-class AskOffsets(NamedTuple):
-    """Ask the leader under this epoch where its log ends and where it begins (ListOffsets LATEST and EARLIEST)."""
-
-    leader_epoch: int
-
 
 ALL_EVERY_MS = 500
 NEWS_MS = 20
@@ -83,8 +54,6 @@ HELD_BACK_MS = 50
 """For so long a Fetch waits at the leader, or the next one is waited for, at most while one partition is left out of it."""
 MAY_PASS = frozenset({ErrorCode.corrupt_message, ErrorCode.invalid_record, ErrorCode.kafka_storage_error})
 """What a log may refuse and take when it is fetched again: what the network made of it, or what a full disk has no room for."""
-
-Step = Append | AdvanceHighWatermark | AdvanceLogStart | Truncate | BeginAgain | AskOffsets
 
 
 class FetchedFromLeader(NamedTuple):
