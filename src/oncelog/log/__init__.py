@@ -14,9 +14,10 @@ from oncelog.log.config import LONG_MAX, LogConfig
 from oncelog.log.damage import DamagedLogError
 from oncelog.log.data_directory import DataDirectory, DirectoryState, LogPoints
 from oncelog.log.following import Followed
+from oncelog.log.found_partitions import PartitionKey, Standing
 from oncelog.log.future_log import FutureLog, FutureSync
 from oncelog.log.kept_epochs import NO_LEADER_EPOCH
-from oncelog.log.log_directories import LogDirectories, PartitionKey, Standing
+from oncelog.log.log_directories import LogDirectories
 from oncelog.log.names import LEADER_EPOCHS, has_room_for
 from oncelog.log.opening import open_log
 from oncelog.log.outcome import (

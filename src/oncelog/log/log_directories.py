@@ -6,11 +6,7 @@ Each has its own lock, `meta.properties`, checkpoints and mark of a clean stop. 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from enum import Enum
-from typing import Protocol
-from uuid import UUID
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from oncelog.environment import Disk, DiskError
 from oncelog.log.checkpoints import (
@@ -19,36 +15,14 @@ from oncelog.log.checkpoints import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
     NodeIdentity,
-    read_topic_id,
 )
 from oncelog.log.data_directory import DataDirectory, LogPoints
+from oncelog.log.found_partitions import FoundPartitions, KnownPartitions, PartitionKey
 from oncelog.log.names import partition_directory
 from oncelog.log.own_checkpoint import OWN_CHECKPOINT
 
-PartitionKey = tuple[str, int]
-
 PREFERRED_MAX = 10_000
 """For so many partitions that are not there yet the directory is remembered."""
-
-
-class Standing(Enum):
-    """What a partition is that a start finds in a log directory."""
-
-    CURRENT = "as far as is known, the partition"
-    DOUBTFUL = (
-        "the partition was made while the directory was absent: it is another one's, unless it was moved there since"
-    )
-    LEFT_OVER = "of a topic that was deleted, or of a replica that was left"
-
-
-class KnownPartitions(Protocol):
-    """What the node knows of its partitions."""
-
-    def standing(self, key: PartitionKey, directory_id: str) -> Standing: ...
-
-    def has(self, key: PartitionKey, topic_id: UUID | None) -> bool:
-        """Whether the node has a partition of this topic under this name."""
-        ...
 
 
 class LogDirectories:
@@ -161,63 +135,10 @@ class LogDirectories:
 
     def find_partitions(self, known: KnownPartitions) -> None:
         """Learn where each partition is, and remove what is left over. Raises DiskError if one is in two places."""
-        found: dict[PartitionKey, dict[DataDirectory, Standing]] = {}
-        for directory in self._directories:
-            directory.remove_deleted()
-            directory_id = _id_of(directory)
-            for key in directory.partitions():
-                found.setdefault(key, {})[directory] = known.standing(key, directory_id)
-        for key, standings in found.items():
-            for directory, standing in standings.items():
-                if self._is_left_over(key, directory, standing, standings.values(), known):
-                    self._disk.remove(directory.partition_path(*key))
-                elif key in self._places:
-                    self._finish_move(key, self._places[key], directory)
-                else:
-                    self._put(key, directory)
-
-    def _is_left_over(
-        self,
-        key: PartitionKey,
-        directory: DataDirectory,
-        standing: Standing,
-        every: Collection[Standing],
-        known: KnownPartitions,
-    ) -> bool:
-        if standing is not Standing.DOUBTFUL:
-            return standing is Standing.LEFT_OVER
-        if Standing.CURRENT in every:
-            return True
-        return not known.has(key, self._topic_id(directory.partition_path(*key)))
-
-    def _topic_id(self, partition_path: str) -> UUID | None:
-        """None where a power cut has left nothing of the file, or a torn one."""
-        path = f"{partition_path}/{PARTITION_METADATA}"
-        if not self._disk.exists(path):
-            return None
-        # For the error of a disk that fails, which must not be taken for a torn file.
-        self._disk.read_file(path)
-        with suppress(DiskError):
-            return read_topic_id(self._disk, path)
-        return None
-
-    def _finish_move(self, key: PartitionKey, one: DataDirectory, other: DataDirectory) -> None:
-        """A partition that is in two directories was moved, and the stop came before the old one was gone.
-
-        The new one has everything, since before it got its name. Raises DiskError where no move has left two.
-        """
-        source, target = sorted((one, other), key=lambda directory: directory.moves_of(*key))
-        if source.moves_of(*key) == target.moves_of(*key):
-            raise DiskError(
-                f"partition {partition_directory(*key)} is in two log directories, {one.path} and "
-                f"{other.path}: move the one that is not wanted to somewhere else"
-            )
-        # Nothing says in what order two disks keep their names.
-        target.keep_names()
-        self._disk.remove(source.partition_path(*key))
-        if target is not self._places[key]:
-            self.moved(key, target.path)
-        self._sources[key] = source
+        found = FoundPartitions(self._disk, self._directories, known)
+        self._sources = found.sources
+        for key, directory in found.places.items():
+            self._put(key, directory)
 
     def check_complete(
         self, partitions: Iterable[PartitionKey], before: Mapping[str, str], *, are_replicas: bool = False
@@ -402,8 +323,3 @@ class LogDirectories:
                     directory.write_checkpoint(own)
 
         return write
-
-
-def _id_of(directory: DataDirectory) -> str:
-    identity = directory.identity()
-    return "" if identity is None else identity.directory_id
