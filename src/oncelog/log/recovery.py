@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Protocol
 
-from oncelog.environment import Disk, DiskError, Syncable
+from oncelog.environment import Disk, Syncable
 from oncelog.log.aborted_check import aborted_in, doubtful
-from oncelog.log.checkpoints import EpochStart, read_epoch_starts
 from oncelog.log.compaction import finish_replacements
 from oncelog.log.config import LONG_MAX, LogConfig
 from oncelog.log.continuity import check_segments, resume
@@ -18,7 +16,6 @@ from oncelog.log.epoch_checkpoint import EpochCheckpoint, write_epochs
 from oncelog.log.leader_epochs import LeaderEpochs
 from oncelog.log.names import (
     DELETED,
-    LEADER_EPOCHS,
     LOG,
     OFFSET_DIGITS,
     OFFSET_INDEX,
@@ -30,6 +27,7 @@ from oncelog.log.names import (
 from oncelog.log.outcome import AbortedTransaction
 from oncelog.log.own_checkpoint import LogDigest
 from oncelog.log.producers import Producers
+from oncelog.log.recovered_epochs import recovered_epochs
 from oncelog.log.replaying import replay
 from oncelog.log.scan import Fault, Scan
 from oncelog.log.segment import Segment
@@ -375,34 +373,14 @@ def _leftovers(names: Collection[str]) -> set[str]:
 
 
 def _join_epochs(loaded: LoadedLog, disk: Disk, directory: str, recovery_point: int) -> None:
-    """Put the epochs of the batches that were read behind those of the checkpoint, which may miss the last ones."""
-    in_file = _epochs_in_file(loaded, disk, directory)
-    epochs = LeaderEpochs(in_file or ())
-    # The file is first written with the first batch, and durable together with it.
-    if not in_file and (not loaded.epochs.starts or loaded.epochs.starts[0].start_offset > loaded.log_start_offset):
-        taken_to = loaded.segments[0].base_offset
-        for segment in loaded.segments:
-            for batch in segment.scan(0, segment.base_offset, check_crc=False):
-                epochs.assign(batch.header.leader_epoch, taken_to)
-                taken_to = batch.header.next_offset
-        loaded.report.epochs_rebuilt = bool(epochs.starts)
-    for start in loaded.epochs.starts:
-        epochs.assign(start.epoch, start.start_offset)
-    epochs.truncate_end(loaded.log_end_offset)
-    loaded.epochs = epochs
+    found = recovered_epochs(
+        disk, directory, loaded.segments, loaded.epochs, loaded.log_start_offset, loaded.log_end_offset
+    )
+    loaded.epochs = found.epochs
+    loaded.report.epochs_rebuilt = found.are_rebuilt
     # Beyond the recovery point even a file that says the right thing may not be durable.
-    if list(epochs.starts) != in_file or loaded.log_end_offset > recovery_point:
-        loaded.written.append(EpochCheckpoint(disk, directory, epochs))
-
-
-def _epochs_in_file(loaded: LoadedLog, disk: Disk, directory: str) -> list[EpochStart] | None:
-    """What the checkpoint says; None if it makes no sense."""
-    try:
-        found = read_epoch_starts(disk, f"{directory}/{LEADER_EPOCHS}")
-    except DiskError:
-        return None
-    in_order = all(one.epoch < other.epoch and one.start_offset < other.start_offset for one, other in pairwise(found))
-    return found if in_order else None
+    if not found.are_in_file or loaded.log_end_offset > recovery_point:
+        loaded.written.append(EpochCheckpoint(disk, directory, found.epochs))
 
 
 def _start_again(loaded: LoadedLog, segment: Segment) -> None:
