@@ -1,14 +1,12 @@
 """A disk in memory that can lose its power.
 
 Bytes that were not synced are lost at a crash, or kept, or torn: whole writes, half writes, sectors of zeros where the
-device never wrote. Files appear, move and go in the order in which that was asked for, but no later than the next sync
-of any file, as a journaling file system does it. Each directory of the root is a file system of its own: in what order
-two of them keep their names, nothing says. The seed decides everything that may happen either way.
+device never wrote. Names are lost, too (`file_names.py`). The seed decides everything that may happen either way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -16,6 +14,7 @@ from typing_extensions import Buffer
 
 from oncelog.environment import DirectoryInUseError, DiskError, DiskFullError, MakeRoom, Share, Syncable
 from oncelog.simulation.file_content import FileContent
+from oncelog.simulation.file_names import FileNames, NameChange, moving, naming, removing, volume_of
 
 SPACE_BYTES = 10**12
 NAME_BYTES_MAX = 255
@@ -95,7 +94,7 @@ class MemoryFile:
             self._disk.sync_up_to(self.mark())
 
     def mark(self) -> SyncMark:
-        return SyncMark(self._path, self._node, self._node.written, self._disk.name_changes(self._path))
+        return SyncMark(self._path, self._node, self._node.written, self._disk.names.changes(self._path))
 
     def close(self) -> None:
         if self.is_open:
@@ -133,12 +132,7 @@ class MemoryDisk:
         self.locked: set[str] = set()
         self._boots = 0
         self._random = Random(seed)
-        self._names: dict[str, FileContent] = {}
-        self._durable_names: dict[str, FileContent] = {}
-        self._renamings: dict[str, list[Callable[[dict[str, FileContent]], None]]] = {}
-        self._renamed: dict[str, int] = {}
-        self._directories: set[str] = set()
-        self._renamed_directories: list[tuple[str, str]] = []
+        self.names = FileNames()
 
     def lose_by(self, random: Random) -> None:
         """What a power cut takes is drawn from these numbers."""
@@ -148,32 +142,12 @@ class MemoryDisk:
         """Cut the power: what was not synced is lost, or torn, and open files are open no more."""
         self.kill()
         self._boots += 1
-        for volume, changes in self._renamings.items():
-            for change in changes[: self._random.randrange(len(changes) + 1)]:
-                change(self._durable_names)
-            self._renamed[volume] = self._renamed.get(volume, 0) + len(changes)
-        self._renamings.clear()
-        for node in self._durable_names.values():
-            node.crash(self._random)
-        self._names = dict(self._durable_names)
-        for source, target in reversed(self._renamed_directories):
-            if self._has_files(source) and not self._has_files(target):
-                self._directories.discard(target)
-                self._directories.add(source)
-        self._renamed_directories.clear()
-        # One that was removed is there again with its files.
-        self._directories |= {name.rpartition("/")[0] for name in self._names}
+        self.names.crash(self._random)
 
     def replace(self) -> None:
         """Another disk is in its place, with nothing on it."""
         self.kill()
-        for names in (self._names, self._durable_names, self._renamings):
-            names.clear()
-        self._directories.clear()
-        self._renamed_directories.clear()
-
-    def _has_files(self, directory: str) -> bool:
-        return any(name.startswith(directory + "/") for name in self._names)
+        self.names.clear()
 
     def kill(self) -> None:
         """End the process alone: what it wrote stays with the operating system, synced or not."""
@@ -195,7 +169,7 @@ class MemoryDisk:
 
     def allocate(self, path: str, size_bytes: int) -> None:
         """A file that is as durable as its name."""
-        node = self._names.get(path)
+        node = self.names.files.get(path)
         before = 0 if node is None else len(node.data)
         if self.space_bytes is not None:
             if self.space_bytes < size_bytes - before:
@@ -205,96 +179,67 @@ class MemoryDisk:
             self.remove(path)
             return
         if node is None:
-            node = made = FileContent()
-            self._change(path, lambda names: names.update({path: made}))
+            node = FileContent()
+            self._change(path, naming(path, node))
         node.data = bytearray(size_bytes)
         node.durable = bytearray(size_bytes)
 
     def asked(self, path: str) -> None:
         """The process is about to read something. Raises DiskError if the disk fails."""
-        if self.failing and f"/{_volume(path)}" in self.failing:
+        if self.failing and f"/{volume_of(path)}" in self.failing:
             raise DiskError(f"cannot use {path}: Input/output error", path)
 
     def changed(self, path: str) -> None:
         """The process is about to change something. Raises DiskError if the disk fails."""
         self.asked(path)
 
-    def name_changes(self, path: str) -> int:
-        """How often names were changed so far on the file system that `path` is on."""
-        volume = _volume(path)
-        return self._renamed.get(volume, 0) + len(self._renamings.get(volume, ()))
-
     def sync_up_to(self, mark: SyncMark) -> None:
         """Make durable what a file, and the names beside it, were at that mark."""
         mark.node.sync_up_to(mark.written)
-        self._commit_names(_volume(mark.path), mark.names)
+        self.names.keep(mark.path, mark.names)
 
     def commit_names(self) -> None:
         """Keep the names as they are now, on every file system."""
-        for volume in list(self._renamings):
-            self._commit_names(volume, self.name_changes(f"/{volume}/"))
-
-    def _commit_names(self, volume: str, names: int) -> None:
-        changes = self._renamings.get(volume, [])
-        count = max(0, names - self._renamed.get(volume, 0))
-        for change in changes[:count]:
-            change(self._durable_names)
-        del changes[:count]
-        self._renamed[volume] = self._renamed.get(volume, 0) + count
+        self.names.keep_all()
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
         self.asked(path)
-        node = self._names.get(path)
+        node = self.names.files.get(path)
         if node is None:
             if not create:
                 raise DiskError(f"cannot open {path}: No such file or directory", path)
             _check_name(path)
-            node = made = FileContent()
+            node = FileContent()
             node.modified_ms = self.now_ms()
-            self._change(path, lambda names: names.update({path: made}))
+            self._change(path, naming(path, node))
         return MemoryFile(self, path, node)
 
     def exists(self, path: str) -> bool:
-        return path in self._names or path in self._directories
+        return self.names.exists(path)
 
     def list_directory(self, path: str) -> list[str]:
         self.asked(path)
-        if path not in self._directories:
+        if not self.names.is_directory(path):
             raise DiskError(f"cannot list {path}: No such file or directory", path)
-        prefix = path + "/"
-        inside = [name for name in (*self._names, *self._directories) if name.startswith(prefix)]
-        return sorted({name[len(prefix) :].split("/")[0] for name in inside})
+        return self.names.inside(path)
 
     def make_directory(self, path: str) -> None:
         _check_name(path)
         self.changed(path)
-        self._directories.add(path)
+        self.names.make_directory(path)
 
     def rename(self, source: str, target: str) -> None:
         if not self.exists(source):
             raise DiskError(f"cannot rename {source}: No such file or directory", source)
         _check_name(target)
-        if target in self._directories and any(name.startswith(target + "/") for name in self._names):
+        if self.names.is_directory(target) and self.names.has_files(target):
             raise DiskError(f"cannot rename {source}: Directory not empty", source)
-
-        def change(names: dict[str, FileContent]) -> None:
-            for name in _within(names, source):
-                names[target + name[len(source) :]] = names.pop(name)
-
-        self._change(source, change)
-        if source in self._directories:
-            self._directories.discard(source)
-            self._directories.add(target)
-            self._renamed_directories.append((source, target))
+        self._change(source, moving(source, target))
+        self.names.move_directory(source, target)
 
     def remove(self, path: str) -> None:
-
-        def change(names: dict[str, FileContent]) -> None:
-            for name in _within(names, path):
-                del names[name]
-
-        self._change(path, change)
-        self._directories = {one for one in self._directories if one != path and not one.startswith(path + "/")}
+        self._change(path, removing(path))
+        self.names.remove_directory(path)
 
     def modified_ms(self, path: str) -> int:
         self.asked(path)
@@ -313,8 +258,8 @@ class MemoryDisk:
         node.write(0, data)
         node.sync()
         node.modified_ms = self.now_ms()
-        self._change(path, lambda names: names.update({path: node}))
-        self._commit_names(_volume(path), self.name_changes(path))
+        self._change(path, naming(path, node))
+        self.names.keep(path, self.names.changes(path))
 
     def sync(self, files: Sequence[Syncable], done: Callable[[DiskError | None], None]) -> None:
         for file in files:
@@ -340,7 +285,7 @@ class MemoryDisk:
         self.asked(path)
         if self.space_bytes is not None:
             return SPACE_BYTES, self.space_bytes
-        used = sum(len(node.data) for node in self._names.values())
+        used = sum(len(node.data) for node in self.names.files.values())
         return SPACE_BYTES, SPACE_BYTES - used
 
     def boot_id(self) -> str:
@@ -373,32 +318,18 @@ class MemoryDisk:
 
     def paths(self) -> list[str]:
         """Every file."""
-        return list(self._names)
+        return list(self.names.files)
 
     def _node(self, path: str) -> FileContent:
-        if path not in self._names:
+        if path not in self.names.files:
             raise DiskError(f"cannot read {path}: No such file or directory", path)
-        return self._names[path]
+        return self.names.files[path]
 
-    def _change(self, path: str, change: Callable[[dict[str, FileContent]], None]) -> None:
+    def _change(self, path: str, change: NameChange) -> None:
         self.changed(path)
-        change(self._names)
-        self._renamings.setdefault(_volume(path), []).append(change)
-
-
-def _within(names: Mapping[str, FileContent], path: str) -> list[str]:
-    """The file, or those in the directory."""
-    if path in names:
-        return [path]
-    prefix = path + "/"
-    return [name for name in names if name.startswith(prefix)]
+        self.names.change(path, change)
 
 
 def _check_name(path: str) -> None:
     if len(path.rpartition("/")[2].encode()) > NAME_BYTES_MAX:
         raise DiskError(f"cannot make {path}: File name too long", path)
-
-
-def _volume(path: str) -> str:
-    """The directory of the root that a path begins with."""
-    return path.split("/", 2)[1]

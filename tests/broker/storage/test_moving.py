@@ -330,7 +330,7 @@ def test_start_removes_the_old_directory_when_the_name_of_the_new_one_is_durable
     def remove(path: str) -> None:
         if path.endswith(f"/{TOPIC}-0"):
             new = other(path.removesuffix(f"/{TOPIC}-0"))
-            removed.append(any(name.startswith(f"{new}/{TOPIC}-0/") for name in broker.disk._durable_names))
+            removed.append(any(name.startswith(f"{new}/{TOPIC}-0/") for name in broker.disk.names.durable))
         SteppedDisk.remove(broker.disk, path)
 
     monkeypatch.setattr(broker.disk, "remove", remove)
