@@ -14,6 +14,7 @@ from harness.used_directory import SETTINGS, UsedDirectory
 from oncelog.cli.log.repairing import plan_node, repair_node
 from oncelog.cli.log.verification import NodeFindings, verify_node
 from oncelog.log.inspection.read_only_disk import ReadOnlyDisk
+from oncelog.simulation.memory_disk import SyncMark
 from tests.cli.log.damages import damage, files_of
 
 DIRECTORY = "/data"
@@ -45,9 +46,9 @@ class CutDisk(SteppedDisk):
         self._step()
         super().replace_file(path, data)
 
-    def commit_names(self, volume: str | None = None) -> None:
+    def sync_up_to(self, mark: SyncMark) -> None:
         self._step()
-        super().commit_names(volume)
+        super().sync_up_to(mark)
 
 
 def on_memory(data: Path, seed: int) -> CutDisk:

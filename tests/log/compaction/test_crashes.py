@@ -12,6 +12,7 @@ from harness.cleaned_logs import clean, compacted, latest_of, records_of, roll, 
 from harness.log_on_memory_disk import DIRECTORY, LogOnMemoryDisk
 from harness.memory_disk import CuttingDisk, PowerCut
 from oncelog.records import ControlType
+from oncelog.simulation.memory_disk import SyncMark
 
 
 class NameCuttingDisk(CuttingDisk):
@@ -25,9 +26,9 @@ class NameCuttingDisk(CuttingDisk):
         self.count()
         super()._change(path, change)
 
-    def commit_names(self, volume: str | None = None) -> None:
+    def sync_up_to(self, mark: SyncMark) -> None:
         self.count()
-        super().commit_names(volume)
+        super().sync_up_to(mark)
 
 
 def written(seed: int) -> LogOnMemoryDisk:
