@@ -129,9 +129,9 @@ class LogOnMemoryDisk:
 
     def delete_expired(self) -> int:
         """What retention does: leave them, write down where the log begins, delete."""
-        self.log.leave_expired(self.clock.now_ms())
+        self.log.retention.leave_expired(self.clock.now_ms())
         self.log_start = self.log.log_start_offset
-        return self.log.delete_left(self.log.log_start_offset)
+        return self.log.retention.delete_left(self.log.log_start_offset)
 
     def restart(self) -> PartitionLog:
         """Stop in good order and start again."""

@@ -371,9 +371,9 @@ def test_retention_and_cleaning_leave_what_is_not_below_the_high_watermark() -> 
     for _ in range(9):
         on.produce(bytes(100))
     on.clock.advance(10_000)
-    assert on.log.expired_segments(on.clock.now_ms()) == 0
+    assert on.log.retention.expired(on.clock.now_ms()) == 0
     on.log.advance_high_watermark(5)
-    assert on.log.segments[on.log.expired_segments(on.clock.now_ms())].base_offset <= 5
+    assert on.log.segments[on.log.retention.expired(on.clock.now_ms())].base_offset <= 5
     compact = ReplicaOnMemoryDisk(compacted())
     compact.log.lead(0)
     for _ in range(20):

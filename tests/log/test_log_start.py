@@ -56,7 +56,7 @@ def test_times_epochs_and_reads_begin_with_the_log(times: list[list[int]], data:
         on.log.advance_log_start(offset)
         check(on.log, flat)
         if data.draw(st.booleans()):
-            on.log.delete_left(on.log.log_start_offset)
+            on.log.retention.delete_left(on.log.log_start_offset)
             check(on.log, flat)
 
 
@@ -68,6 +68,6 @@ def test_segments_stay_while_no_checkpoint_says_that_the_log_begins_behind_them(
     on.log.advance_log_start(1)
     said = on.log.log_start_offset
     on.log.advance_log_start(3)
-    assert on.log.delete_left(said) == 1
-    assert on.log.delete_left(on.log.log_start_offset) == 2
-    assert not on.log.has_left
+    assert on.log.retention.delete_left(said) == 1
+    assert on.log.retention.delete_left(on.log.log_start_offset) == 2
+    assert not on.log.retention.has_left

@@ -99,7 +99,7 @@ def old_segments(config: LogConfig) -> LogOnMemoryDisk:
 
 def test_old_segments_go_and_their_files_follow_later() -> None:
     on = old_segments(LogConfig(segment_bytes=1000, retention_ms=2 * HOUR_MS - 1))
-    assert on.log.expired_segments(on.clock.now_ms()) == 2
+    assert on.log.retention.expired(on.clock.now_ms()) == 2
     assert on.delete_expired() == 2
     assert on.log.log_start_offset == 6
     assert names(on, ".log") == [6]

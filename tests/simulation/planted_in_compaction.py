@@ -48,7 +48,7 @@ def _aborted_records_are_last() -> Patch:
 def _deleted_before_the_checkpoint() -> Patch:
     async def leave(self: Any) -> None:
         now_ms = self._broker.clock.now_ms()
-        await self._for_each_log(lambda log: log.leave_expired(now_ms))
-        await self._for_each_log(lambda log: log.delete_left(log.log_start_offset))
+        await self._for_each_log(lambda log: log.retention.leave_expired(now_ms))
+        await self._for_each_log(lambda log: log.retention.delete_left(log.log_start_offset))
 
     return patch.object(Housekeeping, "_leave_and_delete", leave)

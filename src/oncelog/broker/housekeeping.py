@@ -110,14 +110,14 @@ class Housekeeping:
         begins: dict[PartitionLog, int] = {}
 
         def leave(log: PartitionLog) -> None:
-            log.leave_expired(now_ms)
-            if log.has_left:
+            log.retention.leave_expired(now_ms)
+            if log.retention.has_left:
                 begins[log] = log.log_start_offset
 
         await self._for_each_log(leave)
         if begins:
             await self._broker.checkpoints.write()
-            await self._for_each_log(lambda log: log.delete_left(begins.get(log, 0)))
+            await self._for_each_log(lambda log: log.retention.delete_left(begins.get(log, 0)))
 
     def _expire_producers(self) -> Parked[None]:
         return self._for_each_log(lambda log: log.expire_producers(self._broker.clock.now_ms()))

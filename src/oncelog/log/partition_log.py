@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from uuid import UUID
 
 from oncelog.environment import Clock, Disk, DiskFullError, Syncable
-from oncelog.log import retention, timestamps
+from oncelog.log import timestamps
 from oncelog.log.aborted_check import digest_of
 from oncelog.log.config import LogConfig
 from oncelog.log.following import Followed, leader_batches
@@ -27,6 +27,7 @@ from oncelog.log.outcome import (
 from oncelog.log.own_checkpoint import LogDigest
 from oncelog.log.recovery import LoadedLog, RecoveryReport, reload_producers
 from oncelog.log.replaying import replay
+from oncelog.log.retention import LogRetention
 from oncelog.log.scan import ScannedBatch
 from oncelog.log.segment import Segment
 from oncelog.log.unsynced import SyncPoint
@@ -35,8 +36,9 @@ from oncelog.wire import ErrorCode
 
 
 class PartitionLog:
-    """`open_log` opens one. Who makes it durable speaks with `durability`, who cleans it with `compaction`, who copies it or begins
-    to cut it off with `files`. `producers` are for questions: what is appended changes them, and nobody else.
+    """`open_log` opens one. Who makes it durable speaks with `durability`, who cleans it with `compaction`, who deletes what is old
+    with `retention`, who copies it or begins to cut it off with `files`. `producers` are for questions: what is appended changes
+    them, and nobody else.
 
     Every method that touches files raises DiskError when the disk fails or holds what was not written.
     """
@@ -56,6 +58,7 @@ class PartitionLog:
         "partition",
         "producers",
         "recovery",
+        "retention",
         "topic_id",
     )
 
@@ -102,6 +105,7 @@ class PartitionLog:
         self._epochs = files.epochs
         self.durability = LogDurability(clock, config, offsets, files.segments, files.unsynced)
         self.compaction = LogCompaction(disk, clock, config, files, offsets, producers)
+        self.retention = LogRetention(files, offsets, self.compaction)
 
     @property
     def log_start_offset(self) -> int:
@@ -331,33 +335,6 @@ class PartitionLog:
         return self.producers.expire(now_ms, self._config.producer_id_expiration_ms)
 
     # --- what goes
-
-    def expired_segments(self, now_ms: int) -> int:
-        """How many of the oldest segments retention no longer keeps."""
-        return retention.expired(self._segments, self._config, self._offsets, now_ms)
-
-    def leave_expired(self, now_ms: int) -> None:
-        """Begin the log behind the segments that retention no longer keeps."""
-        count = self.expired_segments(now_ms)
-        if count == len(self._segments):
-            self.files.roll(now_ms)
-        self.advance_log_start(self._segments[count].base_offset)
-
-    @property
-    def has_left(self) -> bool:
-        """Whether there are segments that the log begins behind."""
-        return self._segments.slot_of(self._offsets.start) > 0
-
-    def delete_left(self, offset: int) -> int:
-        """Delete the segments that end below `offset`, and that the log begins behind; return how many.
-
-        A checkpoint says already that it begins there, or later: a start takes a file that is gone for a loss.
-        """
-        count = self._segments.slot_of(min(offset, self._offsets.start))
-        if count:
-            self.compaction.drop()
-            self.files.delete_first(count)
-        return count
 
     def advance_log_start(self, offset: int) -> None:
         """Begin the log at `offset`, not beyond the high watermark. The caller keeps it in the checkpoint."""

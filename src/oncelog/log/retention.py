@@ -1,4 +1,4 @@
-"""Which segments a log no longer has to keep."""
+"""Which segments a log no longer has to keep, and how they go."""
 
 from __future__ import annotations
 
@@ -6,12 +6,52 @@ from collections.abc import Sequence
 
 from oncelog.log.config import LogConfig
 from oncelog.log.damage import DamagedLogError
+from oncelog.log.log_compaction import LogCompaction
+from oncelog.log.log_files import LogFiles
 from oncelog.log.log_offsets import LogOffsets
 from oncelog.log.segment import Segment
 from oncelog.log.timestamps import check_times
 
 
-def expired(segments: Sequence[Segment], config: LogConfig, offsets: LogOffsets, now_ms: int) -> int:
+class LogRetention:
+    """The log begins behind its oldest segments first. They are deleted once a checkpoint says so."""
+
+    __slots__ = ("_compaction", "_files", "_offsets")
+
+    def __init__(self, files: LogFiles, offsets: LogOffsets, compaction: LogCompaction) -> None:
+        self._files = files
+        self._offsets = offsets
+        self._compaction = compaction
+
+    def expired(self, now_ms: int) -> int:
+        """How many of the oldest segments are no longer kept."""
+        return _expired(self._files.segments, self._files.config, self._offsets, now_ms)
+
+    def leave_expired(self, now_ms: int) -> None:
+        """Begin the log behind the segments that are no longer kept."""
+        count = self.expired(now_ms)
+        if count == len(self._files.segments):
+            self._files.roll(now_ms)
+        self._offsets.advance_start(self._files.segments[count].base_offset)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether there are segments that the log begins behind."""
+        return self._files.segments.slot_of(self._offsets.start) > 0
+
+    def delete_left(self, offset: int) -> int:
+        """Delete the segments that end below `offset`, and that the log begins behind; return how many.
+
+        A checkpoint says already that it begins there, or later: a start takes a file that is gone for a loss.
+        """
+        count = self._files.segments.slot_of(min(offset, self._offsets.start))
+        if count:
+            self._compaction.drop()
+            self._files.delete_first(count)
+        return count
+
+
+def _expired(segments: Sequence[Segment], config: LogConfig, offsets: LogOffsets, now_ms: int) -> int:
     """How many of the oldest segments may go: too old, too many bytes, or below the start of the log.
 
     Never one with an offset at or above the high watermark, and an empty last one stays.

@@ -196,7 +196,7 @@ def test_power_cut_at_any_step_of_beginning_again_leaves_a_log_that_can_begin_ag
         on.log.advance_high_watermark(old.log.log_end_offset)
         on.log.advance_log_start(20)
         on.write()
-        on.log.delete_left(20)
+        on.log.retention.delete_left(20)
         disk.changes_left = stop
         try:
             on.begin_again_at(begin)
