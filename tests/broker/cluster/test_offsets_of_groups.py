@@ -69,7 +69,7 @@ class Group:
         answer = self.cluster.answer(self.commits(broker_id, **offsets))
         return [topic.partitions[0].error_code for topic in answer.topics]
 
-    def joins(self, broker_id: int) -> Reply:
+    def joins(self, broker_id: int, member_id: str = "") -> Reply:
         return self.cluster.call(
             broker_id,
             "join_group",
@@ -77,9 +77,21 @@ class Group:
             group_id=self.name,
             session_timeout=MINUTE,
             rebalance_timeout=MINUTE,
-            member_id="",
+            member_id=member_id,
             protocol_type="consumer",
             protocols=[{"name": "range", "metadata": b""}],
+        )
+
+    def syncs(self, broker_id: int, member_id: str, generation: int) -> Reply:
+        return self.cluster.call(
+            broker_id,
+            "sync_group",
+            3,
+            group_id=self.name,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=None,
+            assignments=[{"member_id": member_id, "assignment": b"all"}],
         )
 
     def fetches(self, broker_id: int, *topics: str, version: int = 7) -> Reply:
@@ -193,8 +205,10 @@ def test_commit_that_too_few_replicas_could_acknowledge_is_refused():
 class Replicated:
     """Two groups of one partition of `__consumer_offsets`, of which three brokers have replicas."""
 
-    def __init__(self) -> None:
-        self.cluster = cluster = RunningCluster(3, offsets_topic_replication_factor="3", min_insync_replicas="2")
+    def __init__(self, **settings: str) -> None:
+        self.cluster = cluster = RunningCluster(
+            3, offsets_topic_replication_factor="3", min_insync_replicas="2", **settings
+        )
         groups = [Group(cluster, f"group-{number}") for number in range(60)]
         self.group = next(one for one in groups if one.coordinator() != cluster.controller)
         self.coordinator = self.group.coordinator()
@@ -265,6 +279,44 @@ def test_offset_that_others_do_not_get_for_long_sends_the_reader_to_look_for_the
     first, second, third = (one.message for one in told)
     assert first.topics[0].partitions[0].error_code is ErrorCode.not_coordinator
     assert [second.error_code, third.groups[0].error_code] == [ErrorCode.not_coordinator] * 2
+
+
+def test_commit_that_others_do_not_get_in_time_is_answered_and_its_offset_told_once_they_have_it():
+    """As long as Kafka's coordinators wait: the heartbeats of the member come behind it on the same connection."""
+    world = Replicated(offsets_commit_timeout_ms="2000")
+    cluster, group = world.cluster, world.group
+    core = cluster.core(world.coordinator)
+    wanted = OffsetToCommit("t", core.topics.named("t").topic_id, 0, 12)
+    world.hold(*world.others)
+    committed = group.commits(world.coordinator, t=10)
+    in_transaction = start(core.offsets.commit_in_transaction(group.name, ANYONE, [wanted], (7, 0)))
+    cluster.rest(1_900)
+    assert not committed.came
+    assert not in_transaction.is_released
+    cluster.rest(200)
+    assert committed.message.topics[0].partitions[0].error_code is ErrorCode.coordinator_not_available
+    assert in_transaction.value == (ErrorCode.coordinator_not_available,)
+    told = group.fetches(world.coordinator, "t", version=1)
+    assert not told.came
+    world.let_go(*world.others)
+    assert cluster.answer(told).topics[0].partitions[0].committed_offset == 10
+    assert group.commit(world.coordinator, t=11) == [NONE]
+
+
+def test_member_whose_generation_others_do_not_get_in_time_is_answered():
+    world = Replicated(offsets_commit_timeout_ms="2000")
+    cluster, group = world.cluster, world.group
+    member_id = group.joins(world.coordinator).message.member_id
+    joined = cluster.answer(group.joins(world.coordinator, member_id))
+    world.hold(*world.others)
+    synced = group.syncs(world.coordinator, member_id, joined.generation_id)
+    cluster.rest(1_900)
+    assert not synced.came
+    cluster.rest(200)
+    assert synced.message.error_code is ErrorCode.coordinator_not_available
+    world.let_go(*world.others)
+    again = cluster.answer(group.syncs(world.coordinator, member_id, joined.generation_id))
+    assert (again.error_code, again.assignment) == (NONE, b"all")
 
 
 @pytest.mark.parametrize("committed", [True, False])

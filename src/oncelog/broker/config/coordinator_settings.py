@@ -35,6 +35,14 @@ COORDINATOR_SETTINGS = (
         help="Time between two looks for offsets to forget.",
     ),
     Setting(
+        name="offsets.commit.timeout.ms",
+        default=5000,
+        minimum=1,
+        maximum=INT,
+        help="How long a request to a group's coordinator waits in a cluster until the replicas in sync have what was recorded for "
+        "it. Then whoever asked is told to come back; what was recorded stays.",
+    ),
+    Setting(
         name="offset.metadata.max.bytes",
         default=4096,
         minimum=0,

@@ -46,7 +46,6 @@ NOT_HERE = frozenset(
         "metadata.log.max.record.bytes.between.snapshots",
         "metadata.log.max.snapshot.interval.ms",
         "metric.reporters",
-        "offsets.commit.timeout.ms",
         "offsets.load.buffer.size",
         "offsets.topic.compression.codec",
         "principal.builder.class",

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from oncelog.broker.coordinators.unconfirmed import Recorded, UnconfirmedRecords
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS
+from oncelog.coordination import Parked
+from oncelog.coordination.deadline import Deadline
 from oncelog.coordination.refusal import told
 from oncelog.groups import GroupCoordinator, GroupRecord, encode
 from oncelog.log import Appended, Origin
@@ -16,10 +18,12 @@ from oncelog.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, build_batch, read
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
+    from oncelog.broker.config.configuration import Settings
     from oncelog.broker.coordinators.elections import Elections
     from oncelog.broker.coordinators.known_brokers import KnownBrokers
     from oncelog.broker.storage.topics import Topics
     from oncelog.broker.view import ClusterView
+    from oncelog.environment import Clock
 
 logger = logging.getLogger("oncelog.groups")
 
@@ -29,7 +33,9 @@ NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 class Needs(Protocol):
     """What of the broker is needed here."""
 
+    clock: Clock
     known_brokers: KnownBrokers
+    settings: Settings
     topics: Topics
     view: ClusterView
 
@@ -44,6 +50,7 @@ class GroupLog:
         self._unconfirmed = unconfirmed
         self._coordinator = coordinator
         self._elections = elections
+        self._timeout_ms = broker.settings.number("offsets.commit.timeout.ms")
 
     def partition_for(self, group: str) -> int:
         return self._coordinator.partition_for(group)
@@ -73,7 +80,9 @@ class GroupLog:
         """Wait until what is known of the group now cannot be lost with this broker. One that is alone waits for nothing.
 
         What is recorded of other groups, or of other things, keeps nobody waiting: below min.insync.replicas that may be long.
-        Errors: not_coordinator, if another broker coordinates the group by then, or this one has loaded it anew.
+        Errors: not_coordinator, if another broker coordinates the group by then, or this one has loaded it anew;
+        coordinator_not_available after offsets.commit.timeout.ms, as from Kafka's new coordinator. The members of a group have one
+        connection each, and their heartbeats come behind what waits. What is recorded stays, and is told once it is confirmed.
         """
         index = self.partition_for(group)
         partition = self._broker.topics.partition(CONSUMER_OFFSETS, index)
@@ -81,12 +90,21 @@ class GroupLog:
         if partition is None or end_offset is None:
             return ErrorCode.none
         term = self._elections.term(index)
-        error = await self._broker.known_brokers.committed(partition, end_offset)
+        error = await self._in_time(self._broker.known_brokers.committed(partition, end_offset))
         if self._elections.term(index) is not term:
             return ErrorCode.not_coordinator
         if error is ErrorCode.none:
             self._unconfirmed.confirm(index, end_offset)
         return told(error)
+
+    async def _in_time(self, committed: Parked[ErrorCode]) -> ErrorCode:
+        if committed.is_released:
+            return committed.value
+        deadline = Deadline(self._broker.clock, self._timeout_ms)
+        try:
+            return committed.value if await deadline.until(committed) else ErrorCode.request_timed_out
+        finally:
+            deadline.end()
 
     def append(self, group: str, records: Sequence[GroupRecord], producer: tuple[int, int] = NO_PRODUCER) -> ErrorCode:
         """Write what a client asked for, as one batch, and make it true; or say what it is told when that cannot be.

@@ -13,7 +13,6 @@ from oncelog.broker.coordinators.unconfirmed import Recorded
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS
 from oncelog.coordination import start
-from oncelog.coordination.deadline import Deadline
 from oncelog.groups import (
     CommitContext,
     CommitDecision,
@@ -33,12 +32,6 @@ if TYPE_CHECKING:
     from oncelog.broker.coordinators.memberships import Memberships
     from oncelog.broker.storage.topics import Topic, Topics
     from oncelog.environment import Clock
-
-
-CONFIRMED_WITHIN_MS = 5000
-"""As long as Kafka's coordinators wait for it (offsets.commit.timeout.ms). The members of a group have one connection each, and
-their heartbeats come behind what waits.
-"""
 
 
 class Needs(Protocol):
@@ -102,12 +95,9 @@ class CommittedOffsets:
         if self._log.is_confirmed(group, Recorded.OFFSETS):
             return offsets
         of_this_moment = offsets.copy()
-        confirmed = start(self._log.committed(group, Recorded.OFFSETS))
-        deadline = Deadline(self._broker.clock, CONFIRMED_WITHIN_MS)
-        try:
-            error = await confirmed if await deadline.until(confirmed) else ErrorCode.not_coordinator
-        finally:
-            deadline.end()
+        error = await self._log.committed(group, Recorded.OFFSETS)
+        if error is ErrorCode.coordinator_not_available:
+            return ErrorCode.not_coordinator
         if error is ErrorCode.none:
             # Another broker may coordinate the group by now, and know more.
             error = self.error(group)
