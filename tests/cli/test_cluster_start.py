@@ -9,6 +9,7 @@ import sys
 
 import psutil
 import pytest
+from kazoo.client import KazooClient
 
 from harness.waiting import until
 from oncelog.testing import broker
@@ -174,3 +175,18 @@ def test_directory_of_a_broker_that_was_alone_is_refused_with_one_sentence(finis
         "ZooKeeper has no cluster yet, and the log directories are those of a broker that is not new"
     )
     assert "oncelog cluster convert" in ended.sentence
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("written", ["", "{}"])
+def test_broken_id_of_the_cluster_refuses_the_start_with_one_sentence(finish, tmp_path, zookeeper, written):
+    client = KazooClient(zookeeper)
+    client.start()
+    client.create("/cluster/id", written.encode(), makepath=True)
+    client.stop()
+    client.close()
+    settings = ("--set", "broker.id=2", "--set", f"zookeeper.connect={zookeeper}")
+    ended = finish("serve", "--listen", "127.0.0.1:0", "--data-dir", tmp_path / "data", *settings)
+    assert ended.status == 2
+    assert ended.sentence.startswith(f"/cluster/id in ZooKeeper has {written!r}: ")
+    assert "cluster.id=" in ended.sentence

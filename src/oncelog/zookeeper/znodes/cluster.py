@@ -22,8 +22,15 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 
 def decode_cluster_id(data: bytes) -> str:
-    """Raises ZnodeError."""
-    return JsonObject.parse(paths.CLUSTER_ID, data).string("id")
+    """Raises ZnodeError, and says what to do: no broker starts without it."""
+    try:
+        return JsonObject.parse(paths.CLUSTER_ID, data).string("id")
+    except ZnodeError:
+        why = (
+            f"write back {encode_cluster_id('ID').decode()}, where ID is what meta.properties of any broker of the cluster has as "
+            "cluster.id=, or delete it if the cluster has no broker yet"
+        )
+        raise ZnodeError(paths.CLUSTER_ID, data, why) from None
 
 
 @dataclass(frozen=True, slots=True)
