@@ -16,6 +16,8 @@ from oncelog.client import (
     ClientError,
     Fetcher,
     IllegalState,
+    NewTopic,
+    OffsetAndMetadata,
     OffsetSpec,
     Producer,
     ProducerIdentity,
@@ -182,6 +184,50 @@ def test_times_are_not_negative(node, face):
         consumer.assign({partition: 0})
         with pytest.raises(ValueError, match="times-0 is -5"):
             consumer.seek_to_times({partition: -5})
+
+
+def test_consumer_goes_to_offsets_and_specs_alone_and_stays_where_it_is(node, face):
+    """Java: IllegalArgumentException("seek offset must not be a negative number")."""
+    with face.consumer(node.bootstrap_servers) as consumer, face.producer(node.bootstrap_servers) as producer:
+        producer.send("places", b"value").result()
+        partition = TopicPartition("places", 0)
+        consumer.assign({partition: 1})
+        with pytest.raises(
+            ValueError, match="the offset for places-0 is -7: it is to be an OffsetSpec, or not below 0"
+        ):
+            consumer.seek(partition, -7)
+        with pytest.raises(ValueError, match="the offset for t-0 is -4"):
+            consumer.assign({HERE: -4})
+        assert consumer.position(partition) == 1
+        consumer.seek(partition, OffsetSpec.EARLIEST)
+        assert consumer.position(partition) == 0
+
+
+def test_no_negative_offset_is_committed(node, face):
+    """Java: IllegalArgumentException("Invalid negative offset"). Brokers take any, and readers find no offset there."""
+    group = unique("negative")
+    partition = TopicPartition(group, 0)
+    before, negative = {partition: OffsetAndMetadata(3)}, {partition: OffsetAndMetadata(-3)}
+    sentence = f"the offset to commit for {partition} is -3: it is not to be below 0"
+    with (
+        face.client(node.bootstrap_servers) as client,
+        face.consumer(node.bootstrap_servers, group_id=group) as consumer,
+        face.producer(node.bootstrap_servers, transactional_id=unique("negative")) as producer,
+    ):
+        client.create_topics([NewTopic(partition.topic)])
+        client.commit_offsets(group, before)
+        for commit in (lambda: client.commit_offsets(group, negative), lambda: consumer.commit(negative)):
+            with pytest.raises(ValueError, match=sentence):
+                commit()
+        assert client.committed_offsets(group) == before
+        producer.init_transactions()
+        producer.begin_transaction()
+        with pytest.raises(ValueError, match=sentence):
+            producer.send_offsets_to_transaction(negative, group)
+        # The transaction is as it was.
+        producer.send_offsets_to_transaction({partition: OffsetAndMetadata(4)}, group)
+        producer.commit_transaction()
+        assert client.committed_offsets(group) == {partition: OffsetAndMetadata(4)}
 
 
 def test_at_least_one_record_is_asked_for(node, face):

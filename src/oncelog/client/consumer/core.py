@@ -21,6 +21,8 @@ from oncelog.client.values import OffsetAndMetadata, OffsetSpec, TopicPartition
 from oncelog.records import ControlType, TimestampType, decode_batch, read_control
 from oncelog.wire import WireError
 
+_SPECS = frozenset(OffsetSpec)
+
 
 class ConsumedRecord(NamedTuple):
     """One record. `control` is set, and `key` and `value` are the marker's bytes, for the end of a transaction."""
@@ -77,12 +79,14 @@ class ConsumerCore:
 
         Raises BrokerRefused or RetriesExhausted.
         """
+        _require_places(wanted)
         self._drop(self.assignment)
         yield from self._go_to(wanted)
 
     def seek(self, wanted: Mapping[TopicPartition, int]) -> Conversation[None]:
         """Go on elsewhere: at offsets, or where an OffsetSpec says. Raises BrokerRefused or RetriesExhausted."""
         self._require_assigned(wanted)
+        _require_places(wanted)
         yield from self._go_to(wanted)
 
     def seek_to_times(self, wanted: Mapping[TopicPartition, int]) -> Conversation[None]:
@@ -328,3 +332,10 @@ class ConsumerCore:
                         header.producer_id,
                         control,
                     )
+
+
+def _require_places(wanted: Mapping[TopicPartition, int]) -> None:
+    """Raise ValueError for what is neither an offset nor an OffsetSpec. Java's consumer refuses to seek there, too."""
+    for partition, offset in wanted.items():
+        if offset < 0 and offset not in _SPECS:
+            raise ValueError(f"the offset for {partition} is {offset}: it is to be an OffsetSpec, or not below 0")

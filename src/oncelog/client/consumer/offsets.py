@@ -154,6 +154,7 @@ def commit_offsets(
     retries: Retries | None = None,
 ) -> Conversation[None]:
     """Commit offsets outside any transaction. Raises BrokerRefused, RetriesExhausted."""
+    require_offsets(offsets)
     request = commit_request(sender, offsets, version_min=version_min)
     if retention_ms is not None:
         fields = {**request.fields, "retention_time": requests.milliseconds(retention_ms)}
@@ -161,6 +162,13 @@ def commit_offsets(
     group = sender.group_id
     what = f"committing the offsets of group {group!r}"
     yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, first_partition_error, what, retries)
+
+
+def require_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    """Raise ValueError for what is no offset, as the constructor of Java's OffsetAndMetadata does: brokers store any number."""
+    for partition, item in offsets.items():
+        if item.offset < 0:
+            raise ValueError(f"the offset to commit for {partition} is {item.offset}: it is not to be below 0")
 
 
 def commit_request(

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from oncelog.client.consumer.offsets import require_offsets
 from oncelog.client.errors import (
     ClientError,
     DeliveryFailed,
@@ -233,6 +234,7 @@ class ProducerCore:
         """Raises TransactionFailed, ProducerFenced or BrokerRefused."""
         session = self._transactional()
         self._require_open()
+        require_offsets(offsets)
         self._has_offsets = True
         try:
             yield from session.commit_offsets(group, offsets)

@@ -13,7 +13,12 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from oncelog.client import requests
-from oncelog.client.consumer.offsets import committed_offsets, committed_topics, first_partition_error
+from oncelog.client.consumer.offsets import (
+    committed_offsets,
+    committed_topics,
+    first_partition_error,
+    require_offsets,
+)
 from oncelog.client.errors import (
     RETRIABLE,
     STALE_COORDINATOR,
@@ -164,6 +169,7 @@ class TransactionSession:
 
         Who names a generation is refused when the group has gone on without them (KIP-447).
         """
+        require_offsets(offsets)
         self._require_ready()
         sender = GroupMetadata(group) if isinstance(group, str) else group
         owner = {
