@@ -260,6 +260,43 @@ def test_close_ends_what_other_threads_wait_for(node, full_topic):
             assert [str(error) for error in said] == ["this client was closed meanwhile"]
 
 
+@pytest.mark.parametrize("is_subscribed", [False, True])
+def test_close_ends_the_poll_of_another_thread_and_leaves_the_group(node, full_topic, is_subscribed):
+    group, revoked = unique("closed-elsewhere"), []
+
+    def on_revoked(partitions):
+        # It may use the consumer, whose close has begun.
+        consumer.commit()
+        revoked.extend(partitions)
+
+    consumer, partition = Consumer(node.bootstrap_servers, group_id=group), TopicPartition(full_topic, 0)
+    if is_subscribed:
+        consumer.subscribe([full_topic], on_revoked=on_revoked)
+        while not consumer.positions() or consumer.position(partition) < RECORDS:
+            consumer.poll()
+    else:
+        consumer.assign({partition: RECORDS})
+    said: list[BaseException] = []
+
+    def poll_on() -> None:
+        while True:
+            consumer.poll(60_000)
+
+    waiting = threading.Thread(target=note, args=(poll_on, said), daemon=True)
+    waiting.start()
+    time.sleep(0.3)
+    began = time.monotonic()
+    consumer.close()
+    assert time.monotonic() - began < IN_TIME_MS / 1000
+    waiting.join(IN_TIME_MS / 1000)
+    assert [str(error) for error in said] == ["this client was closed meanwhile"]
+    if is_subscribed:
+        assert partition in revoked
+        with Client(node.bootstrap_servers) as client:
+            assert client.committed_offsets(group)[partition].offset == RECORDS
+            assert client.describe_group(group).state == "Empty"
+
+
 def note(call: Callable[[], object], said: list[BaseException]) -> None:
     try:
         call()

@@ -267,6 +267,7 @@ class Consumer(BlockingBase):
             return
         try:
             if self._group is not None:
+                self._transport.leave_to_this_thread()
                 self._run(self._group.end())
         finally:
             if self._pump is not None:

@@ -67,6 +67,7 @@ class BlockingTransport:
         self._was_woken = False
         self.is_closed = False
         self._closing = threading.RLock()
+        self._last_thread: int | None = None
         self._runs = 0
         self._is_released = False
         self._selector = selectors.DefaultSelector()
@@ -82,7 +83,7 @@ class BlockingTransport:
         """
         self._ownership.require()
         with self._closing:
-            if self.is_closed:
+            if self._is_over:
                 raise IllegalState("this client was closed")
             self._runs += 1
         resume: Callable[[], Effect] = conversation.__next__
@@ -95,7 +96,7 @@ class BlockingTransport:
                     result: T = end.value
                     return result
                 resume = self._performed(conversation, effect)
-                if self.is_closed:
+                if self._is_over:
                     raise IllegalState("this client was closed meanwhile")
         finally:
             with self._lock:
@@ -136,6 +137,17 @@ class BlockingTransport:
             self._wake_sender.send(b"\0")
         except OSError:
             return  # the pipe is full of wake-ups already, or closed
+
+    def leave_to_this_thread(self) -> None:
+        """What other threads wait for ends, and they begin nothing any more: this one has something to do before it closes."""
+        with self._closing:
+            if self._last_thread is None:
+                self._last_thread = threading.get_ident()
+            self._interrupt()
+
+    @property
+    def _is_over(self) -> bool:
+        return self.is_closed or self._last_thread not in (None, threading.get_ident())
 
     def close(self) -> None:
         """From any thread, or a signal's handler: a call that waits ends, and what it uses is closed then.
@@ -285,7 +297,7 @@ class BlockingTransport:
             now_ms = monotonic_ms()
             done = [ticket for ticket in effect.tickets if ticket.is_done]
             has_late = any(ticket.is_late(now_ms) for ticket in effect.tickets)
-            if (done and not has_late) or self.is_closed:
+            if (done and not has_late) or self._is_over:
                 return done
             deadline_ms = min([until_ms, *[ticket.deadline_ms for ticket in effect.tickets]])
             if effect.until_woken and self._was_woken and not has_late:
