@@ -186,10 +186,11 @@ def check_envelope(data: bytes) -> BatchHeader:
     header = BatchHeader._make(_HEADER.unpack_from(data))
     if header.magic != MAGIC:
         raise InvalidRecordError(f"a batch of format {header.magic}, not {MAGIC}")
-    if header.size_bytes < HEADER_BYTES:
-        raise CorruptBatchError(f"a batch says it has {header.size_bytes} bytes")
-    if header.size_bytes != len(data):
-        raise InvalidRecordError(f"one batch of {len(data)} bytes was expected, not {header.size_bytes}")
+    size_bytes = header.size_bytes
+    if size_bytes < HEADER_BYTES:
+        raise CorruptBatchError(f"a batch says it has {size_bytes} bytes")
+    if size_bytes != len(data):
+        raise InvalidRecordError(f"one batch of {len(data)} bytes was expected, not {size_bytes}")
     if crc32c(memoryview(data)[CRC_FROM:]) != header.crc:
         raise CorruptBatchError("the CRC-32C of a batch is not that of its bytes")
     _check_produced_header(header)

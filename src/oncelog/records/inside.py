@@ -10,14 +10,18 @@ from oncelog.records.errors import InvalidRecordError
 from oncelog.records.record import RECORD_BYTES_MIN
 from oncelog.records.varint import VARLONG_BYTES_MAX, read_varint, varint
 
+NULL = 1
+"""The length of what is null, -1, as nearly everybody writes it: in one byte."""
 RUN_MIN = 8
 """Fewer records that are laid out alike are looked at one by one."""
 WINDOW_MIN, WINDOW_MAX = 64, 4096
+SHORTEST_DELTAS = 64
+"""So many offset deltas have one byte."""
 OFFSETS_PERIOD = 8192
-"""So many offset deltas have the same first two bytes again."""
+"""So many have two at most, and the next ones have the same first two bytes again."""
 
 _DELTAS = [varint(number) for number in range(OFFSETS_PERIOD)]
-_ALONE = bytes(2 * number & 0x7F for number in range(64))
+_ALONE = bytes(2 * number & 0x7F for number in range(SHORTEST_DELTAS))
 _FIRST = bytes(2 * number & 0x7F | 0x80 for number in range(OFFSETS_PERIOD))
 _SECOND = bytes(number >> 6 | 0x80 for number in range(OFFSETS_PERIOD))
 _SECOND_AND_LAST = bytes(number >> 6 for number in range(OFFSETS_PERIOD))
@@ -71,7 +75,9 @@ def _end_of_records(body: bytes, position: int, record_count: int) -> int:
         else:
             key_at = at = _after_delta(body, at, number)
         byte = body[at]
-        if byte & 1:
+        if byte == NULL:
+            at += 1
+        elif byte & 1:
             at = _after_null(body, at)
         elif byte < 0x80:
             at += 1 + (byte >> 1)
@@ -81,7 +87,9 @@ def _end_of_records(body: bytes, position: int, record_count: int) -> int:
             at = _after_bytes(body, at)
         value_at = at
         byte = body[at]
-        if byte & 1:
+        if byte == NULL:
+            at += 1
+        elif byte & 1:
             at = _after_null(body, at)
         elif byte < 0x80:
             at += 1 + (byte >> 1)
@@ -118,7 +126,7 @@ def _after_delta(body: bytes, at: int, number: int) -> int:
 
 
 def _after_null(body: bytes, at: int) -> int:
-    """Behind a null. Kafka takes every negative length for one, and other readers know -1 alone."""
+    """Behind a null that is not as short as it could be. Kafka takes every negative length for one, other readers -1 alone."""
     length, at = read_varint(body, at)
     if length != -1:
         raise ValueError(f"a length of {length}")
@@ -159,8 +167,11 @@ def _alike(body: bytes, places: tuple[int, int, int, int, int, int], number: int
     window = WINDOW_MIN
     is_growing = True
     width = key_at - delta_at
+    period = OFFSETS_PERIOD if width > 1 else SHORTEST_DELTAS
+    if width < 3:
+        # Behind those come longer deltas.
+        left = min(left, period - number)
     while True:
-        period = OFFSETS_PERIOD if width > 1 else 64
         window = min(window, left - found, period - (number + found) % period)
         ahead = (found + 1) * stride
         if (
@@ -215,6 +226,7 @@ def _are_deltas(body: bytes, at: int, width: int, stride: int, number: int, coun
 def _are_timestamps(body: bytes, first: int, last: int, stride: int, count: int) -> bool:
     """Whether all timestamps are as long as the one before: the bytes go on until the one at `last`."""
     size_bytes = stride * count
-    return body[last : last + size_bytes : stride].isascii() and all(
-        body[at : at + size_bytes : stride].translate(_WITHOUT_HIGH_BIT).isascii() for at in range(first, last)
-    )
+    for at in range(first, last):
+        if not body[at : at + size_bytes : stride].translate(_WITHOUT_HIGH_BIT).isascii():
+            return False
+    return body[last : last + size_bytes : stride].isascii()

@@ -60,7 +60,8 @@ class Prepared(NamedTuple):
 def prepare(batch: bytes, form: Form, effort: Effort) -> Prepared | None:
     """Check a batch, and give it the topic's form; None if that is more than `effort`. Raises RecordsError."""
     header = check_envelope(batch)
-    other_codec = form.codec if form.codec is not header.codec else None
+    sent_codec = header.codec
+    other_codec = form.codec if form.codec is not sent_codec else None
     looked_at = header.record_count * (KEY_COST if form.needs_keys else 1)
     # At its highest level a codec takes a second for a megabyte.
     compresses = other_codec is not None and other_codec is not Codec.NONE
@@ -78,10 +79,10 @@ def prepare(batch: bytes, form: Form, effort: Effort) -> Prepared | None:
             batch if body is None else body, HEADER_BYTES if body is None else 0, header.record_count
         )
     if keyless or other_codec is None:
-        return Prepared(batch, header, header.codec, keyless)
+        return Prepared(batch, header, sent_codec, keyless)
     records = memoryview(batch)[HEADER_BYTES:] if body is None else body
     batch = _under(other_codec, header, records, form)
-    return Prepared(batch, read_header(batch), header.codec)
+    return Prepared(batch, read_header(batch), sent_codec)
 
 
 def _under(codec: Codec, header: BatchHeader, records: bytes | memoryview, form: Form) -> bytes:
