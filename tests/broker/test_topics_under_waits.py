@@ -25,6 +25,7 @@ from harness.transaction_in_memory import (
     make_topic,
     visible,
 )
+from oncelog.broker.slices import SLICE_MS
 from oncelog.log import Origin
 from oncelog.records import Record, build_batch, read_header
 
@@ -105,6 +106,37 @@ def offsets_that_are_held_back(broker: BrokerInMemory) -> Reply:
     )
 
 
+def partitions_that_are_held_back(broker: BrokerInMemory) -> Reply:
+    producer = ProducerInMemory(broker, TV1)
+    producer.write("old", 1)
+    broker.settle()
+    producer.end(committed=True)
+    return broker.send(
+        "add_partitions_to_txn",
+        3,
+        v3_and_below_transactional_id=producer.transactional_id,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=[{"name": TOPIC, "partitions": [0]}],
+    )
+
+
+def partitions_of_transactions_that_are_held_back(broker: BrokerInMemory) -> Reply:
+    """As a broker asks; the producer foresees its next epoch."""
+    producer = ProducerInMemory(broker, TV2)
+    producer.write("old", 1)
+    broker.settle()
+    producer.send_end(committed=True)
+    transaction = {
+        "transactional_id": producer.transactional_id,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.epoch + 1,
+        "verify_only": False,
+        "topics": [{"name": TOPIC, "partitions": [0]}],
+    }
+    return broker.send("add_partitions_to_txn", 5, transactions=[transaction])
+
+
 def more_partitions(broker: BrokerInMemory) -> Reply:
     topic = {"name": TOPIC, "count": 4, "assignments": None}
     return broker.send("create_partitions", 1, topics=[topic], timeout=MINUTE, validate_only=False)
@@ -149,12 +181,24 @@ KINDS: dict[str, Ask] = {
     "produce, held back": produce_that_is_held_back,
     "end of a transaction": end_of_a_transaction,
     "offsets, held back": offsets_that_are_held_back,
+    "partitions, held back": partitions_that_are_held_back,
+    "partitions of transactions, held back": partitions_of_transactions_that_are_held_back,
     "more partitions": more_partitions,
     "other settings": other_settings,
     "deleted records": deleted_records,
     "marker": marker,
     "deletion": deletion,
 }
+
+ANSWERED_AT_ONCE = (
+    "produce, flushed",
+    "end of a transaction",
+    "offsets, held back",
+    "partitions, held back",
+    "partitions of transactions, held back",
+    "marker",
+)
+"""What is asked for often, and waits once: others are served before the answer, and not once more."""
 
 
 @pytest.fixture
@@ -219,6 +263,16 @@ def test_connection_closed_under_a_request_that_waits(broker: BrokerInMemory, ki
         make_topic(broker)
     goes_on(broker)
     assert all(not partition._watchers for partition in broker.core.topics.partitions()), "somebody still waits"
+
+
+@pytest.mark.parametrize("kind", ANSWERED_AT_ONCE)
+def test_request_that_has_waited_is_answered_in_the_call_that_releases_it(broker: BrokerInMemory, kind: str) -> None:
+    """Meanwhile others were served: it need not rest before its answer is written, however long it has waited."""
+    reply = KINDS[kind](broker)
+    broker.clock.advance(2 * SLICE_MS)
+    assert not reply.came
+    broker.settle()
+    assert reply.came
 
 
 @pytest.mark.parametrize("in_transaction", [False, True])

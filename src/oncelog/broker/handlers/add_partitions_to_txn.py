@@ -55,12 +55,15 @@ async def handle(broker: Needs, request: Request) -> Any:
         return request.answer(results_by_topic_v3_and_below=results)
     # All at once: an id that is in the middle of something holds back its own answer alone.
     under_way = await turn.each(body.transactions, lambda transaction: start(_add_or_verify(broker, transaction)))
+    found = [await errors for errors in under_way]
+    # Others were served while one of them was waited for.
+    turn.begin()
     transactions = [
         request.types.AddPartitionsToTxnResult(
             transactional_id=transaction.transactional_id,
-            topic_results=await _topics(request, turn, transaction.topics, await errors),
+            topic_results=await _topics(request, turn, transaction.topics, errors),
         )
-        for transaction, errors in zip(body.transactions, under_way, strict=True)
+        for transaction, errors in zip(body.transactions, found, strict=True)
     ]
     return request.answer(error_code=ErrorCode.none, results_by_transaction=tuple(transactions))
 
@@ -86,7 +89,10 @@ async def _add(
         return None
     if refused is not None:
         return refused
-    return dict.fromkeys(partitions, await broker.transactions.add_partitions(*producer, partitions, tv2=False))
+    error = await broker.transactions.add_partitions(*producer, partitions, tv2=False)
+    # Others were served while the id was in the middle of something.
+    turn.begin()
+    return dict.fromkeys(partitions, error)
 
 
 async def _refused(

@@ -109,12 +109,16 @@ async def handle(broker: Needs, request: Request) -> Any:
                 return None
             results |= outside
         to_flush = _append_all(broker, request, part, results, replicating)
-        if to_flush and not await broker.durability.make_durable(to_flush):
-            results |= _gone_offline(broker, part)
+        if to_flush:
+            if not await broker.durability.make_durable(to_flush):
+                results |= _gone_offline(broker, part)
+            # Others were served while the disk was waited for.
+            turn.begin()
         if turn.is_over:
             await turn.rest()
     if replicating:
         results |= await _replicated(broker, checked, replicating, body.timeout.total_seconds() * 1000)
+        turn.begin()
     return await _answer(broker, request, turn, results)
 
 

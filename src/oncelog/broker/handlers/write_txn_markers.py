@@ -34,10 +34,11 @@ class Needs(hanging.Needs, Protocol):
 
 
 async def handle(broker: Needs, request: Request) -> Any:
-    turn = Turn(broker.clock)
     written: Replicating = {}
     errors = [_end_all(broker, marker, written) for marker in request.body.markers]
     lost = await _kept(broker, written)
+    # Others were served while the markers were made durable and copied.
+    turn = Turn(broker.clock)
     answered = zip(request.body.markers, errors, strict=True)
     return request.answer(
         markers=tuple([await _result(broker, request, turn, marker, found | lost) for marker, found in answered])
