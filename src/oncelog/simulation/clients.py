@@ -283,8 +283,7 @@ class SimulatedConsumer:
         return self._beside(self._group.commit(None))
 
     def positions(self) -> dict[TopicPartition, int]:
-        assert self._group is not None
-        return {one: position.offset for one, position in self._group.positions().items()}
+        return {one: position.offset for one, position in self.core.positions().items()}
 
     def committed(self, partitions: Iterable[TopicPartition]) -> Play:
         assert self._group is not None

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from oncelog.client.admin import operations as admin
 from oncelog.client.consumer.core import ConsumedRecord
+from oncelog.client.consumer.offsets import list_offsets
 from oncelog.client.errors import (
     BrokerRefused,
     ClientError,
@@ -371,11 +372,13 @@ def read_all(
     node: ClientNode, partitions: Collection[TopicPartition], view: dict[TopicPartition, list[ConsumedRecord]]
 ) -> Play:
     """What read_committed shows of the partitions, up to where they end: fast, for what is compacted meanwhile is missed."""
+    latest = dict.fromkeys(partitions, OffsetSpec.LATEST)
+    ends = yield from list_offsets(Cluster(node.settings), latest, IsolationLevel.READ_COMMITTED)
     consumer = SimulatedConsumer(node, IsolationLevel.READ_COMMITTED, at_once_bytes=AT_ONCE_BYTES)
     yield from consumer.assign(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
     view.update({one: [] for one in partitions})
     empty = 0
-    while empty < 3:
+    while empty < 3 and any(offset < ends[one].offset for one, offset in consumer.positions().items()):
         records: list[ConsumedRecord] = yield from consumer.poll(1_000)
         empty = 0 if records else empty + 1
         for record in records:
