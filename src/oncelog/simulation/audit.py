@@ -291,7 +291,9 @@ def _batches(partition: Partition) -> Iterator[tuple[bytes, int, BatchHeader]]:
     log = partition.log
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        data, offset = log.read(offset, READ_BYTES, log.log_end_offset)
+        at = offset
+        data, offset = log.read(at, READ_BYTES, log.log_end_offset)
+        _must_be(offset > at, f"{partition} has nothing at offset {at}, and ends at {log.log_end_offset}")
         for position, header in batches(data):
             yield bytes(data), position, header
 

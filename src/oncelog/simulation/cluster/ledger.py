@@ -192,9 +192,11 @@ class Ledger:
 
 
 def logged(log: PartitionLog, offset: int, stop: int) -> Iterator[LoggedBatch]:
-    """The batches from the one that has the offset to where it stops."""
+    """The batches from the one that has the offset to where it stops. Raise SimulationFailure where there is none."""
     while offset < stop:
-        data, offset = log.read(offset, READ_BYTES, stop)
+        at = offset
+        data, offset = log.read(at, READ_BYTES, stop)
+        _must(offset > at, f"{log.directory} has nothing at offset {at}, and goes on to {stop}")
         view = memoryview(data)
         for position, header in batches(data):
             size_bytes = header.size_bytes
