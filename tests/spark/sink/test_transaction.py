@@ -1,4 +1,4 @@
-"""What was read of a group before a transaction: the coordinator that was asked may have led no more."""
+"""The transactions of a driver that does not know what others have done since it looked."""
 
 from __future__ import annotations
 
@@ -7,14 +7,23 @@ from contextlib import closing
 import pytest
 
 from harness.names import unique
-from oncelog.client import Client, NewTopic, OffsetAndMetadata, TopicPartition
+from harness.waiting import until
+from oncelog.client import Client, NewTopic, OffsetAndMetadata, ProducerFenced, TopicPartition
 from oncelog.spark.sink.delivery import DriverPump, collected
 from oncelog.spark.sink.fence import FenceError
 from oncelog.spark.sink.settings import sink_settings
 from oncelog.spark.sink.transaction import SinkTransactions
+from oncelog.testing.proxy import Proxy
+from oncelog.wire import ErrorCode
+from tests.spark.strikes import OlderCluster
 
 NO_ROWS = collected([], (), DriverPump(), 0)
 """Of such a micro-batch only the offsets are committed."""
+
+FORGETFUL = {
+    "transactional.id.expiration.ms": "5000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "100",
+}
 
 
 @pytest.fixture
@@ -56,3 +65,36 @@ def test_micro_batch_that_was_committed_and_not_seen_is_not_written_again(log, c
         assert committed() == "micro-batch 11"
         commit(12)
         assert committed() == "micro-batch 12"
+
+
+@pytest.mark.parametrize("generation", [OlderCluster, Proxy], ids=["first generation", "second generation"])
+def test_driver_that_was_forgotten_twice_does_not_go_on_from_what_it_knew(new_oncelog, generation):
+    """KIP-360: a producer id that its coordinator has forgotten, with the transactional id, is followed by a new one.
+
+    So the driver that stood still is not refused, though another one has written under the id in between.
+    """
+    proxy = generation(new_oncelog(**FORGETFUL).bootstrap_servers)
+    name = unique("pipeline")
+    place = TopicPartition(unique("in"), 0)
+    settings = sink_settings(topic=place.topic, transactional_id=name, bootstrap_servers=proxy.bootstrap_servers)
+    with proxy, Client(proxy.bootstrap_servers) as client, closing(SinkTransactions(settings, client)) as stood_still:
+        client.create_topics([NewTopic(place.topic, 1, 1)])
+
+        def commit(transactions: SinkTransactions, batch_id: int) -> None:
+            transactions.commit(
+                NO_ROWS, (), {place: OffsetAndMetadata(batch_id, f"micro-batch {batch_id}")}, lambda: True
+            )
+
+        def is_forgotten() -> bool:
+            return name not in {found.transactional_id for found in client.list_transactions()}
+
+        commit(stood_still, 9)
+        until(is_forgotten)
+        with closing(SinkTransactions(settings, client)) as took_over:
+            commit(took_over, 10)
+            commit(took_over, 11)
+        until(is_forgotten)
+        with pytest.raises(ProducerFenced) as refused:
+            commit(stood_still, 10)
+        assert refused.value.error is ErrorCode.invalid_producer_id_mapping
+        assert client.committed_offsets(name)[place].metadata == "micro-batch 11"

@@ -25,6 +25,10 @@ from oncelog.spark.sink.hanging import SettledPartitions
 from oncelog.spark.sink.refusals import with_advice
 from oncelog.spark.sink.settings import SinkSettings
 from oncelog.spark.sink.tally import difference
+from oncelog.wire import ErrorCode
+
+EPOCH_MAX = 32_766
+"""The last epoch of a producer id: Kafka gives out another id after it, as it keeps 32767 for its own fencing."""
 
 
 class AttemptsExhausted(Exception):
@@ -130,11 +134,20 @@ class SinkTransactions:
     def _next_identity(
         self, written: list[TopicPartition], offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> ProducerIdentity:
-        """Whom to write the next transaction as. Raises HangingTransaction, while nothing is part of that transaction."""
-        if self.settled.are_known(written, with_offsets=bool(offsets)):
-            identity = self._producer.bump()
-        else:
-            identity = self._producer.await_end()
+        """Whom to write the next transaction as. Raises HangingTransaction, while nothing is part of that transaction.
+
+        A coordinator that has forgotten the transactional id refuses no epoch of it: it gives out another producer id
+        (KIP-360). Whoever had the id meanwhile, and was forgotten too, may have committed: that raises ProducerFenced.
+        """
+        before = self._producer.identity
+        are_known = self.settled.are_known(written, with_offsets=bool(offsets))
+        identity = self._producer.bump() if are_known else self._producer.await_end()
+        if identity.producer_id != before.producer_id and before.epoch < EPOCH_MAX:
+            raise ProducerFenced(
+                f"transactional id {self._settings.transactional_id!r} was forgotten by its coordinator",
+                ErrorCode.invalid_producer_id_mapping,
+            )
+        if not are_known:
             self.settled.look(written, offsets)
         self.settled.writes_as(identity)
         return identity
