@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from pyspark import InheritableThread
 from pyspark.sql import functions as F
 
 from harness.names import unique
+from harness.waiting import until
 from oncelog.client import Client, TopicPartition
 from oncelog.spark import committed_offsets, exactly_once
 from oncelog.spark.plan import Mode
@@ -128,12 +130,20 @@ def two_of_one_group(pipeline, other):
     return pipeline.sink(group_id=group), pipeline.sink(topic=other, group_id=group, transactional_id=unique("other"))
 
 
+def two_at_addresses_of_their_own(pipeline, other):
+    group, here = unique("group"), pipeline.log.bootstrap_servers
+    elsewhere = here.replace("127.0.0.1", "localhost")
+    assert elsewhere != here
+    second = pipeline.sink(topic=other, group_id=group, transactional_id=unique("other"), bootstrap_servers=elsewhere)
+    return pipeline.sink(group_id=group), second
+
+
 def one(pipeline, other):
     sink = pipeline.sink(topic=None)
     return sink, sink
 
 
-@pytest.mark.parametrize("sinks", [two_of_one_id, two_of_one_group, one])
+@pytest.mark.parametrize("sinks", [two_of_one_id, two_of_one_group, two_at_addresses_of_their_own, one])
 def test_a_second_part_of_a_micro_batch_is_not_taken_for_its_repetition(pipeline, sinks):
     other = topics.create(pipeline.log.bootstrap_servers, unique("other"), 1)
     first, second = sinks(pipeline, other)
@@ -156,6 +166,33 @@ def test_a_second_part_of_a_micro_batch_is_not_taken_for_its_repetition(pipeline
     assert pipeline.start(write_both).awaitTermination(180)
     pipeline.assert_copied_once()
     assert topics.values(topics.read(pipeline.log.bootstrap_servers, other)) == topics.values(pipeline.output())
+
+
+def test_two_parts_at_once_are_not_both_taken_for_the_micro_batch(pipeline, tmp_path):
+    other = topics.create(pipeline.log.bootstrap_servers, unique("other"), 1)
+    first, second = two_of_one_group(pipeline, other)
+    is_computing, may_end = tmp_path / "is-computing", tmp_path / "may-end"
+
+    def held(batches):
+        is_computing.touch()
+        until(may_end.exists)
+        yield from batches
+
+    def write(rows, batch_id):
+        writing = InheritableThread(first, args=(rows.mapInArrow(held, rows.schema), batch_id))
+        writing.start()
+        until(is_computing.exists)
+        try:
+            second(rows, batch_id)
+        finally:
+            may_end.touch()
+            writing.join()
+
+    with pytest.raises(Exception, match="QueryError: micro-batch 0 is committed"):
+        pipeline.start(write).awaitTermination(180)
+    pipeline.run(first)
+    pipeline.assert_copied_once()
+    assert topics.values(topics.read(pipeline.log.bootstrap_servers, other)) == []
 
 
 def test_a_lost_fence_record_stops_the_query(pipeline):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 from typing import NoReturn
@@ -18,11 +19,15 @@ from oncelog.spark.session.connect import SparkConnectError, refuse_connect
 from oncelog.spark.sink import fence
 from oncelog.spark.sink.fence import FenceProgress, FenceRecord, Verdict
 from oncelog.spark.sink.settings import SinkSettings
-from oncelog.spark.sink.writer import Writer, decided, look_first, open_client, skipped_report
+from oncelog.spark.sink.writer import Writer, cluster_of, decided, look_first, open_client, skipped_report
 from oncelog.wire import ErrorCode
 
 _given: dict[tuple[str, str], tuple[str, int]] = {}
-"""By servers and group, the run and the micro-batch that a sink of this process was given last, and is done with."""
+"""By cluster and group, the run and the micro-batch that a sink of this process was given last.
+
+One that failed does not count: it may be given again.
+"""
+_giving = threading.Lock()
 
 
 class _Run:
@@ -81,6 +86,7 @@ class ExactlyOnceSink:
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
         self._run: _Run | None = None
+        self._place: tuple[str, str] | None = None
         self._reports = RecentReports()
         self.last_batch: BatchReport | None = None
         self.metrics = SinkMetrics()
@@ -129,16 +135,30 @@ class ExactlyOnceSink:
     def _write(self, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
         refuse_connect(rows.sparkSession)
         query = running_query(rows)
-        place, given = (self._settings.bootstrap_servers, self._settings.group_id), (query.run_id, batch_id)
-        if _given.get(place) == given:
+        place, given = self._place_of_progress(), (query.run_id, batch_id)
+        # Sinks of one group may be called by several threads at once: only one of them puts its entry there.
+        with _giving:
+            before = _given.get(place)
+            _given[place] = given
+        if before == given:
             raise QueryError(
                 f"micro-batch {batch_id} is committed for group {self._settings.group_id!r} with what a sink was given before: "
                 "what is given now would be taken for a repetition, and lost. Write it with a sink that has a transactional id "
                 "and a group of its own, or put all outputs into one DataFrame with a column `topic`"
             )
-        report = self._write_for(query, rows, batch_id, started_ms)
-        _given[place] = given
-        return report
+        try:
+            return self._write_for(query, rows, batch_id, started_ms)
+        except BaseException:
+            with _giving:
+                if _given.get(place) == given:
+                    del _given[place]
+            raise
+
+    def _place_of_progress(self) -> tuple[str, str]:
+        """The cluster that keeps the progress, and the group. A cluster is known by its id: it may have several addresses."""
+        if self._place is None:
+            self._place = cluster_of(self._settings), self._settings.group_id
+        return self._place
 
     def _write_for(self, query: RunningQuery, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
         if self._run is not None and self._run.query.run_id != query.run_id:

@@ -36,6 +36,12 @@ def open_client(settings: SinkSettings) -> Client:
     )
 
 
+def cluster_of(settings: SinkSettings) -> str:
+    """The id of the output's cluster; its address where brokers tell none. Raises ClientError."""
+    with _told(settings, "the cluster"), open_client(settings) as client:
+        return client.describe_cluster().cluster_id or settings.bootstrap_servers
+
+
 def look_first(
     client: Client, settings: SinkSettings, batch: fence.Batch, partitions: Iterable[TopicPartition]
 ) -> None:
