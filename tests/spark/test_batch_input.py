@@ -18,8 +18,8 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 
 @pytest.fixture
 def clusters(monkeypatch):
-    """Three addresses, two of them of one cluster."""
-    ids = {"a:1": "A", "a:2": "A", "b:1": "B"}
+    """Two addresses of one cluster, and two of another."""
+    ids = {"a:1": "A", "a:2": "A", "b:1": "B", "b:2": "B"}
     monkeypatch.setattr(module, "cluster_id", lambda servers, security: ids[servers])
 
 
@@ -32,6 +32,7 @@ def clusters(monkeypatch):
         (["b:1"], set(), {"b:1": (0,)}),
         ([None], set(), {}),
         ([None, "b:1", "a:2", "b:1"], {2}, {"b:1": (1, 3)}),
+        (["b:2", "a:1", "b:1"], {1}, {"b:1": (0, 2)}),
     ],
 )
 def test_input_of_another_cluster_is_told_by_its_id_not_its_address(clusters, servers, own, foreign):

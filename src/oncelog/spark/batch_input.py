@@ -19,8 +19,8 @@ CARRIER_PARTITION = 0
 class InputClusters:
     """The sources of a query in the order of the checkpoint's lines, by the cluster that has their topics.
 
-    `own` are those of the output's cluster. `foreign` are those of other clusters, by their bootstrap servers; how each of
-    these is reached is in `security`.
+    `own` are those of the output's cluster. `foreign` are those of other clusters, by their bootstrap servers, or by some of
+    them where a cluster has several; how each of these is reached is in `security`.
     """
 
     source_count: int
@@ -36,14 +36,17 @@ def input_clusters(own_servers: str, own_security: Security, sources: Sequence[S
     ways[own_servers] = own_security
     ids = {servers: cluster_id(servers, security) for servers, security in ways.items()} if len(ways) > 1 else {}
     own = {servers for servers in found if servers == own_servers or ids[servers] == ids[own_servers]}
+    foreign: dict[str, tuple[int, ...]] = {}
+    one_of = {ids[servers]: servers for servers in sorted(found - own, reverse=True)}
+    for place, source in enumerate(sources):
+        if source.servers is not None and source.servers not in own:
+            servers = one_of[ids[source.servers]]
+            foreign[servers] = (*foreign.get(servers, ()), place)
     return InputClusters(
         source_count=len(sources),
         own=frozenset(place for place, source in enumerate(sources) if source.servers in own),
-        foreign={
-            servers: tuple(place for place, source in enumerate(sources) if source.servers == servers)
-            for servers in sorted(found - own)
-        },
-        security={servers: ways[servers] for servers in found - own},
+        foreign=foreign,
+        security={servers: ways[servers] for servers in foreign},
     )
 
 
