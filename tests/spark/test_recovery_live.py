@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
+from harness.names import unique
 from harness.waiting import until
 from oncelog.client import Client
 from oncelog.spark import FenceError, committed_offsets
+from oncelog.wire import ErrorCode
 from tests.spark import topics
-from tests.spark.pipelines import Pipeline
+from tests.spark.driver import raising_once
+from tests.spark.pipelines import COUNT, Pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.drawn(6), pytest.mark.on_a_cluster]
 
@@ -301,3 +304,60 @@ def test_a_first_batch_that_was_interrupted_some_days_ago_is_written(pipeline):
 def test_a_group_without_offsets_of_a_sink_is_an_error(pipeline):
     with pytest.raises(FenceError, match="no sink has committed"):
         committed_offsets(pipeline.log.bootstrap_servers, pipeline.transactional_id)
+
+
+class Short:
+    """A second topic that the pipeline reads, until somebody deletes it."""
+
+    def __init__(self, pipeline):
+        self.pipeline, self.topic = pipeline, topics.create(pipeline.log.bootstrap_servers, unique("short"), 1)
+        self.add(9)
+
+    def add(self, count):
+        found = [("short", f"short-{number}") for number in range(count)]
+        topics.produce(self.pipeline.log.bootstrap_servers, self.topic, found)
+
+    def rows(self):
+        both = f"{self.pipeline.source},{self.topic}"
+        return self.pipeline.rows(subscribe=both, failOnDataLoss="false").select("key", "value")
+
+    def delete(self):
+        with Client(self.pipeline.log.bootstrap_servers) as client:
+            client.delete_topics([self.topic])
+            until(lambda: client.metadata([self.topic])[self.topic].error is ErrorCode.unknown_topic_or_partition)
+
+    def assert_the_others_were_copied_once(self, count=COUNT):
+        others = [value for value in values(self.pipeline) if not value.startswith("short-")]
+        assert others == sorted(value for _, value in topics.keyed_records(count))
+        with Client(self.pipeline.log.bootstrap_servers) as client:
+            committed = client.committed_offsets(self.pipeline.transactional_id)
+        assert {item.topic for item in committed} == {self.pipeline.source}
+
+
+def test_topic_that_is_deleted_in_the_middle_of_a_micro_batch_is_left_out(pipeline):
+    short, sink = Short(pipeline), pipeline.sink()
+
+    def write(rows, batch_id):
+        if batch_id == 1:
+            short.delete()
+        sink(rows, batch_id)
+
+    assert pipeline.start(write, short.rows()).awaitTermination(180)
+    short.assert_the_others_were_copied_once()
+
+
+@pytest.mark.parametrize("write", [by_function, by_name])
+def test_topic_that_was_deleted_while_nothing_ran_does_not_stop_the_micro_batch_that_was_planned(
+    pipeline, tmp_path, write
+):
+    short, flag = Short(pipeline), tmp_path / "flag"
+    rows = short.rows().mapInArrow(raising_once(str(flag)), "key binary, value binary")
+    write(pipeline, rows)
+    topics.produce(pipeline.log.bootstrap_servers, pipeline.source, topics.keyed_records(10, start=COUNT))
+    short.add(1)
+    flag.touch()
+    with pytest.raises(Exception, match="failed once, as it was told to"):
+        write(pipeline, rows)
+    short.delete()
+    write(pipeline, rows)
+    short.assert_the_others_were_copied_once(COUNT + 10)

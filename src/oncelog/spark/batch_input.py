@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from oncelog.client import Client, TopicPartition
+from oncelog.client import Client, TopicDescription, TopicPartition
 from oncelog.client.security import Security
 from oncelog.spark.checkpoint import BatchOffsets, CheckpointError
 from oncelog.spark.offsets import Offsets, digest, from_json, is_offsets
 from oncelog.spark.query import Source
+from oncelog.wire import ErrorCode
 
 CARRIER_PARTITION = 0
 """The partition of the output whose offset carries the fence record where no input is the output's cluster's."""
@@ -74,6 +75,18 @@ class BatchInput:
     offset_count: int | None
     planned_ms: int
 
+    def where_it_is(self, client: Client) -> BatchInput:
+        """The same without the offsets of partitions that were deleted since Spark planned it: no broker commits those.
+
+        Raises ClientError.
+        """
+        if not self.end:
+            return self
+        described = client.metadata({item.topic for item in self.end}, wanted=self.end)
+        gone = {item for item in self.end if _is_gone(item, described[item.topic])}
+        end = {item: offset for item, offset in self.end.items() if item not in gone}
+        return replace(self, end=end, unclear=self.unclear - gone)
+
     def committed(self, topic: str | None) -> list[TopicPartition]:
         """The partitions whose offsets are committed with it, and carry its fence record. `topic` is the output's."""
         if self.end or topic is None:
@@ -110,6 +123,12 @@ def batch_input(clusters: InputClusters, offsets: BatchOffsets, first_starts: Se
         offset_count=_offset_count(starts, ends) if is_complete and all(map(_is_kafka, offsets.end)) else None,
         planned_ms=offsets.planned_ms,
     )
+
+
+def _is_gone(partition: TopicPartition, topic: TopicDescription) -> bool:
+    if topic.error is ErrorCode.none:
+        return partition.partition not in {item.partition for item in topic.partitions}
+    return topic.error is ErrorCode.unknown_topic_or_partition
 
 
 def _is_kafka(line: str | None) -> bool:

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from pyspark.sql import DataFrame
 
-from oncelog.client import Client, ClientError, OffsetAndMetadata, ProducerFenced, TopicPartition
+from oncelog.client import BrokerRefused, Client, ClientError, OffsetAndMetadata, ProducerFenced, TopicPartition
 from oncelog.spark.batch_input import CARRIER_PARTITION, BatchInput, InputClusters, batch_input, input_clusters
 from oncelog.spark.java_errors import without_stack_traces
 from oncelog.spark.metrics import BatchReport, RecentReports, SinkMetrics
@@ -169,24 +169,33 @@ class ExactlyOnceSink:
             read = self._input(query, self._run.clusters, batch_id)
             return self._write_in(self._run, rows, batch_id, read, started_ms)
         except ProducerFenced as fenced:
+            # The coordinator does not know this producer any more: it forgets an id under which nothing was written for
+            # transactional.id.expiration.ms. Whether somebody else has had it meanwhile, the log tells.
             if fenced.error is not ErrorCode.invalid_producer_id_mapping:
                 raise
-        # The coordinator does not know this producer any more: it forgets an id under which nothing was written for
-        # transactional.id.expiration.ms. Whether somebody else has had it meanwhile, the log tells.
+        except BrokerRefused as refused:
+            # A topic was deleted in the middle of the micro-batch. Which one, is found out when the log is read again.
+            if refused.error is not ErrorCode.unknown_topic_or_partition:
+                raise
         self.close()
         return self._write_first(query, rows, batch_id, started_ms)
 
     def _write_first(self, query: RunningQuery, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
         refuse(query)
         clusters = input_clusters(self._settings.bootstrap_servers, self._settings.security, query.sources())
-        read = self._input(query, clusters, batch_id)
         with open_client(self._settings) as client:
+            read = self._input(query, clusters, batch_id, client)
             look_first(client, self._settings, _batch(query, read, batch_id), read.committed(self._settings.topic))
         self._run = _Run(self._settings, query, clusters, read, Writer(self._settings))
         return self._write_in(self._run, rows, batch_id, read, started_ms)
 
-    def _input(self, query: RunningQuery, clusters: InputClusters, batch_id: int) -> BatchInput:
+    def _input(
+        self, query: RunningQuery, clusters: InputClusters, batch_id: int, client: Client | None = None
+    ) -> BatchInput:
+        """What a micro-batch reads; of what was planned before this run, only what is still there, which `client` is asked."""
         read = batch_input(clusters, query.offsets(batch_id), query.starts() if batch_id == 0 else [])
+        if client is not None:
+            read = read.where_it_is(client)
         if not read.end and self._settings.topic is None:
             raise QueryError("the input has no topics of the output's cluster: name the output with topic=...")
         return read

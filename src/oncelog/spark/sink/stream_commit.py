@@ -16,7 +16,7 @@ from oncelog.client import Client, TopicPartition
 from oncelog.spark.batch_input import CARRIER_PARTITION, BatchInput, InputClusters, batch_input
 from oncelog.spark.checkpoint import BatchOffsets, CheckpointError, CheckpointFiles, LocalFiles, batch_offsets
 from oncelog.spark.metrics import BatchReport
-from oncelog.spark.offsets import from_json, is_offsets
+from oncelog.spark.offsets import from_json, is_offsets, topic_ids
 from oncelog.spark.options.locations import LOCAL, scheme_and_path
 from oncelog.spark.options.table import OptionError
 from oncelog.spark.query import QueryError
@@ -125,10 +125,19 @@ def _check_tasks(tasks: Sequence[EncodedTask], query_id: str, batch_id: int, che
 
 
 def _input(client: Client, offsets: BatchOffsets) -> BatchInput:
-    """What a micro-batch reads. Sources count as the output's cluster's where it has all of their partitions."""
-    lines = [from_json(line) if line is not None and is_offsets(line) else {} for line in offsets.end]
+    """What a micro-batch reads. Sources count as the output's cluster's where it has all of their partitions.
+
+    Where it lacks some that were deleted, those do that have one of its topics by its id.
+    """
+    told = [line if line is not None and is_offsets(line) else "{}" for line in offsets.end]
+    lines = [from_json(line) for line in told]
     places = {partition for line in lines for partition in line}
     described = client.metadata({partition.topic for partition in places}, wanted=places)
     known = {TopicPartition(name, item.partition) for name, topic in described.items() for item in topic.partitions}
-    own = frozenset(place for place, line in enumerate(lines) if line and line.keys() <= known)
-    return batch_input(InputClusters(len(lines), own, {}), offsets, [])
+    ids = {topic.topic_id for topic in described.values() if topic.topic_id is not None}
+    own = frozenset(
+        place
+        for place, (text, line) in enumerate(zip(told, lines, strict=True))
+        if line and (line.keys() <= known or not ids.isdisjoint(topic_ids(json.loads(text)).values()))
+    )
+    return batch_input(InputClusters(len(lines), own, {}), offsets, []).where_it_is(client)
