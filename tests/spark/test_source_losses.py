@@ -192,6 +192,32 @@ def test_a_query_over_what_is_there_goes_on_without_a_topic_that_is_gone(log, cl
                 reader.latestOffset(start, ReadAllAvailable())
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_micro_batch_that_was_planned_goes_on_without_a_new_topic_that_was_deleted_since(
+    log, client, topic, is_first, caplog
+):
+    """Spark repeats it after a crash without asking where it ends. Until a first one is done, it asks where that starts."""
+    pattern = {"kafka.bootstrap.servers": log.bootstrap_servers, "subscribePattern": f"^{topic}.*"}
+
+    def reader(fail_on_data_loss):
+        options = {**pattern, "startingOffsets": "earliest", "failOnDataLoss": fail_on_data_loss}
+        return StreamReader(parse_options(options, streaming=True))
+
+    before = reader("true")
+    start = before.initialOffset()
+    short = f"{topic}-short"
+    client.create_topics([NewTopic(short, 1, 1)])
+    fill(log, short)
+    planned = reader("true").latestOffset(start, ReadAllAvailable())
+    assert TopicPartition(short, 0) in from_tree(planned)
+    gone(client, short)
+    start = reader("true").initialOffset() if is_first else start
+    with pytest.raises(DataLossError, match=f"{short}-0 is gone before anything of it was read; failOnDataLoss=false"):
+        reader("true").partitions(start, planned)
+    assert ranges(reader("false"), start, planned) == [(0, COUNT)]
+    assert f"{short}-0 is gone before anything of it was read; the query goes on without it" in caplog.text
+
+
 def test_a_task_whose_topic_is_deleted_says_so(log, client, topic):
     gone(client, topic)
     with pytest.raises(DataLossError, match=f"{topic}-0 is gone"):

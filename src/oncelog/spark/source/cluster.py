@@ -88,6 +88,18 @@ class SourceCluster:
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         return self.at(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
 
+    def earliest_of_those_there(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """The same for partitions that were seen before: those that were deleted since have none."""
+        try:
+            return self.earliest(partitions)
+        except BrokerRefused as refused:
+            if refused.error is not ErrorCode.unknown_topic_or_partition:
+                raise
+        topics = {partition.topic for partition in partitions}
+        described = self._asked(lambda client: client.metadata(topics, partitions))
+        there = {TopicPartition(name, item.partition) for name, topic in described.items() for item in topic.partitions}
+        return self.earliest(there.intersection(partitions))
+
     def ends(self, was_read: Offsets) -> Offsets:
         """The latest offsets of what `partitions` names. One is before what was read only if records were lost."""
         try:

@@ -164,9 +164,13 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._cluster.were_read_as(read_as)
         self._cluster.were_read_as(topic_ids(start))
         self._cluster.partitions(last)
-        begin = self._with_new_partitions(self._begin(start, read_as), last)
+        begin = self._begin(start, read_as)
+        new = [item for item in last if item not in begin]
+        begin |= self._cluster.earliest_of_those_there(new)
         self._check_no_loss(begin, last)
-        there = [item for item in sorted(last) if not _differ(read_as, self._cluster.topic_ids, item)]
+        for partition in sorted(last.keys() - begin.keys()):
+            self._lose(f"{partition} is gone before anything of it was read", "goes on without it")
+        there = [item for item in sorted(begin) if item in last and not _differ(read_as, self._cluster.topic_ids, item)]
         return _tasks([OffsetRange(item, begin[item], last[item]) for item in there], self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
