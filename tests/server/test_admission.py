@@ -29,6 +29,15 @@ def test_connection_beyond_the_limit_waits_until_another_is_closed() -> None:
         third.close()
 
 
+def test_stop_of_a_broker_that_is_full_is_a_quiet_one(caplog: pytest.LogCaptureFixture) -> None:
+    with broker(max_connections=1) as node:
+        first, second = (Connection(node.bootstrap_servers, timeout_seconds=10) for _ in range(2))
+        assert asks(first)
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+    first.close()
+    second.close()
+
+
 def test_connection_beyond_the_limit_of_its_address_is_closed() -> None:
     with broker(max_connections_per_ip=1) as node:
         first = Connection(node.bootstrap_servers, timeout_seconds=10)

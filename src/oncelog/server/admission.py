@@ -69,8 +69,8 @@ class Admission:
             self._look_again()
 
     def stop(self) -> None:
-        if self._again is not None:
-            self._again.cancel()
+        # A connection that is closed from now on makes room for nobody.
+        self._wait_no_more()
         for listener in self._listeners:
             self._loop.remove_reader(listener.socket)
             listener.socket.close()
@@ -130,13 +130,17 @@ class Admission:
         """Leave what comes where it is until a connection is closed, or for a moment."""
         for listener in self._listeners:
             self._loop.remove_reader(listener.socket)
+        self._wait_no_more()
         self._again = self._loop.call_later(LOOK_AGAIN_S, self._look_again)
 
     def _look_again(self) -> None:
+        self._wait_no_more()
+        self._listen()
+
+    def _wait_no_more(self) -> None:
         if self._again is not None:
             self._again.cancel()
         self._again = None
-        self._listen()
 
 
 def _words(error: OSError) -> str:
