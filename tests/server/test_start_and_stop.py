@@ -99,6 +99,35 @@ def test_kill_is_recovered_from_and_what_was_acknowledged_is_there(node):
     assert values(node, topic) == ["a", "b"]
 
 
+def test_stop_that_is_cancelled_has_stopped_nevertheless(tmp_path):
+    async def run() -> None:
+        first = Broker(data_dir=str(tmp_path))
+        await first.start()
+        stopping = asyncio.ensure_future(first.stop())
+        await asyncio.sleep(0)
+        stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+        async with Broker(data_dir=str(tmp_path), listen=first.bootstrap_servers) as second:
+            assert second.start_report.was_clean
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("ensemble", ["nowhere:port", ","])
+def test_start_that_has_no_ensemble_to_go_to_leaves_the_address_and_no_directory(tmp_path, monkeypatch, ensemble):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    listen = f"127.0.0.1:{free_port()}"
+    with (
+        pytest.raises(ValueError, match=r"zookeeper\.connect"),
+        broker(listen=listen, broker_id=1, zookeeper_connect=ensemble),
+    ):
+        pytest.fail("it is in no cluster")
+    assert list(tmp_path.iterdir()) == []
+    with broker(listen=listen):
+        pass
+
+
 def test_stop_does_not_wait_for_requests_that_wait(node):
     """A fetch that may wait for a minute, a client that says nothing, and half a request."""
     idle, half = Connection(node.bootstrap_servers), Connection(node.bootstrap_servers)

@@ -146,7 +146,12 @@ class Broker:
         budget = descriptor_budget()
         self._disk = RealDisk(partial(self._call_in, loop), self._bug, open_files_max=budget.files)
         self._workers = WorkerThreads(partial(self._call_in, loop), self._bug)
-        network, zookeeper = await self._others(loop, sockets)
+        try:
+            network, zookeeper = await self._others(loop)
+        except BaseException:
+            close_all(sockets)
+            self._discard()
+            raise
         environment = Environment(
             RealClock(loop, self._guard), self._disk, self._workers, RealRandom(), network, zookeeper
         )
@@ -201,9 +206,7 @@ class Broker:
             raise
         self._metrics = MetricsListener(bound, lambda: self._core.metrics(), self._bug)
 
-    async def _others(
-        self, loop: asyncio.AbstractEventLoop, sockets: Sequence[socket.socket]
-    ) -> tuple[BrokerNetwork | None, ZooKeeper | None]:
+    async def _others(self, loop: asyncio.AbstractEventLoop) -> tuple[BrokerNetwork | None, ZooKeeper | None]:
         """What a member of a cluster speaks with others by. Raises OSError if ZooKeeper cannot be reached, and ValueError."""
         if not self._parsed.is_in_cluster:
             return None, None
@@ -229,8 +232,6 @@ class Broker:
             await zookeeper.connected()
         except BaseException:
             zookeeper.close()
-            close_all(sockets)
-            self._discard()
             raise
         return network, zookeeper
 
@@ -254,15 +255,22 @@ class Broker:
     async def stop(self) -> None:
         """Close the listener and the connections, then the log, which blocks on the disk.
 
-        In a cluster others lead first what this broker leads, as far as there are any.
+        In a cluster others lead first what this broker leads, as far as there are any. Where it is cancelled it waits for nobody
+        any more, and the broker has stopped nevertheless.
         """
-        await self._handed_over()
-        self._hang_up()
-        await self._connections.closed()
-        self._core.stop()
-        self._has_stopped = True
-        await self._leave_cluster()
-        self._discard()
+        try:
+            await self._handed_over()
+        finally:
+            self._hang_up()
+            try:
+                await self._connections.closed()
+            finally:
+                self._core.stop()
+                self._has_stopped = True
+                try:
+                    await self._leave_cluster()
+                finally:
+                    self._discard()
         logger.info("node %d has stopped cleanly", self._core.node_id)
 
     async def _handed_over(self) -> None:
