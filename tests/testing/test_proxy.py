@@ -12,6 +12,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from harness.processes import free_port
+from oncelog.client import Producer as OncelogProducer
+from oncelog.testing import broker
 from oncelog.testing.proxy import ApiKey, Frame, Point, Proxy, Then
 
 
@@ -212,6 +214,36 @@ def test_ports_of_a_proxy_before_a_cluster_count_up_from_the_one_that_is_given(s
     port = first_of_two_free_ports()
     with Proxy(f"{server.address},{server.address}", listen=f"127.0.0.1:{port}") as proxy:
         assert proxy.bootstrap_servers == f"127.0.0.1:{port},127.0.0.1:{port + 1}"
+
+
+@pytest.mark.parametrize("host", ["[::1]", "127.0.0.2", "localhost"])
+def test_clients_stay_behind_a_proxy_before_a_broker_at_any_host_of_this_machine(host):
+    with broker(listen=f"{host}:0") as running, Proxy(running.bootstrap_servers) as proxy:
+        cut = proxy.at_request(ApiKey.PRODUCE, then=Then.CUT)
+        with OncelogProducer(proxy.bootstrap_servers) as producer:
+            producer.send("behind-the-proxy", b"1")
+        assert cut.fired.is_set()
+
+
+def test_connection_that_opens_while_the_proxy_is_closed_is_closed_with_it(server, monkeypatch):
+    connects, may_connect = threading.Event(), threading.Event()
+    connect = socket.create_connection
+
+    def connect_late(address, timeout):
+        connects.set()
+        assert may_connect.wait(10)
+        return connect(address, timeout=timeout)
+
+    proxy = Proxy(server.address)
+    host, port = proxy.bootstrap_servers.split(":")
+    monkeypatch.setattr("oncelog.testing.proxy.socket.create_connection", connect_late)
+    with socket.socket() as client:
+        client.settimeout(10)
+        client.connect((host, int(port)))
+        assert connects.wait(10)
+        proxy.close()
+        may_connect.set()
+        assert client.recv(1) == b""
 
 
 def first_of_two_free_ports():

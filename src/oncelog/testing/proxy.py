@@ -112,13 +112,14 @@ class Rule:
 class Proxy:
     """Listens on a port of its own for each broker, and passes everything on to it. Threads do the work; `close` ends them.
 
-    `bootstrap_servers` has to name every broker there is. With a port in `listen` it takes that and the ones after it.
+    `bootstrap_servers` has to name every broker there is. Without `listen` it takes free ports of the brokers' own hosts, for
+    clients are told its ports and the brokers' hosts. With a port in `listen` it takes that and the ones after it.
     """
 
-    def __init__(self, bootstrap_servers: str, listen: str = "127.0.0.1:0") -> None:
+    def __init__(self, bootstrap_servers: str, listen: str | None = None) -> None:
         targets = [_address(server) for server in bootstrap_servers.split(",")]
-        host, port = _address(listen)
-        self._listeners = [socket.create_server((host, port and port + number)) for number in range(len(targets))]
+        own = [(host, 0) for host, _ in targets] if listen is None else _count_up(listen, len(targets))
+        self._listeners = [_listener(*address) for address in own]
         self._own = [listener.getsockname()[:2] for listener in self._listeners]
         self._instead = {
             _on_the_wire(target): _on_the_wire((target[0], own[1]))
@@ -136,7 +137,7 @@ class Proxy:
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(f"{host}:{port}" for host, port in self._own)
+        return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self._own)
 
     def at_request(
         self,
@@ -172,7 +173,8 @@ class Proxy:
             link.cut()
 
     def close(self) -> None:
-        self._closed = True
+        with self._lock:
+            self._closed = True
         for listener in self._listeners:
             _shut(listener)
         self.cut_all()
@@ -242,6 +244,10 @@ class Proxy:
             for side in (client, broker):
                 side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
+                if self._closed:
+                    _shut(client)
+                    _shut(broker)
+                    return
                 self.connections += 1
                 link = _Link(self, client, broker, self.connections)
                 self._links.add(link)
@@ -315,7 +321,17 @@ class _Link:
 
 def _address(text: str) -> Address:
     host, _, port = text.rpartition(":")
-    return host, int(port)
+    return host.strip("[]"), int(port)
+
+
+def _count_up(listen: str, count: int) -> list[Address]:
+    host, port = _address(listen)
+    return [(host, port and port + number) for number in range(count)]
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    return socket.create_server(address[:2], family=family)
 
 
 def _on_the_wire(address: Address) -> bytes:
