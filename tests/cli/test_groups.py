@@ -275,3 +275,24 @@ def test_wrong_usage_says_what_is_wrong(cli, arguments, said):
     ended = cli("groups", *arguments)
     assert ended.status == 2
     assert said in " ".join(ended.errors.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("[/none]", "[/none]"),
+        ("[bold]x[/bold]", "[bold]x[/bold]"),
+        (":smile:", ":smile:"),
+        ("\x1b[31mred\r\nx", r"\x1b[31mred\r\nx"),
+        ("gruppe-ä", "gruppe-ä"),
+    ],
+)
+def test_name_that_a_client_chose_is_shown_as_it_is_and_does_nothing_to_a_terminal(cli, oncelog_broker, name, shown):
+    there = oncelog_broker.bootstrap_servers
+    topic, own = filled_topic(there), unique("chosen")
+    with Client(there) as client:
+        client.commit_offsets(name + own, {TopicPartition(topic, 0): OffsetAndMetadata(3)})
+    for command in (["list"], ["describe", name + own]):
+        ended = cli("groups", *command, "--bootstrap-server", there)
+        assert (ended.status, ended.errors) == (0, "")
+        assert shown + own in [line.split()[0] for line in ended.lines]

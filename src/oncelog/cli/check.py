@@ -11,7 +11,7 @@ import typer
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.garbage import without_collections
 from oncelog.cli.options import Json, filled_path
-from oncelog.cli.tables import print_json, print_table
+from oncelog.cli.tables import print_json, print_table, printable
 from oncelog.testing.checker import (
     Anomaly,
     AnomalyFinding,
@@ -106,7 +106,7 @@ def _print(report: CheckReport) -> None:
     if report.examples:
         print()
     for example in report.examples:
-        print(f"{example.anomaly.label}{'' if example.is_fault else ', no fault'}: {_printable(example.sentence)}")
+        print(f"{example.anomaly.label}{'' if example.is_fault else ', no fault'}: {printable(example.sentence)}")
 
 
 def _row(report: CheckReport, anomaly: Anomaly) -> dict[str, object]:
@@ -117,8 +117,3 @@ def _row(report: CheckReport, anomaly: Anomaly) -> dict[str, object]:
         "faults": report.faults[anomaly],
         "counts_as_a_fault": anomaly.counts_as_fault.value + ("" if is_judged else "; not judged: no final phase"),
     }
-
-
-def _printable(text: str) -> str:
-    """Control characters would do things to a terminal."""
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)

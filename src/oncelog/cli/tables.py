@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 WIDTH_WITHOUT_TERMINAL = 500
 
@@ -24,12 +25,14 @@ def print_json(value: object) -> None:
 def print_table(columns: Sequence[str], rows: Iterable[Mapping[str, object]], *, title: str | None = None) -> None:
     """Print rows under their columns. A column's heading is its name in words; numbers are set to the right."""
     listed = list(rows)
-    table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold")
+    # As Text nothing of it is markup: a group may be called [/x].
+    heading = None if title is None else Text(printable(title), "bold")
+    table = Table(box=None, pad_edge=False, title=heading, title_justify="left")
     for column in columns:
         is_number = all(isinstance(row[column], int) for row in listed) and bool(listed)
         table.add_column(column.replace("_", " ").upper(), justify="right" if is_number else "left", no_wrap=True)
     for row in listed:
-        table.add_row(*(cell(row[column]) for column in columns))
+        table.add_row(*(Text(printable(cell(row[column]))) for column in columns))
     screen = console()
     with screen.capture() as drawn:
         screen.print(table)
@@ -46,3 +49,8 @@ def cell(value: object) -> str:
     if isinstance(value, list | tuple):
         return ",".join(cell(item) for item in value)
     return str(value)
+
+
+def printable(text: str) -> str:
+    """Control characters, of a name that a client chose, would do things to a terminal."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
