@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -69,6 +68,12 @@ def here(cli, oncelog_broker):
     return run
 
 
+def mind_signals() -> None:
+    """A suite that runs in the background ignores Ctrl-C and the end of its terminal, and what it starts would inherit that."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.fixture
 def process():
     """Start `oncelog` as a user does; whatever a test leaves running is ended."""
@@ -77,8 +82,7 @@ def process():
     def start(*arguments, **options) -> subprocess.Popen[str]:
         command = [str(PROGRAM), *map(str, arguments)]
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        # A suite that runs in the background ignores Ctrl-C, and what it starts would inherit that.
-        streams["preexec_fn"] = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        streams["preexec_fn"] = mind_signals
         started.append(subprocess.Popen(command, text=True, **{**streams, **options}))
         return started[-1]
 

@@ -39,7 +39,7 @@ def test_broker_loads_neither_a_terminal_toolkit_nor_hypothesis(process, tmp_pat
     assert not loaded & {"hypothesis", "rich", "typer"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_is_a_clean_stop(process, tmp_path, number):
     directory = tmp_path / "data"
     served = process("serve", "--listen", "127.0.0.1:0", "--data-dir", directory)
@@ -52,6 +52,37 @@ def test_a_signal_is_a_clean_stop(process, tmp_path, number):
     again = process("serve", "--listen", "127.0.0.1:0", "--data-dir", directory)
     with Client(ready_address(again)) as client:
         assert "kept" in client.metadata()
+
+
+def test_broker_that_nohup_started_outlives_its_terminal(process):
+    served = process(
+        *("serve", "--listen", "127.0.0.1:0"), preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    )
+    with Client(ready_address(served)) as client:
+        served.send_signal(signal.SIGHUP)
+        assert len(client.describe_cluster().nodes) == 1
+    served.terminate()
+    assert served.wait(30) == 0
+
+
+@pytest.mark.parametrize("descriptor", [0, 2])
+def test_stream_that_is_closed_has_no_file_and_no_connection_in_its_place(process, descriptor):
+    served = process(
+        *("serve", "--listen", "127.0.0.1:0"), stdin=None, stderr=None, preexec_fn=lambda: os.close(descriptor)
+    )
+    with Client(ready_address(served)) as client:
+        client.create_topics([NewTopic("kept")])
+        assert os.readlink(f"/proc/{served.pid}/fd/{descriptor}") == os.devnull
+    served.terminate()
+    assert served.wait(30) == 0
+
+
+def test_output_that_takes_nothing_ends_the_broker_cleanly(process, tmp_path):
+    with open("/dev/full", "w") as full:
+        served = process("serve", "--listen", "127.0.0.1:0", "--data-dir", tmp_path / "data", stdout=full)
+        assert served.wait(30) == 5
+    assert served.stderr.read() == "oncelog: cannot write to standard output: No space left on device\n"
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").is_file()
 
 
 def test_second_process_on_a_data_directory_is_refused(process, finish, tmp_path):

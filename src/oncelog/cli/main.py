@@ -6,6 +6,7 @@ toolkit first.
 
 from __future__ import annotations
 
+import os
 import sys
 
 USAGE, INTERRUPTED = 2, 130
@@ -14,6 +15,7 @@ USAGE, INTERRUPTED = 2, 130
 
 def main() -> None:
     """Run one command and exit with its status, also where Ctrl-C comes before the command has begun."""
+    occupy_standard_descriptors()
     try:
         sys.exit(_run(sys.argv[1:]))
     except KeyboardInterrupt:
@@ -35,6 +37,19 @@ def _run(arguments: list[str]) -> int:
     from oncelog.cli.application import run_application
 
     return run_application(arguments)
+
+
+def occupy_standard_descriptors() -> None:
+    """No file and no socket may get the number of one that is closed.
+
+    What is meant for standard error would be written into it, and libuv ends the process where it is to close one of the three.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # It gets the lowest number that is free.
+            os.open(os.devnull, os.O_RDWR)
 
 
 def leave_out_hypothesis() -> None:

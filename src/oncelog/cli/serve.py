@@ -15,7 +15,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 
 DESCRIPTION = """\
-Run a broker until SIGTERM or Ctrl-C; both are a clean stop. It prints one line when it is ready.
+Run a broker until SIGTERM, Ctrl-C or the end of its terminal; each is a clean stop. It prints one line when it is ready.
 Without --data-dir the log lives in a temporary directory that is removed at the end.
 """
 

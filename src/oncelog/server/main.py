@@ -21,7 +21,7 @@ SWITCH_INTERVAL_S = 0.0005
 
 
 def serve(listen: str | None, data_dir: str | None, settings: Mapping[str, str]) -> int:
-    """Run a broker until SIGTERM or SIGINT; print one line when it is ready. Return the process's exit status."""
+    """Run a broker until SIGTERM, SIGINT or SIGHUP; print one line when it is ready. Return the process's exit status."""
     if not __debug__:
         _say("python -O switches off the checks that protect the log: start it without -O")
         return EXIT_FAILED
@@ -49,7 +49,7 @@ async def _serve(listen: str | None, data_dir: str | None, settings: Mapping[str
     broker = Broker(listen=listen, data_dir=data_dir, settings=settings)
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, *_hang_up()):
         loop.add_signal_handler(number, stopped.set)
     stop = asyncio.ensure_future(stopped.wait())
     # A start makes much that stays and little that is to be collected.
@@ -63,7 +63,11 @@ async def _serve(listen: str | None, data_dir: str | None, settings: Mapping[str
         return EXIT_OK
     starting.result()
     ShortCollections().begin()
-    _announce(broker)
+    try:
+        _announce(broker)
+    except OSError as error:
+        await broker.stop()
+        raise OSError(f"cannot write to standard output: {error.strerror}") from error
     begin_warm_up()
     failure = asyncio.ensure_future(broker.failure())
     await asyncio.wait((failure, stop), return_when=asyncio.FIRST_COMPLETED)
@@ -72,6 +76,11 @@ async def _serve(listen: str | None, data_dir: str | None, settings: Mapping[str
         await broker.stop()
         return EXIT_OK
     return _report(failure.result())
+
+
+def _hang_up() -> tuple[signal.Signals, ...]:
+    """The signal of a terminal that is closed, as Java has it: a clean stop, but not where nohup has it ignored."""
+    return () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
 
 
 def _announce(broker: Broker) -> None:
