@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
+import ssl
+import struct
+import subprocess
+import sys
 
 import pytest
 
+from harness.secured_listeners import SecuredListeners
 from harness.transaction_in_memory import MINUTE
 from harness.wire import Connection
 from oncelog.client import Client, NewTopic
@@ -71,6 +77,73 @@ def test_json_is_one_object_a_line(process):
     found = [json.loads(line) for line in said(process, "--log-level", "info", "--log-format", "json")]
     assert {tuple(sorted(told)) for told in found} == {("level", "logger", "message", "time")}
     assert "topic ledger is deleted" in [told["message"] for told in found]
+
+
+def test_clients_of_tls_that_are_gone_before_they_are_answered_are_nothing_to_speak_of(process, tmp_path):
+    secured = SecuredListeners(tmp_path)
+    settings = [f"--set={name}={value}" for name, value in secured.settings.items()]
+    served = process("serve", *settings)
+    assert served.stdout.readline().startswith("oncelog is ready on ")
+    context = ssl.create_default_context(cafile=str(secured.authority.file))
+    context.check_hostname = False
+    api_versions = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+    for _ in range(20):
+        plain = socket.create_connection(("127.0.0.1", secured.ports["SSL"]))
+        with context.wrap_socket(plain) as client:
+            client.sendall(api_versions * 200)
+            # What is no TLS ends the connection before it is answered.
+            os.write(client.fileno(), bytes(200))
+    with secured.client("SSL") as client:
+        client.describe_cluster()
+    served.terminate()
+    _, errors = served.communicate(timeout=30)
+    assert errors == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--set", "num.partitions=many"], "Invalid value many"),
+        (["--config", "/none"], "/none: No such file"),
+        (["--listen", "none.invalid:0"], "cannot listen on none.invalid:0"),
+        (["--set", "log.cleaner.threads=2", "--listen", "none.invalid:0"], "log.cleaner.threads"),
+    ],
+)
+def test_what_keeps_a_broker_from_starting_is_an_object_too(finish, options, words):
+    ended = finish("serve", "--log-format", "json", *options)
+    found = [json.loads(line) for line in ended.errors.splitlines()]
+    assert ended.status in (2, 5)
+    assert words in found[0]["message"]
+
+
+BUG = """
+import sys
+from oncelog.cli.main import main
+from oncelog.server.node import Broker
+async def failure(self): return ZeroDivisionError("the bug")
+Broker.failure = failure
+sys.argv[1:1] = ["serve", "--listen", "127.0.0.1:0"]
+main()
+"""
+
+
+def test_bug_is_an_object_with_its_traceback():
+    ended = subprocess.run(
+        [sys.executable, "-c", BUG, "--log-format", "json"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 70
+    (told,) = map(json.loads, ended.stderr.splitlines())
+    assert told["level"] == "CRITICAL"
+    assert "a bug stopped the broker" in told["message"]
+    assert "ZeroDivisionError: the bug" in told["message"]
+
+
+def test_bug_is_its_traceback_and_a_sentence():
+    ended = subprocess.run([sys.executable, "-c", BUG], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 70
+    *_, error, sentence = ended.stderr.splitlines()
+    assert error == "ZeroDivisionError: the bug"
+    assert sentence.startswith("oncelog: a bug stopped the broker; ")
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -83,7 +84,9 @@ def convert(
     from oncelog.zookeeper.znodes import ZnodeError
 
     try:
-        given = broker_settings(config, named_values(settings or [], "--set"))
+        given, remarks = broker_settings(config, named_values(settings or [], "--set"))
+        for remark in remarks:
+            print(f"oncelog: {remark}", file=sys.stderr)
         directories = [str(data_dir)] if data_dir is not None else log_directories(Settings(given))
         done = _converted(_absolute(directories), source, target, given)
     except (ConversionRefusedError, DirectoryInUseError, DiskError, ZnodeError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import logging
 from pathlib import Path
 
 from oncelog.cli.exits import CommandError, ExitStatus
@@ -72,29 +72,32 @@ def parser() -> argparse.ArgumentParser:
 def run(arguments: list[str]) -> int:
     """Serve until stopped; return the exit status."""
     options = parser().parse_args(arguments)
-    from oncelog.server.logs import LogFormat, begin_logging
+    from oncelog.server.logs import PROCESS, LogFormat, begin_logging
     from oncelog.server.main import serve
 
     begin_logging(options.log_level, LogFormat(options.log_format))
+    said = logging.getLogger(PROCESS)
     try:
-        settings = broker_settings(options.config, dict(options.set))
+        settings, remarks = broker_settings(options.config, dict(options.set))
+        for remark in remarks:
+            said.warning("%s", remark)
         is_listen_needed = options.listen is None and "listeners" not in settings
         return serve(DEFAULT_LISTEN if is_listen_needed else options.listen, options.data_dir, settings)
     except KeyboardInterrupt:
         return ExitStatus.INTERRUPTED
     except CommandError as error:
-        print(f"oncelog: {error.sentence}", file=sys.stderr)
+        said.error("%s", error.sentence)
         return error.status
     except ValueError as error:
-        print(f"oncelog: {error}", file=sys.stderr)
+        said.error("%s", error)
         return ExitStatus.USAGE
     except OSError as error:
-        print(f"oncelog: {error}", file=sys.stderr)
+        said.error("%s", error)
         return ExitStatus.FAILED
 
 
-def broker_settings(file: Path | None, given: dict[str, str]) -> dict[str, str]:
-    """The file's settings with those of the command line over them; says what of them has no effect.
+def broker_settings(file: Path | None, given: dict[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The file's settings with those of the command line over them, and what is to be said of those without effect.
 
     Raises ValueError for a wrong value, and CommandError for a file that cannot be read.
     """
@@ -109,9 +112,7 @@ def broker_settings(file: Path | None, given: dict[str, str]) -> dict[str, str]:
             raise ValueError(f"{file}: {error}") from error
         remarks = [f"{file}: {remark}" for remark in configuration.remarks] + remarks
         given = configuration.settings | given
-    for remark in remarks:
-        print(f"oncelog: {remark}", file=sys.stderr)
-    return given
+    return given, remarks
 
 
 def _filled(text: str) -> str:

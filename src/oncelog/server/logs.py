@@ -1,4 +1,7 @@
-"""What a broker as a process says: the records of `logging` under the name oncelog, one line each, on standard error."""
+"""What a broker as a process says on standard error: the records of `logging` under the name oncelog, one line each.
+
+Those of the event loop, which are named asyncio, are among them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,11 @@ import logging
 import sys
 from datetime import UTC, datetime
 from enum import StrEnum
+
+PROCESS = "oncelog.process"
+"""What ends a process, keeps it from starting or has no effect: it is said at every level."""
+OF_CLOSED_CONNECTIONS = frozenset({"SSL connection is closed", "socket.send() raised exception."})
+"""What event loops say of each answer to a client that has hung up meanwhile."""
 
 
 class LogFormat(StrEnum):
@@ -19,6 +27,14 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return f"{_time(record)} {record.levelname} {record.name}: {_escaped(_message(self, record))}"
+
+
+class Sentences(logging.Formatter):
+    """For who started the process. A bug comes with where it was, before the sentence."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        sentence = f"oncelog: {record.getMessage()}"
+        return f"{self.formatException(record.exc_info)}\n{sentence}" if record.exc_info else sentence
 
 
 class JsonLines(logging.Formatter):
@@ -34,11 +50,20 @@ class JsonLines(logging.Formatter):
 
 def begin_logging(level: str, log_format: LogFormat) -> None:
     """From now on say what is at this level or above."""
+    is_json = log_format is LogFormat.JSON
+    lines = JsonLines() if is_json else TextLines()
+    _say("oncelog", level.upper(), lines)
+    _say("asyncio", max(logging.WARNING, logging.getLevelName(level.upper())), lines)
+    logging.getLogger("asyncio").addFilter(lambda record: record.getMessage() not in OF_CLOSED_CONNECTIONS)
+    _say(PROCESS, logging.DEBUG, lines if is_json else Sentences())
+
+
+def _say(name: str, level: str | int, formatter: logging.Formatter) -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if log_format is LogFormat.JSON else TextLines())
-    logger = logging.getLogger("oncelog")
+    handler.setFormatter(formatter)
+    logger = logging.getLogger(name)
     logger.handlers = [handler]
-    logger.setLevel(level.upper())
+    logger.setLevel(level)
     logger.propagate = False
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import signal
 import sys
-import traceback
 from collections.abc import Mapping
 
 from oncelog.environment import DirectoryInUseError, DiskError
 from oncelog.server.descriptors import raise_descriptor_limit
 from oncelog.server.garbage import ShortCollections
+from oncelog.server.logs import PROCESS
 from oncelog.server.node import Broker
 from oncelog.server.warm_up import begin_warm_up
+
+said = logging.getLogger(PROCESS)
 
 EXIT_OK, EXIT_FAILED, EXIT_BUG = 0, 5, 70
 SWITCH_INTERVAL_S = 0.0005
@@ -23,7 +26,7 @@ SWITCH_INTERVAL_S = 0.0005
 def serve(listen: str | None, data_dir: str | None, settings: Mapping[str, str]) -> int:
     """Run a broker until SIGTERM, SIGINT or SIGHUP; print one line when it is ready. Return the process's exit status."""
     if not __debug__:
-        _say("python -O switches off the checks that protect the log: start it without -O")
+        said.error("python -O switches off the checks that protect the log: start it without -O")
         return EXIT_FAILED
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     raise_descriptor_limit()
@@ -31,7 +34,7 @@ def serve(listen: str | None, data_dir: str | None, settings: Mapping[str, str])
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(_serve(listen, data_dir, settings))
     except (DirectoryInUseError, DiskError) as error:
-        _say(str(error))
+        said.error("%s", error)
         return EXIT_FAILED
 
 
@@ -93,7 +96,7 @@ def _announce(broker: Broker) -> None:
             f"{report.bytes_cut} torn bytes cut off)"
         )
     for damage in report.damage:
-        _say(f"a partition is offline: {damage}")
+        said.warning("a partition is offline: %s", damage)
     sys.stdout.write(f"oncelog is ready on {broker.whereabouts}, data in {where}{repaired}\n")
     sys.stdout.flush()
 
@@ -101,12 +104,9 @@ def _announce(broker: Broker) -> None:
 def _report(error: BaseException) -> int:
     """The broker stops without closing anything: what is not known to be right must not be marked clean."""
     if isinstance(error, DiskError):
-        _say(str(error))
+        said.error("%s", error)
         return EXIT_FAILED
-    traceback.print_exception(error)
-    _say("a bug stopped the broker; what was acknowledged is safe, and the next start repairs the rest")
+    said.critical(
+        "a bug stopped the broker; what was acknowledged is safe, and the next start repairs the rest", exc_info=error
+    )
     return EXIT_BUG
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"oncelog: {text}\n")
