@@ -7,6 +7,7 @@ import signal
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,10 @@ import pytest
 from harness.wire import Connection
 from oncelog import Broker
 from oncelog.testing import broker
+
+
+class ChildLeavesError(Exception):
+    """A forked process leaves the block that its parent has entered."""
 
 
 class TimeIsUpError(Exception):
@@ -74,3 +79,22 @@ def test_stop_that_is_interrupted_leaves_no_broker_and_no_directory(directories,
         Connection(running.bootstrap_servers, timeout_seconds=10).close()
     assert brokers_left() == []
     assert list(directories.iterdir()) == []
+
+
+def test_forked_process_that_leaves_the_block_waits_for_nobody_and_stops_nothing():
+    try:
+        with broker() as running:
+            child = os.fork()
+            if not child:
+                raise ChildLeavesError
+            deadline = time.monotonic() + 10
+            while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            if ended == (0, 0):
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(ended[1]) == 7
+            assert ended[0] == child
+            Connection(running.bootstrap_servers, timeout_seconds=10).ask("api_versions", 0)
+    except ChildLeavesError:
+        os._exit(7)

@@ -62,10 +62,15 @@ class _BrokerThread:
 
     def end(self) -> None:
         """Raises what stopped the broker before its time."""
-        with suppress(RuntimeError):  # The loop is closed: the broker has ended by itself.
+        with suppress(RuntimeError):  # The loop is closed: it has ended by itself.
             self._loop.call_soon_threadsafe(self._stop.set)
-        if self._thread.ident is None:
-            return
+        # It is not where the thread is that of the process which this one was forked from.
+        if self._thread.is_alive():
+            self._wait_for_the_end()
+        if self._stop_error is not None:
+            raise self._stop_error
+
+    def _wait_for_the_end(self) -> None:
         try:
             self._ended.wait()
         except BaseException:
@@ -73,8 +78,6 @@ class _BrokerThread:
             self._ended.wait()
             raise
         self._thread.join()
-        if self._stop_error is not None:
-            raise self._stop_error
 
     def _run(self) -> None:
         try:
