@@ -285,6 +285,7 @@ def test_wrong_usage_says_what_is_wrong(cli, arguments, said):
         (":smile:", ":smile:"),
         ("\x1b[31mred\r\nx", r"\x1b[31mred\r\nx"),
         ("gruppe-ä", "gruppe-ä"),
+        ("long" * 200, "long" * 200),
     ],
 )
 def test_name_that_a_client_chose_is_shown_as_it_is_and_does_nothing_to_a_terminal(cli, oncelog_broker, name, shown):

@@ -23,6 +23,16 @@ def test_created_topic_is_listed_and_described(here):
     ]
 
 
+def test_heading_is_one_line_where_there_is_no_terminal_however_many_settings_are_in_it(here):
+    name = unique("set")
+    settings = {"retention.ms": 86_400_000, "segment.bytes": 100_000_000, "min.compaction.lag.ms": 77_777}
+    given = [f"--config={setting}={value}" for setting, value in settings.items()]
+    assert here("topics", "create", name, *given).status == 0
+    heading, columns, _ = here("topics", "describe", name).lines
+    assert all(f" {setting}={value}" in heading for setting, value in settings.items())
+    assert columns.startswith("PARTITION ")
+
+
 def test_json_has_what_the_tables_have(here):
     name = unique("json")
     here("topics", "create", name, "--partitions", "2")

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-WIDTH_WITHOUT_TERMINAL = 500
+WIDTH_WITHOUT_TERMINAL = 1_000_000
 
 
 def console() -> Console:
-    """Standard output; lines are not folded where there is no terminal to fold them for."""
+    """Standard output; lines are neither folded nor cut where there is no terminal to do it for."""
     return Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL, highlight=False, soft_wrap=False)
 
 
@@ -26,8 +26,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Mapping[str, object]], *,
     """Print rows under their columns. A column's heading is its name in words; numbers are set to the right."""
     listed = list(rows)
     # As Text nothing of it is markup: a group may be called [/x].
-    heading = None if title is None else Text(printable(title), "bold")
-    table = Table(box=None, pad_edge=False, title=heading, title_justify="left")
+    table = Table(box=None, pad_edge=False)
     for column in columns:
         is_number = all(isinstance(row[column], int) for row in listed) and bool(listed)
         table.add_column(column.replace("_", " ").upper(), justify="right" if is_number else "left", no_wrap=True)
@@ -35,6 +34,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Mapping[str, object]], *,
         table.add_row(*(Text(printable(cell(row[column]))) for column in columns))
     screen = console()
     with screen.capture() as drawn:
+        if title is not None:
+            # Beside the table, in which it would be no wider than that.
+            screen.print(Text(printable(title), "bold"))
         screen.print(table)
     for line in drawn.get().splitlines():
         print(line.rstrip())
