@@ -102,7 +102,7 @@ def damaged(damage: Damage, end: End) -> tuple[SteppedDisk, ManualClock, list[Se
 
 
 def files(disk: SteppedDisk) -> dict[str, bytes]:
-    return {name: disk.read_file(name) for name in disk._names if name.startswith(f"{FIRST}/")}
+    return {name: disk.read_file(name) for name in disk.names.files if name.startswith(f"{FIRST}/")}
 
 
 def what_a_start_does(damage: Damage, end: End, caplog: pytest.LogCaptureFixture) -> tuple[str, str]:

@@ -33,7 +33,7 @@ TRANSACTIONS = 40
 def export(disk: MemoryDisk, directory: Path, prefix: str) -> list[Path]:
     """Write the files with something in them where the tool finds them."""
     found = []
-    for name in sorted(disk._names):
+    for name in sorted(disk.names.files):
         data = disk.read_file(name) if name.startswith(prefix) else b""
         path = directory / name.lstrip("/")
         if data:
