@@ -172,7 +172,7 @@ def test_every_python_block_is_used_by_a_command(page):
 @pytest.mark.spark
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
-    "page", [README, *(pytest.param(page, marks=pytest.mark.drawn(6)) for page in (SPARK, CLUSTER))]
+    "page", [README, *(pytest.param(page, marks=pytest.mark.drawn(8)) for page in (SPARK, CLUSTER))]
 )
 def test_blocks_do_what_the_page_says(page, tmp_path):
     requirements.java()

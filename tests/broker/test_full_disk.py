@@ -21,7 +21,7 @@ from harness.transaction_in_memory import (
 )
 from tests.broker.test_failing_directory import fetched, produced, told
 
-pytestmark = pytest.mark.drawn(4)
+pytestmark = pytest.mark.drawn(6)
 
 STORAGE = ErrorCode.kafka_storage_error
 RESERVE_BYTES = 64 * 1024

@@ -99,7 +99,7 @@ def test_batch_of_very_many_records_blocks_nobody(node, topic):
     nobody_is_blocked(node, send)
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 def test_batches_of_many_small_records_block_nobody(node):
     """As many as fit into a batch, without a codec; and a topic whose codec is slow."""
     largest = many_records(Codec.NONE, 100_000)
@@ -140,7 +140,7 @@ def test_batches_that_decompress_to_much_are_worked_on_one_at_a_time(node, topic
         one.close()
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 def test_work_for_a_client_that_has_left_is_not_begun(node):
     """A client may come again and again, and leave before the work for it is done."""
     batch = many_records(Codec.ZSTD)

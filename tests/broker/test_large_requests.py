@@ -17,7 +17,7 @@ from harness.wire import Connection, frame, parse
 from oncelog.wire.lengths import ITEMS_MAX
 from tests.broker.test_event_loop import create, nobody_is_blocked
 
-pytestmark = pytest.mark.drawn(4)
+pytestmark = pytest.mark.drawn(6)
 
 COUNT = 20_000
 PARTITIONS = 100

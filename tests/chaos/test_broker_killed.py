@@ -18,7 +18,7 @@ ROUNDS = int(os.environ.get("ONCELOG_ROUNDS", "30"))
 
 @pytest.mark.chaos
 @pytest.mark.slow
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(16)
 @pytest.mark.timeout(900)
 def test_broker_killed_under_a_transactional_load_keeps_every_commit_whole(new_oncelog, summary):
     node: BrokerProcess = new_oncelog()

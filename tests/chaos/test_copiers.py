@@ -94,7 +94,7 @@ class CopierChaos:
         self._copiers.stop_one()
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 @pytest.mark.chaos
 @pytest.mark.slow
 @pytest.mark.timeout(120 + 5 * int(SECONDS))

@@ -12,7 +12,7 @@ from harness.processes import free_port
 from oncelog.cli import brokers
 from oncelog.cli.application import COMMANDS, application
 
-pytestmark = pytest.mark.drawn(4)
+pytestmark = pytest.mark.drawn(6)
 
 NEEDS_A_BROKER = [
     ["topics", "list"],

@@ -52,7 +52,7 @@ def start(process, tmp_path):
 @pytest.mark.jvm
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 def test_members_are_said_die_alone_stop_together_and_keep_their_data(start, cli, tmp_path):
     command, lines, servers = start("--set", "zookeeper.session.timeout.ms=4000")
     first, second = servers.split(",")

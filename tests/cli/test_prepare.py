@@ -13,7 +13,7 @@ import pytest
 from oncelog.spark.session.java import find_java, make_shim
 from tests.cli.conftest import PROGRAM
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.jvm, pytest.mark.drawn(6)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.jvm, pytest.mark.drawn(8)]
 
 ARCHIVING_JAVA = 17
 SESSION = """

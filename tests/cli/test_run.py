@@ -83,7 +83,7 @@ def values(oncelog_broker, topic):
 
 
 @pytest.mark.spark
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 @pytest.mark.timeout(900)
 def test_function_without_state_needs_no_checkpoint(finish, process, arguments, pair, here, oncelog_broker):
     requirements.java()
@@ -106,7 +106,7 @@ def test_function_without_state_needs_no_checkpoint(finish, process, arguments, 
 
 
 @pytest.mark.spark
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 @pytest.mark.timeout(900)
 def test_function_with_state_goes_on_from_its_checkpoint(finish, arguments, pair, here, oncelog_broker, tmp_path):
     requirements.java()
@@ -124,7 +124,7 @@ def test_function_with_state_goes_on_from_its_checkpoint(finish, arguments, pair
 
 
 @pytest.mark.spark
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 @pytest.mark.timeout(900)
 def test_pipeline_that_fails_says_so_in_a_sentence(finish, arguments, pair, here, oncelog_broker):
     requirements.java()
@@ -139,7 +139,7 @@ def test_pipeline_that_fails_says_so_in_a_sentence(finish, arguments, pair, here
 
 
 @pytest.mark.spark
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 @pytest.mark.timeout(900)
 def test_join_of_two_topics_and_a_count_of_one_are_written_together(finish, functions, here, oncelog_broker, tmp_path):
     """Inner joins keep both sides for ever; a match is written with the later of its records, whenever that comes."""
@@ -166,7 +166,7 @@ def test_join_of_two_topics_and_a_count_of_one_are_written_together(finish, func
 
 
 @pytest.mark.spark
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 @pytest.mark.timeout(900)
 def test_terminal_shows_one_line_that_changes(pair, functions, here, process, oncelog_broker):
     requirements.java()
@@ -191,7 +191,7 @@ def test_terminal_shows_one_line_that_changes(pair, functions, here, process, on
 
 
 @pytest.mark.spark
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 @pytest.mark.timeout(900)
 def test_column_names_the_outputs_where_the_command_line_does_not(finish, pair, functions, here, oncelog_broker):
     requirements.java()

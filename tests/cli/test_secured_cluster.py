@@ -82,7 +82,7 @@ def test_right_that_is_missing_is_named(cli, properties, topic, arguments, right
     assert ended.sentence.endswith(f"; the right that is missing: {right.format(topic=topic)}")
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_pipeline_runs_on_a_secured_cluster_and_shows_no_secret(

@@ -89,7 +89,7 @@ def test_topic_that_is_not_compacted_is_refused_and_none_is_changed(quick):
 
 
 @pytest.mark.jvm
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 def test_apache_kafka_compacts_what_is_in_sealed_segments(cli, new_kafka):
     node = new_kafka(**QUICK)
     name = unique("compacted")

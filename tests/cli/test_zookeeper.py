@@ -15,7 +15,7 @@ from kazoo.retry import KazooRetry
 from harness.processes import free_port
 from harness.waiting import until
 
-pytestmark = [pytest.mark.jvm, pytest.mark.drawn(4)]
+pytestmark = [pytest.mark.jvm, pytest.mark.drawn(6)]
 QUICK = ("--set", "tickTime=500")
 
 

@@ -202,7 +202,7 @@ def test_record_that_no_broker_takes_is_certainly_not_written(face):
         producer.send("topic", b"value")
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 def test_record_whose_broker_went_away_before_it_was_sent_has_failed(new_oncelog):
     node = new_oncelog()
     with Client(node.bootstrap_servers) as client:

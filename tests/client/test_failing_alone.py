@@ -25,7 +25,7 @@ from oncelog.client import (
     TransactionFailed,
 )
 
-pytestmark = pytest.mark.drawn(4)
+pytestmark = pytest.mark.drawn(6)
 
 PARTITIONS = 3
 KINDS = {
@@ -122,7 +122,7 @@ def test_topic_without_leaders_keeps_no_other_topic_waiting(log, proxy, face, to
     assert values(log, topic) == [b"waits"]
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 def test_record_whose_topic_has_no_leader_fails_alone_at_its_deadline(proxy, face, topic, other):
     proxy.take_leaders(topic)
     with face.producer(proxy.bootstrap_servers, linger_ms=0, delivery_timeout_ms=DEADLINE_MS) as producer:
@@ -135,7 +135,7 @@ def test_record_whose_topic_has_no_leader_fails_alone_at_its_deadline(proxy, fac
         assert producer.send(other, b"goes", partition=0).result(10_000).offset == 1
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 def test_transaction_with_a_topic_without_leader_fails_at_its_deadline_and_is_aborted(proxy, face, topic, other):
     proxy.take_leaders(topic)
     with face.producer(

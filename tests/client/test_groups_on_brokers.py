@@ -25,7 +25,7 @@ from oncelog.client import (
 from oncelog.testing.proxy import ApiKey, Proxy
 from tests.client.subscribing import PARTITIONS, QUICK, Told, does_not_poll, partitions, poll_until, write
 
-pytestmark = [pytest.mark.on_a_cluster, pytest.mark.drawn(4)]
+pytestmark = [pytest.mark.on_a_cluster, pytest.mark.drawn(6)]
 
 
 def test_subscriber_goes_on_where_the_group_committed(log, face, topic, group):

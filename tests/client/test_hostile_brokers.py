@@ -231,7 +231,7 @@ def elsewhere(node):
 
 
 @pytest.mark.parametrize(
-    "place", [pytest.param("silent", marks=pytest.mark.drawn(6)), "closed", "no host", "no port", "not found"]
+    "place", [pytest.param("silent", marks=pytest.mark.drawn(8)), "closed", "no host", "no port", "not found"]
 )
 def test_leader_that_cannot_be_reached_keeps_nobody_from_the_others(node, face, elsewhere, place):
     with (

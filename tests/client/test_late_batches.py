@@ -23,7 +23,7 @@ from oncelog.client import (
 from oncelog.client.producer import transaction
 from oncelog.testing.proxy import ApiKey, Point, Proxy, Then
 
-pytestmark = pytest.mark.drawn(4)
+pytestmark = pytest.mark.drawn(6)
 
 
 @pytest.fixture

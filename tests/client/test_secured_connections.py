@@ -32,7 +32,7 @@ from oncelog.client import (
 )
 from oncelog.testing.proxy import ApiKey, Point, Proxy, Then
 
-pytestmark = [pytest.mark.jvm, pytest.mark.drawn(4)]
+pytestmark = [pytest.mark.jvm, pytest.mark.drawn(6)]
 WRONG = "jabberwocky-3c3c"
 CALL_TIMEOUT_MS = 500
 SASL_HANDSHAKE = 17

@@ -11,7 +11,7 @@ from oncelog.client import Client, Consumer, NewTopic, OffsetAndMetadata, TopicP
 from oncelog.testing.proxy import ApiKey, Proxy, Then
 from tests.client.subscribing import KIP_848, PARTITIONS, QUICK, Told, partitions, poll_until, write
 
-pytestmark = [pytest.mark.on_a_cluster, pytest.mark.drawn(4)]
+pytestmark = [pytest.mark.on_a_cluster, pytest.mark.drawn(6)]
 
 
 @dataclass(frozen=True)

@@ -237,7 +237,7 @@ def test_commit_survives_a_cut_connection(log, topic, protocol, place):
     assert read(log, topic) == [b"value", b"next"]
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 def test_commit_whose_answer_never_comes_is_unknown(log, topic):
     have_coordinator(log, topic)
     with (
@@ -305,7 +305,7 @@ def test_transaction_goes_on_after_the_broker_was_killed(new_oncelog, protocol):
     assert read(node, "orders", partitions=[1]) == [b"elsewhere"]
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 def test_transaction_that_no_broker_takes_has_failed(new_oncelog):
     node = new_oncelog()
     with Client(node.bootstrap_servers) as client:
@@ -498,7 +498,7 @@ def test_asyncio_producer_is_fenced_by_a_second(log, topic):
     asyncio.run(run())
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 @pytest.mark.slow
 @pytest.mark.one_broker
 def test_transaction_that_timed_out_is_aborted_and_tried_again(log, topic):

@@ -29,7 +29,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     made.kill()
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 @pytest.mark.timeout(1200)
 def test_all_replicas_go_to_the_other_kind_and_back(cluster: Cluster) -> None:
     trial = Trial(cluster)

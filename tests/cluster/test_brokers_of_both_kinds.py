@@ -59,7 +59,7 @@ def test_suspended_broker_of_ours_takes_nothing_back(led_cluster, mixture) -> No
     trial.run(lambda: trial.suspend(trial.cluster.brokers[kinds.index("oncelog")]))
 
 
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(16)
 @pytest.mark.parametrize("mixture", MIXTURES.values(), ids=IDS)
 def test_partitions_go_from_theirs_to_ours_and_back_under_a_load(
     led_cluster, tool_process: ToolProcess, mixture, tmp_path: Path
@@ -84,7 +84,7 @@ def test_partitions_go_from_theirs_to_ours_and_back_under_a_load(
     )
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize(
     "name", ["two of theirs, their controller", "two of ours, our controller"], ids=["two-of-theirs", "two-of-ours"]
 )

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.jvm]
 OTHER = {"kafka": "oncelog", "oncelog": "kafka"}
 
 
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(16)
 @pytest.mark.timeout(900)
 def test_each_broker_goes_on_with_the_replicas_of_the_other_kind(led_cluster) -> None:
     cluster = led_cluster("kafka", "kafka", "kafka")

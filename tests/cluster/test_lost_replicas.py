@@ -57,7 +57,7 @@ def leader_and_in_sync(servers: str) -> tuple[int, tuple[int, ...]]:
     return found.leader, tuple(sorted(found.in_sync_replicas))
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("survivor", [0, 2], ids=["leader", "follower"])
 def test_one_of_three_replicas_has_all_that_was_acknowledged(led_cluster, survivor: int) -> None:
     """The others lose their disks at the same time. Without them nothing is acknowledged that needs two, and they come back.
@@ -91,7 +91,7 @@ def test_one_of_three_replicas_has_all_that_was_acknowledged(led_cluster, surviv
     assert read(cluster.bootstrap_servers, 21) == list(range(21))
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 def test_unclean_election_loses_what_the_new_leader_lacks_and_everybody_is_told(led_cluster) -> None:
     cluster = led_cluster(*THREE, controller=2)
     make(cluster, [0, 1], min_insync_replicas="1", unclean_leader_election_enable="true")

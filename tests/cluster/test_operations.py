@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.jvm]
 THREE = ("oncelog",) * 3
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 @pytest.mark.timeout(600)
 def test_rolling_restart_is_no_error_at_any_producer(led_cluster) -> None:
     """Each broker is stopped, is started, and has all replicas in sync again before the next one is stopped."""
@@ -34,7 +34,7 @@ def test_rolling_restart_is_no_error_at_any_producer(led_cluster) -> None:
     assert trial.load.errors() == []
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 @pytest.mark.timeout(900)
 def test_cluster_grows_to_five_brokers_and_gives_up_those_it_began_with(led_cluster) -> None:
     cluster = led_cluster(*THREE)
@@ -67,7 +67,7 @@ def test_cluster_grows_to_five_brokers_and_gives_up_those_it_began_with(led_clus
     trial.run(grow, shrink)
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("disks", [1, 2], ids=["its-only-disk", "one-of-two"])
 def test_broker_with_a_new_disk_in_the_place_of_a_dead_one_gets_everything_back(

@@ -9,7 +9,7 @@ from tests.cluster.trial import Role, Trial
 pytestmark = [pytest.mark.slow, pytest.mark.chaos]
 
 
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(16)
 @pytest.mark.parametrize("role", Role, ids=lambda role: role.name.lower())
 def test_killed_broker_loses_nothing_and_comes_back(led_cluster, role: Role) -> None:
     trial = Trial(led_cluster("oncelog", "oncelog", "oncelog"))

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.chaos]
 WAYS = [("SSL", "none"), ("SASL_PLAINTEXT", "SCRAM-SHA-256"), ("SASL_SSL", "PLAIN"), ("SASL_SSL", "SCRAM-SHA-512")]
 
 
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(16)
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
 def test_killed_leader_loses_nothing_and_comes_back(led_cluster, tmp_path: Path, protocol: str, mechanism: str) -> None:
     between = BetweenBrokers(tmp_path / "keys", protocol, mechanism)
@@ -29,7 +29,7 @@ def test_killed_leader_loses_nothing_and_comes_back(led_cluster, tmp_path: Path,
 
 
 @pytest.mark.jvm
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(16)
 @pytest.mark.parametrize(("protocol", "mechanism"), [("SSL", "none"), ("SASL_SSL", "SCRAM-SHA-512")])
 @pytest.mark.parametrize("controller", [0, 2], ids=["their-controller", "our-controller"])
 def test_broker_of_kafka_among_ours_follows_and_leads(
@@ -63,7 +63,7 @@ def secured(led_cluster, tmp_path: Path) -> tuple[Cluster, BetweenBrokers]:
     return cluster, between
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 def test_broker_with_a_wrong_password_follows_nobody_and_says_so_once(secured: tuple[Cluster, BetweenBrokers]) -> None:
     cluster, _ = secured
     stranger = cluster.brokers[2]

@@ -20,7 +20,7 @@ from harness.conformance.clients import (
 from harness.processes import BrokerProcess
 from harness.shared_producer import until
 
-pytestmark = [pytest.mark.drawn(6), pytest.mark.on_a_cluster]
+pytestmark = [pytest.mark.drawn(8), pytest.mark.on_a_cluster]
 END = "the end"
 BOTH = (READ_COMMITTED, READ_UNCOMMITTED)
 

@@ -375,7 +375,7 @@ def test_last_member_leaves_an_empty_group_with_a_generation_of_its_own(new_clie
     assert client.joined().generation_id == 3, "one more for the group that was empty"
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 def test_member_that_falls_silent_is_taken_out_when_its_session_ends(new_client):
     """A connection that closes says nothing: the session timeout does."""
     one, two = new_client(), new_client(session_ms=6000)

@@ -209,7 +209,7 @@ def test_interval_is_that_of_the_group_from_the_next_heartbeat_on(
     until(lambda: member.join(topic).heartbeat_interval.total_seconds() == 0.2)
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 def test_silent_member_is_taken_out_after_the_session_of_its_group(
     settings: GroupSettings,
     group: str,

@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.chaos,
     pytest.mark.client("Kafka Streams"),
-    pytest.mark.drawn(4),
+    pytest.mark.drawn(6),
 ]
 
 PARTITIONS, CUSTOMERS = 3, 20

@@ -17,7 +17,7 @@ from harness.processes import BrokerProcess
 from harness.waiting import until
 from tests.conftest import NodeMaker
 
-pytestmark = [pytest.mark.jvm, pytest.mark.client("Kafka's tools"), pytest.mark.drawn(4)]
+pytestmark = [pytest.mark.jvm, pytest.mark.client("Kafka's tools"), pytest.mark.drawn(6)]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 from harness.processes import BrokerProcess
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 @pytest.mark.jvm
 def test_kafka_node_killed_and_started_again_answers_at_the_same_address(new_kafka):
     node: BrokerProcess = new_kafka()

@@ -21,7 +21,7 @@ from harness.shared_producer import (
 )
 from harness.wire import batch, frame
 
-pytestmark = pytest.mark.drawn(4)
+pytestmark = pytest.mark.drawn(6)
 
 EPOCH, GAP = ErrorCode.invalid_producer_epoch, ErrorCode.out_of_order_sequence_number
 OLD_AND_NEW = pytest.mark.parametrize("protocol", [TV1, TV2], ids=lambda protocol: protocol.name)

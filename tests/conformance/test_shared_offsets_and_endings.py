@@ -139,7 +139,7 @@ def cluster_that_bumps_fast(log: BrokerProcess) -> Iterator[Cluster]:
         node.kill()
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 @pytest.mark.slow
 def test_epoch_that_runs_out_goes_on_with_a_new_producer_id(cluster_that_bumps_fast):
     """KIP-360, KIP-890: at the last epoch but one the coordinator hands out a new id, and nothing is lost."""

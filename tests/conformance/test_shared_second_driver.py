@@ -190,7 +190,7 @@ def test_timeout_above_the_brokers_limit_is_refused(cluster):
     assert driver.init_once() is ErrorCode.invalid_transaction_timeout
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 @PROTOCOLS
 @pytest.mark.parametrize("first", ["calls", "commit", "abort"])
 def test_transaction_that_outlived_its_timeout_is_aborted_and_its_producer_refused(cluster, protocol, first):

@@ -15,7 +15,7 @@ from harness.conformance.subscribers import HEARTBEAT_MS, ConfluentConsumer, Got
 from harness.processes import BrokerProcess
 from harness.shared_producer import until
 
-pytestmark = [pytest.mark.drawn(6), pytest.mark.on_a_cluster]
+pytestmark = [pytest.mark.drawn(8), pytest.mark.on_a_cluster]
 PARTITIONS = 6
 
 

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from harness import requirements
 from oncelog.cli.demo.flights import AirlineTotals, departure, flights
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.drawn(12)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.drawn(16)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FLIGHTS = 4000

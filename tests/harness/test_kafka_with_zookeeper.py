@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 
 from harness.waiting import until
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(6)]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(8)]
 
 
 def is_led(cluster, by: int, in_sync: list[int]) -> bool:

@@ -53,7 +53,7 @@ def test_every_kind_of_fault_happens_to_a_cluster() -> None:
     assert planned == set(ClusterFault)
 
 
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(16)
 @pytest.mark.timeout(1200)  # two hundred seeds, where a bug hides as well as that
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_a_bug_planted_in_a_cluster_is_found(bug: PlantedBug) -> None:

@@ -17,7 +17,7 @@ DOES_NOT_FIT = ("AttributeError", "TypeError", "NameError", "KeyError")
 PAGE = Path(__file__).parents[2] / "docs" / "simulation.md"
 
 
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(16)
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_found(bug: PlantedBug) -> None:
     with bug.plant():

@@ -55,7 +55,7 @@ def held_connections(seed: int) -> list[PlannedFault]:
     ]
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 def test_without_the_guard_a_late_request_ends_or_joins_the_next_transaction() -> None:
     failures = (run(seed, guarded=False).failure for seed in range(FIRST, FIRST + SEEDS_UNTIL_FOUND))
     assert any(failures), f"seeds {FIRST} to {FIRST + SEEDS_UNTIL_FOUND - 1} show nothing"

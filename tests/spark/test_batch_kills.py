@@ -24,7 +24,7 @@ from tests.spark.batch_driver import FORMAT
 from tests.spark.lanes import Driver, after_the_markers
 from tests.spark.strikes import STEPS, Event, Fate, Step, strike
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.chaos, pytest.mark.drawn(12)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.chaos, pytest.mark.drawn(16)]
 
 SEED = int(os.environ.get("ONCELOG_SEED", "1"))
 KILLS = int(os.environ.get("ONCELOG_BATCH_KILLS", "4"))

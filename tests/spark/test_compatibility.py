@@ -9,7 +9,7 @@ from oncelog.spark.older_pyspark import HAS_READ_LIMITS, HAS_STREAM_WRITER
 from tests.spark import topics
 from tests.spark.pipelines import COUNT, Pipeline
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.drawn(6)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.drawn(8)]
 
 MORE = 50
 UPPER = ("key", "upper(cast(value as string)) value")

@@ -186,7 +186,7 @@ def _kind_of_ending(ending: str) -> str:
     return next((name for name in known if name in ending), named[-1] if named else ending[:60])
 
 
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(16)
 @pytest.mark.timeout(1500)
 def test_every_step_struck_by_every_event_ends_exactly_once(new_oncelog, new_kafka, tmp_path, summary):
     matrix, events = _run([new_oncelog(), new_kafka()], tmp_path, summary)
@@ -195,7 +195,7 @@ def test_every_step_struck_by_every_event_ends_exactly_once(new_oncelog, new_kaf
 
 
 @pytest.mark.jvm
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(16)
 @pytest.mark.timeout(1500)
 def test_every_step_struck_on_three_brokers_ends_exactly_once(new_cluster, tmp_path, summary):
     node = ThreeBrokers(new_cluster("oncelog", "oncelog", "oncelog"))

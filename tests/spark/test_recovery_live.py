@@ -19,7 +19,7 @@ from tests.spark import topics
 from tests.spark.driver import raising_once
 from tests.spark.pipelines import COUNT, Pipeline
 
-pytestmark = [pytest.mark.spark, pytest.mark.drawn(6), pytest.mark.on_a_cluster]
+pytestmark = [pytest.mark.spark, pytest.mark.drawn(8), pytest.mark.on_a_cluster]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from harness.secured_kafka import AclOperation as Operation
 from harness.secured_kafka import ResourceType as Kind
 from tests.spark import topics
 
-pytestmark = [pytest.mark.spark, pytest.mark.jvm, pytest.mark.drawn(12)]
+pytestmark = [pytest.mark.spark, pytest.mark.jvm, pytest.mark.drawn(16)]
 WRONG = "jabberwocky-3c3c"
 DRIVER_SECONDS = 240
 

@@ -14,7 +14,7 @@ from harness.ways_in import SECRETS, WAYS, way_in
 from oncelog.spark import committed_offsets, exactly_once, run_stateless, write_exactly_once
 from tests.spark import topics
 
-pytestmark = [pytest.mark.spark, pytest.mark.jvm, pytest.mark.drawn(6)]
+pytestmark = [pytest.mark.spark, pytest.mark.jvm, pytest.mark.drawn(8)]
 RECORDS = topics.keyed_records(20)
 WRONG = "jabberwocky-3c3c"
 DONE_SECONDS = 60

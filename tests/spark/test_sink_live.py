@@ -18,7 +18,7 @@ from oncelog.spark.sink.fence import progress_from
 from tests.spark import topics
 from tests.spark.pipelines import COUNT, Pipeline
 
-pytestmark = [pytest.mark.spark, pytest.mark.drawn(6), pytest.mark.on_a_cluster]
+pytestmark = [pytest.mark.spark, pytest.mark.drawn(8), pytest.mark.on_a_cluster]
 
 
 @pytest.fixture

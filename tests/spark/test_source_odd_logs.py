@@ -22,7 +22,7 @@ from oncelog.spark.source.readers import BatchReader, StreamReader
 from oncelog.spark.source.reading import read_range, read_settings
 from tests.spark import topics
 
-pytestmark = pytest.mark.drawn(4)
+pytestmark = pytest.mark.drawn(6)
 
 SPARKS_DEFAULT = {"kafka.isolation.level": "read_uncommitted"}
 

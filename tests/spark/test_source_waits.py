@@ -151,7 +151,7 @@ for attempt in (
 """
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 @pytest.mark.spark
 def test_spark_tells_what_is_wrong_in_one_sentence_as_soon_as_it_can_be_known(refusing, tmp_path):
     """At load(), what is wrong for streams and batch reads alike; above no stack trace, and no error of Spark's own."""

@@ -13,7 +13,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from tests.spark import topics
 from tests.spark.pipelines import COUNT, Pipeline
 
-pytestmark = [pytest.mark.spark, pytest.mark.drawn(4)]
+pytestmark = [pytest.mark.spark, pytest.mark.drawn(6)]
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

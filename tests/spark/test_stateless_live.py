@@ -17,7 +17,7 @@ from oncelog.testing.proxy import ApiKey, Proxy, Then
 from tests.spark import topics
 from tests.spark.pipelines import Stateless, upper
 
-pytestmark = [pytest.mark.spark, pytest.mark.drawn(6), pytest.mark.on_a_cluster]
+pytestmark = [pytest.mark.spark, pytest.mark.drawn(8), pytest.mark.on_a_cluster]
 
 COUNT = 300
 

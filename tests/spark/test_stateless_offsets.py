@@ -19,7 +19,7 @@ from oncelog.wire import ErrorCode
 from tests.spark import topics
 from tests.spark.pipelines import Stateless
 
-pytestmark = [pytest.mark.spark, pytest.mark.drawn(4), pytest.mark.on_a_cluster]
+pytestmark = [pytest.mark.spark, pytest.mark.drawn(6), pytest.mark.on_a_cluster]
 
 COUNT = 300
 

@@ -10,7 +10,7 @@ from oncelog.testing.proxy import ApiKey, Point, Proxy, Then
 from tests.spark.lanes import after_the_markers
 from tests.spark.pipelines import Pipeline
 
-pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.drawn(12)]
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.drawn(16)]
 
 PATIENCE_MS = 5_000
 

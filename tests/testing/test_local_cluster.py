@@ -47,7 +47,7 @@ def write(servers: str, value: bytes) -> None:
         producer.flush()
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 def test_brokers_go_and_come_back_and_what_was_acknowledged_stays():
     with cluster(3) as running:
         servers = running.bootstrap_servers
@@ -85,7 +85,7 @@ def test_brokers_go_and_come_back_and_what_was_acknowledged_stays():
         assert values(servers, 4) == [b"before", b"killed", b"stopped", b"paused"]
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 def test_second_cluster_goes_on_with_the_data_of_the_first(tmp_path):
     with cluster(1, data_dir=str(tmp_path)) as first:
         with Client(first.bootstrap_servers) as client:

@@ -180,7 +180,7 @@ def _stats(value: Any) -> list[Stat]:
 
 
 @pytest.mark.jvm
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("seed", range(8))
 def test_model_and_real_server_tell_the_same(seed, zookeeper):
     simulated, real = SimulatedWorld(seed), RealWorld(zookeeper)

@@ -18,7 +18,7 @@ from oncelog.zookeeper.session import Create, Data, Delete, GetData
 from oncelog.zookeeper.znodes import decode_controller, encode_reassignments, paths
 from tests.broker.cluster.controller_process import ControllerProcess
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(4)]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(6)]
 
 CONTROLLED_SHUTDOWN, ALTER_PARTITION, ALLOCATE_PRODUCER_IDS = 7, 56, 67
 CONTROLLER_ID = 100

@@ -20,7 +20,7 @@ from harness.processes import free_port
 from harness.waiting import until
 from oncelog.broker.cluster.metrics import METRICS
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(4)]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(6)]
 TOPIC = "t"
 OURS, KAFKAS, DEAD = range(3)
 

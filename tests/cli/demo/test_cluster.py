@@ -57,7 +57,7 @@ def three(tmp_path, members):
         yield brokers
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 def test_each_is_killed_for_what_it_is_and_comes_back(three, members):
     create_topics(three.bootstrap_servers, three.replication_factor)
     with Client(three.bootstrap_servers) as client:
@@ -111,7 +111,7 @@ def test_member_that_stops_by_itself_is_a_complaint(three, members, monkeypatch)
 
 
 @pytest.mark.spark
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(16)
 def test_what_is_killed_on_a_cluster_comes_out_exactly_once(tmp_path, members):
     requirements.java()
     seed = random.SystemRandom().randrange(SEED_MAX)

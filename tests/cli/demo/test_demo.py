@@ -22,7 +22,7 @@ FLIGHTS = 2000
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.chaos
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(16)
 @pytest.mark.timeout(1800)
 def test_what_is_killed_comes_out_exactly_once(finish, tmp_path):
     requirements.java()

@@ -20,7 +20,7 @@ from harness.used_directory import TOPIC, UsedDirectory, content
 from oncelog.client import Client, Producer, TopicPartition
 from tests.cli.log.damages import damage, files_of
 
-pytestmark = pytest.mark.drawn(4)
+pytestmark = pytest.mark.drawn(6)
 
 LOST = re.compile(r"^LOST \S*/(\S+)-(\d+)(?:/\d+\.log)?: offsets (\d+) to (\d+)", re.MULTILINE)
 
@@ -227,7 +227,7 @@ def test_a_killed_brokers_write_ahead_log_is_put_back_first(cli, used, node, dat
     node.stop()
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_damages_are_repaired(cli, used, node, data, seed):
     random = Random(seed)

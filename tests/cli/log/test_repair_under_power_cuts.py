@@ -82,7 +82,7 @@ def check_starts(disk: CutDisk) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 @pytest.mark.parametrize("was_clean", [True, False], ids=["after a clean stop", "after a kill"])
 @pytest.mark.parametrize("seed", range(6))
 def test_a_power_cut_at_any_step_is_made_up_for(

@@ -27,7 +27,7 @@ class VerifiedRun(Run):
             self.broker.restart = restart
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 @pytest.mark.parametrize("seed", range(1, 41))
 def test_no_crash_leaves_damage(seed: int) -> None:
     VerifiedRun(seed).play()

@@ -95,7 +95,7 @@ def test_chroot_is_made_and_all_paths_are_below_it(run, zookeeper):
     run(go())
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 @pytest.mark.jvm
 def test_another_server_of_the_ensemble_takes_over_the_session(run, new_zookeeper):
     ensemble = new_zookeeper(3)
@@ -166,7 +166,7 @@ def test_a_thousand_multis_are_under_way_at_the_same_time(run, zookeeper):
     run(go())
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 @pytest.mark.jvm
 def test_more_watches_than_one_request_takes_come_back(run, new_zookeeper):
     ensemble = new_zookeeper()
@@ -274,7 +274,7 @@ def test_session_is_found_again_where_a_server_that_starts_takes_a_connection_an
     run(go())
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 def test_server_that_is_slow_to_answer_is_given_more_time_at_each_try(run):
     async def go() -> None:
         connections = 0

@@ -145,7 +145,7 @@ def _drawn() -> list[tuple[str, list[Loss]]]:
     return [(draw.choice([*DEPLOYMENTS]), draw.sample([*Loss], 3))]
 
 
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(16)
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize(("name", "losses"), _drawn(), ids=lambda drawn: drawn if isinstance(drawn, str) else "")
 def test_killed_on_a_cluster_everything_is_written_once(name, losses, cluster, oncelog_broker, tmp_path, summary):

@@ -97,7 +97,7 @@ def connect_server(tmp_path):
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.drawn(12)
+@pytest.mark.drawn(16)
 def test_source_works_over_connect_and_a_sink_is_refused(connect_server, oncelog_broker, tmp_path):
     servers = oncelog_broker.bootstrap_servers
     source, target = topics.create(servers, unique("in")), topics.create(servers, unique("out"))

@@ -68,7 +68,7 @@ session.stop()
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 def test_workers_that_spark_has_no_more_use_for_end_without_a_stack_trace(oncelog_broker):
     """Those too that look for the source, make it and plan a read."""
     requirements.java()

@@ -16,7 +16,7 @@ from oncelog.spark import QueryError, RowError, WriteIdError, write_exactly_once
 from oncelog.spark.plan import Mode
 from tests.spark import topics
 
-pytestmark = [pytest.mark.spark, pytest.mark.drawn(6), pytest.mark.on_a_cluster]
+pytestmark = [pytest.mark.spark, pytest.mark.drawn(8), pytest.mark.on_a_cluster]
 
 COUNT = 3000
 TASKS = 5

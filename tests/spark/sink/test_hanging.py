@@ -82,7 +82,7 @@ def test_transaction_of_another_id_is_open_and_does_not_hang(unverified, driver,
     assert writer_of(other, target).committed([]) == {}
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(8)
 @pytest.mark.spark
 def test_end_that_is_missing_in_a_topic_that_a_column_names_is_said_before_it_is_written(
     spark, unverified, driver, target

@@ -15,7 +15,7 @@ import pytest
 
 from harness import requirements
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.chaos, pytest.mark.drawn(12)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.chaos, pytest.mark.drawn(16)]
 
 SEED = os.environ.get("ONCELOG_SEED", "1")
 PART = {"oncelog": ("--kinds", "3", "--points", "2"), "apache": ("--kinds", "1", "--points", "1")}

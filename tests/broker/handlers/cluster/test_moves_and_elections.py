@@ -120,7 +120,7 @@ def test_preferred_replica_leads_again_when_its_broker_is_back(cluster, tools, t
     assert f"Valid replica already elected for partitions {topic}-0" in again.text
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 def test_unclean_election_is_held_whatever_the_topic_allows(cluster, tools, topic):
     """KIP-460: "an unclean leader election … even if unclean.leader.election.enable is false"."""
     admin = make(cluster, topic, [2, 1])

@@ -100,7 +100,7 @@ def plan(path: Path, topic: str, directories: dict[int, str]) -> str:
     return str(path)
 
 
-@pytest.mark.drawn(4)
+@pytest.mark.drawn(6)
 def test_replicas_of_leader_and_followers_move_under_load(
     cluster: Cluster, tools: KafkaTools, directories: dict[int, list[str]], tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from harness.cluster import Cluster
 from harness.wire import Connection
 from tools.pages.kafka_apis import OVER_ZOOKEEPER
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(4)]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(6)]
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 NOT_SUPPORTED = "Could not apply finalized feature update because the provided feature is not supported."
 NOT_THERE = "Can not delete non-existing finalized feature."
