@@ -94,6 +94,11 @@ class Group:
             assignments=[{"member_id": member_id, "assignment": b"all"}],
         )
 
+    def leaves(self, broker_id: int, member_id: str, version: int) -> Reply:
+        member = {"member_id": member_id}
+        leaving = member if version < 3 else {"members": [member | {"group_instance_id": None}]}
+        return self.cluster.call(broker_id, "leave_group", version, group_id=self.name, **leaving)
+
     def fetches(self, broker_id: int, *topics: str, version: int = 7) -> Reply:
         asked = [{"name": name, "partition_indexes": [0]} for name in topics]
         if version < 8:
@@ -317,6 +322,24 @@ def test_member_whose_generation_others_do_not_get_in_time_is_answered():
     world.let_go(*world.others)
     again = cluster.answer(group.syncs(world.coordinator, member_id, joined.generation_id))
     assert (again.error_code, again.assignment) == (NONE, b"all")
+
+
+@pytest.mark.parametrize("version", [2, 4])
+def test_member_that_leaves_is_answered_where_others_do_not_get_that_in_time(version):
+    world = Replicated(offsets_commit_timeout_ms="2000")
+    cluster, group = world.cluster, world.group
+    member_id = group.joins(world.coordinator).message.member_id
+    joined = cluster.answer(group.joins(world.coordinator, member_id))
+    cluster.answer(group.syncs(world.coordinator, member_id, joined.generation_id))
+    world.hold(*world.others)
+    left = group.leaves(world.coordinator, member_id, version)
+    cluster.rest(2_100)
+    assert left.message.error_code is ErrorCode.coordinator_not_available
+    assert not getattr(left.message, "members", ())
+    world.let_go(*world.others)
+    again = cluster.answer(group.leaves(world.coordinator, member_id, version))
+    told = again.error_code if version < 3 else again.members[0].error_code
+    assert told is ErrorCode.unknown_member_id
 
 
 @pytest.mark.parametrize("committed", [True, False])

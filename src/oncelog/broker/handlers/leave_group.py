@@ -28,12 +28,12 @@ async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     if request.version < BATCHED_FROM_VERSION:
         answer = await broker.memberships.leave(body.group_id, [Leaving(body.member_id)])
-        return request.answer(error_code=next(iter(answer.errors), answer.error))
+        return request.answer(error_code=answer.errors[0] if answer.error is ErrorCode.none else answer.error)
     turn = Turn(broker.clock)
     leaving = await turn.each(body.members, lambda member: Leaving(member.member_id, member.group_instance_id))
     answer = await broker.memberships.leave(body.group_id, leaving)
-    # An error of the group is told once, and of no member.
-    told = zip(leaving if answer.error is ErrorCode.none else (), answer.errors, strict=True)
+    # An error of the group is told once, and of no member: who has left may not be certain.
+    told = zip(leaving, answer.errors, strict=True) if answer.error is ErrorCode.none else ()
     return request.answer(error_code=answer.error, members=await turn.each(told, partial(_member, request)))
 
 
