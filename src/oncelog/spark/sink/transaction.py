@@ -18,6 +18,7 @@ from oncelog.client import (
     TopicPartition,
     TransactionFailed,
 )
+from oncelog.client.producer.producing import EPOCH_MAX
 from oncelog.client.transports.blocking.shared_producer import SharedProducer
 from oncelog.spark.sink.delivery import BatchDelivery, BatchDeliveryFailed, DeliveryChanged, Producing
 from oncelog.spark.sink.fence import FenceError
@@ -26,9 +27,6 @@ from oncelog.spark.sink.refusals import with_advice
 from oncelog.spark.sink.settings import SinkSettings
 from oncelog.spark.sink.tally import difference
 from oncelog.wire import ErrorCode
-
-EPOCH_MAX = 32_766
-"""The last epoch of a producer id: Kafka gives out another id after it, as it keeps 32767 for its own fencing."""
 
 
 class AttemptsExhausted(Exception):

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
 
@@ -50,8 +50,11 @@ def make(cluster, name: str, *replicas: list[int]) -> AdminClient:
 
 def wait_for(admin: AdminClient, name: str, *, replicas=None, leader=None, isr=None) -> None:
     def is_so() -> bool:
-        # Any broker is asked, and one may not have heard of the topic yet.
-        found = admin.list_topics(name, timeout=10).topics[name].partitions.get(0)
+        # Any broker is asked, and one may not have heard of the topic yet. One that was killed never answers.
+        try:
+            found = admin.list_topics(name, timeout=5).topics[name].partitions.get(0)
+        except KafkaException:
+            return False
         return found is not None and (
             (replicas is None or found.replicas == replicas)
             and (leader is None or found.leader == leader)
