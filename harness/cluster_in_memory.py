@@ -175,12 +175,16 @@ class ClusterInMemory:
 
     def send(self, broker_id: int, body: Any, timeout_ms: float = 60_000) -> Parked[Any]:
         """Over a connection of its own: a broker serves one request of a connection at a time."""
-        address = self.nodes[broker_id].address
-        links = SimulatedLinks(self.process, self.network)
-        channel = Channel(links, self.clock, self.random, broker_id, address.host, address.port, "tests")
+        channel = self.channel(broker_id)
         answer: Parked[Any] = start(channel.ask(body.__api_key__, body.__version__, body, timeout_ms))
         answer.then(lambda _: channel.close())
         return answer
+
+    def channel(self, broker_id: int) -> Channel:
+        """It has a connection from the first request on."""
+        address = self.nodes[broker_id].address
+        links = SimulatedLinks(self.process, self.network)
+        return Channel(links, self.clock, self.random, broker_id, address.host, address.port, "tests")
 
     def produce(
         self,
@@ -315,10 +319,13 @@ class PlayedController(PlayedBroker):
         return self.cluster.wait(self.sends_update(broker_id, *topics, **fields))
 
     def sends_update(self, broker_id: int, *topics: Any, **fields: Any) -> Parked[Any]:
-        body = update_metadata.UpdateMetadataRequest(
+        return self.cluster.send(broker_id, self.update_to(broker_id, *topics, **fields))
+
+    def update_to(self, broker_id: int, *topics: Any, **fields: Any) -> Any:
+        """An UpdateMetadata request."""
+        return update_metadata.UpdateMetadataRequest(
             **self._from(broker_id) | fields, topic_states=topics, live_brokers=tuple(self.members)
         )
-        return self.cluster.send(broker_id, body)
 
     def order(self, broker_id: int, *topics: Any, **fields: Any) -> Any:
         """LeaderAndIsr."""
@@ -338,8 +345,11 @@ class PlayedController(PlayedBroker):
         return self.cluster.wait(self.sends_stop(broker_id, *topics, **fields))
 
     def sends_stop(self, broker_id: int, *topics: Any, **fields: Any) -> Parked[Any]:
-        body = stop_replica.StopReplicaRequest(**self._from(broker_id) | fields, topic_states=topics)
-        return self.cluster.send(broker_id, body)
+        return self.cluster.send(broker_id, self.stop_to(broker_id, *topics, **fields))
+
+    def stop_to(self, broker_id: int, *topics: Any, **fields: Any) -> Any:
+        """A StopReplica request."""
+        return stop_replica.StopReplicaRequest(**self._from(broker_id) | fields, topic_states=topics)
 
     def _from(self, broker_id: int) -> dict[str, Any]:
         return {

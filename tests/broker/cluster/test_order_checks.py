@@ -8,10 +8,12 @@ from uuid import UUID
 import pytest
 
 from harness.cluster_in_memory import ClusterInMemory, PlayedController
-from harness.cluster_messages import TOPIC, TOPIC_ID, errors_of, known, led, stopped
+from harness.cluster_messages import TOPIC, TOPIC_ID, errors_of, known, led, produce_request, records, stopped
+from oncelog.broker.cluster.channel import Channel
 from oncelog.broker.cluster.order_checks import INDEX_MAX
 from oncelog.broker.storage.auto_creation import PARTITIONS_MAX
 from oncelog.broker.storage.partition import ReplicaRole
+from oncelog.coordination import Parked, start
 from oncelog.wire import ErrorCode
 
 BROKER = 0
@@ -41,6 +43,10 @@ class Ordered:
 
 def leading(index: int = 0, name: str = TOPIC, topic_id: Any = TOPIC_ID, epoch: int = 0) -> Any:
     return led(BROKER, epoch, (BROKER,), indexes=(index,), topic=name, topic_id=topic_id)
+
+
+def send(channel: Channel, body: Any) -> Parked[Any]:
+    return start(channel.ask(body.__api_key__, body.__version__, body, 60_000))
 
 
 @pytest.fixture
@@ -128,9 +134,13 @@ def test_metadata_of_topics_that_there_cannot_be_is_left_out(ordered: Ordered, n
 
 
 def test_replica_is_not_hosted_under_a_name_that_was_told_of_its_id_meanwhile(ordered: Ordered) -> None:
-    """The disk takes its time before the replica is here."""
-    order = ordered.controller.sends_order(BROKER, leading())
-    update = ordered.controller.sends_update(BROKER, known(BROKER, 0, (BROKER,), topic="other"))
+    """The disk takes its time before the replica is here, and the controller goes on on another connection."""
+    cluster, controller = ordered.cluster, ordered.controller
+    left, used = cluster.channel(BROKER), cluster.channel(BROKER)
+    for channel in (left, used):
+        cluster.wait(send(channel, produce_request(records(b"a"))))
+    order = send(left, controller.order_to(BROKER, leading()))
+    update = send(used, controller.update_to(BROKER, known(BROKER, 0, (BROKER,), topic="other")))
     assert errors_of(ordered.cluster.wait(order)) == [NONE]
     assert ordered.cluster.wait(update).error_code is NONE
     assert ordered.cluster.partition(BROKER).role is ReplicaRole.LEADER

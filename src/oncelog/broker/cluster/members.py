@@ -75,6 +75,7 @@ class ClusterMembers(MembersAtListener):
         self._views: dict[str, MembersAtListener] = {listener: self}
         self._controller_id = -1
         self._controller_epoch = 0
+        self._controller_connection = -1
 
     @property
     def controller_id(self) -> int:
@@ -85,12 +86,19 @@ class ClusterMembers(MembersAtListener):
         """The highest that was heard of."""
         return self._controller_epoch
 
-    def hear(self, controller_id: int, controller_epoch: int) -> bool:
-        """Take note of a controller that speaks; False if there was a newer one."""
-        if controller_epoch < self._controller_epoch:
-            return False
+    def hear(self, controller_id: int, controller_epoch: int, connection_number: int) -> None:
+        """Take note of a controller that speaks."""
+        assert self.is_current(controller_epoch, connection_number), "what comes late is not heard"
         self._controller_id, self._controller_epoch = controller_id, controller_epoch
-        return True
+        self._controller_connection = connection_number
+
+    def is_current(self, controller_epoch: int, connection_number: int) -> bool:
+        """Whether neither a newer controller has spoken, nor this one on a younger connection.
+
+        A controller has one connection to a broker at a time (Kafka's ControllerChannelManager): it has left the older one,
+        and said again what was not answered there, and maybe what is newer.
+        """
+        return (controller_epoch, connection_number) >= (self._controller_epoch, self._controller_connection)
 
     def are_now(self, members: Iterable[Member]) -> None:
         """These are all that are alive."""

@@ -35,6 +35,7 @@ from oncelog.broker.config.setting import SettingError
 from oncelog.broker.coordinators.producer_ids import ProducerIds
 from oncelog.broker.identity import HOW_TO_CONVERT
 from oncelog.broker.readiness import Readiness
+from oncelog.broker.request import Request
 from oncelog.coordination import sleep, start
 from oncelog.wire import ErrorCode, message_class
 from oncelog.zookeeper.session import Children, Create, Data, GetChildren, GetData, ZooKeeper
@@ -294,17 +295,34 @@ class ClusterMembership:
             await sleep(self._broker.clock, self._lag_time_max_ms / 2)
             self.replicas.shrink()
 
-    async def problem(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> ErrorCode | None:
-        """Why a request of this controller, to this life of the broker, is not carried out; None if it is.
+    async def problem(self, order: Request) -> ErrorCode | None:
+        """Why a request of a controller, to this life of the broker, is not carried out; None if it is.
 
         Errors: stale_broker_epoch, stale_controller_epoch.
         """
-        problem = await self._liveness.problem(broker_epoch)
-        if problem is not None:
-            return problem
-        if not self.members.hear(controller_id, controller_epoch):
-            return ErrorCode.stale_controller_epoch
-        return None
+        body = order.body
+        problem = await self._liveness.problem(body.broker_epoch) or self.lateness(order)
+        if problem is None:
+            self.members.hear(body.controller_id, body.controller_epoch, order.connection.number)
+        return problem
+
+    def lateness(self, order: Request) -> ErrorCode | None:
+        """stale_controller_epoch where a newer controller has spoken, or this one on a younger connection; else None.
+
+        Nobody waits for an answer on a connection that was left: it is closed. A controller that did not leave it comes again.
+        """
+        body = order.body
+        if self.members.is_current(body.controller_epoch, order.connection.number):
+            return None
+        if body.controller_epoch == self.members.controller_epoch:
+            logger.warning(
+                "%s of the controller, broker %d, came late, on a connection that it has left for a younger one: it is not "
+                "carried out, and its connection is closed",
+                type(body).__name__.removesuffix("Request"),
+                body.controller_id,
+            )
+            order.connection.close()
+        return ErrorCode.stale_controller_epoch
 
     def is_told(self) -> None:
         """The controller has said what there is: clients can be served."""

@@ -27,7 +27,7 @@ async def handle(broker: Needs, request: Request) -> Any:
     body, membership = request.body, broker.membership
     coordinated = [topic.topic_name for topic in body.topic_states if topic.topic_name in INTERNAL_TOPICS]
     partition_counts = await membership.topic_changes.partition_counts(coordinated)
-    problem = await membership.problem(body.controller_id, body.controller_epoch, body.broker_epoch)
+    problem = await membership.problem(request)
     if problem is not None:
         return request.answer(error_code=problem, topics=())
     told = [

@@ -20,7 +20,7 @@ class Needs(Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     body, membership = request.body, broker.membership
-    problem = await membership.problem(body.controller_id, body.controller_epoch, body.broker_epoch)
+    problem = await membership.problem(request)
     if problem is not None:
         return request.answer(error_code=problem, partition_errors=())
     orders = [

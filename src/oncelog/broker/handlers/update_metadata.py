@@ -31,7 +31,7 @@ class Needs(Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     body, membership = request.body, broker.membership
-    error = await membership.problem(body.controller_id, body.controller_epoch, body.broker_epoch)
+    error = await membership.problem(request)
     if error is not None:
         return request.answer(error_code=error)
     turn = Turn(broker.clock)
@@ -41,8 +41,9 @@ async def handle(broker: Needs, request: Request) -> Any:
         left_out += not _learn(membership, check, topic)
         if turn.is_over:
             await turn.rest()
-            if membership.members.controller_epoch > body.controller_epoch:
-                return request.answer(error_code=ErrorCode.stale_controller_epoch)
+            late = membership.lateness(request)
+            if late is not None:
+                return request.answer(error_code=late)
     if left_out:
         logger.warning(
             "broker %d, as the controller, has told of %d topics that there cannot be", body.controller_id, left_out
