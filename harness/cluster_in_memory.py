@@ -180,11 +180,11 @@ class ClusterInMemory:
         answer.then(lambda _: channel.close())
         return answer
 
-    def channel(self, broker_id: int) -> Channel:
+    def channel(self, broker_id: int, client_id: str = "tests") -> Channel:
         """It has a connection from the first request on."""
         address = self.nodes[broker_id].address
         links = SimulatedLinks(self.process, self.network)
-        return Channel(links, self.clock, self.random, broker_id, address.host, address.port, "tests")
+        return Channel(links, self.clock, self.random, broker_id, address.host, address.port, client_id)
 
     def produce(
         self,

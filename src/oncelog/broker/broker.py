@@ -30,6 +30,7 @@ from oncelog.broker.coordinators.group_log import GroupLog
 from oncelog.broker.coordinators.group_partitions import GroupPartitions
 from oncelog.broker.coordinators.known_brokers import KnownBrokers, OneBroker
 from oncelog.broker.coordinators.loading import JournalState, find_partitions, read_journal
+from oncelog.broker.coordinators.marker_senders import MarkerSenders
 from oncelog.broker.coordinators.memberships import Memberships
 from oncelog.broker.coordinators.offsets import CommittedOffsets
 from oncelog.broker.coordinators.producer_ids import ProducerIds, ReservedBlocks
@@ -352,6 +353,7 @@ class BrokerCore:
             self.settings, internal_partition_count(self, TRANSACTION_STATE), self.features.transaction_version
         )
         self.session_guard = SessionGuard(self.settings, coordinator.ids)
+        self.marker_senders = MarkerSenders(self)
         self._loads = Slices(self.clock)
         self.transactions: Transactions = Transactions(self, coordinator, self._loads)
         if self.membership is not None:

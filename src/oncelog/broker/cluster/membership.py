@@ -32,6 +32,7 @@ from oncelog.broker.cluster.topic_changes import TopicChanges
 from oncelog.broker.cluster.verification import TransactionVerification
 from oncelog.broker.cluster.watchers import Watchers
 from oncelog.broker.config.setting import SettingError
+from oncelog.broker.coordinators.marker_senders import client_id_of
 from oncelog.broker.coordinators.producer_ids import ProducerIds
 from oncelog.broker.identity import HOW_TO_CONVERT
 from oncelog.broker.readiness import Readiness
@@ -126,7 +127,7 @@ class ClusterMembership:
             for fetcher in range(number("num.replica.fetchers"))
         ]
         self._to_coordinators = Channels(network, broker.clock, random, f"AddPartitionsManager-client-{node_id}")
-        self._to_others = Channels(network, broker.clock, random, f"broker-{node_id}-txn-marker-sender")
+        self._to_others = Channels(network, broker.clock, random, client_id_of(node_id))
         self._channels = self._to_controller, *self._to_leaders, self._to_coordinators, self._to_others
         self._changes = InSyncChanges(
             broker.clock,

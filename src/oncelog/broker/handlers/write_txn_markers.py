@@ -18,6 +18,7 @@ from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.known_brokers import KnownBrokers
+    from oncelog.broker.coordinators.marker_senders import MarkerSenders
     from oncelog.broker.storage.durability import Durability
     from oncelog.environment import Clock
 
@@ -31,9 +32,12 @@ class Needs(hanging.Needs, Protocol):
     clock: Clock
     durability: Durability
     known_brokers: KnownBrokers
+    marker_senders: MarkerSenders
 
 
 async def handle(broker: Needs, request: Request) -> Any:
+    if not broker.marker_senders.admits(request):
+        return None
     written: Replicating = {}
     errors = [_end_all(broker, marker, written) for marker in request.body.markers]
     lost = await _kept(broker, written)

@@ -1,0 +1,58 @@
+"""The connection on which each broker of a cluster sends markers: what it sent on one that it has left comes late.
+
+A coordinator sends again on its next connection what got no answer. Then its transaction ends, and the next one of the producer
+may begin; in the first generation it has the same epoch. The first copy of the marker would end that one too.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Protocol
+
+from oncelog.broker.request import Request
+
+if TYPE_CHECKING:
+    from oncelog.broker.view import ClusterView
+
+logger = logging.getLogger("oncelog.transactions")
+
+CLIENT_ID = re.compile(r"broker-([0-9]{1,10})-txn-marker-sender")
+"""Kafka's TransactionMarkerChannelManager calls itself so, and has one connection to each broker."""
+
+
+def client_id_of(broker_id: int) -> str:
+    return f"broker-{broker_id}-txn-marker-sender"
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    view: ClusterView
+
+
+class MarkerSenders:
+    def __init__(self, broker: Needs) -> None:
+        self._broker = broker
+        self._connections: dict[int, int] = {}
+
+    def admits(self, request: Request) -> bool:
+        """Whether to write the markers. Those that come late are not answered: their connection is closed.
+
+        A broker that has not left it comes again. Connections are numbered in the order in which they are accepted.
+        """
+        named = CLIENT_ID.fullmatch(request.client_id or "")
+        broker_id = int(named[1]) if named is not None else -1
+        if not self._broker.view.is_alive(broker_id):
+            return True
+        number = request.connection.number
+        if number < self._connections.get(broker_id, number):
+            logger.warning(
+                "markers of broker %d came late, on a connection that it has left for a younger one: they are not written, and "
+                "the connection is closed",
+                broker_id,
+            )
+            request.connection.close()
+            return False
+        self._connections[broker_id] = number
+        return True
