@@ -176,9 +176,12 @@ class ClusterInMemory:
     def send(self, broker_id: int, body: Any, timeout_ms: float = 60_000) -> Parked[Any]:
         """Over a connection of its own: a broker serves one request of a connection at a time."""
         channel = self.channel(broker_id)
-        answer: Parked[Any] = start(channel.ask(body.__api_key__, body.__version__, body, timeout_ms))
+        answer = self.send_on(channel, body, timeout_ms)
         answer.then(lambda _: channel.close())
         return answer
+
+    def send_on(self, channel: Channel, body: Any, timeout_ms: float = 60_000) -> Parked[Any]:
+        return start(channel.ask(body.__api_key__, body.__version__, body, timeout_ms))
 
     def channel(self, broker_id: int, client_id: str = "tests") -> Channel:
         """It has a connection from the first request on."""

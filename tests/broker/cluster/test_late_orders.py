@@ -15,7 +15,6 @@ from harness.cluster_in_memory import ClusterInMemory, PlayedController
 from harness.cluster_messages import TOPIC, errors_of, known, led, stopped
 from oncelog.broker.cluster.channel import Channel, ChannelError
 from oncelog.broker.storage.partition import ReplicaRole
-from oncelog.coordination import start
 from oncelog.wire import ErrorCode
 
 BROKER, OTHER, THIRD = 0, 1, 2
@@ -37,7 +36,7 @@ class Ordered:
         assert self.ask(self.younger, self.controller.update_to(BROKER, known(BROKER, 4, ALL))).error_code is NONE
 
     def ask(self, channel: Channel, body: Any) -> Any:
-        return self.cluster.wait(start(channel.ask(body.__api_key__, body.__version__, body, 60_000)))
+        return self.cluster.wait(self.cluster.send_on(channel, body))
 
     @property
     def state(self) -> tuple[ReplicaRole, int, int]:

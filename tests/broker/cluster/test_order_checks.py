@@ -9,11 +9,9 @@ import pytest
 
 from harness.cluster_in_memory import ClusterInMemory, PlayedController
 from harness.cluster_messages import TOPIC, TOPIC_ID, errors_of, known, led, produce_request, records, stopped
-from oncelog.broker.cluster.channel import Channel
 from oncelog.broker.cluster.order_checks import INDEX_MAX
 from oncelog.broker.storage.auto_creation import PARTITIONS_MAX
 from oncelog.broker.storage.partition import ReplicaRole
-from oncelog.coordination import Parked, start
 from oncelog.wire import ErrorCode
 
 BROKER = 0
@@ -43,10 +41,6 @@ class Ordered:
 
 def leading(index: int = 0, name: str = TOPIC, topic_id: Any = TOPIC_ID, epoch: int = 0) -> Any:
     return led(BROKER, epoch, (BROKER,), indexes=(index,), topic=name, topic_id=topic_id)
-
-
-def send(channel: Channel, body: Any) -> Parked[Any]:
-    return start(channel.ask(body.__api_key__, body.__version__, body, 60_000))
 
 
 @pytest.fixture
@@ -138,11 +132,11 @@ def test_replica_is_not_hosted_under_a_name_that_was_told_of_its_id_meanwhile(or
     cluster, controller = ordered.cluster, ordered.controller
     left, used = cluster.channel(BROKER), cluster.channel(BROKER)
     for channel in (left, used):
-        cluster.wait(send(channel, produce_request(records(b"a"))))
-    order = send(left, controller.order_to(BROKER, leading()))
-    update = send(used, controller.update_to(BROKER, known(BROKER, 0, (BROKER,), topic="other")))
-    assert errors_of(ordered.cluster.wait(order)) == [NONE]
-    assert ordered.cluster.wait(update).error_code is NONE
+        cluster.wait(cluster.send_on(channel, produce_request(records(b"a"))))
+    order = cluster.send_on(left, controller.order_to(BROKER, leading()))
+    update = cluster.send_on(used, controller.update_to(BROKER, known(BROKER, 0, (BROKER,), topic="other")))
+    assert errors_of(cluster.wait(order)) == [NONE]
+    assert cluster.wait(update).error_code is NONE
     assert ordered.cluster.partition(BROKER).role is ReplicaRole.LEADER
     ordered.restart()
     assert ordered.hosted() == [f"{TOPIC}-0"]

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("oncelog.transactions")
 
-CLIENT_ID = re.compile(r"broker-([0-9]{1,10})-txn-marker-sender")
+CLIENT_ID = "broker-{}-txn-marker-sender"
 """Kafka's TransactionMarkerChannelManager calls itself so, and has one connection to each broker."""
+OF_A_SENDER = re.compile(CLIENT_ID.format("([0-9]{1,10})"))
 
 
 def client_id_of(broker_id: int) -> str:
-    return f"broker-{broker_id}-txn-marker-sender"
+    return CLIENT_ID.format(broker_id)
 
 
 class Needs(Protocol):
@@ -41,7 +42,7 @@ class MarkerSenders:
 
         A broker that has not left it comes again. Connections are numbered in the order in which they are accepted.
         """
-        named = CLIENT_ID.fullmatch(request.client_id or "")
+        named = OF_A_SENDER.fullmatch(request.client_id or "")
         broker_id = int(named[1]) if named is not None else -1
         if not self._broker.view.is_alive(broker_id):
             return True
