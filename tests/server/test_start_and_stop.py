@@ -26,6 +26,7 @@ from oncelog.broker.slices import Turn
 from oncelog.environment import DirectoryInUseError, DiskError
 from oncelog.server.disk import RealDisk
 from oncelog.server.main import EXIT_FAILED
+from oncelog.server.metrics import MetricsListener
 from oncelog.testing import broker
 
 
@@ -233,6 +234,30 @@ def test_start_that_is_cancelled_leaves_the_directory_and_the_address(node):
         asyncio.run(begin_and_cancel())
     node.start()
     assert values(node, "kept") == ["a"]
+
+
+def test_start_that_is_cancelled_when_all_is_loaded_leaves_everything(tmp_path, zookeeper):
+    settings = {"broker.id": "1", "zookeeper.connect": zookeeper, "prometheus.listener": f"127.0.0.1:{free_port()}"}
+    begun = Broker(data_dir=str(tmp_path), listen=f"127.0.0.1:{free_port()}", settings=settings)
+    listen = MetricsListener.start
+
+    async def begin_and_cancel() -> None:
+        async def listen_and_be_cancelled(metrics: MetricsListener) -> None:
+            await listen(metrics)
+            starting.cancel()
+            await asyncio.sleep(0)
+
+        starting = asyncio.ensure_future(begun.start())
+        with (
+            patch.object(MetricsListener, "start", listen_and_be_cancelled),
+            pytest.raises(asyncio.CancelledError),
+        ):
+            await starting
+        # In the same process: no end of a process gives back what the first has.
+        async with Broker(data_dir=str(tmp_path), listen=begun.bootstrap_servers, settings=settings) as second:
+            assert second.start_report.was_clean
+
+    asyncio.run(begin_and_cancel())
 
 
 def test_disk_that_fails_while_others_have_their_turn_ends_the_start(node):

@@ -172,9 +172,13 @@ class Broker:
         self._idle = IdleConnections(
             loop, self._connections, self._core.settings.number("connections.max.idle.ms") / 1000
         )
-        await self._loaded()
-        if self._metrics is not None:
-            await self._metrics.start()
+        try:
+            await self._loaded()
+            if self._metrics is not None:
+                await self._metrics.start()
+        except BaseException:
+            await self._give_up_start()
+            raise
         report = self._core.start_report
         logger.info(
             "node %d is ready on %s, with its log in %s",
@@ -240,17 +244,16 @@ class Broker:
         assert self._failure is not None, "the broker is started"
         loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._core.progress.until(Readiness.COORDINATORS).then(loaded.set_result)
-        try:
-            await asyncio.wait((loaded, self._failure), return_when=asyncio.FIRST_COMPLETED)
-            if not loaded.done():
-                raise self._failure.result()
-        except BaseException:
-            self._hang_up()
-            self._core.give_up_start()
-            self._has_stopped = True
-            await self._leave_cluster()
-            self._discard()
-            raise
+        await asyncio.wait((loaded, self._failure), return_when=asyncio.FIRST_COMPLETED)
+        if not loaded.done():
+            raise self._failure.result()
+
+    async def _give_up_start(self) -> None:
+        self._hang_up()
+        self._core.give_up_start()
+        self._has_stopped = True
+        await self._leave_cluster()
+        self._discard()
 
     async def stop(self) -> None:
         """Close the listener and the connections, then the log, which blocks on the disk.
