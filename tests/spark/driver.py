@@ -2,8 +2,8 @@
 
     python -m tests.spark.driver PLAN.json
 
-A query that ends is started again, as a supervisor would, and why it ended goes into the plan's file of endings. A line
-`restart LANE` on the standard input ends that lane's query in good order.
+A query that ends is started again, as a supervisor would, unless the plan says "once". Why it ended goes into the plan's
+file of endings. A line `restart LANE` on the standard input ends that lane's query in good order.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from oncelog.spark import build_session, exactly_once
+from oncelog.spark import build_session, exactly_once, run_stateless
 
 INITIALIZING = "Initializing sources"
+STATEFUL, NO_CHECKPOINT = "stateful", "no-checkpoint"
 
 
 def raising_once(flag: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
@@ -37,13 +38,30 @@ def rows(spark: Any, lane: dict[str, Any]) -> Any:
         "kafka.bootstrap.servers": lane["servers"],
         "subscribe": lane["source"],
         "startingOffsets": "earliest",
-        **({} if lane["stateful"] else {"maxOffsetsPerTrigger": str(lane["offsets_max"])}),
+        **({} if lane["form"] == STATEFUL else {"maxOffsetsPerTrigger": str(lane["offsets_max"])}),
     }
     found = spark.readStream.format("oncelog").options(**options).load()
-    if lane["stateful"]:
+    if lane["form"] == STATEFUL:
         return found.groupBy("key").count().selectExpr("key", "cast(count as string) value")
-    copied = found.selectExpr("key", "upper(cast(value as string)) value")
-    return copied.mapInArrow(raising_once(lane["flag"]), copied.schema) if lane["flag"] else copied
+    return copied(found, lane["flag"])
+
+
+def copied(rows: Any, flag: str) -> Any:
+    upper = rows.selectExpr("key", "upper(cast(value as string)) value")
+    return upper.mapInArrow(raising_once(flag), upper.schema) if flag else upper
+
+
+def run_without_checkpoint(spark: Any, lane: dict[str, Any]) -> None:
+    run_stateless(
+        spark,
+        lambda rows: copied(rows, lane["flag"]),
+        from_topic=lane["source"],
+        to_topic=lane["target"],
+        bootstrap_servers=lane["servers"],
+        transactional_id=lane["transactional_id"],
+        max_offsets_per_batch=lane["offsets_max"],
+        mode=lane["mode"],
+    )
 
 
 def start(spark: Any, lane: dict[str, Any]) -> tuple[Any, Any]:
@@ -55,7 +73,7 @@ def start(spark: Any, lane: dict[str, Any]) -> tuple[Any, Any]:
     )
     query = (
         rows(spark, lane)
-        .writeStream.outputMode("update" if lane["stateful"] else "append")
+        .writeStream.outputMode("update" if lane["form"] == STATEFUL else "append")
         .foreachBatch(sink)
         .option("checkpointLocation", lane["checkpoint"])
         .trigger(processingTime="200 milliseconds")
@@ -85,21 +103,28 @@ class Supervisor:
                 self._queries[name].stop()
 
     def _keep_running(self, lane: dict[str, Any]) -> None:
+        run = run_without_checkpoint if lane["form"] == NO_CHECKPOINT else self._run_query
         while True:
-            sink = None
             try:
-                with self._starting:
-                    sink, query = start(self._spark, lane)
-                    self._queries[lane["name"]] = query
-                    _await_first_poll(query)
-                query.awaitTermination()
+                run(self._spark, lane)
                 self._note(lane, "stopped")
             except Exception as error:  # noqa: BLE001 - whatever ended the query, it is started again
                 self._note(lane, str(error))
                 self._breath.wait(0.5)
-            finally:
-                if sink is not None:
-                    sink.close()
+            if self._plan.get("once"):
+                return
+
+    def _run_query(self, spark: Any, lane: dict[str, Any]) -> None:
+        sink = None
+        try:
+            with self._starting:
+                sink, query = start(spark, lane)
+                self._queries[lane["name"]] = query
+                _await_first_poll(query)
+            query.awaitTermination()
+        finally:
+            if sink is not None:
+                sink.close()
 
     def _note(self, lane: dict[str, Any], ending: str) -> None:
         with self._writing, open(self._plan["endings"], "a") as endings:

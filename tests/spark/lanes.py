@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import cycle
 from pathlib import Path
 from typing import Protocol
@@ -70,13 +72,25 @@ class ThreeBrokers:
         self._is_whole.set()
 
 
+class Form(Enum):
+    """What kind of pipeline copies."""
+
+    QUERY = "query"
+    STATEFUL = "stateful"
+    NO_CHECKPOINT = "no-checkpoint"
+
+
 @dataclass(frozen=True)
 class Kind:
     """What makes one lane different from another of the same broker."""
 
     mode: str
     version: TransactionVersion
-    stateful: bool = False
+    form: Form = Form.QUERY
+
+    @property
+    def stateful(self) -> bool:
+        return self.form is Form.STATEFUL
 
 
 class Ledger:
@@ -150,11 +164,12 @@ def _count(records: dict[str, list[str]]) -> int:
 
 
 class Lane:
-    """One pipeline, and the matrix's cells in it."""
+    """One pipeline, and the matrix's cells in it. `about` tells it from others of its kind."""
 
-    def __init__(self, node: Node, kind: Kind, directory: Path, seed: int) -> None:
+    def __init__(self, node: Node, kind: Kind, directory: Path, seed: int, about: str = "") -> None:
         self.node, self.kind = node, kind
-        self.name = "-".join([node.name.split()[0], kind.mode, kind.version.name, "stateful" * kind.stateful]).lower()
+        parts = (node.name.split()[0], kind.mode, kind.version.name, kind.form.value, *about.split())
+        self.name = "-".join(parts).lower()
         self.transactional_id = unique(self.name)
         self.source = topics.create(node.bootstrap_servers, unique("in"), PARTITIONS)
         self.target = topics.create(node.bootstrap_servers, unique("out"), PARTITIONS)
@@ -177,7 +192,7 @@ class Lane:
             "transactional_id": self.transactional_id,
             "checkpoint": str(self._checkpoint),
             "mode": self.kind.mode,
-            "stateful": self.kind.stateful,
+            "form": self.kind.form.value,
             "offsets_max": OFFSETS_MAX,
             # Where tasks send, killing the worker that sends is worse.
             "flag": str(self._flag) if self.kind.mode == "driver-pump" and not self.kind.stateful else "",
@@ -199,11 +214,15 @@ class Lane:
             gate = after_the_markers(self.node, self.transactional_id, gate)
         fired = strike(self.proxy, step, event, fate, nth, gate)
         before()
-        self._produce(batches * OFFSETS_MAX - self._random.randint(0, OFFSETS_MAX // 2))
+        self.produce_batches(batches)
         if not fired.wait(CELL_SECONDS):
             return f"never came to it (number {nth})"
         outcome = self.ledger.outcome(CELL_SECONDS)
         return outcome if outcome == "exact" else f"{outcome} ({fate.value}, number {nth})"
+
+    def produce_batches(self, count: int) -> None:
+        """As much as that many micro-batches read, the last of them perhaps less."""
+        self._produce(count * OFFSETS_MAX - self._random.randint(0, OFFSETS_MAX // 2))
 
     def steady(self) -> str:
         """Let records go through without a strike of this lane's own; return "exact", or what is wrong."""
@@ -307,13 +326,30 @@ class Driver:
     def kill(self) -> None:
         """kill -9 of the driver, Java and Python. Python workers end by themselves when their Java does."""
         assert self._process is not None
-        family = [psutil.Process(self._process.pid), *self._descendants()]
+        family = self._family()
         for process in family:
             with suppress(psutil.NoSuchProcess):
                 if process.pid == self._process.pid or "java" in process.name():
                     process.kill()
         self._process.wait()
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
         psutil.wait_procs(family, timeout=30)
+
+    def pause(self) -> None:
+        """SIGSTOP of the driver, Java, Python and its workers. A worker that is begun meanwhile is stopped too."""
+        paused: set[psutil.Process] = set()
+        while running := set(self._family()) - paused:
+            for process in running:
+                with suppress(psutil.NoSuchProcess):
+                    process.suspend()
+            paused |= running
+
+    def resume(self) -> None:
+        for process in self._family():
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
 
     def kill_workers(self) -> None:
         """kill -9 of every Python process that runs tasks, but for the one that starts them."""
@@ -342,6 +378,17 @@ class Driver:
         lines = [json.loads(line) for line in self.endings.read_text().splitlines()]
         return [(line["lane"], line["ending"]) for line in lines]
 
+    def _family(self) -> list[psutil.Process]:
+        assert self._process is not None
+        return [psutil.Process(self._process.pid), *self._descendants()]
+
     def _descendants(self) -> list[psutil.Process]:
         assert self._process is not None
         return psutil.Process(self._process.pid).children(recursive=True)
+
+
+def kind_of_ending(ending: str) -> str:
+    """The name of what ended a query, out of a Python error that went through Java."""
+    known = ("ProducerFenced", "OutcomeUnknown", "AttemptsExhausted", "FenceError", "CheckpointError", "QueryError")
+    named = re.findall(r"\b([A-Z]\w+(?:Error|Exception|Exhausted|Refused|Lost|Failed))\b", ending)
+    return next((name for name in known if name in ending), named[-1] if named else ending[:60])

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -23,7 +22,7 @@ import pytest
 from harness.oncelog_process import OncelogNode
 from oncelog.client.values import TransactionVersion
 from tests.spark import topics
-from tests.spark.lanes import Driver, Kind, Lane, Node, ThreeBrokers
+from tests.spark.lanes import Driver, Form, Kind, Lane, Node, ThreeBrokers, kind_of_ending
 from tests.spark.strikes import ROUNDS, STEPS, Event, Step
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.chaos]
@@ -159,12 +158,12 @@ def _kinds(node: Node) -> list[Kind]:
     """
     if isinstance(node, ThreeBrokers):
         kinds = [Kind(mode, TransactionVersion.TV1) for mode in MODES]
-        return [*kinds, Kind("auto", TransactionVersion.TV1, stateful=True)]
+        return [*kinds, Kind("auto", TransactionVersion.TV1, form=Form.STATEFUL)]
     is_oncelog = node.name == OncelogNode.name
     mode, other = MODES if (SEED + is_oncelog) % 2 else reversed(MODES)
     kinds = [Kind(mode, TransactionVersion.TV2), Kind(other, TransactionVersion.TV1)]
     if is_oncelog:
-        kinds += [Kind(other, TransactionVersion.TV2), Kind("auto", TransactionVersion.TV2, stateful=True)]
+        kinds += [Kind(other, TransactionVersion.TV2), Kind("auto", TransactionVersion.TV2, form=Form.STATEFUL)]
     return kinds
 
 
@@ -177,13 +176,6 @@ def _summary(outcomes: list[str]) -> str:
     if wrong:
         return "; ".join(wrong)
     return "exact" if len(outcomes) == 1 else f"exact x{len(outcomes)}" if outcomes else "-"
-
-
-def _kind_of_ending(ending: str) -> str:
-    """The name of what ended a query, out of a Python error that went through Java."""
-    known = ("ProducerFenced", "OutcomeUnknown", "AttemptsExhausted", "FenceError", "CheckpointError", "QueryError")
-    named = re.findall(r"\b([A-Z]\w+(?:Error|Exception|Exhausted|Refused|Lost|Failed))\b", ending)
-    return next((name for name in known if name in ending), named[-1] if named else ending[:60])
 
 
 @pytest.mark.drawn(16)
@@ -213,7 +205,7 @@ def _run(nodes: Sequence[Node], directory: Path, summary: Callable[[str], None])
         problems = matrix.problems()
     finally:
         matrix.close()
-    endings = Counter(_kind_of_ending(ending) for _, ending in matrix.driver.why_queries_ended())
+    endings = Counter(kind_of_ending(ending) for _, ending in matrix.driver.why_queries_ended())
     summary(
         f"kill matrix, seed {SEED}\n\n{matrix.table()}\n\n"
         f"{matrix.driver.starts} drivers; queries ended and were started again: {dict(endings)}"

@@ -21,7 +21,7 @@ from harness.processes import BrokerProcess
 from oncelog.client.values import TransactionVersion
 from tests.spark import topics
 from tests.spark.cluster.standalone import IS_WHOLE, OWN_ONCELOG, SEED, SMALL, StandaloneCluster
-from tests.spark.lanes import Driver, Kind, Lane
+from tests.spark.lanes import Driver, Form, Kind, Lane
 from tests.spark.strikes import Event, Step
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.chaos]
@@ -80,7 +80,7 @@ class Losses:
         self.cluster = cluster
         self._random = random.Random(f"{SEED} {name}")
         mode = self._random.choice(deployment.modes)
-        kinds = [Kind(mode, TransactionVersion.TV2), Kind("auto", TransactionVersion.TV2, stateful=True)]
+        kinds = [Kind(mode, TransactionVersion.TV2), Kind("auto", TransactionVersion.TV2, form=Form.STATEFUL)]
         self.lanes = [Lane(broker, kind, directory, SEED) for kind in kinds]
         self.driver = Driver(directory / "plan.json", directory / "driver.txt", directory / "endings.txt")
         plan = {
