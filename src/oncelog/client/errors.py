@@ -19,6 +19,11 @@ STALE_COORDINATOR = frozenset({ErrorCode.coordinator_not_available, ErrorCode.no
 """Answers after which the coordinator is looked up again."""
 
 
+TAKEN_OVER_OR_TIMED_OUT = (
+    "another producer has taken the transactional id since, or the transaction outlasted transaction.timeout.ms"
+)
+
+
 class ClientError(Exception):
     """The base of everything the client raises."""
 
@@ -141,7 +146,10 @@ class TransactionFailed(TransactionError):
 
 
 class ProducerFenced(TransactionError):
-    """Another producer owns the transactional id now. This one must stop, and must not initialize again."""
+    """Another producer owns the transactional id now. This one must stop, and must not initialize again.
+
+    A first-generation producer (TV1) is answered the same where its own transaction outlasted its timeout.
+    """
 
     def __init__(self, message: str, error: ErrorCode = ErrorCode.producer_fenced) -> None:
         super().__init__(message, error)
@@ -149,7 +157,8 @@ class ProducerFenced(TransactionError):
         self.error = error
 
     def __str__(self) -> str:
-        return f"{self.message}: {describe(self.error)}"
+        why = "" if self.error is ErrorCode.invalid_producer_id_mapping else f"; {TAKEN_OVER_OR_TIMED_OUT}"
+        return f"{self.message}: {describe(self.error)}{why}"
 
 
 class OutcomeUnknown(TransactionError):
