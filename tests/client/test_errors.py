@@ -42,5 +42,11 @@ def test_failed_fenced_and_unknown_are_no_kinds_of_each_other():
     assert all(not issubclass(one, other) for one in ends for other in ends if one is not other)
 
 
+def test_producer_whose_id_was_forgotten_is_not_said_to_be_taken_over():
+    forgotten = ProducerFenced("committing", ErrorCode.invalid_producer_id_mapping)
+    assert str(forgotten) == "committing: INVALID_PRODUCER_ID_MAPPING (49)"
+    assert "taken the transactional id" in str(ProducerFenced("committing", ErrorCode.invalid_producer_epoch))
+
+
 def test_client_names_the_version_it_is_installed_as():
     assert version("oncelog") == SOFTWARE_VERSION

@@ -123,7 +123,7 @@ def test_second_producer_fences_the_first(log, topic, protocol):
         first.send(topic, b"zombie", partition=0).result()
         with Producer(log.bootstrap_servers, transactional_id=topic) as second:
             second.init_transactions()
-            with pytest.raises(ProducerFenced):
+            with pytest.raises(ProducerFenced, match="another producer has taken the transactional id"):
                 first.commit_transaction()
             with pytest.raises(ProducerFenced):
                 first.begin_transaction()

@@ -12,13 +12,21 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from oncelog.spark import build_session, exactly_once, run_stateless
 
 INITIALIZING = "Initializing sources"
-STATEFUL, NO_CHECKPOINT = "stateful", "no-checkpoint"
+
+
+class Form(Enum):
+    """What kind of pipeline copies."""
+
+    QUERY = "query"
+    STATEFUL = "stateful"
+    NO_CHECKPOINT = "no-checkpoint"
 
 
 def raising_once(flag: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
@@ -38,10 +46,10 @@ def rows(spark: Any, lane: dict[str, Any]) -> Any:
         "kafka.bootstrap.servers": lane["servers"],
         "subscribe": lane["source"],
         "startingOffsets": "earliest",
-        **({} if lane["form"] == STATEFUL else {"maxOffsetsPerTrigger": str(lane["offsets_max"])}),
+        **({} if lane["form"] == Form.STATEFUL.value else {"maxOffsetsPerTrigger": str(lane["offsets_max"])}),
     }
     found = spark.readStream.format("oncelog").options(**options).load()
-    if lane["form"] == STATEFUL:
+    if lane["form"] == Form.STATEFUL.value:
         return found.groupBy("key").count().selectExpr("key", "cast(count as string) value")
     return copied(found, lane["flag"])
 
@@ -73,7 +81,7 @@ def start(spark: Any, lane: dict[str, Any]) -> tuple[Any, Any]:
     )
     query = (
         rows(spark, lane)
-        .writeStream.outputMode("update" if lane["form"] == STATEFUL else "append")
+        .writeStream.outputMode("update" if lane["form"] == Form.STATEFUL.value else "append")
         .foreachBatch(sink)
         .option("checkpointLocation", lane["checkpoint"])
         .trigger(processingTime="200 milliseconds")
@@ -103,7 +111,7 @@ class Supervisor:
                 self._queries[name].stop()
 
     def _keep_running(self, lane: dict[str, Any]) -> None:
-        run = run_without_checkpoint if lane["form"] == NO_CHECKPOINT else self._run_query
+        run = run_without_checkpoint if lane["form"] == Form.NO_CHECKPOINT.value else self._run_query
         while True:
             try:
                 run(self._spark, lane)

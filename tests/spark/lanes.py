@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import Enum
 from itertools import cycle
 from pathlib import Path
 from typing import Protocol
@@ -27,6 +26,7 @@ from oncelog.client import Client
 from oncelog.client.values import TransactionVersion
 from oncelog.testing.proxy import Proxy
 from tests.spark import topics
+from tests.spark.driver import Form
 from tests.spark.strikes import STEPS, Event, Fate, OlderCluster, Step, strike
 
 OFFSETS_MAX = 20
@@ -70,14 +70,6 @@ class ThreeBrokers:
         assert self._killed is not None
         self._killed.start()
         self._is_whole.set()
-
-
-class Form(Enum):
-    """What kind of pipeline copies."""
-
-    QUERY = "query"
-    STATEFUL = "stateful"
-    NO_CHECKPOINT = "no-checkpoint"
 
 
 @dataclass(frozen=True)
@@ -332,6 +324,7 @@ class Driver:
                 if process.pid == self._process.pid or "java" in process.name():
                     process.kill()
         self._process.wait()
+        # A worker that is paused notices nothing.
         for process in family:
             with suppress(psutil.NoSuchProcess):
                 process.resume()

@@ -22,7 +22,8 @@ import pytest
 from harness.oncelog_process import OncelogNode
 from oncelog.client.values import TransactionVersion
 from tests.spark import topics
-from tests.spark.lanes import Driver, Form, Kind, Lane, Node, ThreeBrokers, kind_of_ending
+from tests.spark.driver import Form
+from tests.spark.lanes import Driver, Kind, Lane, Node, ThreeBrokers, kind_of_ending
 from tests.spark.strikes import ROUNDS, STEPS, Event, Step
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.chaos]

@@ -4,7 +4,7 @@ Nobody can tell a driver that hangs from one that is dead, so a supervisor start
 last arrives before the other begins, after it is done, or was answered; then the first goes on. It has to give way, and its
 half of the work has to leave no trace.
 
-A pipeline for each step, each with a proxy of its own that holds the request until every pipeline has come to its own.
+Each pipeline has a proxy of its own, which holds its request until every other has come to the one that it is about.
 ONCELOG_SEED chooses which pipelines there are, what becomes of the request, and which occurrence it is.
 """
 
@@ -23,7 +23,8 @@ from harness.waiting import until
 from oncelog.client.values import TransactionVersion
 from oncelog.testing.proxy import Then
 from tests.spark import topics
-from tests.spark.lanes import CELL_SECONDS, Driver, Form, Kind, Lane, Node, kind_of_ending
+from tests.spark.driver import Form
+from tests.spark.lanes import CELL_SECONDS, Driver, Kind, Lane, Node, kind_of_ending
 from tests.spark.strikes import STEPS, Fate, Step, Strike
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.chaos]

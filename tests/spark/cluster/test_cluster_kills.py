@@ -21,7 +21,8 @@ from harness.processes import BrokerProcess
 from oncelog.client.values import TransactionVersion
 from tests.spark import topics
 from tests.spark.cluster.standalone import IS_WHOLE, OWN_ONCELOG, SEED, SMALL, StandaloneCluster
-from tests.spark.lanes import Driver, Form, Kind, Lane
+from tests.spark.driver import Form
+from tests.spark.lanes import Driver, Kind, Lane
 from tests.spark.strikes import Event, Step
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.chaos]
