@@ -24,6 +24,9 @@ GROWTH = 4
 """A large frame gets so many times the memory that its client has filled: a length alone costs nothing."""
 WRITE_BUFFER_BYTES_MAX = 256 * 1024
 TURN_S = 0.005
+GATHERED_BYTES_MAX = 4096
+GATHERED_MAX = 8
+"""So many answers to requests that came together leave together, for a system call takes a fifth of the time of a small request."""
 
 Answer = list[Buffer] | None
 Handler = Callable[["Connection", memoryview], Answer | Parked[Answer]]
@@ -58,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         "_serving",
         "_task",
         "_transport",
+        "_unsent",
         "_waiting",
         "_write_paused",
         "close_reason",
@@ -98,6 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         self._has_no_room = False
         self._served_bytes = 0
         self._waiting: deque[memoryview] = deque()
+        self._unsent: list[Buffer] = []
         self._task: Task[Any] | None = None
         self._answering = False
         self._serving = False
@@ -185,6 +190,8 @@ class Connection(asyncio.BufferedProtocol):
                 return
             begin = start + LENGTH_BYTES
             if stop - begin >= size:
+                if size > RECEIVE_BYTES:
+                    self._memory.begin_request(self, size)
                 self._waiting.append(memoryview(bytes(view[begin : begin + size])))
                 start = begin + size
             elif LENGTH_BYTES + size > RECEIVE_BYTES:
@@ -238,6 +245,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._answering = True
                 answer = self._handler(self, frame)
                 if isinstance(answer, Parked):
+                    self._send()
                     self._task = answer if isinstance(answer, Task) else None
                     answer.then(self._answer)
                 else:
@@ -252,6 +260,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         finally:
             self._serving = False
+        self._send()
         if self._refusal is not None and not (self._waiting or self._answering):
             self.close(self._refusal)
         if self._transport is not None and not self._closing:
@@ -272,20 +281,31 @@ class Connection(asyncio.BufferedProtocol):
         if self._served_bytes:
             self._memory.end_request(self, self._served_bytes)
         if chunks is not None:
-            if len(chunks) == 1:
-                self._transport.write(chunks[0])  # type: ignore[arg-type]
-            else:
-                self._transport.writelines(chunks)  # type: ignore[arg-type]
-            if self._write_paused:
-                self._memory.answer(self, self._transport.get_write_buffer_size())
+            self._unsent += chunks
+            is_small = len(chunks) == 1 and len(chunks[0]) < GATHERED_BYTES_MAX  # type: ignore[arg-type]
+            if not (self._serving and is_small and len(self._unsent) < GATHERED_MAX):
+                self._send()
         if (self._waiting or self._refusal is not None) and not self._serving:
             # Not from here: whoever released this answer is in the middle of its own work.
             asyncio.get_running_loop().call_soon(self._serve)
+
+    def _send(self) -> None:
+        chunks, transport = self._unsent, self._transport
+        if not chunks or transport is None:
+            return
+        if len(chunks) == 1:
+            transport.write(chunks[0])  # type: ignore[arg-type]
+        else:
+            transport.writelines(chunks)  # type: ignore[arg-type]
+        self._unsent = []
+        if self._write_paused:
+            self._memory.answer(self, transport.get_write_buffer_size())
 
     def close(self, reason: str | None = None) -> None:
         """Close after what was answered already is sent. `reason` is None when the client did nothing wrong."""
         if self._closing:
             return
+        self._send()
         self._closing = True
         self.close_reason = reason
         self._waiting.clear()

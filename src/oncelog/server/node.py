@@ -315,7 +315,7 @@ class Broker:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _listening(self, sockets: Sequence[socket.socket]) -> list[Listening]:
-        buffer = bytearray(RECEIVE_BYTES)
+        buffer = bytearray(4 * RECEIVE_BYTES)
         numbers = count(1)
         return [
             Listening(one, self._connections_maker(endpoint, buffer, numbers), self._contexts[endpoint.name])
