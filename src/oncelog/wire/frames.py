@@ -76,6 +76,8 @@ def _read_unsigned_varint(data: memoryview, position: int) -> tuple[int, int]:
 def skip_tagged_fields(frame: Buffer, position: int) -> int:
     """Return where the tagged fields that begin at `position` end. Raises WireError."""
     data = memoryview(frame)
+    if position < len(data) and not data[position]:
+        return position + 1
     count, position = _read_unsigned_varint(data, position)
     for _ in range(count):
         _, position = _read_unsigned_varint(data, position)

@@ -186,8 +186,12 @@ class _Array:
 
     def __call__(self, frame: memoryview, position: int, left: ItemsLeft) -> int:
         if self._is_flexible:
-            count, position = _varint(frame, position)
-            count -= 1
+            count = frame[position] - 1
+            if count < 0x7F:
+                position += 1
+            else:
+                count, position = _varint(frame, position)
+                count -= 1
         else:
             count, position = _int32(frame, position), position + 4
         if count < 0:

@@ -11,10 +11,10 @@ import struct
 import types
 import typing
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from datetime import datetime, timedelta
 from functools import cache
-from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -45,7 +45,8 @@ class EncodedItems:
 
 
 def _milliseconds(value: timedelta) -> int:
-    return round(value.total_seconds() * 1000)
+    # Nearly every answer has a throttle time, of zero.
+    return round(value.total_seconds() * 1000) if value else 0
 
 
 def _time(value: datetime | None) -> int:
@@ -77,40 +78,140 @@ FIXED: dict[str, tuple[str, Callable[[Any], Any] | None]] = {
 @cache
 def writer(entity_type: Any) -> Write:
     """What writes an entity of this class. It raises what packing and encoding raise for values that do not fit."""
-    steps = tuple(_steps(entity_type))
-    if len(steps) == 1:
-        return steps[0]
-
-    def write(entity: Any, put: Put) -> None:
-        for step in steps:
-            step(entity, put)
-
-    return write
+    return _Source().compiled(entity_type)
 
 
-def _steps(entity_type: Any) -> Iterator[Write]:
-    side_by_side: list[tuple[str, str]] = []
-    tagged: dict[int, tuple[str, Any, Write]] = {}
-    is_flexible = entity_type.__flexible__
-    for field in fields(entity_type):
-        kind, may_be_null = _kind(field)
-        if "tag" in field.metadata:
-            assert field.default is not MISSING, "a tagged field without a default"
-            write_value = _value(field, kind, is_flexible=is_flexible, may_be_null=False)
-            tagged[field.metadata["tag"]] = field.name, field.default, write_value
-        elif field.metadata.get("kafka_type") in FIXED and typing.get_origin(kind) is not tuple:
-            side_by_side.append((field.name, field.metadata["kafka_type"]))
-        else:
-            if side_by_side:
-                yield _packed(side_by_side)
+class _Source:
+    """The text of the function that writes a class, and what it uses by name.
+
+    Entities in entities are written in place, for a call takes as long as to write three fields.
+    """
+
+    def __init__(self) -> None:
+        self._lines = ["def write(entity_0, put):"]
+        self._used: dict[str, Any] = {
+            "ENTITY": ENTITY,
+            "EncodedItems": EncodedItems,
+            "compact_length": _compact_length,
+            "int16": _INT16.pack,
+            "int32": _INT32.pack,
+        }
+        self._depth = 1
+
+    def compiled(self, entity_type: Any) -> Write:
+        self._entity(entity_type, "entity_0")
+        self._add("return None")
+        code = compile(
+            "\n".join(self._lines), f"<what writes {entity_type.__name__} v{entity_type.__version__}>", "exec"
+        )
+        exec(code, self._used)
+        write: Write = self._used["write"]
+        return write
+
+    def _add(self, line: str) -> None:
+        self._lines.append("    " * self._depth + line)
+
+    @contextmanager
+    def _block(self, line: str) -> Iterator[None]:
+        self._add(line)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def _use(self, value: Any) -> str:
+        """The name by which the function knows a value."""
+        name = f"used_{len(self._used)}"
+        self._used[name] = value
+        return name
+
+    def _entity(self, entity_type: Any, entity: str) -> None:
+        side_by_side: list[tuple[str, str]] = []
+        tagged: dict[int, tuple[str, Any, Write]] = {}
+        is_flexible = entity_type.__flexible__
+        for field in fields(entity_type):
+            kind, may_be_null = _kind(field)
+            if "tag" in field.metadata:
+                assert field.default is not MISSING, "a tagged field without a default"
+                write_value = _value(field, kind, is_flexible=is_flexible)
+                tagged[field.metadata["tag"]] = field.name, field.default, write_value
+            elif field.metadata.get("kafka_type") in FIXED and typing.get_origin(kind) is not tuple:
+                side_by_side.append((field.name, field.metadata["kafka_type"]))
+            else:
+                self._packed(entity, side_by_side)
                 side_by_side = []
-            # A request's header has the client id as it always was (KIP-482).
-            is_flexible_field = is_flexible and (entity_type.__name__, field.name) != ("RequestHeader", "client_id")
-            yield _of(field.name, _value(field, kind, is_flexible=is_flexible_field, may_be_null=may_be_null))
-    if side_by_side or (is_flexible and not tagged):
-        yield _packed(side_by_side, NO_TAGS if is_flexible and not tagged else "")
-    if tagged:
-        yield _tags(tagged)
+                # A request's header has the client id as it always was (KIP-482).
+                is_flexible_field = is_flexible and (entity_type.__name__, field.name) != ("RequestHeader", "client_id")
+                self._field(entity, field, kind, is_flexible=is_flexible_field, may_be_null=may_be_null)
+        self._packed(entity, side_by_side, NO_TAGS if is_flexible and not tagged else "")
+        if tagged:
+            self._tags(entity, tagged)
+
+    def _packed(self, entity: str, side_by_side: list[tuple[str, str]], end: str = "") -> None:
+        if not side_by_side and not end:
+            return
+        pack = self._use(struct.Struct(">" + "".join(FIXED[kind][0] for _, kind in side_by_side) + end).pack)
+        values = []
+        for name, kind in side_by_side:
+            turn = FIXED[kind][1]
+            values.append(f"{entity}.{name}" if turn is None else f"{self._use(turn)}({entity}.{name})")
+        self._add(f"put({pack}({', '.join(values)}))")
+
+    def _field(self, entity: str, field: Field[Any], kind: Any, *, is_flexible: bool, may_be_null: bool) -> None:
+        value = f"value_{len(self._lines)}"
+        self._add(f"{value} = {entity}.{field.name}")
+        is_array = typing.get_origin(kind) is tuple
+        if is_array and is_dataclass(item := typing.get_args(kind)[0]):
+            self._entities(item, value, is_flexible=is_flexible)
+        elif is_dataclass(kind):
+            self._one_entity(kind, value, may_be_null=may_be_null)
+        elif not is_array and field.metadata["kafka_type"] == "string":
+            self._string(field.name, value, is_flexible=is_flexible, may_be_null=may_be_null)
+        else:
+            write_value = self._use(_value(field, kind, is_flexible=is_flexible, may_be_null=may_be_null))
+            self._add(f"{write_value}({value}, put)")
+
+    def _string(self, name: str, value: str, *, is_flexible: bool, may_be_null: bool) -> None:
+        length = _compact_length if is_flexible else _INT16.pack
+        with self._unless_null(value, length(-1)) if may_be_null else nullcontext():
+            cut = self._use(_cut) if name.endswith("error_message") else ""
+            self._add(f"data = {cut}({value}).encode()")
+            self._add(f"put({'compact_length' if is_flexible else 'int16'}(len(data)) + data)")
+
+    def _one_entity(self, kind: Any, value: str, *, may_be_null: bool) -> None:
+        """One that may be null has a byte before it that says whether it is there (KIP-893)."""
+        with self._unless_null(value, NULL_ENTITY) if may_be_null else nullcontext():
+            if may_be_null:
+                self._add("put(ENTITY)")
+            self._entity(kind, value)
+
+    def _entities(self, item: Any, value: str, *, is_flexible: bool) -> None:
+        length = _compact_length if is_flexible else _INT32.pack
+        with self._unless_null(value, length(-1)):
+            self._add(f"put({'compact_length' if is_flexible else 'int32'}(len({value})))")
+            with self._block(f"if type({value}) is EncodedItems:"):
+                self._add(f"put({value}.data)")
+            with self._block("else:"):
+                entity = f"entity_{len(self._lines)}"
+                with self._block(f"for {entity} in {value}:"):
+                    self._entity(item, entity)
+
+    @contextmanager
+    def _unless_null(self, value: str, null: bytes) -> Iterator[None]:
+        with self._block(f"if {value} is None:"):
+            self._add(f"put({null!r})")
+        with self._block("else:"):
+            yield
+
+    def _tags(self, entity: str, tagged: dict[int, tuple[str, Any, Write]]) -> None:
+        """Nearly always each has its default."""
+        conditions = []
+        for name, default, _ in tagged.values():
+            known = self._use(default)
+            conditions.append(f"({entity}.{name} is {known} or {entity}.{name} == {known})")
+        with self._block(f"if {' and '.join(conditions)}:"):
+            self._add("put(b'\\0')")
+        with self._block("else:"):
+            self._add(f"{self._use(_tags(tagged))}({entity}, put)")
 
 
 def _kind(field: Field[Any]) -> tuple[Any, bool]:
@@ -122,68 +223,24 @@ def _kind(field: Field[Any]) -> tuple[Any, bool]:
     return next(arm for arm in arms if arm is not types.NoneType), types.NoneType in arms
 
 
-def _of(name: str, write_value: Write) -> Write:
-    get = attrgetter(name)
-
-    def write(entity: Any, put: Put) -> None:
-        write_value(get(entity), put)
-
-    return write
-
-
-def _nothing_tagged(_: Any, put: Put) -> None:
-    put(b"\0")
-
-
-def _packed(side_by_side: list[tuple[str, str]], end: str = "") -> Write:
-    pack = struct.Struct(">" + "".join(FIXED[kind][0] for _, kind in side_by_side) + end).pack
-    names = [name for name, _ in side_by_side]
-    turns = [(place, turn) for place, (_, kind) in enumerate(side_by_side) if (turn := FIXED[kind][1])]
-    if not names:
-        return _nothing_tagged
-    get = attrgetter(*names)
-
-    def write_one(entity: Any, put: Put) -> None:
-        put(pack(get(entity)))
-
-    def write(entity: Any, put: Put) -> None:
-        put(pack(*get(entity)))
-
-    def write_turned(entity: Any, put: Put) -> None:
-        values = list(get(entity)) if len(names) > 1 else [get(entity)]
-        for place, turn in turns:
-            values[place] = turn(values[place])
-        put(pack(*values))
-
-    if turns:
-        return write_turned
-    return write if len(names) > 1 else write_one
-
-
-def _value(field: Field[Any], kind: Any, *, is_flexible: bool, may_be_null: bool) -> Write:
-    """What writes the value of a field."""
+def _value(field: Field[Any], kind: Any, *, is_flexible: bool, may_be_null: bool = False) -> Write:
+    """What writes the value of a field by itself."""
     wire_type = field.metadata.get("kafka_type")
-    length = _compact_length if is_flexible else _INT32.pack
     if typing.get_origin(kind) is tuple:
         item = typing.get_args(kind)[0]
         is_entity = is_dataclass(item)
+        length = _compact_length if is_flexible else _INT32.pack
         if not is_entity and wire_type in FIXED and FIXED[wire_type][1] is None:
             return _numbers(FIXED[wire_type][0], length)
         return _array(writer(item) if is_entity else _simple(wire_type, is_flexible=is_flexible), length)
     is_entity = is_dataclass(kind)
-    if is_entity:
-        return _nullable_entity(writer(kind)) if may_be_null else writer(kind)
-    write = _simple(wire_type, is_flexible=is_flexible, may_be_null=may_be_null)
-    return _cut(write) if field.name.endswith("error_message") else write
+    return writer(kind) if is_entity else _simple(wire_type, is_flexible=is_flexible, may_be_null=may_be_null)
 
 
-def _cut(write: Write) -> Write:
-    def write_cut(message: str | None, put: Put) -> None:
-        if message is not None and len(message) * 4 > ERROR_MESSAGE_BYTES_MAX:
-            message = message.encode()[:ERROR_MESSAGE_BYTES_MAX].decode(errors="ignore")
-        write(message, put)
-
-    return write_cut
+def _cut(message: str) -> str:
+    if len(message) * 4 <= ERROR_MESSAGE_BYTES_MAX:
+        return message
+    return message.encode()[:ERROR_MESSAGE_BYTES_MAX].decode(errors="ignore")
 
 
 def _simple(wire_type: Any, *, is_flexible: bool, may_be_null: bool = False) -> Write:
@@ -245,19 +302,6 @@ def _numbers(letter: str, length: Callable[[int], bytes]) -> Write:
 
     def write(items: Any, put: Put) -> None:
         put(null if items is None else length(len(items)) + struct.pack(f">{len(items)}{letter}", *items))
-
-    return write
-
-
-def _nullable_entity(write_entity: Write) -> Write:
-    """KIP-893: a byte says whether it is there."""
-
-    def write(entity: Any, put: Put) -> None:
-        if entity is None:
-            put(NULL_ENTITY)
-        else:
-            put(ENTITY)
-            write_entity(entity, put)
 
     return write
 
