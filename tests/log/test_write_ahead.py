@@ -32,6 +32,7 @@ def disk_with(*written: Entry, number: int = 0, follows_bytes: int = 0, disk: Me
     log = WriteAheadLog(disk, DIRECTORY, number, follows_bytes)
     for entry in written:
         log.append(entry)
+    log.write_out()
     log.file.sync()
     return disk
 

@@ -105,7 +105,10 @@ class Replayed:
 
 
 class WriteAheadLog:
-    """One file. Its entries are durable when `file` was synced after they were appended."""
+    """One file. Entries are gathered until `write_out`: one write does for all that wait for the same sync.
+
+    They are durable when `file` was synced after that. Until then nobody has any use for them.
+    """
 
     def __init__(self, disk: Disk, directory: str, number: int, follows_bytes: int = 0) -> None:
         """`number` is larger than that of every file before it.
@@ -119,13 +122,20 @@ class WriteAheadLog:
         self.file.truncate(0)
         follows = _FOLLOWS.pack(follows_bytes)
         self.file.append([_CHECKSUM.pack(crc32c(follows)) + follows])
-
-    @property
-    def size_bytes(self) -> int:
-        return self.file.size_bytes
+        self._gathered: list[bytes] = []
+        self.size_bytes = self.file.size_bytes
+        """With what is gathered."""
 
     def append(self, entry: Entry) -> None:
-        self.file.append([_encoded(entry)])
+        encoded = _encoded(entry)
+        self._gathered.append(encoded)
+        self.size_bytes += len(encoded)
+
+    def write_out(self) -> None:
+        """Write what is gathered. Raises DiskError."""
+        if self._gathered:
+            self.file.append([b"".join(self._gathered)])
+            self._gathered.clear()
 
 
 def _encoded(entry: Entry) -> bytes:

@@ -68,6 +68,33 @@ class _SyncsUnderWay:
         self.over: Parked[None] = Parked()
 
 
+class _OneSyncAtATime:
+    """Whoever asks for a sync while one is under way waits for the next, with all the others who do."""
+
+    __slots__ = ("_is_under_way", "_next", "_sync")
+
+    def __init__(self, sync: Callable[[], Parked[bool]]) -> None:
+        self._sync = sync
+        self._next: Parked[bool] | None = None
+        self._is_under_way = False
+
+    def next(self) -> Parked[bool]:
+        """Released with what a sync that begins now or later comes to."""
+        if self._next is None:
+            self._next = Parked()
+        following = self._next
+        if not self._is_under_way:
+            self._is_under_way = True
+            start(self._go_on())
+        return following
+
+    async def _go_on(self) -> None:
+        while (following := self._next) is not None:
+            self._next = None
+            following.release(await self._sync())
+        self._is_under_way = False
+
+
 class Durability:
     """`survives` is told of a disk that cannot keep what was written, and says whether the broker goes on without it."""
 
@@ -93,6 +120,7 @@ class Durability:
         self._held: dict[PartitionLog, Parked[None]] = {}
         self._in_place: dict[PartitionLog, _SyncsUnderWay] = {}
         self._retired: Parked[None] = Parked.ready(None)
+        self._write_ahead_syncs = _OneSyncAtATime(self._begin_write_ahead_sync)
 
     def make_durable(self, logs: Iterable[PartitionLog]) -> Parked[bool]:
         """Release when everything that is in the logs now would survive a power cut, with True.
@@ -153,6 +181,7 @@ class Durability:
         if self._retiring is None and self._current.logs:
             retiring = self._retiring = self._current
             before = retiring.write_ahead
+            before.write_out()
             self._current = _Generation(
                 WriteAheadLog(self._disk, self._directories.home, before.number + 1, follows_bytes=before.size_bytes)
             )
@@ -224,6 +253,7 @@ class Durability:
             if generation is None:
                 continue
             lost = self._lost_in(generation)
+            generation.write_ahead.write_out()
             generation.write_ahead.file.close()
             if lost:
                 keep_entries_of(self._disk, generation.write_ahead.path, lost)
@@ -252,8 +282,15 @@ class Durability:
 
     def _sync_write_ahead(self) -> Parked[bool]:
         """Sync every entry so far: one is worth nothing without those before it."""
-        generations = (self._retiring, self._current)
-        return self._sync([generation.write_ahead.file for generation in generations if generation is not None])
+        return self._write_ahead_syncs.next()
+
+    def _begin_write_ahead_sync(self) -> Parked[bool]:
+        files: list[Syncable] = []
+        for generation in (self._retiring, self._current):
+            if generation is not None:
+                generation.write_ahead.write_out()
+                files.append(generation.write_ahead.file)
+        return self._sync(files)
 
     async def hold(self, log: PartitionLog) -> None:
         """Let nobody sync the log's own files until `let_go`; come back when no such sync is under way.
