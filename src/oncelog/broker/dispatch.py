@@ -166,8 +166,11 @@ def _has_many_items(body: Any) -> bool:
     if body is None:
         return False
     answer_class: Any = type(body)
-    found = (getattr(body, name) for name in _arrays(answer_class))
-    return any(isinstance(items, tuple) and len(items) > ITEMS_AT_ONCE for items in found)
+    for name in _arrays(answer_class):
+        items = getattr(body, name)
+        if isinstance(items, tuple) and len(items) > ITEMS_AT_ONCE:
+            return True
+    return False
 
 
 @cache

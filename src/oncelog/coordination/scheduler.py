@@ -34,6 +34,7 @@ class Task(Parked[T]):
         try:
             awaited = flow.send(None)
         except StopIteration as over:
+            self._flow = None
             self.release(over.value)
             return
         if self._flow is None:

@@ -27,11 +27,8 @@ LOOKED_AT_MAX = 64
 SYNCED_AT_ONCE_MAX = 32
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-LOOKED_AT_AFTER_S = 0.01
-"""A file that is written to is looked for at its path: it may be gone, and writing goes on. One of all files no more often than
-this, for whoever takes a data directory away takes them all."""
-EACH_LOOKED_AT_AFTER_S = 0.1
-"""Each of the files no more often than this, for its partition may be gone alone."""
+LOOKED_AT_AFTER_S = 0.1
+"""A file that is written to is looked for at its path, no more often than this: it may be gone, and writing goes on."""
 
 Synced = Callable[[DiskError | None], None]
 
@@ -67,7 +64,6 @@ class OpenFiles:
         self.paths = FilePaths()
         self.when_full: MakeRoom = lambda path, share: False
         self._room_lock = threading.Lock()
-        self.looked_at_s = 0.0
         self.lock = threading.Lock()
         """Held while a descriptor is closed, or taken by a thread that is to use it: its number may soon be another file's."""
 
@@ -213,9 +209,8 @@ class RealFile:
         descriptor = self._descriptor if self._descriptor >= 0 else self._open_again()
         self.is_recent = True
         position = self._size_bytes
-        total = sum([memoryview(chunk).nbytes for chunk in chunks])
-        now_s = monotonic()
-        if now_s - self._files.looked_at_s > LOOKED_AT_AFTER_S or now_s - self._looked_at_s > EACH_LOOKED_AT_AFTER_S:
+        total = sum(map(len, chunks))  # type: ignore[arg-type]
+        if monotonic() - self._looked_at_s > LOOKED_AT_AFTER_S:
             self._look()
         try:
             written = os.pwritev(descriptor, chunks, position) if len(chunks) <= VECTOR_CHUNKS_MAX else 0
@@ -330,7 +325,7 @@ class RealFile:
             fail("find", self.path, error)
         if (found.st_dev, found.st_ino) != self._identity:
             raise DiskError(f"{self.path} is another file than it was", self.path)
-        self._files.looked_at_s = self._looked_at_s = monotonic()
+        self._looked_at_s = monotonic()
 
     def _sync_through_another(self) -> None:
         """Nothing was written since the file was opened, but an earlier process may have left something."""

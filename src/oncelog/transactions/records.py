@@ -10,6 +10,7 @@ null    the id is forgotten
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 from oncelog.coordination.fields import FieldReader, compact_string, string
@@ -32,12 +33,14 @@ FLEXIBLE_VERSION = 1
 PREVIOUS_PRODUCER_ID_TAG = 0
 NEXT_PRODUCER_ID_TAG = 1
 CLIENT_VERSION_TAG = 2
+FEW_PARTITIONS = 16
 
 _HEAD = struct.Struct(">hqhib")
 _TIMES = struct.Struct(">qq")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
+_KEY_BEGINS = _INT16.pack(KEY_VERSION)
 # A tag and a size below 128 take one byte each, as every one here does.
 _TAGGED_INT16 = struct.Struct(">BBh")
 _TAGGED_INT64 = struct.Struct(">BBq")
@@ -54,7 +57,7 @@ class TransactionRecord(NamedTuple):
 
 def encode(record: TransactionRecord, version: int = FLEXIBLE_VERSION) -> Record:
     """Version 1 needs `transaction.version` 1 or above; version 0 leaves out the tagged fields."""
-    key = _INT16.pack(KEY_VERSION) + string(record.transactional_id)
+    key = _KEY_BEGINS + string(record.transactional_id)
     value = None if record.metadata is None else _encode_value(record.metadata, version)
     return Record(key, value, timestamp_ms=record.timestamp_ms)
 
@@ -93,29 +96,34 @@ def decode(record: Record) -> TransactionRecord | None:
 
 def _encode_value(metadata: TransactionMetadata, version: int) -> bytes:
     flexible = version == FLEXIBLE_VERSION
-    head = _HEAD.pack(
-        version, metadata.producer_id, metadata.producer_epoch, metadata.timeout_ms, metadata.status.value
-    )
-    partitions = _encode_partitions(metadata, flexible)
+    head = _HEAD.pack(version, metadata.producer_id, metadata.producer_epoch, metadata.timeout_ms, metadata.status)
+    if metadata.status is EMPTY:
+        partitions = b"\x00" if flexible else _INT32.pack(-1)
+    elif len(metadata.partitions) <= FEW_PARTITIONS:
+        partitions = _encode_few_partitions(metadata.partitions, flexible)
+    else:
+        partitions = _encode_partitions(metadata.partitions, flexible)
     times = _TIMES.pack(metadata.last_update_ms, metadata.start_ms)
     return head + partitions + times + (_encode_tags(metadata) if flexible else b"")
 
 
-def _encode_partitions(metadata: TransactionMetadata, flexible: bool) -> bytes:
-    if metadata.status is EMPTY:
-        return b"\x00" if flexible else _INT32.pack(-1)
+def _encode_partitions(partitions: frozenset[TopicPartition], flexible: bool) -> bytes:
     topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(metadata.partitions):
+    for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)
     count = unsigned_varint(len(topics) + 1) if flexible else _INT32.pack(len(topics))
     chunks = [count]
-    for topic, partitions in topics.items():
-        ids = struct.pack(f">{len(partitions)}i", *partitions)
+    for topic, indexes in topics.items():
+        ids = struct.pack(f">{len(indexes)}i", *indexes)
         if flexible:
-            chunks += (compact_string(topic), unsigned_varint(len(partitions) + 1), ids, b"\x00")
+            chunks += (compact_string(topic), unsigned_varint(len(indexes) + 1), ids, b"\x00")
         else:
-            chunks += (string(topic), _INT32.pack(len(partitions)), ids)
+            chunks += (string(topic), _INT32.pack(len(indexes)), ids)
     return b"".join(chunks)
+
+
+_encode_few_partitions = lru_cache(maxsize=1024)(_encode_partitions)
+"""Most producers write to the same few in every transaction, each of which has two records with them."""
 
 
 def _encode_tags(metadata: TransactionMetadata) -> bytes:
