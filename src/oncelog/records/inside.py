@@ -14,7 +14,8 @@ NULL = 1
 """The length of what is null, -1, as nearly everybody writes it: in one byte."""
 RUN_MIN = 8
 """Fewer records that are laid out alike are looked at one by one."""
-WINDOW_MIN, WINDOW_MAX = 64, 4096
+WINDOWS = (RUN_MIN, 64, 512, 4096)
+"""So many are looked at together, as many as may be alike by how the last of them begins."""
 SHORTEST_DELTAS = 64
 """So many offset deltas have one byte."""
 OFFSETS_PERIOD = 8192
@@ -46,7 +47,7 @@ def check_records(body: bytes, position: int, record_count: int) -> None:
 def _end_of_records(body: bytes, position: int, record_count: int) -> int:
     """Raises IndexError and ValueError for what is no record. One or two bytes of length are nearly all there are."""
     starts_with, deltas = body.startswith, _DELTAS
-    number = stride = 0
+    number = stride = looked_ahead = 0
     while number < record_count:
         start = position
         byte = body[start]
@@ -105,11 +106,13 @@ def _end_of_records(body: bytes, position: int, record_count: int) -> int:
         number += 1
         if stop - start != stride:
             stride = stop - start
-        elif record_count - number >= RUN_MIN and not has_headers and body[stop] == body[start]:
+        elif number >= looked_ahead and record_count - number >= RUN_MIN and not has_headers:
             places = start, timestamp_at, delta_at, key_at, value_at, stop
             run = _alike(body, places, number, record_count - number)
             number += run
             position += run * stride
+            if not run:
+                looked_ahead = number + RUN_MIN
     return position
 
 
@@ -164,30 +167,37 @@ def _alike(body: bytes, places: tuple[int, int, int, int, int, int], number: int
         stop - 1,
     ]
     found = 0
-    window = WINDOW_MIN
-    is_growing = True
     width = key_at - delta_at
     period = OFFSETS_PERIOD if width > 1 else SHORTEST_DELTAS
     if width < 3:
         # Behind those come longer deltas.
         left = min(left, period - number)
-    while True:
-        window = min(window, left - found, period - (number + found) % period)
+    while (window := _window(body, start, (found + 1) * stride, stride, left - found)) >= RUN_MIN:
         ahead = (found + 1) * stride
-        if (
-            window >= RUN_MIN
-            and _are_same(body, same, ahead, stride, window)
+        window = min(window, period - (number + found) % period)
+        if not (
+            _are_same(body, same, ahead, stride, window)
             and _are_deltas(body, delta_at + ahead, width, stride, number + found, window)
             and _are_timestamps(body, timestamp_at + ahead, delta_at + ahead - 1, stride, window)
         ):
-            found += window
-            if is_growing:
-                window = min(8 * window, WINDOW_MAX)
-        elif window > RUN_MIN:
-            window //= 4
-            is_growing = False
+            left = found + window // 4
         else:
-            return found
+            found += window
+    return found
+
+
+def _window(body: bytes, start: int, ahead: int, stride: int, left: int) -> int:
+    """How many of the next `left` records may be laid out as the one that begins at `start`: the last one begins as it does."""
+    found = 0
+    for size in WINDOWS:
+        window = min(size, left)
+        last = start + ahead + (window - 1) * stride
+        if last >= len(body) or body[last] != body[start]:
+            break
+        found = window
+        if window == left:
+            break
+    return found
 
 
 def _end_of_length(body: bytes, at: int) -> int:
