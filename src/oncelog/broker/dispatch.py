@@ -16,7 +16,7 @@ from oncelog.broker.handlers import api_versions
 from oncelog.broker.readiness import StartProgress
 from oncelog.broker.request import Peer, Request
 from oncelog.broker.slices import beside
-from oncelog.coordination import Parked, Task, begin, sleep, start
+from oncelog.coordination import Parked, begin, sleep, start
 from oncelog.environment import Clock, DiskError, Workers
 from oncelog.wire import (
     RequestHeader,
@@ -81,7 +81,7 @@ class Dispatch:
         request = Request(header.api_key, header.version, header.client_id, body, connection, arrived_ms)
         if self._progress.reached < api.needs:
             return start(self._receive_early(api, request, header.correlation_id))
-        return self._handle(api, request, header.correlation_id)
+        return begin(self._serve(api, request, header.correlation_id))
 
     async def _receive_large(
         self, api: ServedApi, request: Request, correlation_id: int, decode: Callable[[], Any]
@@ -103,39 +103,29 @@ class Dispatch:
         await self._progress.until(api.needs)
         # All of them are released at once, and each has a turn of its own.
         await sleep(self._clock, 0)
-        answer = self._handle(api, request, correlation_id)
-        return await answer if isinstance(answer, Parked) else answer
+        return await self._serve(api, request, correlation_id)
 
     async def _encoded_beside(self, api: ServedApi, request: Request, correlation_id: int, body: Any) -> Answer:
         encode = partial(self._encoded, api, request, correlation_id, body)
         return await beside(self._workers, encode, is_long=False)
 
-    def _handle(self, api: ServedApi, request: Request, correlation_id: int) -> Answer | Parked[Answer]:
+    async def _serve(self, api: ServedApi, request: Request, correlation_id: int) -> Answer:
         try:
-            answer = api.handle(self._parts, request)
-            if isinstance(answer, CoroutineType):
-                answer = begin(answer)
-                if isinstance(answer, Task):
-                    return start(self._answered(api, request, correlation_id, answer))
+            body = api.handle(self._parts, request)
+            if isinstance(body, CoroutineType):
+                body = await body
         except DiskError as error:
             self._fail(error)
             if not self._has_failed():
                 # Whoever asked can ask again.
                 request.connection.close()
-            return Parked()
+            return await Parked[Answer]()
         except Exception as bug:
             bug.add_note(f"in {api.name} v{request.version}")
             raise
-        return self._encoded(api, request, correlation_id, answer)
-
-    async def _answered(self, api: ServedApi, request: Request, correlation_id: int, handling: Task[Any]) -> Answer:
-        try:
-            body = await handling
-        finally:
-            handling.end()
-        if not _has_many_items(body):
-            return self._encoded(api, request, correlation_id, body)
-        return await self._encoded_beside(api, request, correlation_id, body)
+        if _has_many_items(body):
+            return await self._encoded_beside(api, request, correlation_id, body)
+        return self._encoded(api, request, correlation_id, body)
 
     def _encoded(self, api: ServedApi, request: Request, correlation_id: int, body: Any) -> Answer:
         if request_log.is_logged():

@@ -2,64 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from typing_extensions import Buffer
+from collections.abc import Callable
 
 from oncelog.environment import Clock, Syncable
 from oncelog.log.config import LogConfig
 from oncelog.log.log_offsets import LogOffsets
-from oncelog.log.segment import Segment
 from oncelog.log.segments import Segments
 from oncelog.log.unsynced import SyncPoint, Unsynced
 from oncelog.log.write_ahead import Tail
 from oncelog.records import CorruptBatchError, batches, crc_is_valid
-
-KEPT_END_BYTES_MAX = 16 * 1024
-
-
-class _KeptEnd:
-    """The last bytes of a segment as they were written. They are worth nothing once it was written to without them, or cut off."""
-
-    __slots__ = ("_chunks", "_position", "_segment", "_size_bytes", "_truncations")
-
-    def __init__(self) -> None:
-        self._segment: Segment | None = None
-        self._truncations = 0
-        self._position = self._size_bytes = 0
-        self._chunks: list[Buffer] = []
-
-    def add(self, segment: Segment, truncations: int, chunks: Sequence[Buffer], size_bytes: int) -> None:
-        """`chunks` were just written at the end of the segment."""
-        before = segment.size_bytes - size_bytes
-        size_bytes_now = self._size_bytes + size_bytes
-        is_next = self._segment is segment and self._position + self._size_bytes == before
-        if not is_next or self._truncations != truncations or size_bytes_now > KEPT_END_BYTES_MAX:
-            self._segment, self._truncations, self._position = segment, truncations, before
-            self._chunks = []
-            size_bytes_now = size_bytes
-        self._size_bytes = size_bytes_now
-        self._chunks += chunks
-
-    def take(self, segment: Segment, truncations: int, position: int) -> bytes | None:
-        """What the segment has from `position` on, if it is known; it is kept no longer."""
-        is_known = (
-            self._segment is segment
-            and self._truncations == truncations
-            and self._position <= position
-            and self._position + self._size_bytes == segment.size_bytes
-        )
-        data = b"".join(self._chunks)[position - self._position :] if is_known else None
-        self._segment, self._size_bytes, self._chunks = None, 0, []
-        return data
-
 
 class LogDurability:
     """A log is not durable by itself: whoever needs that syncs `unsynced_files()` and then says `synced_up_to`, or brings
     `take_tail()` to a write-ahead log, syncs that, and says `journaled_up_to`.
     """
 
-    __slots__ = ("_clock", "_kept_end", "_offsets", "_segments", "_unsynced", "config", "on_acknowledged")
+    __slots__ = ("_clock", "_offsets", "_segments", "_unsynced", "config", "on_acknowledged")
 
     def __init__(
         self, clock: Clock, config: LogConfig, offsets: LogOffsets, segments: Segments, unsynced: Unsynced
@@ -68,7 +26,6 @@ class LogDurability:
         self._offsets = offsets
         self._segments = segments
         self._unsynced = unsynced
-        self._kept_end = _KeptEnd()
         self.config = config
         self.on_acknowledged: Callable[[], None] = lambda: None
         """Called when `acknowledged_offset` may have moved without an append."""
@@ -123,11 +80,6 @@ class LogDurability:
         self._unsynced.synced_up_to(point, self._clock.now_ms())
         self.on_acknowledged()
 
-    def keep_end(self, chunks: Sequence[Buffer], size_bytes: int) -> None:
-        """Keep a batch that was just written: a write-ahead log will take it soon, and need not read it from the file."""
-        if size_bytes <= KEPT_END_BYTES_MAX:
-            self._kept_end.add(self._segments.active, self._unsynced.truncations, chunks, size_bytes)
-
     def take_tail(self, size_bytes_max: int, *, is_doubtful: bool = False) -> tuple[Tail, SyncPoint] | None:
         """What a write-ahead log has not taken yet, for it to take now, and where the log ends; None if files have to be synced
         instead.
@@ -139,10 +91,7 @@ class LogDurability:
         if start is None or active.size_bytes - start > size_bytes_max:
             return None
         size_bytes = active.size_bytes - start
-        data = self._kept_end.take(active, self._unsynced.truncations, start)
-        if data is None:
-            data = active.file.read(start, size_bytes) if size_bytes else b""
-        tail = Tail(active.base_offset, start, data)
+        tail = Tail(active.base_offset, start, active.take_end(start))
         if is_doubtful and not _is_whole(tail.data, size_bytes):
             return None
         end = self.sync_point()

@@ -214,7 +214,7 @@ class PartitionLog:
         is_transactional = header.is_transactional
         if is_transactional or origin is not Origin.CLIENT:
             # What a transaction or a coordinator writes is made durable soon.
-            self.durability.keep_end(chunks, len(batch))
+            self._segments.active.keep_end(chunks, len(batch))
         if has_producer:
             self.producers.record_data(header, base_offset, timestamp_ms)
             if is_transactional:
@@ -246,7 +246,7 @@ class PartitionLog:
             leader_epoch=self._epochs.current,
         )
         self.files.write([batch], len(batch), offset, timestamp_ms, self._clock.now_ms())
-        self.durability.keep_end([batch], len(batch))
+        self._segments.active.keep_end([batch], len(batch))
         aborted = self.producers.record_marker(
             control, producer_id, producer_epoch, coordinator_epoch, timestamp_ms, offset
         )

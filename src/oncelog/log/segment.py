@@ -26,6 +26,7 @@ logger = logging.getLogger("oncelog.log")
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 WALK_BYTES = 8192
+KEPT_BYTES_MAX = 16 * 1024
 WRITE_BACK_BYTES = 1024 * 1024
 """So much is worth a call: less is written back by the sync itself about as fast."""
 
@@ -49,6 +50,9 @@ class Segment:
         "_disk",
         "_file",
         "_first_timestamp_ms",
+        "_kept",
+        "_kept_from",
+        "_kept_to",
         "_written_back_bytes",
         "are_times_checked",
         "base_offset",
@@ -96,6 +100,8 @@ class Segment:
             file.close()
         self.trusted_from = self._written_back_bytes = self.size_bytes
         self._first_timestamp_ms: int | None = None
+        self._kept: list[Buffer] = []
+        self._kept_from = self._kept_to = -1
         self.are_times_checked = not exists
 
     @property
@@ -146,6 +152,28 @@ class Segment:
         for header in headers:
             self.indexes.note(self.size_bytes, header.size_bytes, header.last_offset, header.max_timestamp_ms)
             self.size_bytes += header.size_bytes
+
+    def keep_end(self, chunks: Sequence[Buffer], size_bytes: int) -> None:
+        """Keep the batch that was written last for `take_end`, if it is small."""
+        if size_bytes > KEPT_BYTES_MAX:
+            return
+        end = self.size_bytes
+        if self._kept_to != end - size_bytes or end - self._kept_from > KEPT_BYTES_MAX:
+            self._kept = []
+            self._kept_from = end - size_bytes
+        self._kept += chunks
+        self._kept_to = end
+
+    def take_end(self, position: int) -> bytes:
+        """The bytes from `position` on, without a look at the file where all of them were kept; they are no more."""
+        size_bytes = self.size_bytes - position
+        if self._kept_to == self.size_bytes and self._kept_from <= position:
+            data = b"".join(self._kept)[position - self._kept_from :]
+        else:
+            data = self.file.read(position, size_bytes) if size_bytes else b""
+        self._kept = []
+        self._kept_from = self._kept_to = self.size_bytes
+        return data
 
     def write_back(self) -> None:
         """Begin to bring batches to the medium, once there are enough of them: the sync that will come has less to do."""
@@ -325,6 +353,8 @@ class Segment:
         A power cut could bring sectors of them back among what is written in their place, and make a batch of both. It could
         bring back index entries, too, and the log would seem to have lost what they are about.
         """
+        self._kept = []
+        self._kept_to = -1
         self.file.truncate(position)
         self.file.sync()
         self.indexes.sync()

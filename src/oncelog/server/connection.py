@@ -20,6 +20,7 @@ logger = logging.getLogger("oncelog.connections")
 
 RECEIVE_BYTES = 64 * 1024
 LENGTH_BYTES = 4
+_LENGTH = struct.Struct(">i")
 GROWTH = 4
 """A large frame gets so many times the memory that its client has filled: a length alone costs nothing."""
 WRITE_BUFFER_BYTES_MAX = 256 * 1024
@@ -183,23 +184,24 @@ class Connection(asyncio.BufferedProtocol):
         start = 0
         view = memoryview(self._buffer)
         while stop - start >= LENGTH_BYTES:
-            (size,) = struct.unpack_from(">i", view, start)
+            (size,) = _LENGTH.unpack_from(view, start)
             if not 0 < size <= self._request_bytes_max:
                 # What came before it is answered first.
                 self._refusal = f"a request of {size} bytes is not taken"
                 return
             begin = start + LENGTH_BYTES
-            if stop - begin >= size:
+            end = begin + size
+            if end <= stop:
                 if size > RECEIVE_BYTES:
                     self._memory.begin_request(self, size)
-                self._waiting.append(memoryview(bytes(view[begin : begin + size])))
-                start = begin + size
+                self._waiting.append(memoryview(bytes(view[begin:end])))
+                start = end
             elif LENGTH_BYTES + size > RECEIVE_BYTES:
                 self._begin_large_frame(view[begin:stop], size)
                 start = stop
             else:
                 break
-        self._rest = bytes(view[start:stop])
+        self._rest = bytes(view[start:stop]) if start < stop else b""
 
     def _begin_large_frame(self, beginning: memoryview, size: int) -> None:
         self._frame_size = size
@@ -237,22 +239,26 @@ class Connection(asyncio.BufferedProtocol):
         One that sends much at once is served for a while, and goes on after the others.
         """
         self._serving = True
-        end_s = time.monotonic() + TURN_S
+        end_s = 0.0
         try:
             while self._waiting and not (self._answering or self._write_paused or self._closing):
                 frame = self._waiting.popleft()
-                self._served_bytes = frame.nbytes if frame.nbytes > RECEIVE_BYTES else 0
+                size_bytes = len(frame)
+                self._served_bytes = size_bytes if size_bytes > RECEIVE_BYTES else 0
                 self._answering = True
                 answer = self._handler(self, frame)
                 if isinstance(answer, Parked):
-                    self._send()
+                    if self._unsent:
+                        self._send()
                     self._task = answer if isinstance(answer, Task) else None
                     answer.then(self._answer)
                 else:
                     self._answer(answer)
-                if self._waiting and not self._answering and time.monotonic() >= end_s:
-                    asyncio.get_running_loop().call_soon(self._serve)
-                    break
+                if self._waiting and not self._answering:
+                    end_s = end_s or time.monotonic() + TURN_S
+                    if time.monotonic() >= end_s:
+                        asyncio.get_running_loop().call_soon(self._serve)
+                        break
         except WireError as error:
             self.close(str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is a bug, and the process must not go on
@@ -260,7 +266,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         finally:
             self._serving = False
-        self._send()
+        if self._unsent:
+            self._send()
         if self._refusal is not None and not (self._waiting or self._answering):
             self.close(self._refusal)
         if self._transport is not None and not self._closing:
@@ -268,10 +275,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _pause_or_resume_reading(self, transport: asyncio.Transport) -> None:
         should_read = not (self._waiting or self._refusal is not None or self._has_no_room)
-        if should_read and not transport.is_reading():
-            transport.resume_reading()
-        elif not should_read and transport.is_reading():
-            transport.pause_reading()
+        if should_read is not transport.is_reading():
+            if should_read:
+                transport.resume_reading()
+            else:
+                transport.pause_reading()
 
     def _answer(self, chunks: Answer) -> None:
         self._answering = False
@@ -283,7 +291,7 @@ class Connection(asyncio.BufferedProtocol):
         if chunks is not None:
             self._unsent += chunks
             is_small = len(chunks) == 1 and len(chunks[0]) < GATHERED_BYTES_MAX  # type: ignore[arg-type]
-            if not (self._serving and is_small and len(self._unsent) < GATHERED_MAX):
+            if not (self._waiting and self._serving and is_small and len(self._unsent) < GATHERED_MAX):
                 self._send()
         if (self._waiting or self._refusal is not None) and not self._serving:
             # Not from here: whoever released this answer is in the middle of its own work.
@@ -291,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send(self) -> None:
         chunks, transport = self._unsent, self._transport
-        if not chunks or transport is None:
+        if transport is None:
             return
         if len(chunks) == 1:
             transport.write(chunks[0])  # type: ignore[arg-type]
@@ -305,7 +313,8 @@ class Connection(asyncio.BufferedProtocol):
         """Close after what was answered already is sent. `reason` is None when the client did nothing wrong."""
         if self._closing:
             return
-        self._send()
+        if self._unsent:
+            self._send()
         self._closing = True
         self.close_reason = reason
         self._waiting.clear()

@@ -29,7 +29,6 @@ NOT_LED = -1
 _ERRORS = {
     CLOSED: ErrorCode.not_coordinator,
     LOADING: ErrorCode.coordinator_load_in_progress,
-    ACTIVE: ErrorCode.none,
     FAILED: ErrorCode.not_coordinator,
 }
 
@@ -94,8 +93,10 @@ class Elections:
         Errors: not_coordinator, coordinator_load_in_progress.
         """
         led = self._led.get(partition)
-        if led is None or (led.state is ACTIVE and not self._broker.known_brokers.is_alive):
+        if led is None:
             return ErrorCode.not_coordinator
+        if led.state is ACTIVE:
+            return ErrorCode.none if self._broker.known_brokers.is_alive else ErrorCode.not_coordinator
         return _ERRORS[led.state]
 
     def epoch(self, partition: int) -> int:

@@ -47,17 +47,18 @@ class TransactionLog:
         return self._append(record, _OBLIGED)
 
     def _append(self, record: TransactionRecord, origin: Origin) -> ErrorCode:
-        error = self._write(record, origin)
+        index = self._coordinator.partition_for(record.transactional_id)
+        error = self._write(index, record, origin)
         if error is _NONE:
-            self.replay(record)
+            self._coordinator.ids.replay(index, record)
         return error
 
     def write(self, record: TransactionRecord) -> ErrorCode:
         """Write what follows from what was taken before. `replay` makes it true, later."""
-        return self._write(record, _OBLIGED)
+        return self._write(self._coordinator.partition_for(record.transactional_id), record, _OBLIGED)
 
-    def _write(self, record: TransactionRecord, origin: Origin) -> ErrorCode:
-        partition = self._partition(self._coordinator.partition_for(record.transactional_id))
+    def _write(self, index: int, record: TransactionRecord, origin: Origin) -> ErrorCode:
+        partition = self._partition(index)
         version = record_version(record, self._coordinator.transaction_version)
         batch = build_batch([encode(record, version)], leader_epoch=partition.leader_epoch)
         result = partition.append(batch, read_header(batch), origin)

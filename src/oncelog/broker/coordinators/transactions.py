@@ -79,10 +79,6 @@ class Transactions:
         """The coordinator epoch of the id; NOT_LED if this broker does not coordinate it."""
         return self.elections.epoch(self.coordinator.partition_for(transactional_id))
 
-    def _term(self, transactional_id: str) -> object:
-        """Of the partition that has the id; None if this broker does not coordinate it."""
-        return self.elections.term(self.coordinator.partition_for(transactional_id))
-
     def knows_every_id(self) -> bool:
         """Whether this broker coordinates every id: what others decide nobody knows here."""
         topic = self._broker.topics.named(TRANSACTION_STATE)
@@ -290,12 +286,13 @@ class Transactions:
         return prepared
 
     async def _end(self, record: TransactionRecord, markers: MarkersToSend, prepared: Parked[ErrorCode]) -> None:
-        term = self._term(record.transactional_id)
+        index = self.coordinator.partition_for(record.transactional_id)
+        term = self.elections.term(index)
         self.coordinator.ids.hold(record)
         # An abort needs none of it. But readers go on over what was aborted: were that lost, they would pass over the
         # records that take its place.
         are_kept = await self.markers.put_first(markers)
-        if self._term(record.transactional_id) is not term:
+        if self.elections.term(index) is not term:
             prepared.release(ErrorCode.not_coordinator)
             return
         if markers.committed and not are_kept:
@@ -306,7 +303,7 @@ class Transactions:
         error = self._log.append(record)
         if error is _NONE:
             error = await self._log.durable(record.transactional_id)
-        elif self._term(record.transactional_id) is term:
+        elif self.elections.term(index) is term:
             self._let_go(markers.transactional_id)
         prepared.release(error)
         if error is _NONE:
@@ -318,13 +315,14 @@ class Transactions:
         It is not complete while one of its partitions has no leader: that one gets its marker when it is back, and until
         then the transactional id is in the middle of this.
         """
-        term = self._term(markers.transactional_id)
+        index = self.coordinator.partition_for(markers.transactional_id)
+        term = self.elections.term(index)
         if term is None:
             return
-        epoch = self.epoch(markers.transactional_id)
-        if not await self.markers.mark_all(markers, epoch, lambda: self._term(markers.transactional_id) is term):
+        epoch = self.elections.epoch(index)
+        if not await self.markers.mark_all(markers, epoch, lambda: self.elections.term(index) is term):
             return
-        record = await self._write_complete(markers.transactional_id, term)
+        record = await self._write_complete(markers.transactional_id, index, term)
         if record is None:
             return
         if not has_epoch_per_transaction(markers.transaction_version):
@@ -339,9 +337,9 @@ class Transactions:
         self._fence_if_asked(record.transactional_id)
         self._settling.settled(record.transactional_id)
 
-    async def _write_complete(self, transactional_id: str, term: object) -> TransactionRecord | None:
+    async def _write_complete(self, transactional_id: str, index: int, term: object) -> TransactionRecord | None:
         """The Complete record, once the log has taken it; None if another coordinator is to see to it."""
-        while self._term(transactional_id) is term:
+        while self.elections.term(index) is term:
             record = self.coordinator.complete(transactional_id, self._now_ms()).records[0]
             if self._log.write(record) is _NONE:
                 return record
