@@ -127,6 +127,36 @@ def test_frame_around_and_above_the_receive_buffer_is_read_whole(node, connectio
     assert parse("produce", 9, answers[1]).responses[0].partition_responses[0].error_code is ErrorCode.none
 
 
+def test_large_and_small_frames_in_one_piece_are_answered_in_order(node, connection):
+    make_topic(node, "mixed")
+    sizes = [10, 70_000, 10, 150_000, 65_000, 10, 66_000, 190_000]
+    connection.socket.sendall(
+        b"".join(
+            versions_frame(2 * at) + produce_frame("mixed", size, correlation_id=2 * at + 1)
+            for at, size in enumerate(sizes)
+        )
+    )
+    assert [correlation_id(connection.receive_frame()) for _ in range(2 * len(sizes))] == list(range(2 * len(sizes)))
+
+
+def test_memory_of_large_frames_that_came_in_one_piece_is_given_back():
+    with broker(queued_max_request_bytes=300_000) as running:
+        make_topic(running.bootstrap_servers, "t")
+        first, second = (Connection(running.bootstrap_servers, timeout_seconds=10) for _ in range(2))
+        for at in range(20):
+            # Together they are more than there may be at a time.
+            for each in (first, second):
+                each.socket.sendall(b"".join(produce_frame("t", 100_000, correlation_id=at) for _ in range(2)))
+            for each in (first, second):
+                assert [correlation_id(each.receive_frame()) for _ in range(2)] == [at, at]
+
+
+def test_answers_are_sent_before_a_request_that_waits(node, connection):
+    make_topic(node, "nothing-comes")
+    connection.socket.sendall(versions_frame(1) + versions_frame(2) + fetch_frame("nothing-comes", wait_ms=600_000))
+    assert [correlation_id(connection.receive_frame()) for _ in range(2)] == [1, 2]
+
+
 def test_request_that_waits_holds_back_those_behind_it(node, connection):
     """Kafka serves one request of a connection at a time: an answer never overtakes another."""
     make_topic(node, "waiting")

@@ -12,6 +12,7 @@ from oncelog.log.unsynced import SyncPoint, Unsynced
 from oncelog.log.write_ahead import Tail
 from oncelog.records import CorruptBatchError, batches, crc_is_valid
 
+
 class LogDurability:
     """A log is not durable by itself: whoever needs that syncs `unsynced_files()` and then says `synced_up_to`, or brings
     `take_tail()` to a write-ahead log, syncs that, and says `journaled_up_to`.

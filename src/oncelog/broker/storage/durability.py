@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
+from oncelog.broker.storage.group_sync import GroupSync
 from oncelog.coordination import Parked, start
 from oncelog.environment import Disk, DiskError, Syncable
 from oncelog.log import (
@@ -68,33 +69,6 @@ class _SyncsUnderWay:
         self.over: Parked[None] = Parked()
 
 
-class _OneSyncAtATime:
-    """Whoever asks for a sync while one is under way waits for the next, with all the others who do."""
-
-    __slots__ = ("_is_under_way", "_next", "_sync")
-
-    def __init__(self, sync: Callable[[], Parked[bool]]) -> None:
-        self._sync = sync
-        self._next: Parked[bool] | None = None
-        self._is_under_way = False
-
-    def next(self) -> Parked[bool]:
-        """Released with what a sync that begins now or later comes to."""
-        if self._next is None:
-            self._next = Parked()
-        following = self._next
-        if not self._is_under_way:
-            self._is_under_way = True
-            start(self._go_on())
-        return following
-
-    async def _go_on(self) -> None:
-        while (following := self._next) is not None:
-            self._next = None
-            following.release(await self._sync())
-        self._is_under_way = False
-
-
 class Durability:
     """`survives` is told of a disk that cannot keep what was written, and says whether the broker goes on without it."""
 
@@ -120,7 +94,7 @@ class Durability:
         self._held: dict[PartitionLog, Parked[None]] = {}
         self._in_place: dict[PartitionLog, _SyncsUnderWay] = {}
         self._retired: Parked[None] = Parked.ready(None)
-        self._write_ahead_syncs = _OneSyncAtATime(self._begin_write_ahead_sync)
+        self._write_ahead_syncs = GroupSync(self._begin_write_ahead_sync)
 
     def make_durable(self, logs: Iterable[PartitionLog]) -> Parked[bool]:
         """Release when everything that is in the logs now would survive a power cut, with True.
