@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -12,6 +13,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from harness.wire import Connection, batch, frame, parse, request_payload
+from oncelog.server.connection import LENGTH_BYTES, RECEIVE_BYTES
 from oncelog.testing import broker
 
 REQUEST_BYTES_MAX = 200_000
@@ -149,6 +151,30 @@ def test_memory_of_large_frames_that_came_in_one_piece_is_given_back():
                 each.socket.sendall(b"".join(produce_frame("t", 100_000, correlation_id=at) for _ in range(2)))
             for each in (first, second):
                 assert [correlation_id(each.receive_frame()) for _ in range(2)] == [at, at]
+
+
+@pytest.mark.parametrize("size_bytes", range(RECEIVE_BYTES - LENGTH_BYTES - 1, RECEIVE_BYTES + 2))
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_frames_at_the_limit_leave_the_memory_to_others(size_bytes, pieces):
+    with broker(queued_max_request_bytes=300_000) as running:
+        make_topic(running.bootstrap_servers, "t")
+        first, second = (Connection(running.bootstrap_servers, timeout_seconds=10) for _ in range(2))
+        overhead = len(produce_frame("t", 60_000)) - LENGTH_BYTES - 60_000
+        frames = produce_frame("t", size_bytes - overhead), produce_frame("t", 250_000)
+        assert len(frames[0]) == LENGTH_BYTES + size_bytes
+        for _ in range(10):
+            in_pieces(first, frames[0], pieces)
+        # If the first one had not given back what it had, it would be closed for the second.
+        in_pieces(second, frames[1], 5)
+        in_pieces(first, frames[0], pieces)
+
+
+def in_pieces(connection: Connection, frame: bytes, count: int) -> None:
+    size = -(-len(frame) // count)
+    for start in range(0, len(frame), size):
+        connection.socket.sendall(frame[start : start + size])
+        time.sleep(0.002)
+    assert correlation_id(connection.receive_frame()) == 0
 
 
 def test_answers_are_sent_before_a_request_that_waits(node, connection):

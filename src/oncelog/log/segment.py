@@ -27,6 +27,7 @@ logger = logging.getLogger("oncelog.log")
 RELATIVE_OFFSET_MAX = 2**31 - 1
 WALK_BYTES = 8192
 KEPT_BYTES_MAX = 16 * 1024
+"""What is larger is about as fast to read from the file again as it was to keep."""
 WRITE_BACK_BYTES = 1024 * 1024
 """So much is worth a call: less is written back by the sync itself about as fast."""
 
@@ -171,9 +172,12 @@ class Segment:
             data = b"".join(self._kept)[position - self._kept_from :]
         else:
             data = self.file.read(position, size_bytes) if size_bytes else b""
-        self._kept = []
-        self._kept_from = self._kept_to = self.size_bytes
+        self._forget_end()
         return data
+
+    def _forget_end(self) -> None:
+        self._kept = []
+        self._kept_from = self._kept_to = -1
 
     def write_back(self) -> None:
         """Begin to bring batches to the medium, once there are enough of them: the sync that will come has less to do."""
@@ -320,6 +324,7 @@ class Segment:
 
     def seal(self) -> list[File]:
         """Write the last time index entry; return the files that are to be made durable."""
+        self._forget_end()
         return [self.file, *self.indexes.seal()]
 
     def end_below(self, offset: int) -> tuple[int, int]:
@@ -353,8 +358,7 @@ class Segment:
         A power cut could bring sectors of them back among what is written in their place, and make a batch of both. It could
         bring back index entries, too, and the log would seem to have lost what they are about.
         """
-        self._kept = []
-        self._kept_to = -1
+        self._forget_end()
         self.file.truncate(position)
         self.file.sync()
         self.indexes.sync()

@@ -30,7 +30,7 @@ from oncelog.broker import (
 from oncelog.environment import BrokerNetwork, DiskError
 from oncelog.server.admission import Admission, Listening
 from oncelog.server.clock import RealClock, RealRandom
-from oncelog.server.connection import RECEIVE_BYTES, Connection, Handler
+from oncelog.server.connection import SHARED_BUFFER_BYTES, Connection, Handler
 from oncelog.server.connections import Connections
 from oncelog.server.descriptors import descriptor_budget
 from oncelog.server.disk import RealDisk
@@ -315,7 +315,7 @@ class Broker:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _listening(self, sockets: Sequence[socket.socket]) -> list[Listening]:
-        buffer = bytearray(4 * RECEIVE_BYTES)
+        buffer = bytearray(SHARED_BUFFER_BYTES)
         numbers = count(1)
         return [
             Listening(one, self._connections_maker(endpoint, buffer, numbers), self._contexts[endpoint.name])
