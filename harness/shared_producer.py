@@ -24,6 +24,7 @@ from harness.wire import Connection, batch
 GROUP, TRANSACTION = 0, 1
 LATEST = -1
 NONE = ErrorCode.none
+LOADING = (ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress)
 RETRIABLE = {ErrorCode(code) for code in (3, 6, 7, 13, 14, 15, 16, 19, 51, 88)}
 
 
@@ -86,9 +87,13 @@ class Cluster:
         return name
 
     def new_group(self) -> str:
-        """A group id that has a coordinator: nothing but asking for it makes the internal topic of a new cluster."""
+        """A group id that has a coordinator: nothing but asking for it makes the internal topic of a new cluster.
+
+        A broker is named as the coordinator before it has loaded the partition of the group.
+        """
         name = f"group-{uuid.uuid4().hex[:8]}"
         self.wait_for_coordinator(GROUP, name)
+        until(lambda: self.connection.ask("delete_groups", 1, groups_names=[name]).results[0].error_code not in LOADING)
         return name
 
     def wait_for_coordinator(self, kind: int, key: str) -> None:

@@ -18,10 +18,9 @@ from harness.conformance.subscribers import ConfluentConsumer, ConfluentCooperat
 from harness.kafka_tools import KafkaTools, ToolProcess
 from harness.known_topics import wait_until_known
 from harness.processes import BrokerProcess
-from harness.shared_producer import Cluster, until
+from harness.shared_producer import LOADING, Cluster, until
 from harness.wire import Connection
 
-LOADING = (ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress)
 DEFAULT_REPLICAS = -1
 """As the broker has it: 1 where it is alone, 3 in the cluster of the tests."""
 KINDS: dict[str, Callable[[], ClientUnderTest]] = {

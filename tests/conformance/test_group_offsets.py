@@ -10,12 +10,11 @@ from kio.schema.errors import ErrorCode
 
 from harness.conformance.group_client import GroupClient, stable
 from harness.group_requests import JOIN, commit_fields, join_fields, subscription
-from harness.shared_producer import until
+from harness.shared_producer import LOADING, until
 
 NONE = ErrorCode.none
 UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION = ErrorCode.unknown_member_id, ErrorCode.illegal_generation
 REBALANCE, FENCED = ErrorCode.rebalance_in_progress, ErrorCode.fenced_instance_id
-LOADING = (ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress)
 EVERY_OPERATION = 0b1101_0100_1000
 
 

@@ -78,10 +78,10 @@ FIXED: dict[str, tuple[str, Callable[[Any], Any] | None]] = {
 @cache
 def writer(entity_type: Any) -> Write:
     """What writes an entity of this class. It raises what packing and encoding raise for values that do not fit."""
-    return _Source().compiled(entity_type)
+    return _WriterSource().compiled(entity_type)
 
 
-class _Source:
+class _WriterSource:
     """The text of the function that writes a class, and what it uses by name.
 
     Entities in entities are written in place, for a call takes as long as to write three fields.
