@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -109,6 +110,33 @@ def test_frame_in_pieces_is_a_frame(connection, size):
 def test_frames_in_one_piece_are_answered_one_by_one_in_order(connection):
     connection.socket.sendall(b"".join(map(versions_frame, range(100))))
     assert [correlation_id(connection.receive_frame()) for _ in range(100)] == list(range(100))
+
+
+def test_thousands_of_frames_in_one_piece_are_answered_in_order_also_behind_one_that_waits(node, connection):
+    make_topic(node, "many")
+    sender = threading.Thread(
+        target=lambda: [
+            connection.socket.sendall(
+                b"".join(versions_frame(number) for number in range(10_000 * part, 10_000 * part + 10_000))
+                + fetch_frame("many", wait_ms=20)
+                + produce_frame("many", 100_000, correlation_id=part)
+            )
+            for part in range(3)
+        ]
+    )
+    sender.start()
+    for part in range(3):
+        expected = list(range(10_000 * part, 10_000 * part + 10_000))
+        assert [correlation_id(connection.receive_frame()) for _ in range(10_000)] == expected
+        connection.receive_frame()
+        assert correlation_id(connection.receive_frame()) == part
+    sender.join()
+
+
+def test_broken_length_behind_hundreds_of_frames_closes_the_connection_when_they_are_answered(connection):
+    connection.socket.sendall(b"".join(map(versions_frame, range(1000))) + struct.pack(">i", -1))
+    assert [correlation_id(connection.receive_frame()) for _ in range(1000)] == list(range(1000))
+    assert is_closed(connection)
 
 
 def test_piece_that_ends_inside_the_next_frame_loses_nothing(connection):

@@ -27,6 +27,7 @@ OTHER_BYTES = 48 * MIB
 ANSWER_BYTES = 8 * MIB
 RECORD_BYTES = 900_000
 GREEDY = 100
+TAKEN_BYTES = 500_000
 WARM_UP_S = 1.5
 """A second after it began, a broker loads what its start left out."""
 
@@ -206,6 +207,24 @@ def test_answers_that_nobody_reads_take_no_more_than_the_budget_and_the_others_a
     assert len(other.receive_frame()) > 6 * MIB
     for one in (*greedy, other):
         one.close()
+
+
+def test_tiny_requests_of_those_who_read_nothing_take_about_their_bytes(node):
+    honest = Connection(node.bootstrap_servers)
+    make_topic(honest)
+    before = resident_bytes(node)
+    tiny = frame("api_versions", 0, {})
+    greedy = [Connection(node.bootstrap_servers) for _ in range(GREEDY)]
+    for one in greedy:
+        one.socket.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                one.socket.sendall(tiny * 20_000)
+    time.sleep(1)
+    # What was read, answers that the socket does not take, and a request's objects for a few hundred of them.
+    taken = resident_bytes(node) - before
+    assert taken < GREEDY * TAKEN_BYTES, taken
+    produce(honest, "x")
 
 
 def test_requests_that_are_sent_slowly_wait_for_room_and_those_that_stall_are_closed_for_them(node):

@@ -22,6 +22,8 @@ RECEIVE_BYTES = 64 * 1024
 """A larger frame, with its length, counts as memory that its client takes."""
 SHARED_BUFFER_BYTES = 4 * RECEIVE_BYTES
 """A batch of 128 KB comes in one read and not in three: the broker takes an eighth less of the processor for it."""
+FRAMES_MAX = 256
+"""So many are cut out of what came at a time. A small frame takes several times its bytes, and there may be thousands."""
 LENGTH_BYTES = 4
 _LENGTH = struct.Struct(">i")
 GROWTH = 4
@@ -54,6 +56,7 @@ class Connection(asyncio.BufferedProtocol):
         "_frame_size",
         "_handler",
         "_has_no_room",
+        "_is_cut_short",
         "_memory",
         "_on_bug",
         "_on_close",
@@ -99,6 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = buffer
         self._memory = memory
         self._rest = b""
+        self._is_cut_short = False
         self._frame: bytearray | None = None
         self._frame_size = 0
         self._frame_room = 0
@@ -183,10 +187,14 @@ class Connection(asyncio.BufferedProtocol):
     # --- frames
 
     def _split(self, stop: int) -> None:
-        """Cut what came into frames; keep the beginning of the last one."""
+        """Cut what came into frames; keep the beginning of the last one, or what comes after as many as may wait."""
         start = 0
         view = memoryview(self._buffer)
+        self._is_cut_short = False
         while stop - start >= LENGTH_BYTES:
+            if len(self._waiting) == FRAMES_MAX:
+                self._is_cut_short = True
+                break
             (size,) = _LENGTH.unpack_from(view, start)
             if not 0 < size <= self._request_bytes_max:
                 # What came before it is answered first.
@@ -205,6 +213,12 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 break
         self._rest = bytes(view[start:stop]) if start < stop else b""
+
+    def _split_rest(self) -> None:
+        """Go on where frames were cut short. Nobody else uses the buffer now."""
+        size_bytes = len(self._rest)
+        self._buffer[:size_bytes] = self._rest
+        self._split(size_bytes)
 
     def _begin_large_frame(self, beginning: memoryview, size: int) -> None:
         self._frame_size = size
@@ -244,7 +258,7 @@ class Connection(asyncio.BufferedProtocol):
         self._serving = True
         end_s = 0.0
         try:
-            while self._waiting and not (self._answering or self._write_paused or self._closing):
+            while not (self._answering or self._write_paused or self._closing) and self._has_more():
                 frame = self._waiting.popleft()
                 size_bytes = len(frame)
                 self._served_bytes = size_bytes if _is_large(size_bytes) else 0
@@ -257,7 +271,7 @@ class Connection(asyncio.BufferedProtocol):
                     answer.then(self._answer)
                 else:
                     self._answer(answer)
-                if self._waiting and not self._answering:
+                if not (self._answering or self._closing) and self._has_more():
                     end_s = end_s or time.monotonic() + TURN_S
                     if time.monotonic() >= end_s:
                         asyncio.get_running_loop().call_soon(self._serve)
@@ -276,8 +290,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None and not self._closing:
             self._pause_or_resume_reading(self._transport)
 
+    def _has_more(self) -> bool:
+        """Whether a request waits for its turn, and is cut out of what came."""
+        if not self._waiting and self._is_cut_short:
+            self._split_rest()
+        return bool(self._waiting)
+
     def _pause_or_resume_reading(self, transport: asyncio.Transport) -> None:
-        should_read = not (self._waiting or self._refusal is not None or self._has_no_room)
+        should_read = not (self._waiting or self._is_cut_short or self._refusal is not None or self._has_no_room)
         if should_read is not transport.is_reading():
             if should_read:
                 transport.resume_reading()
@@ -296,7 +316,7 @@ class Connection(asyncio.BufferedProtocol):
             is_small = len(chunks) == 1 and len(chunks[0]) < GATHERED_BYTES_MAX  # type: ignore[arg-type]
             if not (self._waiting and self._serving and is_small and len(self._unsent) < GATHERED_MAX):
                 self._send()
-        if (self._waiting or self._refusal is not None) and not self._serving:
+        if (self._waiting or self._is_cut_short or self._refusal is not None) and not self._serving:
             # Not from here: whoever released this answer is in the middle of its own work.
             asyncio.get_running_loop().call_soon(self._serve)
 
