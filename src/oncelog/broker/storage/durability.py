@@ -227,7 +227,8 @@ class Durability:
             if generation is None:
                 continue
             lost = self._lost_in(generation)
-            generation.write_ahead.write_out()
+            if lost:
+                generation.write_ahead.write_out()
             generation.write_ahead.file.close()
             if lost:
                 keep_entries_of(self._disk, generation.write_ahead.path, lost)
