@@ -331,6 +331,9 @@ class Transactions:
             error = await self._log.durable(record.transactional_id)
             if error is not _NONE:
                 return
+        else:
+            # Nobody waits for it to be durable, but whoever repairs the files after a kill may need it.
+            self._broker.durability.write_out()
         self._log.replay(record)
         end = "committed" if markers.committed else "aborted"
         logger.debug("%s: %s in %d partitions", record.transactional_id, end, len(markers.partitions))

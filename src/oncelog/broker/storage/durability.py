@@ -150,6 +150,10 @@ class Durability:
         left = [log for log in logs if not log.durability.is_complete and self._journal(log) is None]
         return self.make_durable(left) if left else _KEPT
 
+    def write_out(self) -> None:
+        """Have the write-ahead log's file outlive this process with all that the log has taken. Raises DiskError."""
+        self._current.write_ahead.write_out()
+
     def retire(self) -> Parked[None]:
         """Sync every log whose tail is only in the write-ahead log, and begin a new file of that; release when it is done."""
         if self._retiring is None and self._current.logs:
