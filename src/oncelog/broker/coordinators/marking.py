@@ -80,10 +80,7 @@ class Marking:
 
         False: it can, for one of them is offline.
         """
-        return self._put_first(self._partitions(markers))
-
-    def _put_first(self, partitions: Iterable[Partition]) -> Parked[bool]:
-        return self._broker.durability.put_first(one.log for one in partitions if one.unopened is None)
+        return self._broker.durability.put_first(one.log for one in self._partitions(markers) if one.unopened is None)
 
     async def mark_all(
         self, markers: MarkersToSend, coordinator_epoch: int, is_coordinated: Callable[[], bool]
@@ -98,9 +95,8 @@ class Marking:
                 MarkerDelivery(markers, coordinator_epoch, is_coordinated), left
             ):
                 return False
-            partitions = self._partitions(markers)
-            self._flush_as_asked(one.log for one in partitions if not one.is_offline)
-            if await self._put_first(partitions):
+            self._flush_as_asked(one.log for one in self._partitions(markers) if not one.is_offline)
+            if await self.put_first(markers):
                 return True
             left = [(one.topic, one.index) for one in self._partitions(markers) if one.is_offline]
 
