@@ -107,7 +107,7 @@ class Replayed:
 class WriteAheadLog:
     """One file. Entries are gathered until `write_out`: one write does for all that wait for the same sync.
 
-    They are durable when `file` was synced after that. Until then nobody has any use for them.
+    They are durable when `file` was synced after that.
     """
 
     def __init__(self, disk: Disk, directory: str, number: int, follows_bytes: int = 0) -> None:

@@ -298,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _pause_or_resume_reading(self, transport: asyncio.Transport) -> None:
         should_read = not (self._waiting or self._is_cut_short or self._refusal is not None or self._has_no_room)
-        if should_read is not transport.is_reading():
+        if should_read != transport.is_reading():
             if should_read:
                 transport.resume_reading()
             else:
