@@ -64,6 +64,10 @@ class TransactionalProducer:
         self._producer.commit_transaction(CALL_SECONDS)
 
     def abort(self) -> None:
+        """librdkafka 2.16 asks to abort what is not begun, and fails for good, where the coordinator still ends the transaction
+        before and has refused the partitions of this one (https://github.com/confluentinc/librdkafka/issues/4849).
+        """
+        self._producer.flush(CALL_SECONDS)
         self._producer.abort_transaction(CALL_SECONDS)
 
     def close(self) -> None:
