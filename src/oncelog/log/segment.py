@@ -13,6 +13,7 @@ from oncelog.environment import Disk, File, Share
 from oncelog.log.batch_check import fault_in
 from oncelog.log.config import LONG_MAX, LogConfig
 from oncelog.log.damage import DamagedLogError
+from oncelog.log.kept_end import KeptEnd
 from oncelog.log.names import DELETED, LOG, offset_name
 from oncelog.log.offset_index import OffsetIndex
 from oncelog.log.outcome import LogSlice
@@ -26,8 +27,6 @@ logger = logging.getLogger("oncelog.log")
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 WALK_BYTES = 8192
-KEPT_BYTES_MAX = 16 * 1024
-"""What is larger is about as fast to read from the file again as it was to keep."""
 WRITE_BACK_BYTES = 1024 * 1024
 """So much is worth a call: less is written back by the sync itself about as fast."""
 
@@ -51,9 +50,7 @@ class Segment:
         "_disk",
         "_file",
         "_first_timestamp_ms",
-        "_kept",
-        "_kept_from",
-        "_kept_to",
+        "_kept_end",
         "_written_back_bytes",
         "are_times_checked",
         "base_offset",
@@ -101,8 +98,7 @@ class Segment:
             file.close()
         self.trusted_from = self._written_back_bytes = self.size_bytes
         self._first_timestamp_ms: int | None = None
-        self._kept: list[Buffer] = []
-        self._kept_from = self._kept_to = -1
+        self._kept_end = KeptEnd()
         self.are_times_checked = not exists
 
     @property
@@ -156,28 +152,16 @@ class Segment:
 
     def keep_end(self, chunks: Sequence[Buffer], size_bytes: int) -> None:
         """Keep the batch that was written last for `take_end`, if it is small."""
-        if size_bytes > KEPT_BYTES_MAX:
-            return
-        end = self.size_bytes
-        if self._kept_to != end - size_bytes or end - self._kept_from > KEPT_BYTES_MAX:
-            self._kept = []
-            self._kept_from = end - size_bytes
-        self._kept += chunks
-        self._kept_to = end
+        self._kept_end.keep(chunks, size_bytes, self.size_bytes)
 
     def take_end(self, position: int) -> bytes:
         """The bytes from `position` on, without a look at the file where all of them were kept; they are no more."""
         size_bytes = self.size_bytes - position
-        if self._kept_to == self.size_bytes and self._kept_from <= position:
-            data = b"".join(self._kept)[position - self._kept_from :]
-        else:
+        data = self._kept_end.between(position, self.size_bytes)
+        if data is None:
             data = self.file.read(position, size_bytes) if size_bytes else b""
-        self._forget_end()
+        self._kept_end.forget()
         return data
-
-    def _forget_end(self) -> None:
-        self._kept = []
-        self._kept_from = self._kept_to = -1
 
     def write_back(self) -> None:
         """Begin to bring batches to the medium, once there are enough of them: the sync that will come has less to do."""
@@ -324,7 +308,7 @@ class Segment:
 
     def seal(self) -> list[File]:
         """Write the last time index entry; return the files that are to be made durable."""
-        self._forget_end()
+        self._kept_end.forget()
         return [self.file, *self.indexes.seal()]
 
     def end_below(self, offset: int) -> tuple[int, int]:
@@ -358,7 +342,7 @@ class Segment:
         A power cut could bring sectors of them back among what is written in their place, and make a batch of both. It could
         bring back index entries, too, and the log would seem to have lost what they are about.
         """
-        self._forget_end()
+        self._kept_end.forget()
         self.file.truncate(position)
         self.file.sync()
         self.indexes.sync()
