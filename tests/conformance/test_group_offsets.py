@@ -56,30 +56,67 @@ def test_commit_in_a_transaction_is_fenced_by_whom_it_names(new_client, topic, u
 
 
 def transactional_commit(client: GroupClient, topic: str, unique: str, **facts: Any) -> ErrorCode:
+    who = new_producer(client, unique)
+    while (added := client.ask("add_offsets_to_txn", 3, **who, group_id=client.group).error_code) is not NONE:
+        assert added is ErrorCode.concurrent_transactions
+    answer = client.ask("txn_offset_commit", 4, **who, **transactional_fields(client, topic, {0: 1}, **facts))
+    client.ask("end_txn", 4, **who, committed=False)
+    return answer.topics[0].partitions[0].error_code
+
+
+def new_producer(client: GroupClient, unique: str) -> dict[str, Any]:
     transactional_id = f"tx-{unique}"
     until(lambda: client.ask("find_coordinator", 3, key=transactional_id, key_type=1).error_code is NONE)
-    options = {
-        "member_id": client.member_id,
-        "generation": client.generation,
-        "instance_id": client.instance_id,
-    } | facts
-    fields = commit_fields(client.group, topic, {0: 1}, **options)
-    fields["generation_id"] = fields.pop("generation_id_or_member_epoch")
     minute = join_fields(JOIN, client.group)["rebalance_timeout"]
     asked = {"transactional_id": transactional_id, "transaction_timeout": minute}
     until(lambda: client.ask("init_producer_id", 4, **asked).error_code not in LOADING)
     producer = client.ask("init_producer_id", 4, **asked)
     assert producer.error_code is NONE
-    who = {
+    return {
         "transactional_id": transactional_id,
         "producer_id": producer.producer_id,
         "producer_epoch": producer.producer_epoch,
     }
-    while (added := client.ask("add_offsets_to_txn", 3, **who, group_id=client.group).error_code) is not NONE:
-        assert added is ErrorCode.concurrent_transactions
-    answer = client.ask("txn_offset_commit", 4, **who, **fields)
-    client.ask("end_txn", 4, **who, committed=False)
-    return answer.topics[0].partitions[0].error_code
+
+
+def transactional_fields(client: GroupClient, topic: str, offsets: dict[int, int], **facts: Any) -> dict[str, Any]:
+    options = {
+        "member_id": client.member_id,
+        "generation": client.generation,
+        "instance_id": client.instance_id,
+    } | facts
+    fields = commit_fields(client.group, topic, offsets, **options)
+    fields["generation_id"] = fields.pop("generation_id_or_member_epoch")
+    return fields
+
+
+@pytest.mark.parametrize("name", ["the topic", "nobody's"])
+def test_offsets_of_partitions_that_are_not_there_are_refused_before_the_producer_is_looked_at(
+    new_client, topic, unique, name
+):
+    """KafkaApis.handleTxnOffsetCommitRequest; with v5 (KIP-890) they would begin a transaction."""
+    client = new_client()
+    stable(client)
+    who = new_producer(client, unique)
+    fields = transactional_fields(client, topic if name == "the topic" else name, {7: 1, 8: 1})
+    stranger = who | {"producer_id": who["producer_id"] + 1_000_000}
+    for version, producer in ((3, stranger), (5, stranger), (5, who)):
+        answer = client.ask("txn_offset_commit", version, **producer, **fields)
+        errors = [partition.error_code for partition in answer.topics[0].partitions]
+        assert errors == [ErrorCode.unknown_topic_or_partition] * 2
+    listed = client.ask("list_transactions", 1, state_filters=[], producer_id_filters=[who["producer_id"]])
+    assert [one.transaction_state for one in listed.transaction_states] == ["Empty"]
+
+
+def test_of_a_strangers_offsets_those_of_partitions_that_are_not_there_are_refused_for_that(new_client, topic, unique):
+    client = new_client()
+    stable(client)
+    who = new_producer(client, unique)
+    stranger = who | {"producer_id": who["producer_id"] + 1_000_000}
+    fields = transactional_fields(client, topic, {0: 1, 7: 1})
+    answer = client.ask("txn_offset_commit", 5, **stranger, **fields)
+    errors = {partition.partition_index: partition.error_code for partition in answer.topics[0].partitions}
+    assert errors == {0: ErrorCode.invalid_producer_id_mapping, 7: ErrorCode.unknown_topic_or_partition}
 
 
 def test_commit_while_the_group_rebalances(new_client, topic, unique):

@@ -6,6 +6,7 @@ transaction by itself (KIP-890).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -45,28 +46,39 @@ async def handle(broker: Needs, request: Request) -> Any:
     body = request.body
     home = (CONSUMER_OFFSETS, broker.offsets.partition_for(body.group_id))
     producer = TransactionalProducer(body.transactional_id, body.producer_id, body.producer_epoch)
-    error = await _problem(broker, request, producer, home)
-    if error is None:
-        return None
-    if error is not ErrorCode.none:
-        return await _answer(
-            broker, request, _every(request, transactional_offset_commit_error(error, request.version))
-        )
     errors: dict[Key, ErrorCode] = {}
-    wanted: list[OffsetToCommit] = []
-    for topic in body.topics:
-        found = broker.topics.named(topic.name)
-        for asked in topic.partitions:
-            if found is None or not takes_offsets(broker.topics, found, asked.partition_index):
-                errors[topic.name, asked.partition_index] = ErrorCode.unknown_topic_or_partition
-            else:
-                wanted.append(offset_to_commit(found, asked))
-    answers = await broker.offsets.commit_in_transaction(
-        body.group_id, _member(body), wanted, (body.producer_id, body.producer_epoch)
-    )
-    for offset, answer in zip(wanted, answers, strict=True):
-        errors[offset.topic, offset.partition] = transactional_offset_commit_error(answer, request.version)
+    # Kafka asks neither coordinator about partitions of which there is none.
+    if next(_found(broker, request), None) is not None:
+        error = await _problem(broker, request, producer, home)
+        if error is None:
+            return None
+        errors = await _commit(broker, request, error)
     return await _answer(broker, request, errors)
+
+
+async def _commit(broker: Needs, request: Request, error: ErrorCode) -> dict[Key, ErrorCode]:
+    """What became of each partition that there is; all of them have this error, if it is one."""
+    body, wanted = request.body, list(_found(broker, request))
+    answers: Sequence[ErrorCode] = [error] * len(wanted)
+    if error is ErrorCode.none:
+        answers = await broker.offsets.commit_in_transaction(
+            body.group_id, _member(body), wanted, (body.producer_id, body.producer_epoch)
+        )
+    return {
+        (offset.topic, offset.partition): transactional_offset_commit_error(answer, request.version)
+        for offset, answer in zip(wanted, answers, strict=True)
+    }
+
+
+def _found(broker: Needs, request: Request) -> Iterator[OffsetToCommit]:
+    """What is asked for of the partitions that there are now."""
+    for topic in request.body.topics:
+        found = broker.topics.named(topic.name)
+        if found is None:
+            continue
+        for asked in topic.partitions:
+            if takes_offsets(broker.topics, found, asked.partition_index):
+                yield offset_to_commit(found, asked)
 
 
 async def _problem(broker: Needs, request: Request, producer: TransactionalProducer, home: Key) -> ErrorCode | None:
@@ -100,10 +112,6 @@ def _member(body: Any) -> CommitContext:
     )
 
 
-def _every(request: Request, error: ErrorCode) -> dict[Key, ErrorCode]:
-    return {(topic.name, asked.partition_index): error for topic in request.body.topics for asked in topic.partitions}
-
-
 async def _answer(broker: Needs, request: Request, errors: dict[Key, ErrorCode]) -> Any:
     turn = Turn(broker.clock)
     topics = []
@@ -114,6 +122,6 @@ async def _answer(broker: Needs, request: Request, errors: dict[Key, ErrorCode])
 
 
 def _result(request: Request, topic: str, errors: dict[Key, ErrorCode], asked: Any) -> Any:
-    return request.types.TxnOffsetCommitResponsePartition(
-        partition_index=asked.partition_index, error_code=errors[topic, asked.partition_index]
-    )
+    """A partition that nobody answered for is not there."""
+    error = errors.get((topic, asked.partition_index), ErrorCode.unknown_topic_or_partition)
+    return request.types.TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=error)
