@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 NOW = datetime.datetime.now(datetime.UTC)
 YEAR = datetime.timedelta(days=365)
 LOOPBACK = "127.0.0.1"
+Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Issued:
     """A certificate with its key, in memory and as files: the chain, the key, and both in one."""
 
     certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
+    key: Key
     chain_file: Path
     key_file: Path
     both_file: Path
@@ -38,9 +39,9 @@ class Issued:
 class Authority:
     """Signs certificates; its own is in `file`."""
 
-    def __init__(self, directory: Path, name: str) -> None:
+    def __init__(self, directory: Path, name: str, key: Key | None = None) -> None:
         self.directory = directory
-        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._key: Key = key or ec.generate_private_key(ec.SECP256R1())
         subject = _named(name)
         self.certificate = (
             _unsigned(subject, subject, self._key, NOW - YEAR, NOW + YEAR)
@@ -51,10 +52,16 @@ class Authority:
         self.file.write_bytes(self.certificate.public_bytes(Encoding.PEM))
 
     def issue(
-        self, name: str, *, host: str = LOOPBACK, expires: datetime.timedelta = YEAR, key_password: str | None = None
+        self,
+        name: str,
+        *,
+        host: str = LOOPBACK,
+        expires: datetime.timedelta = YEAR,
+        key_password: str | None = None,
+        key: Key | None = None,
     ) -> Issued:
-        """A certificate for `host`, which ends after `expires` from now."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        """A certificate for `host`, which ends after `expires` from now. Without a `key` it gets a new one, of a strong kind."""
+        key = key or ec.generate_private_key(ec.SECP256R1())
         made = NOW - 2 * YEAR if expires < datetime.timedelta(0) else NOW - datetime.timedelta(days=1)
         certificate = (
             _unsigned(_named(name), self.certificate.subject, key, made, NOW + expires)
@@ -84,7 +91,7 @@ def _named(name: str) -> x509.Name:
 def _unsigned(
     subject: x509.Name,
     issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
+    key: Key,
     begins: datetime.datetime,
     ends: datetime.datetime,
 ) -> x509.CertificateBuilder:
@@ -99,5 +106,5 @@ def _host(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _key_pem(key: ec.EllipticCurvePrivateKey, hidden: KeySerializationEncryption) -> bytes:
+def _key_pem(key: Key, hidden: KeySerializationEncryption) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, hidden)

@@ -32,6 +32,13 @@ HUNG_UP = (
     ConnectionAbortedError,
     BrokenPipeError,
 )
+KEY_FAILURES = {
+    "KEY_VALUES_MISMATCH": "the key is not that of the certificate",
+    "CA_MD_TOO_WEAK": "a certificate is signed with a digest that OpenSSL takes for too weak (MD5, SHA-1)",
+    "EE_KEY_TOO_SMALL": "the key of the certificate is one that OpenSSL takes for too small",
+    "CA_KEY_TOO_SMALL": "the key of an authority in the chain is one that OpenSSL takes for too small",
+}
+"""By the reasons of OpenSSL, whose security level decides what is strong enough."""
 PASSING = ("INTERNAL_ERROR", "USER_CANCELLED", "CLOSE_NOTIFY")
 """Alerts that say nothing of certificates: a broker that stops sends them, too."""
 
@@ -92,8 +99,9 @@ def show(context: ssl.SSLContext, certificate: Certificate) -> None:
 
 
 def _key_failure(error: ssl.SSLError, password: str | None) -> str:
-    if error.reason == "KEY_VALUES_MISMATCH":
-        return "the key is not that of the certificate"
+    known = KEY_FAILURES.get(error.reason or "")
+    if known is not None:
+        return known
     if password is not None and error.reason in {None, "BAD_DECRYPT", "BAD_PASSWORD_READ"}:
         return "ssl.key.password is wrong, or the key is damaged"
     return "there is no certificate with its key in PEM"
