@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal
 
 _BLANKS = "".join(map(chr, range(33)))
 _WHOLE = re.compile(r"[+-]?\d+")
@@ -52,5 +51,8 @@ def text_of_double(value: float) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
+    # Not imported at start: no setting is so small or so large until somebody makes it so.
+    from decimal import Decimal
+
     digits, exponent = f"{Decimal(repr(value)).normalize():E}".split("E")
     return f"{digits}{'' if '.' in digits else '.0'}E{int(exponent)}"
