@@ -1,7 +1,7 @@
 """What makes later requests faster, beside the event loop: loading what the first of its kind would otherwise wait for.
 
 The first requests of fourteen kinds took 24 ms together, and 79 ms without it; each keeps all others waiting meanwhile. What
-administrators ask for is loaded when they do: it would take 3 MB of the 45 that an idle broker had.
+administrators ask for is loaded when they do: it took 3 of the 45 MB of an idle broker.
 
 Not at once: a broker that a test starts has first to serve that test, and is often gone before the rest is of use.
 """
@@ -35,7 +35,7 @@ WHAT_CLIENTS_ASK = (
     "OffsetCommit",
     "OffsetFetch",
 )
-"""In the order in which a client does."""
+"""In the order in which a client asks."""
 CONSUMER_GROUPS = "oncelog.groups.consumer"
 BEGIN_S = 1.0
 
