@@ -1,7 +1,11 @@
 """The power is cut under a transactional load, on a file system of its own: what was not synced is gone, journal and all.
 
-The file system is ext4 in a file. It is told to shut down without flushing its journal (EXT4_IOC_SHUTDOWN), the broker is
-killed, and what the file then has is mounted again. The next broker sees another boot id, as after a real power cut.
+The file system is ext4 in a file. The broker is made to stand still, the file system is told to shut down without flushing its
+journal (EXT4_IOC_SHUTDOWN), the broker is killed, and what the file then has is mounted again. The next broker sees another boot
+id, as after a real power cut.
+
+A broker that went on meanwhile would answer what is lost: fdatasync that is under way when the file system shuts down may say
+that all is well, although the journal will never have it (6 of 100 shutdowns with three writers, Linux 6.18).
 `tests/chaos/rounds.py` says what has to be so. ONCELOG_SEED and ONCELOG_POWER_CUTS choose another run. Where nothing may be
 mounted, power cuts on a disk in memory remain: `tests/broker/test_random_crashes.py`, `oncelog simulate`.
 """
@@ -21,6 +25,7 @@ import pytest
 
 from harness.oncelog_process import OncelogNode
 from harness.requirements import NOT_RUN
+from harness.waiting import until
 from tests.chaos.rounds import run_rounds
 
 SEED = int(os.environ.get("ONCELOG_SEED", "1"))
@@ -28,6 +33,8 @@ CUTS = int(os.environ.get("ONCELOG_POWER_CUTS", "5"))
 SIZE_BYTES = 512 * 1024 * 1024
 EXT4_IOC_SHUTDOWN = 0x8004587D
 NO_LOG_FLUSH = struct.pack("I", 2)
+STOPPED_OR_UNINTERRUPTIBLE = ("T", "t", "D")
+"""The states of a thread in man 5 proc_pid_stat."""
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -71,11 +78,21 @@ class NodeOnVolume(OncelogNode):
         return ["unshare", "--mount", "sh", "-c", mount, "sh", *super().command()]
 
     def cut_power(self) -> None:
+        self.suspend()
+        until(self._stands_still)
         self._volume.cut()
         self.kill()
         self._volume.unmount()
         self._volume.mount()
         self._boot_id.write_text(f"{uuid.uuid4()}\n")
+
+    def _stands_still(self) -> bool:
+        """Every thread is stopped, or in the middle of a call into the system, from which it does not come back."""
+        try:
+            stats = [task.read_text() for task in Path(f"/proc/{self.pid}/task").glob("*/stat")]
+        except (FileNotFoundError, ProcessLookupError):
+            return False  # a thread has just ended
+        return all(stat.rpartition(")")[2].split()[0] in STOPPED_OR_UNINTERRUPTIBLE for stat in stats)
 
 
 def run(*command: str) -> None:
