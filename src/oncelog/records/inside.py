@@ -14,7 +14,7 @@ NULL = 1
 """The length of what is null, -1, as nearly everybody writes it: in one byte."""
 RUN_MIN = 8
 """Fewer records that are laid out alike are looked at one by one."""
-WINDOWS = (RUN_MIN, 64, 512, 4096)
+WINDOWS = (4096, 512, 64, RUN_MIN)
 """So many are looked at together, as many as may be alike by how the last of them begins."""
 SHORTEST_DELTAS = 64
 """So many offset deltas have one byte."""
@@ -47,7 +47,7 @@ def check_records(body: bytes, position: int, record_count: int) -> None:
 def _end_of_records(body: bytes, position: int, record_count: int) -> int:
     """Raises IndexError and ValueError for what is no record. One or two bytes of length are nearly all there are."""
     starts_with, deltas = body.startswith, _DELTAS
-    number = stride = looked_ahead = 0
+    number = looked_ahead = 0
     while number < record_count:
         start = position
         byte = body[start]
@@ -104,13 +104,13 @@ def _end_of_records(body: bytes, position: int, record_count: int) -> int:
             raise ValueError("the length of a record is not that of its bytes")
         position = stop
         number += 1
-        if stop - start != stride:
-            stride = stop - start
-        elif number >= looked_ahead and record_count - number >= RUN_MIN and not has_headers:
+        left = record_count - number
+        # Most records that are laid out otherwise already begin otherwise.
+        if left >= RUN_MIN and not has_headers and body[stop] == body[start] and number >= looked_ahead:
             places = start, timestamp_at, delta_at, key_at, value_at, stop
-            run = _alike(body, places, number, record_count - number)
+            run = _alike(body, places, number, left)
             number += run
-            position += run * stride
+            position += run * (stop - start)
             if not run:
                 looked_ahead = number + RUN_MIN
     return position
@@ -160,44 +160,42 @@ def _alike(body: bytes, places: tuple[int, int, int, int, int, int], number: int
     """
     start, timestamp_at, delta_at, key_at, value_at, stop = places
     stride = stop - start
-    same = [
+    same = (
         *range(start, timestamp_at - 1),
         *range(key_at, _end_of_length(body, key_at)),
         *range(value_at, _end_of_length(body, value_at)),
         stop - 1,
-    ]
+    )
     found = 0
     width = key_at - delta_at
     period = OFFSETS_PERIOD if width > 1 else SHORTEST_DELTAS
     if width < 3:
         # Behind those come longer deltas.
         left = min(left, period - number)
-    while (window := _window(body, start, (found + 1) * stride, stride, left - found)) >= RUN_MIN:
+    while left - found >= RUN_MIN:
         ahead = (found + 1) * stride
-        window = min(window, period - (number + found) % period)
-        if not (
+        window = min(_window(body, start, ahead, stride, left - found), period - (number + found) % period)
+        if window < RUN_MIN:
+            break
+        if (
             _are_same(body, same, ahead, stride, window)
             and _are_deltas(body, delta_at + ahead, width, stride, number + found, window)
             and _are_timestamps(body, timestamp_at + ahead, delta_at + ahead - 1, stride, window)
         ):
-            left = found + window // 4
-        else:
             found += window
+        else:
+            left = found + window // 4
     return found
 
 
 def _window(body: bytes, start: int, ahead: int, stride: int, left: int) -> int:
     """How many of the next `left` records may be laid out as the one that begins at `start`: the last one begins as it does."""
-    found = 0
     for size in WINDOWS:
         window = min(size, left)
         last = start + ahead + (window - 1) * stride
-        if last >= len(body) or body[last] != body[start]:
-            break
-        found = window
-        if window == left:
-            break
-    return found
+        if last < len(body) and body[last] == body[start]:
+            return window
+    return 0
 
 
 def _end_of_length(body: bytes, at: int) -> int:
@@ -206,7 +204,7 @@ def _end_of_length(body: bytes, at: int) -> int:
     return at + 1
 
 
-def _are_same(body: bytes, places: list[int], ahead: int, stride: int, count: int) -> bool:
+def _are_same(body: bytes, places: tuple[int, ...], ahead: int, stride: int, count: int) -> bool:
     """Whether so many records have at these places what the one has that they are ahead of."""
     size_bytes = stride * count
     for place in places:
