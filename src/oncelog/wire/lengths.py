@@ -3,16 +3,17 @@
 The codec makes room for as many items as an array says it has, before it has seen the first: a frame of twenty bytes can
 ask for more memory than there is, and the process ends. Here every length must fit into the frame, and an array must not
 be null where the protocol has no null. A string is no longer than its two bytes of length could say, also where a flexible
-version has other lengths: it will be written where there are only the two. A message's class is compiled once into the
-steps that lead over its fields; only strings, bytes and arrays need a step of their own.
+version has other lengths: it will be written where there are only the two. A message's class is compiled once into one function,
+as for writing it: only strings, bytes and arrays are looked at, and what is of fixed size between them is passed over.
 """
 
 from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import Field, fields, is_dataclass
 from functools import cache
 from typing import Any
 
@@ -46,24 +47,11 @@ def items_max_of(request_class: Any) -> int:
     return CONTROLLER_ITEMS_MAX if request_class.__api_key__ in ZOOKEEPER_MODE_VERSIONS else ITEMS_MAX
 
 
-class ItemsLeft:
-    """How many items the arrays of a request may still have."""
+End = Callable[[memoryview, int, int], int]
+"""Goes over a message that begins at a position, whose arrays may have so many items together; returns where it ends.
 
-    __slots__ = ("count",)
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def take(self, count: int) -> None:
-        self.count -= count
-        if self.count < 0:
-            raise TooManyItemsError("the arrays of a request have more items than one may have")
-
-
-Step = Callable[[memoryview, int, ItemsLeft], int]
-"""Goes over a part of the frame that begins at a position; returns where it ends. Raises IndexError beyond the frame."""
-Steps = tuple[tuple[int, Step], ...]
-"""Before each step, so many bytes of which none is a length."""
+Raises IndexError beyond the frame.
+"""
 
 
 def check_lengths(message_class: Any, frame: memoryview, position: int, items_max: int = ITEMS_MAX) -> None:
@@ -79,158 +67,183 @@ def end_of_lengths(message_class: Any, frame: memoryview, position: int, items_m
 
     Raises WireError. A message without arrays and flexible strings has no length that needs a look.
     """
-    left = ItemsLeft(items_max)
     try:
-        for fixed_bytes, step in _steps(message_class):
-            position = step(frame, position + fixed_bytes, left)
+        return _end(message_class)(frame, position, items_max)
     except IndexError:
         return len(frame) + 1
-    return position
 
 
 def compile_lengths(request_class: Any) -> None:
     """Do now what the first look at such a request would do."""
-    _steps(request_class)
+    _end(request_class)
 
 
 @cache
-def _steps(entity_type: Any) -> Steps:
-    """Empty where there is nothing but what the codec itself is careful with."""
-    found = list(_fields(entity_type))
-    return _merged(found) if any(isinstance(one, _Array) or one is _compact_string for one in found) else ()
+def _end(message_class: Any) -> End:
+    return _LengthsSource().compiled(message_class)
 
 
-def _merged(found: Iterable[int | Step]) -> Steps:
-    steps: list[tuple[int, Step]] = []
-    fixed_bytes = 0
-    for one in found:
-        if isinstance(one, int):
-            fixed_bytes += one
-        else:
-            steps.append((fixed_bytes, one))
-            fixed_bytes = 0
-    return (*steps, (fixed_bytes, _nothing)) if fixed_bytes else tuple(steps)
+class _LengthsSource:
+    """The text of the function that goes over a class. Entities in entities are gone over in place."""
 
+    def __init__(self) -> None:
+        self._lines = ["def end(frame, position, items_left):"]
+        self._depth = 1
+        self._fixed_bytes = 0
+        self._needs_a_look = False
 
-def _fields(entity_type: Any) -> Iterator[int | Step]:
-    is_flexible = entity_type.__flexible__
-    tagged: dict[int, Step] = {}
-    for field in fields(entity_type):
-        kind, may_be_null = field.type, False
-        if isinstance(kind, types.UnionType):
-            may_be_null = types.NoneType in typing.get_args(kind)
-            kind = next(arm for arm in typing.get_args(kind) if arm is not types.NoneType)
-        wire_type = field.metadata.get("kafka_type")
-        if typing.get_origin(kind) is tuple:
-            item = typing.get_args(kind)[0]
-            is_entity = is_dataclass(item)
-            parts = list(_fields(item)) if is_entity else [_simple(wire_type, is_flexible)]
-            array = _Array(field.name, parts, is_flexible=is_flexible, may_be_null=may_be_null)
-            if "tag" in field.metadata:
-                tagged[field.metadata["tag"]] = array
-            else:
-                yield array
-        elif "tag" in field.metadata:
-            continue
-        elif is_dataclass(kind):
-            yield _Entity(_merged(list(_fields(kind))), may_be_null=may_be_null)
-        else:
-            yield _simple(wire_type, is_flexible)
-    if is_flexible:
-        yield _TaggedArrays(tagged) if tagged else _tagged_fields
+    def compiled(self, message_class: Any) -> End:
+        self._entity(message_class)
+        self._pass_over()
+        self._add("return position")
+        text = "\n".join(self._lines if self._needs_a_look else (self._lines[0], "    return position"))
+        known: dict[str, Any] = dict(_KNOWN)
+        exec(compile(text, f"<the lengths of {message_class.__name__} v{message_class.__version__}>", "exec"), known)
+        end: End = known["end"]
+        return end
 
+    def _add(self, line: str) -> None:
+        self._lines.append("    " * self._depth + line)
 
-def _simple(wire_type: str | None, is_flexible: bool) -> int | Step:
-    assert wire_type is not None
-    if wire_type in FIXED_BYTES:
-        return FIXED_BYTES[wire_type]
-    assert wire_type in ("string", "bytes", "records"), wire_type
-    if is_flexible:
-        return _compact_string if wire_type == "string" else _compact
-    return _short if wire_type == "string" else _long
+    @contextmanager
+    def _block(self, line: str) -> Iterator[None]:
+        """What is of fixed size in a block is passed over in there."""
+        self._add(line)
+        self._depth += 1
+        yield
+        self._pass_over()
+        self._depth -= 1
 
-
-class _Entity:
-    """The step over an entity in an entity. One that may be null has a byte before it, which is negative where it is."""
-
-    __slots__ = ("_may_be_null", "_steps")
-
-    def __init__(self, steps: Steps, *, may_be_null: bool) -> None:
-        self._steps = steps
-        self._may_be_null = may_be_null
-
-    def __call__(self, frame: memoryview, position: int, left: ItemsLeft) -> int:
-        if self._may_be_null:
-            position += 1
-            if frame[position - 1] & 0x80:
-                return position
-        for fixed_bytes, step in self._steps:
-            position = step(frame, position + fixed_bytes, left)
-        return position
-
-
-class _Array:
-    """The step over an array, whose items are made of `parts`."""
-
-    __slots__ = ("_fixed_bytes", "_is_flexible", "_item", "_least_bytes", "_may_be_null", "_name")
-
-    def __init__(self, name: str, parts: Sequence[int | Step], *, is_flexible: bool, may_be_null: bool) -> None:
-        self._name = name
-        self._is_flexible = is_flexible
-        self._may_be_null = may_be_null
-        self._item = _merged(parts)
-        sizes = [part if isinstance(part, int) else 1 for part in parts]
-        self._least_bytes = sum(sizes)
-        self._fixed_bytes = self._least_bytes if all(isinstance(part, int) for part in parts) else 0
-        assert self._least_bytes > 0, f"an item of {name} would take no room"
-
-    def __call__(self, frame: memoryview, position: int, left: ItemsLeft) -> int:
-        if self._is_flexible:
-            count = frame[position] - 1
-            if count < 0x7F:
-                position += 1
-            else:
-                count, position = _varint(frame, position)
-                count -= 1
-        else:
-            count, position = _int32(frame, position), position + 4
-        if count < 0:
-            if self._may_be_null:
-                return position
-            raise WireError(f"{self._name} is null")
-        left.take(count)
+    def _pass_over(self) -> None:
         if self._fixed_bytes:
-            return position + count * self._fixed_bytes
-        if count * self._least_bytes > len(frame) - position:
-            raise WireError(f"{self._name} has {count} items, and the frame ends before")
-        for _ in range(count):
-            for fixed_bytes, step in self._item:
-                position = step(frame, position + fixed_bytes, left)
-        return position
+            self._add(f"position += {self._fixed_bytes}")
+            self._fixed_bytes = 0
+
+    def _entity(self, entity_type: Any) -> None:
+        is_flexible = entity_type.__flexible__
+        tagged_arrays: dict[int, Field[Any]] = {}
+        for field in fields(entity_type):
+            is_array = typing.get_origin(_kind(field)[0]) is tuple
+            if "tag" not in field.metadata:
+                self._field(field, is_flexible=is_flexible)
+            elif is_array:
+                tagged_arrays[field.metadata["tag"]] = field
+        if is_flexible:
+            self._pass_over()
+            self._tagged_fields(tagged_arrays)
+
+    def _field(self, field: Field[Any], *, is_flexible: bool) -> None:
+        kind, may_be_null = _kind(field)
+        if typing.get_origin(kind) is tuple:
+            self._pass_over()
+            self._array(field, typing.get_args(kind)[0], is_flexible=is_flexible, may_be_null=may_be_null)
+        elif is_dataclass(kind):
+            self._one_entity(kind, may_be_null=may_be_null)
+        else:
+            self._simple(field.metadata.get("kafka_type"), is_flexible=is_flexible)
+
+    def _one_entity(self, kind: Any, *, may_be_null: bool) -> None:
+        """One that may be null has a byte before it, which is negative where it is (KIP-893)."""
+        if not may_be_null:
+            self._entity(kind)
+            return
+        self._fixed_bytes += 1
+        self._pass_over()
+        with self._block("if not frame[position - 1] & 0x80:"):
+            self._entity(kind)
+
+    def _simple(self, wire_type: str | None, *, is_flexible: bool) -> None:
+        assert wire_type is not None
+        if wire_type in FIXED_BYTES:
+            self._fixed_bytes += FIXED_BYTES[wire_type]
+            return
+        assert wire_type in ("string", "bytes", "records"), wire_type
+        self._pass_over()
+        if not is_flexible:
+            self._add(f"position = {'short' if wire_type == 'string' else 'long'}(frame, position)")
+            return
+        self._needs_a_look |= wire_type == "string"
+        # The length is one more, and 0 is null.
+        self._add("byte = frame[position]")
+        with self._block("if 0 < byte < 0x80:"):
+            self._add("position += byte")
+        with self._block("else:"):
+            self._add(f"position = compact{'_string' if wire_type == 'string' else ''}(frame, position)")
+
+    def _array(self, field: Field[Any], item: Any, *, is_flexible: bool, may_be_null: bool) -> None:
+        self._needs_a_look = True
+        name, count = field.name, f"count_{len(self._lines)}"
+        if is_flexible:
+            self._add(f"{count} = frame[position] - 1")
+            with self._block(f"if {count} < 0x7F:"):
+                self._add("position += 1")
+            with self._block("else:"):
+                self._add(f"{count}, position = varint(frame, position)")
+                self._add(f"{count} -= 1")
+        else:
+            self._add(f"{count} = int32(frame, position)")
+            self._add("position += 4")
+        if not may_be_null:
+            with self._block(f"if {count} < 0:"):
+                self._add(f"raise WireError('{name} is null')")
+        with self._block(f"if {count} > 0:") if may_be_null else nullcontext():
+            self._items(field, item, count, is_flexible=is_flexible)
+
+    def _items(self, field: Field[Any], item: Any, count: str, *, is_flexible: bool) -> None:
+        self._add(f"items_left -= {count}")
+        with self._block("if items_left < 0:"):
+            self._add("raise TooManyItemsError('the arrays of a request have more items than one may have')")
+        is_entity = is_dataclass(item)
+        sizes = _sizes(item) if is_entity else [FIXED_BYTES.get(field.metadata["kafka_type"])]
+        if None not in sizes:
+            self._add(f"position += {count} * {sum(filter(None, sizes))}")
+            return
+        with self._block(f"if {count} * {sum(size or 1 for size in sizes)} > len(frame) - position:"):
+            self._add(f"raise WireError(f'{field.name} has {{{count}}} items, and the frame ends before')")
+        with self._block(f"for _ in range({count}):"):
+            if is_entity:
+                self._entity(item)
+            else:
+                self._simple(field.metadata["kafka_type"], is_flexible=is_flexible)
+
+    def _tagged_fields(self, arrays: dict[int, Field[Any]]) -> None:
+        """KIP-482. Of those that are known, only arrays are looked into."""
+        if not arrays:
+            with self._block("if frame[position]:"):
+                self._add("position = tagged_fields(frame, position)")
+            with self._block("else:"):
+                self._add("position += 1")
+            return
+        number = len(self._lines)
+        self._add(f"fields_{number}, position = varint(frame, position)")
+        with self._block(f"for _ in range(fields_{number}):"):
+            self._add("tag, position = varint(frame, position)")
+            self._add("size, position = varint(frame, position)")
+            self._add(f"end_{number} = position + size")
+            for tag, field in arrays.items():
+                with self._block(f"if tag == {tag}:"):
+                    self._field(field, is_flexible=True)
+            self._add(f"position = end_{number}")
 
 
-class _TaggedArrays:
-    """The step over tagged fields of which some are arrays."""
-
-    __slots__ = ("_arrays",)
-
-    def __init__(self, arrays: Mapping[int, Step]) -> None:
-        self._arrays = arrays
-
-    def __call__(self, frame: memoryview, position: int, left: ItemsLeft) -> int:
-        count, position = _varint(frame, position)
-        for _ in range(count):
-            tag, position = _varint(frame, position)
-            size, position = _varint(frame, position)
-            array = self._arrays.get(tag)
-            if array is not None:
-                array(frame, position, left)
-            position += size
-        return position
+def _kind(field: Field[Any]) -> tuple[Any, bool]:
+    """The type of a field without its null, and whether it may be null."""
+    kind: Any = field.type
+    if not isinstance(kind, types.UnionType):
+        return kind, False
+    arms = typing.get_args(kind)
+    return next(arm for arm in arms if arm is not types.NoneType), types.NoneType in arms
 
 
-def _nothing(_frame: memoryview, position: int, _left: ItemsLeft) -> int:
-    return position
+def _sizes(entity_type: Any) -> list[int | None]:
+    """How many bytes each part of an entity has; None where that differs, and is one at least."""
+    sizes: list[int | None] = [None] if entity_type.__flexible__ else []
+    for field in fields(entity_type):
+        if "tag" not in field.metadata:
+            is_array = typing.get_origin(_kind(field)[0]) is tuple
+            sizes.append(None if is_array else FIXED_BYTES.get(field.metadata.get("kafka_type", "")))
+    assert sizes, f"a {entity_type.__name__} would take no room"
+    return sizes
 
 
 def _int32(frame: memoryview, position: int) -> int:
@@ -252,41 +265,49 @@ def _varint(frame: memoryview, position: int) -> tuple[int, int]:
     raise WireError(f"a length of more than {VARINT_BYTES_MAX} bytes")
 
 
-def _compact(frame: memoryview, position: int, _left: ItemsLeft) -> int:
+def _compact(frame: memoryview, position: int) -> int:
     """Bytes of a flexible version: the length is one more, and 0 is null."""
-    if 0 < frame[position] < 0x80:
-        return position + frame[position]
     size, position = _varint(frame, position)
     return position + max(size - 1, 0)
 
 
-def _compact_string(frame: memoryview, position: int, _left: ItemsLeft) -> int:
+def _compact_string(frame: memoryview, position: int) -> int:
     """A string of a flexible version, as `_compact`."""
-    if 0 < frame[position] < 0x80:
-        return position + frame[position]
     size, position = _varint(frame, position)
     if size - 1 > STRING_BYTES_MAX:
         raise WireError(f"a string of {size - 1} bytes")
     return position + max(size - 1, 0)
 
 
-def _short(frame: memoryview, position: int, _left: ItemsLeft) -> int:
+def _short(frame: memoryview, position: int) -> int:
     """A string: two bytes of length, negative for null."""
     first = frame[position]
     return position + 2 if first & 0x80 else position + 2 + (first << 8 | frame[position + 1])
 
 
-def _long(frame: memoryview, position: int, _left: ItemsLeft) -> int:
+def _long(frame: memoryview, position: int) -> int:
     """Bytes: four bytes of length, negative for null."""
     return position + 4 + max(_int32(frame, position), 0)
 
 
-def _tagged_fields(frame: memoryview, position: int, _left: ItemsLeft) -> int:
-    if not frame[position]:
-        return position + 1
+def _tagged_fields(frame: memoryview, position: int) -> int:
     count, position = _varint(frame, position)
     for _ in range(count):
         _, position = _varint(frame, position)
         size, position = _varint(frame, position)
         position += size
     return position
+
+
+_KNOWN = {
+    "WireError": WireError,
+    "TooManyItemsError": TooManyItemsError,
+    "int32": _int32,
+    "varint": _varint,
+    "compact": _compact,
+    "compact_string": _compact_string,
+    "short": _short,
+    "long": _long,
+    "tagged_fields": _tagged_fields,
+}
+"""What the compiled functions use by name."""
