@@ -14,7 +14,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from harness.wire import Connection, batch, frame, parse, request_payload
-from oncelog.server.connection import LENGTH_BYTES, RECEIVE_BYTES
+from oncelog.server.connection import LENGTH_BYTES
+from oncelog.server.receive_buffer import RECEIVE_BYTES
 from oncelog.testing import broker
 
 REQUEST_BYTES_MAX = 200_000

@@ -32,6 +32,8 @@ from oncelog.wire import (
 Answer = list[Buffer] | None
 ITEMS_AT_ONCE = 2000
 """A request with more of them is read, and its answer written, beside the event loop."""
+KEPT_BYTES_MIN = 256 * 1024
+"""A smaller one that is read later is copied: it keeps what else has come with it, which may be as much."""
 
 
 class Dispatch:
@@ -76,6 +78,8 @@ class Dispatch:
             body = decode_request(request_class, frame, position, ITEMS_AT_ONCE)
         except TooManyItemsError:
             request = Request(header.api_key, header.version, header.client_id, None, connection, arrived_ms)
+            if len(frame) < KEPT_BYTES_MIN:
+                frame = memoryview(bytes(frame))
             decode = partial(_decoded, request_class, frame, position)
             return start(self._receive_large(api, request, header.correlation_id, decode))
         request = Request(header.api_key, header.version, header.client_id, body, connection, arrived_ms)

@@ -14,20 +14,15 @@ from typing_extensions import Buffer
 
 from oncelog.coordination import Parked, Task
 from oncelog.server.memory import MemoryBudget
+from oncelog.server.receive_buffer import GROWTH, RECEIVE_BYTES, ReceiveBuffer
 from oncelog.wire import WireError
 
 logger = logging.getLogger("oncelog.connections")
 
-RECEIVE_BYTES = 64 * 1024
-"""A larger frame, with its length, counts as memory that its client takes."""
-SHARED_BUFFER_BYTES = 4 * RECEIVE_BYTES
-"""A batch of 128 KB comes in one read and not in three: the broker takes an eighth less of the processor for it."""
 FRAMES_MAX = 256
 """So many are cut out of what came at a time. A small frame takes several times its bytes, and there may be thousands."""
 LENGTH_BYTES = 4
 _LENGTH = struct.Struct(">i")
-GROWTH = 4
-"""A large frame gets so many times the memory that its client has filled: a length alone costs nothing."""
 WRITE_BUFFER_BYTES_MAX = 256 * 1024
 TURN_S = 0.005
 GATHERED_BYTES_MAX = 4096
@@ -41,9 +36,9 @@ Handler = Callable[["Connection", memoryview], Answer | Parked[Answer]]
 class Connection(asyncio.BufferedProtocol):
     """Serves one request at a time, as Kafka does: what a client sent later waits for what it sent before.
 
-    Bytes come into `buffer`, which all connections of an event loop share: it belongs to one of them from `get_buffer` to
-    `buffer_updated`, and nothing comes in between. A frame that is whole there is handed on, and the beginning of the next is
-    kept; a large one that is not gets a buffer of its own that grows as its bytes come.
+    Bytes come into `buffer`, which all connections of an event loop share. A frame that is whole there is served from there if
+    it can be served at once, and copied if not; the beginning of the next is kept. A large one that is not whole is lent the
+    buffer, or gets one of its own that grows as its bytes come.
     """
 
     __slots__ = (
@@ -85,7 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         listener: str,
         handler: Handler,
         request_bytes_max: int,
-        buffer: bytearray,
+        buffer: ReceiveBuffer,
         memory: MemoryBudget,
         on_open: Callable[[Connection], None],
         on_close: Callable[[Connection], None],
@@ -103,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         self._memory = memory
         self._rest = b""
         self._is_cut_short = False
-        self._frame: bytearray | None = None
+        self._frame: bytearray | memoryview | None = None
         self._frame_size = 0
         self._frame_room = 0
         self._frame_filled = 0
@@ -149,27 +144,18 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, size_hint: int) -> memoryview:
         frame = self._frame
         if frame is not None:
-            if len(frame) < self._frame_room:
+            if isinstance(frame, bytearray) and len(frame) < self._frame_room:
                 frame.extend(bytes(self._frame_room - len(frame)))
             return memoryview(frame)[self._frame_filled :]
-        rest = self._rest
-        if rest:
-            self._buffer[: len(rest)] = rest
-        return memoryview(self._buffer)[len(rest) :]
+        return self._buffer.place_behind(self._rest)
 
     def buffer_updated(self, size_bytes: int) -> None:
         self.last_active_s = asyncio.get_running_loop().time()
         frame = self._frame
         if frame is None:
-            self._split(len(self._rest) + size_bytes)
+            self._receive_frames(size_bytes)
         else:
-            self._frame_filled += size_bytes
-            if self._frame_filled == self._frame_size:
-                self._frame = None
-                self._waiting.append(memoryview(frame).toreadonly())
-            elif self._frame_filled == self._frame_room:
-                self._ask_for_room()
-        self._serve()
+            self._receive_part(frame, size_bytes)
 
     def serve_with(self, handler: Handler, request_bytes_max: int) -> None:
         """What comes from now on is for another one, and may be as large as this: whoever connected has shown who it is."""
@@ -186,10 +172,43 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- frames
 
-    def _split(self, stop: int) -> None:
+    def _receive_frames(self, size_bytes: int) -> None:
+        waiting = len(self._waiting)
+        self._split(memoryview(self._buffer.received).toreadonly(), len(self._rest) + size_bytes)
+        received = len(self._waiting) - waiting
+        self._serve()
+        if self._waiting:
+            self._keep_waiting(received)
+
+    def _receive_part(self, frame: bytearray | memoryview, size_bytes: int) -> None:
+        """More of a large frame has come."""
+        self._frame_filled += size_bytes
+        if self._frame_filled < self._frame_size:
+            if self._frame_filled == self._frame_room:
+                self._ask_for_room()
+            self._serve()
+            return
+        self._frame = None
+        self._waiting.append(memoryview(frame).toreadonly())
+        if isinstance(frame, bytearray):
+            self._serve()
+            return
+        if not self._closing:
+            self._memory.end_request(self, self._frame_room - self._frame_size)
+        self._serve()
+        if self._waiting:
+            self._keep_waiting(1)
+        self._buffer.give_back(frame)
+
+    def _keep_waiting(self, received: int) -> None:
+        """The last frames, of which so many are in the buffer, have to wait: it is another connection's from now on."""
+        waiting = self._waiting
+        for place in range(max(0, len(waiting) - received), len(waiting)):
+            waiting[place] = memoryview(bytes(waiting[place]))
+
+    def _split(self, view: memoryview, stop: int) -> None:
         """Cut what came into frames; keep the beginning of the last one, or what comes after as many as may wait."""
         start = 0
-        view = memoryview(self._buffer)
         self._is_cut_short = False
         while stop - start >= LENGTH_BYTES:
             if len(self._waiting) == FRAMES_MAX:
@@ -205,28 +224,32 @@ class Connection(asyncio.BufferedProtocol):
             if end <= stop:
                 if _is_large(size):
                     self._memory.begin_request(self, size)
-                self._waiting.append(memoryview(bytes(view[begin:end])))
+                self._waiting.append(view[begin:end])
                 start = end
             elif _is_large(size):
-                self._begin_large_frame(view[begin:stop], size)
+                self._begin_large_frame(view, begin, stop, size)
                 start = stop
             else:
                 break
         self._rest = bytes(view[start:stop]) if start < stop else b""
 
     def _split_rest(self) -> None:
-        """Go on where frames were cut short. Nobody else uses the buffer now."""
-        size_bytes = len(self._rest)
-        self._buffer[:size_bytes] = self._rest
-        self._split(size_bytes)
+        """Go on where frames were cut short."""
+        rest = memoryview(self._rest)
+        self._split(rest, len(rest))
 
-    def _begin_large_frame(self, beginning: memoryview, size: int) -> None:
+    def _begin_large_frame(self, view: memoryview, begin: int, stop: int, size: int) -> None:
         self._frame_size = size
-        self._frame_filled = len(beginning)
-        self._frame_room = min(size, max(RECEIVE_BYTES, GROWTH * len(beginning)))
+        self._frame_filled = stop - begin
+        lent = self._buffer.lend(begin, stop, size) if view.obj is self._buffer.received else None
+        if lent is not None:
+            self._frame = lent
+            self._frame_room = memoryview(lent.obj).nbytes
+        else:
+            self._frame_room = min(size, max(RECEIVE_BYTES, GROWTH * (stop - begin)))
+            self._frame = bytearray(self._frame_room)
+            self._frame[: stop - begin] = view[begin:stop]
         self._memory.begin_request(self, self._frame_room)
-        self._frame = bytearray(self._frame_room)
-        self._frame[: len(beginning)] = beginning
 
     def _ask_for_room(self) -> None:
         room = min(self._frame_size, GROWTH * self._frame_filled)

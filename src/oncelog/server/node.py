@@ -30,7 +30,7 @@ from oncelog.broker import (
 from oncelog.environment import BrokerNetwork, DiskError
 from oncelog.server.admission import Admission, Listening
 from oncelog.server.clock import RealClock, RealRandom
-from oncelog.server.connection import SHARED_BUFFER_BYTES, Connection, Handler
+from oncelog.server.connection import Connection, Handler
 from oncelog.server.connections import Connections
 from oncelog.server.descriptors import descriptor_budget
 from oncelog.server.disk import RealDisk
@@ -47,6 +47,7 @@ from oncelog.server.listening import (
     reachable,
 )
 from oncelog.server.memory import MemoryBudget
+from oncelog.server.receive_buffer import ReceiveBuffer
 from oncelog.server.workers import WorkerThreads
 
 if TYPE_CHECKING:
@@ -315,7 +316,7 @@ class Broker:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _listening(self, sockets: Sequence[socket.socket]) -> list[Listening]:
-        buffer = bytearray(SHARED_BUFFER_BYTES)
+        buffer = ReceiveBuffer()
         numbers = count(1)
         return [
             Listening(one, self._connections_maker(endpoint, buffer, numbers), self._contexts[endpoint.name])
@@ -323,7 +324,7 @@ class Broker:
         ]
 
     def _connections_maker(
-        self, endpoint: Endpoint, buffer: bytearray, numbers: Iterator[int]
+        self, endpoint: Endpoint, buffer: ReceiveBuffer, numbers: Iterator[int]
     ) -> Callable[[], Connection]:
         core, security = self._core, self._security[endpoint.name]
         request_bytes_max = core.settings.number("socket.request.max.bytes")

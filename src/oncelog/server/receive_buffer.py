@@ -1,0 +1,85 @@
+"""The memory that the connections of an event loop receive into."""
+
+from __future__ import annotations
+
+RECEIVE_BYTES = 64 * 1024
+"""A larger frame, with its length, counts as memory that its client takes."""
+READ_BYTES_MAX = 4 * RECEIVE_BYTES
+"""A batch of 128 KB comes in one read and not in three: the broker takes an eighth less of the processor for it."""
+BUFFER_BYTES_MAX = 16 * RECEIVE_BYTES
+"""A Java producer's requests are no larger by default."""
+GROWTH = 4
+"""A frame gets so many times the memory that its client has filled: a length alone costs nothing."""
+SPARES_MAX = 2
+
+
+class ReceiveBuffer:
+    """One buffer for all connections: it belongs to one of them from `get_buffer` to `buffer_updated`, and nothing comes between.
+
+    A frame that is served at once is read where it was received. Whoever keeps a view of it keeps the buffer, and the next
+    connection gets another: what somebody may still look at is never written over. The buffer grows with the frames that come.
+    """
+
+    __slots__ = ("_current", "_size_bytes", "_spares")
+
+    def __init__(self) -> None:
+        self._size_bytes = READ_BYTES_MAX
+        self._current = bytearray(READ_BYTES_MAX)
+        self._spares: list[bytearray] = []
+
+    @property
+    def received(self) -> bytearray:
+        """What came last is in here."""
+        return self._current
+
+    def place_behind(self, rest: bytes) -> memoryview:
+        """Where what comes next is to go: behind what came before it and is no whole frame."""
+        if len(self._current) < self._size_bytes or _is_viewed(self._current):
+            self._current = self._other()
+        buffer, begin = self._current, len(rest)
+        if rest:
+            buffer[:begin] = rest
+        return memoryview(buffer)[begin:READ_BYTES_MAX]
+
+    def lend(self, begin: int, stop: int, size_bytes: int) -> memoryview | None:
+        """Give the buffer away for a frame of `size_bytes`, of which the beginning was received from `begin` to `stop`.
+
+        None if the frame is larger than buffers get, or if much more memory than came would be given away. Whoever does not
+        `give_back` leaves it to the garbage collector.
+        """
+        if size_bytes > BUFFER_BYTES_MAX:
+            return None
+        while self._size_bytes < size_bytes:
+            self._size_bytes *= 2
+        if self._size_bytes > GROWTH * (stop - begin):
+            return None
+        buffer = self._current
+        if begin + size_bytes <= len(buffer):
+            self._current = self._other()
+            return memoryview(buffer)[begin : begin + size_bytes]
+        frame = memoryview(self._other())[:size_bytes]
+        frame[: stop - begin] = memoryview(buffer)[begin:stop]
+        return frame
+
+    def give_back(self, frame: memoryview) -> None:
+        """Nothing is written over as long as anybody has a view of it, the caller included."""
+        if len(self._spares) < SPARES_MAX:
+            assert isinstance(frame.obj, bytearray), "it was lent"
+            self._spares.append(frame.obj)
+
+    def _other(self) -> bytearray:
+        while self._spares:
+            buffer = self._spares.pop()
+            if len(buffer) == self._size_bytes and not _is_viewed(buffer):
+                return buffer
+        return bytearray(self._size_bytes)
+
+
+def _is_viewed(buffer: bytearray) -> bool:
+    """Whether there is a view of it. Python lets nobody change the length of what has one."""
+    try:
+        last = buffer.pop()
+    except BufferError:
+        return True
+    buffer.append(last)
+    return False

@@ -1,0 +1,220 @@
+"""What came in stays what it is for as long as anybody looks at it, whoever receives next, and however it was cut."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+
+from oncelog.coordination import Parked
+from oncelog.server.connection import Connection
+from oncelog.server.memory import NO_LIMIT, MemoryBudget
+from oncelog.server.receive_buffer import BUFFER_BYTES_MAX, READ_BYTES_MAX, RECEIVE_BYTES, ReceiveBuffer
+
+LARGE = 3 * RECEIVE_BYTES
+REQUEST_BYTES_MAX = 4 * BUFFER_BYTES_MAX
+
+
+def received(buffer: ReceiveBuffer, data: bytes) -> memoryview:
+    place = buffer.place_behind(b"")
+    place[: len(data)] = data
+    return memoryview(buffer.received)[: len(data)]
+
+
+def test_what_is_left_of_the_last_read_stands_before_what_comes_next() -> None:
+    buffer = ReceiveBuffer()
+    place = buffer.place_behind(b"rest")
+    place[:3] = b"new"
+    assert bytes(memoryview(buffer.received)[:7]) == b"restnew"
+
+
+def test_buffer_that_somebody_looks_at_is_not_written_over() -> None:
+    buffer = ReceiveBuffer()
+    kept = received(buffer, b"kept")[1:3]
+    received(buffer, b"next")
+    assert bytes(kept) == b"ep"
+
+
+def test_buffer_that_nobody_looks_at_is_the_one_that_is_used_again() -> None:
+    buffer = ReceiveBuffer()
+    received(buffer, b"one")
+    first = buffer.received
+    received(buffer, b"two")
+    assert buffer.received is first
+
+
+def test_frame_goes_on_where_its_beginning_was_received() -> None:
+    buffer = ReceiveBuffer()
+    received(buffer, bytes(4) + b"b" * RECEIVE_BYTES)
+    whole = buffer.received
+    frame = buffer.lend(4, 4 + RECEIVE_BYTES, LARGE)
+    assert frame is not None
+    assert frame.obj is whole
+    assert frame.nbytes == LARGE
+    assert bytes(frame[:RECEIVE_BYTES]) == b"b" * RECEIVE_BYTES
+    assert buffer.received is not whole
+
+
+def test_frame_that_begins_late_in_the_buffer_is_moved_to_another() -> None:
+    buffer = ReceiveBuffer()
+    beginning = bytes(range(256)) * 256
+    received(buffer, bytes(READ_BYTES_MAX - len(beginning)) + beginning)
+    whole = buffer.received
+    frame = buffer.lend(READ_BYTES_MAX - len(beginning), READ_BYTES_MAX, LARGE)
+    assert frame is not None
+    assert frame.obj is not whole
+    assert frame[: len(beginning)] == beginning
+
+
+def test_frame_that_is_larger_than_buffers_get_gets_none() -> None:
+    buffer = ReceiveBuffer()
+    received(buffer, bytes(READ_BYTES_MAX))
+    assert buffer.lend(0, READ_BYTES_MAX, BUFFER_BYTES_MAX + 1) is None
+    assert buffer.lend(0, READ_BYTES_MAX, BUFFER_BYTES_MAX) is not None
+
+
+@pytest.mark.parametrize("size_bytes", [LARGE, READ_BYTES_MAX + 1])
+def test_frame_of_which_a_quarter_of_the_buffer_has_not_come_gets_none(size_bytes: int) -> None:
+    """A length alone costs nothing: a thousand clients that send no more have a thousand times what they sent, or four times it."""
+    buffer = ReceiveBuffer()
+    room = READ_BYTES_MAX if size_bytes <= READ_BYTES_MAX else 2 * READ_BYTES_MAX
+    received(buffer, bytes(room // 4))
+    assert buffer.lend(0, room // 4 - 1, size_bytes) is None
+    assert buffer.lend(0, room // 4, size_bytes) is not None
+
+
+def test_buffer_that_is_given_back_is_lent_again_once_nobody_looks_at_it() -> None:
+    buffer = ReceiveBuffer()
+    received(buffer, bytes(RECEIVE_BYTES))
+    frame = buffer.lend(0, RECEIVE_BYTES, LARGE)
+    assert frame is not None
+    lent = frame.obj
+    buffer.give_back(frame)
+    received(buffer, bytes(RECEIVE_BYTES))
+    assert buffer.lend(0, RECEIVE_BYTES, LARGE) is not None
+    assert buffer.received is not lent, "somebody looks at it"
+    buffer.give_back(frame)
+    del frame
+    received(buffer, bytes(RECEIVE_BYTES))
+    assert buffer.lend(0, RECEIVE_BYTES, LARGE) is not None
+    assert buffer.received is lent
+
+
+# --- connections that share a buffer
+
+
+class Transport:
+    """As much of a transport as a connection uses."""
+
+    def __init__(self) -> None:
+        self.reading = True
+
+    def set_write_buffer_limits(self, high: int) -> None: ...
+
+    def get_extra_info(self, name: str) -> None: ...
+
+    def is_reading(self) -> bool:
+        return self.reading
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def write(self, data: object) -> None: ...
+
+    writelines = write
+
+    def abort(self) -> None: ...
+
+    close = abort
+
+
+@dataclass
+class Client:
+    """Sends frames in pieces. Of what the broker is handed, it notes the bytes at that time, and now and then the view, too."""
+
+    connection: Any
+    frames: list[bytes]
+    unsent: bytes
+    transport: Transport = field(default_factory=Transport)
+    seen: list[bytes] = field(default_factory=list)
+    kept: list[tuple[memoryview, bytes]] = field(default_factory=list)
+    under_way: Parked[Any] | None = None
+
+
+def some_frames(random: Random) -> list[bytes]:
+    sizes = (
+        lambda: random.randrange(1, 60),
+        lambda: random.randrange(1, RECEIVE_BYTES),
+        lambda: random.randrange(RECEIVE_BYTES - 8, READ_BYTES_MAX + 8),
+        lambda: random.randrange(READ_BYTES_MAX, BUFFER_BYTES_MAX + 8),
+        lambda: random.randrange(BUFFER_BYTES_MAX, 2 * BUFFER_BYTES_MAX),
+    )
+    kinds = random.choices(sizes, weights=(60, 4, 4, 2, 1), k=random.randrange(1, 500))
+    return [random.randbytes(size()) for size in kinds]
+
+
+def new_client(random: Random, buffer: ReceiveBuffer, memory: MemoryBudget) -> Client:
+    def handle(connection: Connection, frame: memoryview) -> Any:
+        data = bytes(frame)
+        client.seen.append(data)
+        if random.random() < 0.05:
+            client.kept.append((frame[: random.randrange(1, 100)], data))
+        if random.random() < 0.1:
+            client.under_way = Parked()
+            return client.under_way
+        return [b"answer"]
+
+    def nothing(_: object) -> None: ...
+
+    def bug(error: BaseException) -> None:
+        raise error
+
+    frames = some_frames(random)
+    connection = Connection(1, "L", handle, REQUEST_BYTES_MAX, buffer, memory, nothing, nothing, bug)
+    client = Client(connection, frames, b"".join(struct.pack(">i", len(one)) + one for one in frames))
+    connection.connection_made(client.transport)  # type: ignore[arg-type]
+    return client
+
+
+def take_a_step(client: Client, random: Random) -> None:
+    if client.under_way is not None and random.random() < 0.5:
+        under_way, client.under_way = client.under_way, None
+        under_way.release([b"late"])
+    if client.transport.reading and client.unsent:
+        place = client.connection.get_buffer(-1)
+        assert place.nbytes, "there is room as long as it reads"
+        size = min(len(client.unsent), place.nbytes, random.choice((1, 5, 100, 5000, 70_000, READ_BYTES_MAX, 2**20)))
+        place[:size] = client.unsent[:size]
+        client.unsent = client.unsent[size:]
+        if random.random() < 0.5:
+            # uvloop still has its view of the buffer then, and others have none.
+            del place
+        client.connection.buffer_updated(size)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_frames_of_connections_that_share_a_buffer_are_what_was_sent_and_stay_it(seed: int) -> None:
+    async def run() -> None:
+        random = Random(seed)
+        buffer, memory = ReceiveBuffer(), MemoryBudget(asyncio.get_running_loop(), NO_LIMIT)
+        clients = [new_client(random, buffer, memory) for _ in range(4)]
+        while any(client.unsent or len(client.seen) < len(client.frames) for client in clients):
+            take_a_step(random.choice(clients), random)
+            if random.random() < 0.2:
+                await asyncio.sleep(0)
+        for client in clients:
+            assert client.seen == client.frames
+            assert all(view == data[: view.nbytes] for view, data in client.kept)
+            if client.under_way is not None:
+                client.under_way.release([b"late"])
+            await asyncio.sleep(0)
+        assert memory.size_bytes == 0
+
+    asyncio.run(run())
