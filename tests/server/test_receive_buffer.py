@@ -59,15 +59,18 @@ def test_frame_goes_on_where_its_beginning_was_received() -> None:
     assert buffer.received is not whole
 
 
-def test_frame_that_begins_late_in_the_buffer_is_moved_to_another() -> None:
+def test_frame_that_begins_late_in_the_buffer_is_moved_to_another_which_has_room_for_such_frames_from_then_on() -> None:
     buffer = ReceiveBuffer()
-    beginning = bytes(range(256)) * 256
-    received(buffer, bytes(READ_BYTES_MAX - len(beginning)) + beginning)
-    whole = buffer.received
-    frame = buffer.lend(READ_BYTES_MAX - len(beginning), READ_BYTES_MAX, LARGE)
-    assert frame is not None
-    assert frame.obj is not whole
-    assert frame[: len(beginning)] == beginning
+    beginning = bytes(range(256)) * 384
+    begin, moves = READ_BYTES_MAX - len(beginning), []
+    for _ in range(3):
+        received(buffer, bytes(begin) + beginning)
+        whole = buffer.received
+        frame = buffer.lend(begin, READ_BYTES_MAX, len(beginning) + 10)
+        assert frame is not None
+        assert frame[: len(beginning)] == beginning
+        moves.append(frame.obj is not whole)
+    assert moves == [True, False, False]
 
 
 def test_frame_that_is_larger_than_buffers_get_gets_none() -> None:
@@ -77,31 +80,41 @@ def test_frame_that_is_larger_than_buffers_get_gets_none() -> None:
     assert buffer.lend(0, READ_BYTES_MAX, BUFFER_BYTES_MAX) is not None
 
 
-@pytest.mark.parametrize("size_bytes", [LARGE, READ_BYTES_MAX + 1])
+@pytest.mark.parametrize("size_bytes", [LARGE, 2 * READ_BYTES_MAX])
 def test_frame_of_which_a_quarter_of_the_buffer_has_not_come_gets_none(size_bytes: int) -> None:
-    """A length alone costs nothing: a thousand clients that send no more have a thousand times what they sent, or four times it."""
+    """A length alone costs nothing: a client has four times what it has sent, however many there are."""
     buffer = ReceiveBuffer()
-    room = READ_BYTES_MAX if size_bytes <= READ_BYTES_MAX else 2 * READ_BYTES_MAX
-    received(buffer, bytes(room // 4))
-    assert buffer.lend(0, room // 4 - 1, size_bytes) is None
-    assert buffer.lend(0, room // 4, size_bytes) is not None
+    quarter = max(size_bytes, READ_BYTES_MAX) // 4
+    received(buffer, bytes(quarter))
+    assert buffer.lend(0, quarter - 1, size_bytes) is None
+    assert buffer.lend(0, quarter, size_bytes) is not None
 
 
-def test_buffer_that_is_given_back_is_lent_again_once_nobody_looks_at_it() -> None:
+def test_buffer_that_is_given_back_takes_what_comes_next_unless_somebody_looks_at_it() -> None:
+    buffer = ReceiveBuffer()
+    for is_kept in (False, True):
+        received(buffer, bytes(RECEIVE_BYTES))
+        frame = buffer.lend(0, RECEIVE_BYTES, LARGE)
+        assert frame is not None
+        lent = frame.obj
+        buffer.give_back(frame)
+        if not is_kept:
+            del frame
+        received(buffer, b"next")
+        assert (buffer.received is lent) is not is_kept
+
+
+def test_spare_buffer_is_used_before_another_is_made() -> None:
     buffer = ReceiveBuffer()
     received(buffer, bytes(RECEIVE_BYTES))
     frame = buffer.lend(0, RECEIVE_BYTES, LARGE)
     assert frame is not None
-    lent = frame.obj
-    buffer.give_back(frame)
-    received(buffer, bytes(RECEIVE_BYTES))
-    assert buffer.lend(0, RECEIVE_BYTES, LARGE) is not None
-    assert buffer.received is not lent, "somebody looks at it"
+    spare = buffer.received
     buffer.give_back(frame)
     del frame
     received(buffer, bytes(RECEIVE_BYTES))
     assert buffer.lend(0, RECEIVE_BYTES, LARGE) is not None
-    assert buffer.received is lent
+    assert buffer.received is spare
 
 
 # --- connections that share a buffer

@@ -49,8 +49,8 @@ class ReceiveBuffer:
         """
         if size_bytes > BUFFER_BYTES_MAX:
             return None
-        while self._size_bytes < size_bytes:
-            self._size_bytes *= 2
+        wanted_bytes = -(-(begin + size_bytes) // RECEIVE_BYTES) * RECEIVE_BYTES
+        self._size_bytes = max(self._size_bytes, min(wanted_bytes, BUFFER_BYTES_MAX))
         if self._size_bytes > GROWTH * (stop - begin):
             return None
         buffer = self._current
@@ -62,10 +62,11 @@ class ReceiveBuffer:
         return frame
 
     def give_back(self, frame: memoryview) -> None:
-        """Nothing is written over as long as anybody has a view of it, the caller included."""
+        """What comes next goes where the frame was: that is what the processor's cache has. Nobody else has the buffer now."""
+        assert isinstance(frame.obj, bytearray), "it was lent"
         if len(self._spares) < SPARES_MAX:
-            assert isinstance(frame.obj, bytearray), "it was lent"
-            self._spares.append(frame.obj)
+            self._spares.append(self._current)
+        self._current = frame.obj
 
     def _other(self) -> bytearray:
         while self._spares:
