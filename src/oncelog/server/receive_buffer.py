@@ -10,7 +10,7 @@ BUFFER_BYTES_MAX = 16 * RECEIVE_BYTES
 """A Java producer's requests are no larger by default."""
 GROWTH = 4
 """A frame gets so many times the memory that its client has filled: a length alone costs nothing."""
-SPARES_MAX = 2
+SPARES_MAX = 1
 
 
 class ReceiveBuffer:

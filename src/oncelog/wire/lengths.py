@@ -97,10 +97,13 @@ class _LengthsSource:
         self._pass_over()
         self._add("return position")
         text = "\n".join(self._lines if self._needs_a_look else (self._lines[0], "    return position"))
-        known: dict[str, Any] = dict(_KNOWN)
-        exec(compile(text, f"<the lengths of {message_class.__name__} v{message_class.__version__}>", "exec"), known)
-        end: End = known["end"]
-        return end
+        made: dict[str, End] = {}
+        exec(
+            compile(text, f"<the lengths of {message_class.__name__} v{message_class.__version__}>", "exec"),
+            _KNOWN,
+            made,
+        )
+        return made["end"]
 
     def _add(self, line: str) -> None:
         self._lines.append("    " * self._depth + line)
@@ -299,7 +302,7 @@ def _tagged_fields(frame: memoryview, position: int) -> int:
     return position
 
 
-_KNOWN = {
+_KNOWN: dict[str, Any] = {
     "WireError": WireError,
     "TooManyItemsError": TooManyItemsError,
     "int32": _int32,
