@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from oncelog.records.errors import InvalidRecordError
 from oncelog.records.record import RECORD_BYTES_MIN
-from oncelog.records.varint import VARLONG_BYTES_MAX, read_varint, varint
+from oncelog.records.varint import VARLONG_BYTES_MAX, read_varint
 
 NULL = 1
 """The length of what is null, -1, as nearly everybody writes it: in one byte."""
@@ -21,7 +21,6 @@ SHORTEST_DELTAS = 64
 OFFSETS_PERIOD = 8192
 """So many have two at most, and the next ones have the same first two bytes again."""
 
-_DELTAS = [varint(number) for number in range(OFFSETS_PERIOD)]
 _ALONE = bytes(2 * number & 0x7F for number in range(SHORTEST_DELTAS))
 _FIRST = bytes(2 * number & 0x7F | 0x80 for number in range(OFFSETS_PERIOD))
 _SECOND = bytes(number >> 6 | 0x80 for number in range(OFFSETS_PERIOD))
@@ -46,7 +45,7 @@ def check_records(body: bytes, position: int, record_count: int) -> None:
 
 def _end_of_records(body: bytes, position: int, record_count: int) -> int:
     """Raises IndexError and ValueError for what is no record. One or two bytes of length are nearly all there are."""
-    starts_with, deltas = body.startswith, _DELTAS
+    first_bytes, last_bytes = _FIRST, _SECOND_AND_LAST
     number = looked_ahead = 0
     while number < record_count:
         start = position
@@ -70,9 +69,11 @@ def _end_of_records(body: bytes, position: int, record_count: int) -> int:
         else:
             at = _after_timestamp(body, timestamp_at)
         delta_at = at
-        delta = deltas[number] if number < OFFSETS_PERIOD else varint(number)
-        if starts_with(delta, at):
-            key_at = at = at + len(delta)
+        byte = body[at]
+        if byte == 2 * number and number < SHORTEST_DELTAS:
+            key_at = at = at + 1
+        elif number < OFFSETS_PERIOD and byte == first_bytes[number] and body[at + 1] == last_bytes[number]:
+            key_at = at = at + 2
         else:
             key_at = at = _after_delta(body, at, number)
         byte = body[at]
@@ -121,7 +122,7 @@ def _after_timestamp(body: bytes, at: int) -> int:
 
 
 def _after_delta(body: bytes, at: int, number: int) -> int:
-    """Behind an offset delta that is not as short as it could be."""
+    """Behind an offset delta of more than two bytes, or that is not as short as it could be."""
     delta, at = read_varint(body, at)
     if delta != number:
         raise ValueError(f"record {number} has the offset delta {delta}")
