@@ -10,6 +10,8 @@ BUFFER_BYTES_MAX = 16 * RECEIVE_BYTES
 """A Java producer's requests are no larger by default."""
 GROWTH = 4
 """A frame gets so many times the memory that its client has filled: a length alone costs nothing."""
+STEP_BYTES = 3 * RECEIVE_BYTES
+"""The buffer grows in few steps: each leaves a hole in the heap."""
 SPARES_MAX = 1
 
 
@@ -49,7 +51,7 @@ class ReceiveBuffer:
         """
         if size_bytes > BUFFER_BYTES_MAX:
             return None
-        wanted_bytes = -(-(begin + size_bytes) // RECEIVE_BYTES) * RECEIVE_BYTES
+        wanted_bytes = -(-(begin + size_bytes) // STEP_BYTES) * STEP_BYTES
         self._size_bytes = max(self._size_bytes, min(wanted_bytes, BUFFER_BYTES_MAX))
         if self._size_bytes > GROWTH * (stop - begin):
             return None
