@@ -220,11 +220,11 @@ class _LengthsSource:
         number = len(self._lines)
         self._add(f"fields_{number}, position = varint(frame, position)")
         with self._block(f"for _ in range(fields_{number}):"):
-            self._add("tag, position = varint(frame, position)")
+            self._add(f"tag_{number}, position = varint(frame, position)")
             self._add("size, position = varint(frame, position)")
             self._add(f"end_{number} = position + size")
             for tag, field in arrays.items():
-                with self._block(f"if tag == {tag}:"):
+                with self._block(f"if tag_{number} == {tag}:"):
                     self._field(field, is_flexible=True)
             self._add(f"position = end_{number}")
 
