@@ -9,7 +9,6 @@ as for writing it: only strings, bytes and arrays are looked at, and what is of 
 
 from __future__ import annotations
 
-import types
 import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -18,6 +17,7 @@ from functools import cache
 from typing import Any
 
 from oncelog.wire.errors import TooManyItemsError, WireError
+from oncelog.wire.function_source import FunctionSource, kind_of
 from oncelog.wire.zookeeper_mode import VERSIONS as ZOOKEEPER_MODE_VERSIONS
 
 FIXED_BYTES = {
@@ -83,39 +83,29 @@ def _end(message_class: Any) -> End:
     return _LengthsSource().compiled(message_class)
 
 
-class _LengthsSource:
-    """The text of the function that goes over a class. Entities in entities are gone over in place."""
+class _LengthsSource(FunctionSource):
+    """Of the function that goes over a class. Entities in entities are gone over in place."""
 
     def __init__(self) -> None:
-        self._lines = ["def end(frame, position, items_left):"]
-        self._depth = 1
+        super().__init__("def end(frame, position, items_left):")
         self._fixed_bytes = 0
         self._needs_a_look = False
 
     def compiled(self, message_class: Any) -> End:
         self._entity(message_class)
         self._pass_over()
+        if not self._needs_a_look:
+            del self._lines[1:]
         self._add("return position")
-        text = "\n".join(self._lines if self._needs_a_look else (self._lines[0], "    return position"))
-        made: dict[str, End] = {}
-        exec(
-            compile(text, f"<the lengths of {message_class.__name__} v{message_class.__version__}>", "exec"),
-            _KNOWN,
-            made,
-        )
-        return made["end"]
-
-    def _add(self, line: str) -> None:
-        self._lines.append("    " * self._depth + line)
+        end: End = self._function(f"the lengths of {message_class.__name__} v{message_class.__version__}", _KNOWN)
+        return end
 
     @contextmanager
     def _block(self, line: str) -> Iterator[None]:
         """What is of fixed size in a block is passed over in there."""
-        self._add(line)
-        self._depth += 1
-        yield
-        self._pass_over()
-        self._depth -= 1
+        with super()._block(line):
+            yield
+            self._pass_over()
 
     def _pass_over(self) -> None:
         if self._fixed_bytes:
@@ -126,7 +116,7 @@ class _LengthsSource:
         is_flexible = entity_type.__flexible__
         tagged_arrays: dict[int, Field[Any]] = {}
         for field in fields(entity_type):
-            is_array = typing.get_origin(_kind(field)[0]) is tuple
+            is_array = typing.get_origin(kind_of(field)[0]) is tuple
             if "tag" not in field.metadata:
                 self._field(field, is_flexible=is_flexible)
             elif is_array:
@@ -136,7 +126,7 @@ class _LengthsSource:
             self._tagged_fields(tagged_arrays)
 
     def _field(self, field: Field[Any], *, is_flexible: bool) -> None:
-        kind, may_be_null = _kind(field)
+        kind, may_be_null = kind_of(field)
         if typing.get_origin(kind) is tuple:
             self._pass_over()
             self._array(field, typing.get_args(kind)[0], is_flexible=is_flexible, may_be_null=may_be_null)
@@ -229,21 +219,12 @@ class _LengthsSource:
             self._add(f"position = end_{number}")
 
 
-def _kind(field: Field[Any]) -> tuple[Any, bool]:
-    """The type of a field without its null, and whether it may be null."""
-    kind: Any = field.type
-    if not isinstance(kind, types.UnionType):
-        return kind, False
-    arms = typing.get_args(kind)
-    return next(arm for arm in arms if arm is not types.NoneType), types.NoneType in arms
-
-
 def _sizes(entity_type: Any) -> list[int | None]:
     """How many bytes each part of an entity has; None where that differs, and is one at least."""
     sizes: list[int | None] = [None] if entity_type.__flexible__ else []
     for field in fields(entity_type):
         if "tag" not in field.metadata:
-            is_array = typing.get_origin(_kind(field)[0]) is tuple
+            is_array = typing.get_origin(kind_of(field)[0]) is tuple
             sizes.append(None if is_array else FIXED_BYTES.get(field.metadata.get("kafka_type", "")))
     assert sizes, f"a {entity_type.__name__} would take no room"
     return sizes
