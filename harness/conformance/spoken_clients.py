@@ -1,6 +1,7 @@
 """Clients of other languages: a program for each, that is told what to do line by line and tells what came of it.
 
-The Java client, franz-go and kafkajs are told the same words (java/Client.java, go/main.go, node/client.js).
+The Java client, franz-go and kafkajs are told the same words (java/Client.java, go/main.go, node/client.js). Words are
+written as in a URL's query: whatever a name holds, a line stays a line.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import ClassVar
+from urllib.parse import quote, unquote_plus
 
 from harness import foreign_programs, java_programs
 from harness.conformance.clients import READ_UNCOMMITTED, Confluent, FencedError, Seen
@@ -41,7 +43,7 @@ class Spoken:
             number = str(next(self._ids))
             self._waiting[number] = answer
             assert self._process.stdin is not None
-            self._process.stdin.write("\t".join((number, *map(str, words))) + "\n")
+            self._process.stdin.write("\t".join((number, *(quote(str(word), safe="") for word in words))) + "\n")
             self._process.stdin.flush()
         kind, *said = answer.result(ANSWER_TIMEOUT_SECONDS)
         if kind == "ok":
@@ -53,7 +55,7 @@ class Spoken:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            number, *answer = line.rstrip("\n").split("\t")
+            number, *answer = map(unquote_plus, line.rstrip("\n").split("\t"))
             self._waiting.pop(number).set_result(answer)
         for answer in self._waiting.values():
             answer.set_result(["error", "its process ended"])

@@ -12,8 +12,11 @@ END = "the end"
 
 
 def test_topic_goes_from_its_creation_to_its_end(client, log, unique):
-    """Created with a setting, described, altered, grown, cut at its start, and deleted, with the group that read it."""
-    topic, group = f"administered-{unique}", f"administered-{unique}"
+    """Created with a setting, described, altered, grown, cut at its start, and deleted, with the group that read it.
+
+    A group may be called anything; Kafka refuses only an empty name (JoinGroup v9).
+    """
+    topic, group = f"administered-{unique}", f"administered\t{unique}\r\n100 %+"
     administrator = client.administrator(log.bootstrap_servers)
     administrator.create(topic, 2, "retention.ms", "86400000")
     wait_until_known(log.bootstrap_servers, topic, 2)

@@ -1,6 +1,7 @@
 // The franz-go client, driven line by line over standard input: an id and tab-separated words in, the id and
-// tab-separated words out. An answer begins with "ok", or with "error", the error's name and its message. Questions are
-// answered side by side: who asks decides what waits for what.
+// tab-separated words out. Words are written as in a URL's query, so that they may hold tabs and ends of lines. An answer
+// begins with "ok", or with "error", the error's name and its message. Questions are answered side by side: who asks
+// decides what waits for what.
 package main
 
 import (
@@ -8,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -34,14 +36,34 @@ func main() {
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		words := strings.Split(lines.Text(), "\t")
+		words := wordsOf(lines.Text())
 		go func() {
-			answer := strings.Join(run(words[1], words[2:]), "\t")
+			answer := lineOf(append([]string{words[0]}, run(words[1], words[2:])...))
 			writing.Lock()
 			defer writing.Unlock()
-			fmt.Printf("%s\t%s\n", words[0], answer)
+			fmt.Println(answer)
 		}()
 	}
+}
+
+func wordsOf(line string) []string {
+	var words []string
+	for _, written := range strings.Split(line, "\t") {
+		word, err := url.QueryUnescape(written)
+		if err != nil {
+			panic(err)
+		}
+		words = append(words, word)
+	}
+	return words
+}
+
+func lineOf(words []string) string {
+	var written []string
+	for _, word := range words {
+		written = append(written, url.QueryEscape(word))
+	}
+	return strings.Join(written, "\t")
 }
 
 func run(command string, words []string) []string {
@@ -54,7 +76,7 @@ func run(command string, words []string) []string {
 		if errors.As(err, &kafka) {
 			name = kafka.Message
 		}
-		return []string{"error", name, strings.Join(strings.Fields(err.Error()), " ")}
+		return []string{"error", name, err.Error()}
 	}
 	return append([]string{"ok"}, answer...)
 }

@@ -16,28 +16,22 @@ final class Administrator {
     private Administrator() {
     }
 
-    static String run(String[] words) throws Exception {
+    static List<?> run(String[] words) throws Exception {
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", words[1]))) {
             switch (words[0]) {
-                case "create": create(admin, words); return "";
-                case "topics": return listed(admin.listTopics().names().get());
-                case "partitions": return "\t" + partitions(admin, words[2]);
-                case "grow": grow(admin, words); return "";
-                case "delete": admin.deleteTopics(List.of(words[2])).all().get(); return "";
-                case "setting": return "\t" + setting(admin, words);
-                case "set": set(admin, words); return "";
-                case "delete-records": return "\t" + deleteRecords(admin, words);
+                case "create": create(admin, words); return List.of();
+                case "topics": return List.copyOf(admin.listTopics().names().get());
+                case "partitions": return List.of(partitions(admin, words[2]));
+                case "grow": grow(admin, words); return List.of();
+                case "delete": admin.deleteTopics(List.of(words[2])).all().get(); return List.of();
+                case "setting": return List.of(setting(admin, words));
+                case "set": set(admin, words); return List.of();
+                case "delete-records": return List.of(deleteRecords(admin, words));
                 case "groups": return groups(admin);
-                case "delete-group": admin.deleteConsumerGroups(List.of(words[2])).all().get(); return "";
+                case "delete-group": admin.deleteConsumerGroups(List.of(words[2])).all().get(); return List.of();
                 default: throw new IllegalArgumentException(words[0]);
             }
         }
-    }
-
-    private static String listed(Iterable<String> names) {
-        StringBuilder found = new StringBuilder();
-        names.forEach(name -> found.append('\t').append(name));
-        return found.toString();
     }
 
     /** create BOOTSTRAP TOPIC PARTITIONS SETTING VALUE */
@@ -76,7 +70,7 @@ final class Administrator {
         return admin.deleteRecords(Map.of(partition, before)).lowWatermarks().get(partition).get().lowWatermark();
     }
 
-    private static String groups(Admin admin) throws Exception {
-        return listed(admin.listGroups().all().get().stream().map(GroupListing::groupId).collect(Collectors.toList()));
+    private static List<?> groups(Admin admin) throws Exception {
+        return admin.listGroups().all().get().stream().map(GroupListing::groupId).collect(Collectors.toList());
     }
 }

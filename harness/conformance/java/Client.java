@@ -1,9 +1,12 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.net.URLDecoder;
+import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
@@ -12,6 +15,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -26,8 +30,9 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
  * The Java client, driven line by line over standard input: an id and tab-separated words in, the id and tab-separated
- * words out. An answer begins with "ok" or with "error", the class of the exception and its message. Questions are
- * answered side by side: who asks decides what waits for what.
+ * words out. Words are written as in a URL's query, so that they may hold tabs and ends of lines. An answer begins with
+ * "ok" or with "error", the class of the exception and its message. Questions are answered side by side: who asks
+ * decides what waits for what.
  */
 public final class Client {
     private final Map<String, KafkaProducer<String, String>> producers = new ConcurrentHashMap<>();
@@ -42,7 +47,7 @@ public final class Client {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] idAndWords = line.split("\t", 2);
             answering.execute(() -> {
-                String answer = client.answer(idAndWords[1].split("\t", -1));
+                String answer = lineOf(client.answer(wordsOf(idAndWords[1])));
                 synchronized (out) {
                     out.println(idAndWords[0] + "\t" + answer);
                 }
@@ -51,35 +56,48 @@ public final class Client {
         System.exit(0);
     }
 
-    private String answer(String[] words) {
+    private static String[] wordsOf(String line) {
+        return Arrays.stream(line.split("\t", -1))
+            .map(word -> URLDecoder.decode(word, StandardCharsets.UTF_8))
+            .toArray(String[]::new);
+    }
+
+    private static String lineOf(List<?> words) {
+        return words.stream()
+            .map(word -> URLEncoder.encode(String.valueOf(word), StandardCharsets.UTF_8))
+            .collect(Collectors.joining("\t"));
+    }
+
+    private List<?> answer(String[] words) {
         try {
-            return "ok" + run(words);
+            List<Object> answer = new ArrayList<>(List.of("ok"));
+            answer.addAll(run(words));
+            return answer;
         } catch (Exception error) {
             Throwable cause = error instanceof ExecutionException ? error.getCause() : error;
-            String message = String.valueOf(cause.getMessage()).replaceAll("\\s+", " ");
-            return "error\t" + cause.getClass().getSimpleName() + "\t" + message;
+            return List.of("error", cause.getClass().getSimpleName(), String.valueOf(cause.getMessage()));
         }
     }
 
-    private String run(String[] words) throws Exception {
+    private List<?> run(String[] words) throws Exception {
         switch (words[0]) {
-            case "producer": open(words); return "";
-            case "init": producers.get(words[1]).initTransactions(); return "";
-            case "begin": producers.get(words[1]).beginTransaction(); return "";
-            case "send": send(words); return "";
-            case "flush": flush(words[1]); return "";
-            case "offsets": offsets(words); return "";
-            case "commit": flush(words[1]); producers.get(words[1]).commitTransaction(); return "";
-            case "abort": producers.get(words[1]).abortTransaction(); sent.get(words[1]).clear(); return "";
-            case "close": producers.remove(words[1]).close(Duration.ZERO); return "";
+            case "producer": open(words); return List.of();
+            case "init": producers.get(words[1]).initTransactions(); return List.of();
+            case "begin": producers.get(words[1]).beginTransaction(); return List.of();
+            case "send": send(words); return List.of();
+            case "flush": flush(words[1]); return List.of();
+            case "offsets": offsets(words); return List.of();
+            case "commit": flush(words[1]); producers.get(words[1]).commitTransaction(); return List.of();
+            case "abort": producers.get(words[1]).abortTransaction(); sent.get(words[1]).clear(); return List.of();
+            case "close": producers.remove(words[1]).close(Duration.ZERO); return List.of();
             case "read": return read(words);
-            case "end": return "\t" + end(words);
-            case "committed": return "\t" + committed(words);
-            case "subscribe": members.put(words[1], new Member(words)); return "";
+            case "end": return List.of(end(words));
+            case "committed": return List.of(committed(words));
+            case "subscribe": members.put(words[1], new Member(words)); return List.of();
             case "poll": return members.get(words[1]).poll();
-            case "commit-polled": return "\t" + members.get(words[1]).commit();
+            case "commit-polled": return List.of(members.get(words[1]).commit());
             case "assigned": return members.get(words[1]).assigned();
-            case "leave": members.remove(words[1]).leave(); return "";
+            case "leave": members.remove(words[1]).leave(); return List.of();
             default: return Administrator.run(words);
         }
     }
@@ -134,8 +152,8 @@ public final class Client {
     }
 
     /** read BOOTSTRAP ISOLATION TOPIC PARTITION UNTIL: (offset, key, value, header) of each record, four words each */
-    private static String read(String[] words) {
-        StringBuilder found = new StringBuilder();
+    private static List<?> read(String[] words) {
+        List<Object> found = new ArrayList<>();
         long deadline = System.nanoTime() + 30_000_000_000L;
         try (KafkaConsumer<String, String> consumer = consumer(words[1], words[2])) {
             TopicPartition partition = new TopicPartition(words[3], Integer.parseInt(words[4]));
@@ -144,16 +162,15 @@ public final class Client {
             while (System.nanoTime() < deadline) {
                 for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(200))) {
                     Header header = record.headers().lastHeader("header");
-                    found.append('\t').append(record.offset()).append('\t').append(record.key());
-                    found.append('\t').append(record.value()).append('\t');
-                    found.append(header == null ? "" : new String(header.value(), StandardCharsets.UTF_8));
+                    String said = header == null ? "" : new String(header.value(), StandardCharsets.UTF_8);
+                    found.addAll(Arrays.asList(record.offset(), record.key(), record.value(), said));
                     if (record.value().equals(words[5])) {
-                        return found.toString();
+                        return found;
                     }
                 }
             }
         }
-        throw new IllegalStateException("no record " + words[5] + " in 30 s, only" + found);
+        throw new IllegalStateException("no record " + words[5] + " in 30 s, only " + found);
     }
 
     /** end BOOTSTRAP ISOLATION TOPIC PARTITION */

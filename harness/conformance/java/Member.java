@@ -1,4 +1,5 @@
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
 import java.util.Properties;
@@ -36,13 +37,12 @@ final class Member implements ConsumerRebalanceListener {
     }
 
     /** Partition, offset and value of each record, three words each. */
-    synchronized String poll() {
-        StringBuilder found = new StringBuilder();
+    synchronized List<?> poll() {
+        List<Object> found = new ArrayList<>();
         for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(50))) {
-            found.append('\t').append(record.partition()).append('\t').append(record.offset());
-            found.append('\t').append(record.value());
+            found.addAll(List.of(record.partition(), record.offset(), record.value()));
         }
-        return found.toString();
+        return found;
     }
 
     synchronized boolean commit() {
@@ -55,10 +55,10 @@ final class Member implements ConsumerRebalanceListener {
     }
 
     /** How often it was assigned anything, and the partitions. */
-    synchronized String assigned() {
-        StringBuilder found = new StringBuilder("\t").append(rebalances);
-        consumer.assignment().forEach(one -> found.append('\t').append(one.partition()));
-        return found.toString();
+    synchronized List<?> assigned() {
+        List<Object> found = new ArrayList<>(List.of(rebalances));
+        consumer.assignment().forEach(one -> found.add(one.partition()));
+        return found;
     }
 
     synchronized void leave() {

@@ -1,6 +1,7 @@
 // The kafkajs client, driven line by line over standard input: an id and tab-separated words in, the id and
-// tab-separated words out. An answer begins with "ok", or with "error", the error's type and its message. Questions are
-// answered side by side: who asks decides what waits for what.
+// tab-separated words out. Words are written as in a URL's query, so that they may hold tabs and ends of lines. An answer
+// begins with "ok", or with "error", the error's type and its message. Questions are answered side by side: who asks
+// decides what waits for what.
 //
 // Settings and members that this program does not have, because kafkajs has none of them: static membership, and the
 // high watermark of a partition.
@@ -322,11 +323,11 @@ async function answer(command, words) {
     return ['ok', ...((await commands[command](...words)) ?? [])]
   } catch (error) {
     const cause = error.cause?.type ? error.cause : error
-    return ['error', cause.type ?? error.name, String(error.message).split(/\s+/).join(' ')]
+    return ['error', cause.type ?? error.name, error.message]
   }
 }
 
 readline.createInterface({ input: process.stdin }).on('line', async (line) => {
-  const [id, command, ...words] = line.split('\t')
-  process.stdout.write([id, ...(await answer(command, words))].join('\t') + '\n')
+  const [id, command, ...words] = line.split('\t').map(decodeURIComponent)
+  process.stdout.write([id, ...(await answer(command, words))].map(encodeURIComponent).join('\t') + '\n')
 }).on('close', () => process.exit(0))
