@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import signal
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 
+from harness.waiting import until
 from oncelog.cli.broker_process import ProcessError
 from oncelog.cli.demo import processes
 from oncelog.cli.demo.brokers import Brokers
@@ -43,6 +45,15 @@ DemoRun.from_line(sys.stdin.readline()).finished.touch()
 WAITS = """
 import sys
 
+sys.stdin.read()
+"""
+
+KEEPS_A_FILE = """
+import sys
+import tempfile
+
+kept = tempfile.NamedTemporaryFile(prefix="of-a-driver-")
+print("kept", flush=True)
 sys.stdin.read()
 """
 
@@ -160,6 +171,19 @@ def test_no_driver_is_left_running(tmp_path):
     standby = drivers.take()
     drivers.close()
     assert [driver.wait(0) for driver in (begun, standby)] == [-signal.SIGKILL] * 2
+
+
+def test_temporary_files_of_killed_drivers_are_not_left(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    output = tmp_path / "output"
+    output.mkdir()
+    drivers = Drivers(["-c", KEEPS_A_FILE], output)
+    driver = drivers.take()
+    until(lambda: driver.tail() == "kept")
+    assert list(tmp_path.glob("*/of-a-driver-*"))
+    drivers.close()
+    assert list(tmp_path.iterdir()) == [output]
 
 
 def test_broker_whose_restart_is_under_way_is_stopped_too(tmp_path):

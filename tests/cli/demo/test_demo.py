@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,13 @@ FLIGHTS = 2000
 @pytest.mark.timeout(1800)
 def test_what_is_killed_comes_out_exactly_once(finish, tmp_path):
     requirements.java()
-    ended = finish("demo", "--flights", FLIGHTS, "--json", "--directory", tmp_path / "demo", timeout=1700)
+    options = ("--flights", FLIGHTS, "--json", "--directory", tmp_path / "demo")
+    with tempfile.TemporaryDirectory() as temporary:
+        environment = {"TMPDIR": temporary, "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={temporary}"}
+        ended = finish("demo", *options, env=os.environ | environment, timeout=1700)
+        left = os.listdir(temporary)
     assert ended.status == ExitStatus.OK, ended.errors
+    assert left == []
     assert ended.errors.startswith("Java ")
     found = json.loads(ended.output)
     exact, plain = found["exactly-once"], found["at-least-once"]

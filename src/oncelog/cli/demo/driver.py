@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from runpy import run_path
@@ -38,7 +39,7 @@ def main() -> None:
     options.add_argument("--bootstrap-server", required=True, help="Where to read the flights of the rehearsal.")
     options.add_argument("--examples", required=True, type=Path)
     chosen = options.parse_args()
-    settings = {"spark.driver.extraJavaOptions": QUICK}
+    settings = {"spark.driver.extraJavaOptions": f'{QUICK} "-Djava.io.tmpdir={tempfile.gettempdir()}"'}
     spark = build_session(app_name="oncelog demo", master="local[2]", settings=settings)
     functions = [load_function(chosen.examples, pipeline) for pipeline in PIPELINES]
     rehearse(spark, functions[0], chosen.bootstrap_server)

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -26,9 +27,12 @@ def free_port() -> int:
 
 
 class DriverProcess:
-    """A Python program as the driver, Spark's JVM included. It gets ready, and does nothing until `begin`."""
+    """A Python program as the driver, Spark's JVM included. It gets ready, and does nothing until `begin`.
 
-    def __init__(self, arguments: Sequence[str], output: Path) -> None:
+    Temporary files are for `temporary`: a program that is killed leaves them behind.
+    """
+
+    def __init__(self, arguments: Sequence[str], output: Path, temporary: str) -> None:
         self._output = output
         self._killed = threading.Event()
         with open(output, "w") as log:
@@ -37,6 +41,7 @@ class DriverProcess:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
+                env=os.environ | {"TMPDIR": temporary},
                 text=True,
                 start_new_session=True,
             )
@@ -75,6 +80,7 @@ class Drivers:
     def __init__(self, arguments: Sequence[str], directory: Path) -> None:
         self._arguments = arguments
         self._directory = directory
+        self._temporary = tempfile.TemporaryDirectory(prefix="oncelog-", ignore_cleanup_errors=True)
         self._started: list[DriverProcess] = []
         self._standby: DriverProcess | None = None
 
@@ -82,7 +88,7 @@ class Drivers:
         """Have one get ready."""
         if self._standby is None:
             output = self._directory / f"driver-{len(self._started) + 1}.txt"
-            self._standby = DriverProcess(self._arguments, output)
+            self._standby = DriverProcess(self._arguments, output, self._temporary.name)
             self._started.append(self._standby)
 
     def take(self) -> DriverProcess:
@@ -100,8 +106,9 @@ class Drivers:
             driver.kill()
 
     def close(self) -> None:
-        """Leave none, whatever it does."""
+        """Leave none, whatever it does, nor what any of them left."""
         for driver in self._started:
             if driver.wait(0) is None:
                 driver.kill()
                 driver.wait(KILL_SECONDS)
+        self._temporary.cleanup()
