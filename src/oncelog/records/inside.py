@@ -7,7 +7,9 @@ place of each are one slice, and slices are compared at the speed of the machine
 from __future__ import annotations
 
 from oncelog.records.errors import InvalidRecordError
+from oncelog.records.many_lengths import look_at_many
 from oncelog.records.record import RECORD_BYTES_MIN
+from oncelog.records.strides import FIRST, OFFSETS_PERIOD, SECOND_AND_LAST, SHORTEST_DELTAS, are_deltas, are_timestamps
 from oncelog.records.varint import VARLONG_BYTES_MAX, read_varint
 
 NULL = 1
@@ -16,16 +18,10 @@ RUN_MIN = 8
 """Fewer records that are laid out alike are looked at one by one."""
 WINDOWS = (4096, 512, 64, RUN_MIN)
 """So many are looked at together, as many as may be alike by how the last of them begins."""
-SHORTEST_DELTAS = 64
-"""So many offset deltas have one byte."""
-OFFSETS_PERIOD = 8192
-"""So many have two at most, and the next ones have the same first two bytes again."""
-
-_ALONE = bytes(2 * number & 0x7F for number in range(SHORTEST_DELTAS))
-_FIRST = bytes(2 * number & 0x7F | 0x80 for number in range(OFFSETS_PERIOD))
-_SECOND = bytes(number >> 6 | 0x80 for number in range(OFFSETS_PERIOD))
-_SECOND_AND_LAST = bytes(number >> 6 for number in range(OFFSETS_PERIOD))
-_WITHOUT_HIGH_BIT = bytes(byte ^ 0x80 for byte in range(256))
+FEW = 4
+"""After so many that were looked at one by one, the next ones are taken to be of many lengths."""
+MANY_MIN, MANY_MAX = 32, 512
+"""So many of them are looked at together."""
 
 
 def check_records(body: bytes, position: int, record_count: int) -> None:
@@ -45,8 +41,9 @@ def check_records(body: bytes, position: int, record_count: int) -> None:
 
 def _end_of_records(body: bytes, position: int, record_count: int) -> int:
     """Raises IndexError and ValueError for what is no record. One or two bytes of length are nearly all there are."""
-    first_bytes, last_bytes = _FIRST, _SECOND_AND_LAST
-    number = looked_ahead = 0
+    first_bytes, last_bytes = FIRST, SECOND_AND_LAST
+    number = looked_ahead = alone = 0
+    many_from = in_vain = 0
     while number < record_count:
         start = position
         byte = body[start]
@@ -106,15 +103,31 @@ def _end_of_records(body: bytes, position: int, record_count: int) -> int:
         position = stop
         number += 1
         left = record_count - number
+        if left < RUN_MIN or has_headers:
+            continue
+        alone += 1
         # Most records that are laid out otherwise already begin otherwise.
-        if left >= RUN_MIN and not has_headers and body[stop] == body[start] and number >= looked_ahead:
+        if body[stop] == body[start] and number >= looked_ahead:
             places = start, timestamp_at, delta_at, key_at, value_at, stop
             run = _alike(body, places, number, left)
-            number += run
-            position += run * (stop - start)
-            if not run:
+            if run:
+                number += run
+                position += run * (stop - start)
+                alone = 0
+            else:
                 looked_ahead = number + RUN_MIN
+        if alone >= FEW and left >= MANY_MIN and number >= many_from:
+            many = min(left, MANY_MAX, _until_the_next_period(number))
+            has_keys = body[key_at] != NULL
+            many, position = look_at_many(body, position, number, many, delta_at - timestamp_at, has_keys=has_keys)
+            number += many
+            in_vain = 0 if many else 2 * in_vain or MANY_MAX
+            many_from = number + in_vain
     return position
+
+
+def _until_the_next_period(number: int) -> int:
+    return SHORTEST_DELTAS - number if number < SHORTEST_DELTAS else OFFSETS_PERIOD - number % OFFSETS_PERIOD
 
 
 def _after_timestamp(body: bytes, at: int) -> int:
@@ -180,8 +193,8 @@ def _alike(body: bytes, places: tuple[int, int, int, int, int, int], number: int
             break
         if (
             _are_same(body, same, ahead, stride, window)
-            and _are_deltas(body, delta_at + ahead, width, stride, number + found, window)
-            and _are_timestamps(body, timestamp_at + ahead, delta_at + ahead - 1, stride, window)
+            and are_deltas(body, delta_at + ahead, width, stride, number + found, window)
+            and are_timestamps(body, timestamp_at + ahead, delta_at + ahead - 1, stride, window)
         ):
             found += window
         else:
@@ -213,29 +226,3 @@ def _are_same(body: bytes, places: tuple[int, ...], ahead: int, stride: int, cou
         if body[first : first + size_bytes : stride] != body[place : place + 1] * count:
             return False
     return True
-
-
-def _are_deltas(body: bytes, at: int, width: int, stride: int, number: int, count: int) -> bool:
-    """Whether the offset deltas that begin at every stride from `at` on count from `number`."""
-    size_bytes = stride * count
-    slot = number % OFFSETS_PERIOD
-    first = body[at : at + size_bytes : stride]
-    if width == 1:
-        return first == _ALONE[number : number + count]
-    second = body[at + 1 : at + 1 + size_bytes : stride]
-    if first != _FIRST[slot : slot + count]:
-        return False
-    if width == 2:
-        return second == _SECOND_AND_LAST[number : number + count]
-    third = body[at + 2 : at + 2 + size_bytes : stride]
-    is_short = width == 3 and number >> 13 < 0x80
-    return is_short and second == _SECOND[slot : slot + count] and third == bytes((number >> 13,)) * count
-
-
-def _are_timestamps(body: bytes, first: int, last: int, stride: int, count: int) -> bool:
-    """Whether all timestamps are as long as the one before: the bytes go on until the one at `last`."""
-    size_bytes = stride * count
-    for at in range(first, last):
-        if not body[at : at + size_bytes : stride].translate(_WITHOUT_HIGH_BIT).isascii():
-            return False
-    return body[last : last + size_bytes : stride].isascii()

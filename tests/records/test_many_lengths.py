@@ -1,0 +1,153 @@
+"""What is let through together is right; nothing is that only looks so, column by column."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from oncelog.records.errors import InvalidRecordError
+from oncelog.records.inside import MANY_MAX, MANY_MIN, check_records
+from oncelog.records.many_lengths import look_at_many
+from oncelog.records.record import decode_records
+from oncelog.records.varint import varint
+
+COUNT, FIRST, PLACE = 63, 5, 30
+"""So many records, of which those from FIRST on are looked at together; the one at PLACE is the test's."""
+DELTA = varint(PLACE)
+
+
+def parts_of(value: bytes | None) -> bytes:
+    return b"\1" if value is None else varint(len(value)) + value
+
+
+def record(number: int, key: bytes | None, value: bytes | None, timestamp: int = 0) -> bytes:
+    content = b"\0" + varint(timestamp) + varint(number) + parts_of(key) + parts_of(value) + b"\0"
+    return varint(len(content)) + content
+
+
+def records_of(count: int, *, has_keys: bool, step: int = 10**9, longest: int = 150) -> list[bytes]:
+    chosen = random.Random(count)
+    return [
+        record(
+            number,
+            chosen.randbytes(chosen.randrange(64)) if has_keys else None,
+            chosen.choice((None, chosen.randbytes(chosen.randrange(longest)))),
+            number // step,
+        )
+        for number in range(count)
+    ]
+
+
+def together(records: list[bytes], *, has_keys: bool) -> tuple[int, int]:
+    position = sum(map(len, records[:FIRST]))
+    return look_at_many(b"".join(records), position, FIRST, len(records) - FIRST, 1, has_keys=has_keys)
+
+
+def passes(body: bytes, count: int) -> bool:
+    try:
+        check_records(body, 0, count)
+    except InvalidRecordError:
+        return False
+    return True
+
+
+def can_be_read(body: bytes, count: int) -> bool:
+    try:
+        records = decode_records(body, count, base_offset=0, base_timestamp_ms=0, log_append_time_ms=None)
+    except (IndexError, ValueError):
+        return False
+    return [one.offset for one in records] == list(range(count))
+
+
+@pytest.mark.parametrize("has_keys", [False, True])
+def test_records_of_many_lengths_are_looked_at_together(has_keys: bool) -> None:
+    records = records_of(COUNT, has_keys=has_keys)
+    assert together(records, has_keys=has_keys) == (COUNT - FIRST, len(b"".join(records)))
+
+
+def in_two_bytes(size: int) -> bytes:
+    """A length as no varint has it: the second byte says that it goes on."""
+    return bytes((2 * size & 0x7F | 0x80, size >> 6))
+
+
+LONG = b"\0\0" + DELTA + b"\1" + varint(8191) + b"v" * 8191 + b"\0"
+ONLY_TOGETHER = {
+    "a key among none, and a value beyond the end": (
+        False,
+        b"\x18" + b"\0\0" + DELTA + b"\x02\x0a" + b"\x7e" * 6 + b"\0",
+    ),
+    "a length that goes on": (False, in_two_bytes(len(LONG)) + LONG),
+    "a value of length -2 in a record of a negative length": (False, b"\x0f" + b"\0\0" + DELTA + b"\1\x03v\0"),
+    "a key of length -2 in a record of a negative length": (True, b"\x11" + b"\0\0" + DELTA + b"\x03k\x02v\0"),
+    "a key and a value of length -2": (True, b"\x12" + b"\0\0" + DELTA + b"\x03k\x03vv\0"),
+    "a key's length that goes on": (
+        True,
+        varint(77) + b"\0\0" + DELTA + b"\x80" + b"\x7f" * 64 + varint(70) + b"v" * 6 + b"\0",
+    ),
+    "a timestamp that goes on": (False, b"\x10" + b"\0\x80" + DELTA + b"\1\x04vv\0"),
+    "an offset delta of another": (False, record(PLACE + 1, None, b"vv")),
+    "a number of headers, and none": (False, record(PLACE, None, b"v" * 90)[:-1] + b"\x02"),
+}
+
+
+@pytest.mark.parametrize(("has_keys", "wrong"), ONLY_TOGETHER.values(), ids=ONLY_TOGETHER)
+def test_record_that_only_seems_right_is_not_let_through(has_keys: bool, wrong: bytes) -> None:
+    """LogValidator: every record of a produced batch is read; what is no record is INVALID_RECORD."""
+    records = records_of(COUNT, has_keys=has_keys)
+    records[PLACE] = wrong
+    records[PLACE + 1] = record(PLACE + 1, b"k" if has_keys else None, b"v" * 80)
+    for end in (PLACE + 1, COUNT):
+        assert together(records[:end], has_keys=has_keys)[0] <= PLACE - FIRST
+        assert not passes(b"".join(records[:end]), end)
+        assert not can_be_read(b"".join(records[:end]), end)
+
+
+def test_length_of_one_byte_behind_a_high_one_is_not_taken_for_two() -> None:
+    """The value is as long as both bytes together would say, the record only as its own."""
+    records = records_of(COUNT, has_keys=False)
+    high, length = 0x82, 40
+    records[PLACE] = record(PLACE, None, b"v" * 20 + b"\0")[:-1] + bytes((high,))
+    held = ((high & 0x7F) + (2 * length << 7)) // 2 - 7
+    content = b"\0\0" + varint(PLACE + 1) + b"\1" + varint(held)
+    records[PLACE + 1] = varint(length) + content.ljust(length, b"\0")
+    assert together(records, has_keys=False)[0] == 0
+    assert not passes(b"".join(records), COUNT)
+
+
+@pytest.mark.parametrize("switch", [70, 300, 400])
+def test_timestamps_that_grow_longer_are_right_as_far_as_they_are_alike(switch: int) -> None:
+    records = records_of(COUNT, has_keys=False)
+    count = 512
+    records = [record(number, None, b"v" * (number % 97), 0 if number < switch else 64) for number in range(64 + count)]
+    body, position = b"".join(records), sum(map(len, records[:64]))
+    found = look_at_many(body, position, 64, count, 1, has_keys=False)
+    if switch - 64 < count // 4:
+        assert found == (0, position)
+    else:
+        assert found == (switch - 64, sum(map(len, records[:switch])))
+    assert passes(body, len(records))
+
+
+@pytest.mark.parametrize("has_keys", [False, True])
+@pytest.mark.parametrize("step", [1, 9, 10**9])
+@pytest.mark.parametrize("count", [MANY_MIN - 1, MANY_MIN + 4, 64, 65, 200, 64 + MANY_MAX + 1, 9000])
+def test_batch_of_many_lengths_has_as_many_records_as_it_says(count: int, step: int, has_keys: bool) -> None:
+    body = b"".join(records_of(count, has_keys=has_keys, step=step))
+    assert passes(body, count)
+    assert not passes(body, count - 1)
+    assert not passes(body, count + 1)
+
+
+@pytest.mark.parametrize("longest", [30, 70, 400])
+@pytest.mark.parametrize("has_keys", [False, True])
+def test_one_changed_byte_among_records_of_many_lengths_is_seen(has_keys: bool, longest: int) -> None:
+    records = records_of(COUNT, has_keys=has_keys, longest=longest)
+    chosen = random.Random(longest)
+    body = b"".join(records)
+    starts = [sum(map(len, records[:number])) for number in range(COUNT)]
+    for _ in range(1500):
+        place = min(chosen.choice(starts) + chosen.randrange(-2, 8), len(body) - 1)
+        changed = bytearray(body)
+        changed[place] = chosen.choice((0, 1, 2, 3, 0x7F, 0x80, 0x81, chosen.randrange(256)))
+        assert passes(bytes(changed), COUNT) is can_be_read(bytes(changed), COUNT), place
