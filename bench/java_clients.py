@@ -41,17 +41,20 @@ def produce(
     *,
     records: int,
     record_bytes: int,
+    payloads: Path | None = None,
     transaction_ms: int | None = None,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Throughput:
     """Send records with acks=all, in transactions of so many ms or, without that, only idempotent. Raises LoadError.
 
+    Values have `record_bytes` each, or are drawn from the lines of the file `payloads`.
     `settings` are those of the Java client, and beat the ones that all loads have.
     """
     properties = {"bootstrap.servers": bootstrap_servers, **PRODUCER_SETTINGS, **settings}
+    values = ("--record-size", str(record_bytes)) if payloads is None else ("--payload-file", str(payloads))
     command = [
         "org.apache.kafka.tools.ProducerPerformance",
-        *("--topic", topic, "--num-records", str(records), "--record-size", str(record_bytes), "--throughput", "-1"),
+        *("--topic", topic, "--num-records", str(records), *values, "--throughput", "-1"),
         *("--producer-props", *(f"{name}={value}" for name, value in properties.items())),
     ]
     if transaction_ms is not None:

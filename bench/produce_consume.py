@@ -5,7 +5,9 @@ python -m bench.produce_consume
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from bench.java_clients import AssignedConsumer, Throughput, produce
@@ -19,15 +21,20 @@ RECORDS_PER_SECOND = "records/s"
 CPU_PER_GB = "CPU s/GB"
 
 
+PAYLOADS = 10_000
+"""So many values of different lengths are drawn from."""
+
+
 class Size(NamedTuple):
-    """How large records are, and how many of them a run has."""
+    """How large records are on average, and how many of them a run has. They are alike, or as short as the shortest."""
 
     label: str
     record_bytes: int
     records: int
+    shortest_bytes: int | None = None
 
 
-SIZES = (Size("1 KB", 1000, 600_000), Size("100 B", 100, 3_000_000))
+SIZES = (Size("1 KB", 1000, 600_000), Size("100 B", 100, 3_000_000), Size("50 to 150 B", 100, 3_000_000, 50))
 
 
 def _measures() -> tuple[Measure, ...]:
@@ -64,9 +71,12 @@ class ProduceConsumeProgram(Program):
     def _run_size(self, node: BrokerProcess, topics: Topics, size: Size) -> dict[str, float]:
         records = self.effort.amount(size.records)
         topic = topics.create(f"{size.record_bytes}")
+        payloads = None if size.shortest_bytes is None else _payloads(self.scratch, size, size.shortest_bytes)
 
         def send() -> Throughput:
-            return produce(node.bootstrap_servers, topic, records=records, record_bytes=size.record_bytes)
+            return produce(
+                node.bootstrap_servers, topic, records=records, record_bytes=size.record_bytes, payloads=payloads
+            )
 
         def receive() -> Throughput:
             return self._consumer.consume(node.bootstrap_servers, topic, records=records)
@@ -78,6 +88,16 @@ class ProduceConsumeProgram(Program):
             found[f"{verb} {size.label}, broker"] = cpu_per_gb
         topics.delete(topic)
         return found
+
+
+def _payloads(directory: Path, size: Size, shortest_bytes: int) -> Path:
+    """A file of values, a line each: as many are as much longer than the average as others are shorter."""
+    chosen = random.Random(size.label)
+    spread = size.record_bytes - shortest_bytes
+    lengths = (size.record_bytes + chosen.randint(-spread, spread) for _ in range(PAYLOADS))
+    file = directory / f"{size.record_bytes}.txt"
+    file.write_text("\n".join("".join(chosen.choices("0123456789", k=length)) for length in lengths))
+    return file
 
 
 def _with_cpu(node: BrokerProcess, load: Callable[[], Throughput], record_bytes: int) -> tuple[Throughput, float]:
