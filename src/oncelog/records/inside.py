@@ -44,6 +44,7 @@ def _end_of_records(body: bytes, position: int, record_count: int) -> int:
     first_bytes, last_bytes = FIRST, SECOND_AND_LAST
     number = looked_ahead = alone = 0
     many_from = in_vain = 0
+    has_keys = False
     while number < record_count:
         start = position
         byte = body[start]
@@ -118,7 +119,7 @@ def _end_of_records(body: bytes, position: int, record_count: int) -> int:
                 looked_ahead = number + RUN_MIN
         if alone >= FEW and left >= MANY_MIN and number >= many_from:
             many = min(left, MANY_MAX, _until_the_next_period(number))
-            has_keys = body[key_at] != NULL
+            has_keys = has_keys or body[key_at] != NULL
             many, position = look_at_many(body, position, number, many, delta_at - timestamp_at, has_keys=has_keys)
             number += many
             in_vain = 0 if many else 2 * in_vain or MANY_MAX
@@ -160,10 +161,15 @@ def _after_headers(body: bytes, at: int, stop: int) -> int:
     if not 0 <= count <= stop - at:
         raise ValueError(f"a record has {count} headers")
     for _ in range(count):
-        if body[at] & 1:
+        byte = body[at]
+        if byte & 1:
             raise ValueError("a header has no key")
-        at = _after_bytes(body, at)
-        at = _after_null(body, at) if body[at] & 1 else _after_bytes(body, at)
+        at = at + 1 + (byte >> 1) if byte < 0x80 else _after_bytes(body, at)
+        byte = body[at]
+        if byte & 1:
+            at = _after_null(body, at)
+        else:
+            at = at + 1 + (byte >> 1) if byte < 0x80 else _after_bytes(body, at)
     return at
 
 
