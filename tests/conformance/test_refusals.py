@@ -134,6 +134,15 @@ def test_change_of_a_brokers_settings_is_refused_in_kafkas_words(ask: Administra
     refused("invalid_config", f"Config value append is not allowed for config key: {name}", (name, APPEND, "5"))
 
 
+def test_setting_of_a_single_broker_is_refused_for_all_in_kafkas_words(ask: Administrator) -> None:
+    names = ("sasl.kerberos.kinit.cmd", "sasl.kerberos.min.time.before.relogin")
+    steps = tuple((name, SET, "58000") for name in names)
+    words = "Cannot update these configs at default cluster level, broker id must be specified: "
+    error, text = ask.alter(BROKER, "", *steps)
+    assert (error, words in text, [name in text for name in names]) == ("invalid_request", True, [True, True]), text
+    assert ask.alter(BROKER, "1", *steps) == ("none", "")
+
+
 @pytest.mark.parametrize("name", ["7", "-1", "007"])
 def test_broker_that_is_not_there_is_refused_in_kafkas_words(ask: Administrator, name: str) -> None:
     changed = ask.alter(BROKER, name, ("log.retention.ms", SET, "5"))

@@ -85,7 +85,8 @@ class ClusterAlterations:
         if entity.entity_type == TOPICS:
             configs = topic_configs(broker.settings, name, await self._of_topic(name), alter)
         else:
-            configs = broker_configs(await broker.cluster_configs.stored(entity), alter, stores_unknown=True)
+            stored = await broker.cluster_configs.stored(entity)
+            configs = broker_configs(stored, alter, of_all=not name, stores_unknown=True)
         if validate_only:
             return DONE
         if broker.clock.monotonic_ms() >= end_ms:

@@ -17,6 +17,7 @@ ONE_LOOP = "one event loop serves every connection"
 TIERED = "there is no tiered storage"
 SHARE = "there are no share groups"
 STREAMS = "there are no streams groups"
+NO_KERBEROS = "Kerberos (GSSAPI) is not served"
 FIXED_INTERVAL = "it is done together with log.flush.offset.checkpoint.interval.ms"
 _REPLICA = re.compile(r"\d+:\d+", re.ASCII)
 
@@ -31,6 +32,7 @@ def _inert(
     maximum: float | None = None,
     topic_name: str | None = None,
     is_dynamic: bool = False,
+    is_per_broker: bool = False,
     effect: Effect = Effect.NONE,
     choices: tuple[str, ...] = (),
     checks: Callable[[Value], str | None] | None = None,
@@ -47,10 +49,15 @@ def _inert(
         maximum=bounds.get(type or "") if maximum is None else maximum,
         topic_name=topic_name,
         is_dynamic=is_dynamic,
+        is_per_broker=is_per_broker,
         effect=effect,
         choices=choices,
         checks=checks,
     )
+
+
+def _kerberos(name: str, default: Value, type: Kind | None = None) -> Setting:
+    return _inert(name, default, NO_KERBEROS, type, is_dynamic=True, is_per_broker=True)
 
 
 def _replicas(name: str) -> Setting:
@@ -113,6 +120,10 @@ INERT_BROKER_SETTINGS = (
     _inert("log.local.retention.ms", -2, TIERED, "long", minimum=-2, topic_name="local.retention.ms", is_dynamic=True),
     _inert("log.cleaner.threads", 1, "one log is cleaned at a time", minimum=0, is_dynamic=True),
     _inert("log.cleaner.io.buffer.size", 524_288, "half a MiB is read at a time", minimum=0, is_dynamic=True),
+    _kerberos("sasl.kerberos.kinit.cmd", "/usr/bin/kinit"),
+    _kerberos("sasl.kerberos.min.time.before.relogin", 60_000, "long"),
+    _kerberos("sasl.kerberos.ticket.renew.jitter", 0.05),
+    _kerberos("sasl.kerberos.ticket.renew.window.factor", 0.8),
 )
 
 INERT_TOPIC_SETTINGS = (

@@ -253,7 +253,7 @@ def _decide_broker(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
     check_broker(broker.node_id, name)
     source = SettingSource.DYNAMIC_BROKER_CONFIG if name else SettingSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     current = {key: text_of(value) or "" for key, value in broker.settings.layer(source).items()}
-    configs = broker_configs(current, alter)
+    configs = broker_configs(current, alter, of_all=not name)
 
     def carry_out() -> Outcome:
         logger.info("%s has settings of its own %s", f"broker {name}" if name else "every broker", configs)
@@ -267,8 +267,10 @@ def _decide_broker(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
     return Change(records, carry_out)
 
 
-def broker_configs(current: Mapping[str, str], alter: Alter, *, stores_unknown: bool = False) -> dict[str, str]:
-    """What a broker, or every one, shall have of its own. Raises AlterationRefusedError.
+def broker_configs(
+    current: Mapping[str, str], alter: Alter, *, of_all: bool, stores_unknown: bool = False
+) -> dict[str, str]:
+    """What a broker shall have of its own, or all of them where it is `of_all`. Raises AlterationRefusedError.
 
     With `stores_unknown` names are allowed that mean nothing here, as in Kafka, but for what looks like a secret.
     """
@@ -279,6 +281,11 @@ def broker_configs(current: Mapping[str, str], alter: Alter, *, stores_unknown: 
     fixed = sorted(key for key in checked if key in BROKER_SETTINGS and not BROKER_SETTINGS[key].is_dynamic)
     if fixed:
         message = f"Cannot update these configs dynamically: [{', '.join(fixed)}]; set it where the broker is started"
+        raise AlterationRefusedError(ErrorCode.invalid_request, message)
+    alone = sorted(key for key in checked if key in BROKER_SETTINGS and BROKER_SETTINGS[key].is_per_broker)
+    if of_all and alone:
+        names = ", ".join(alone)
+        message = f"Cannot update these configs at default cluster level, broker id must be specified: [{names}]"
         raise AlterationRefusedError(ErrorCode.invalid_request, message)
     try:
         parse_settings(checked, BROKER_SETTINGS, "broker")
