@@ -41,8 +41,8 @@ class Effect(StrEnum):
 class Setting:
     """One setting. `topic_name` is the per-topic setting that overrides it, where Kafka has one.
 
-    Without a default, `type` says what it is. `is_dynamic`: a running broker takes a new value. `is_per_broker`: only one of
-    its own, not one for all brokers. `is_own`: Kafka has no setting of this name. `checks` says what else is wrong with a value, or None.
+    Without a default, `type` says what it is. `is_dynamic`: a running broker takes a new value. `is_per_broker`: there is none
+    for all brokers. `is_own`: Kafka has no setting of this name. `checks` says what else is wrong with a value, or None.
     """
 
     name: str
