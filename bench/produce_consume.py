@@ -26,7 +26,7 @@ PAYLOADS = 10_000
 
 
 class Size(NamedTuple):
-    """How large records are on average, and how many of them a run has. They are alike, or as short as the shortest."""
+    """How large records are on average, and how many of them a run has. Without a shortest one all are of one size."""
 
     label: str
     record_bytes: int

@@ -6,6 +6,9 @@ import struct
 
 from oncelog.records import HEADER_BYTES, Record, build_batch, read_header
 from oncelog.records.checksum import crc32c
+from oncelog.records.errors import InvalidRecordError
+from oncelog.records.inside import check_records
+from oncelog.records.record import decode_records
 
 
 def resealed(batch: bytes, **fields: int) -> bytes:
@@ -19,3 +22,21 @@ def with_body(body: bytes, record_count: int) -> bytes:
     """A batch, right in its header, whose records are `body`."""
     batch = build_batch([Record(None, None)])[:HEADER_BYTES] + body
     return resealed(batch, batch_length=len(batch) - 12, record_count=record_count, last_offset_delta=record_count - 1)
+
+
+def passes(body: bytes, count: int) -> bool:
+    """Whether records that a client produces are let through."""
+    try:
+        check_records(body, 0, count)
+    except InvalidRecordError:
+        return False
+    return True
+
+
+def can_be_read(body: bytes, count: int) -> bool:
+    """Whether somebody who reads each of these records finds as many, with offset deltas that count from 0."""
+    try:
+        records = decode_records(body, count, base_offset=0, base_timestamp_ms=0, log_append_time_ms=None)
+    except (IndexError, ValueError):
+        return False
+    return [one.offset for one in records] == list(range(count))

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.batches import resealed, with_body
+from harness.batches import can_be_read, passes, resealed, with_body
 from oncelog.records import Codec, Record, build_batch, check_batch, decode_batch
 from oncelog.records.compression import compress
 from oncelog.records.errors import InvalidRecordError
-from oncelog.records.inside import OFFSETS_PERIOD, check_records
-from oncelog.records.record import decode_records, encode_records
+from oncelog.records.record import encode_records
+from oncelog.records.strides import OFFSETS_PERIOD
 from oncelog.records.varint import varint
 
 PLAIN = Record(b"k", b"v", timestamp_ms=0)
@@ -31,22 +31,6 @@ def record(
     """A record whose parts are the test's to choose."""
     content = attributes + timestamp + (varint(number) if delta is None else delta) + key + value + headers
     return varint(len(content) if length is None else length) + content
-
-
-def can_be_read(body: bytes, count: int) -> bool:
-    try:
-        records = decode_records(body, count, base_offset=0, base_timestamp_ms=0, log_append_time_ms=None)
-    except (IndexError, ValueError):
-        return False
-    return [one.offset for one in records] == list(range(count))
-
-
-def passes(body: bytes, count: int) -> bool:
-    try:
-        check_records(body, 0, count)
-    except InvalidRecordError:
-        return False
-    return True
 
 
 MALFORMED = {

@@ -6,10 +6,9 @@ import random
 
 import pytest
 
-from oncelog.records.errors import InvalidRecordError
-from oncelog.records.inside import MANY_MAX, MANY_MIN, check_records
+from harness.batches import can_be_read, passes
+from oncelog.records.inside import MANY_MAX, MANY_MIN
 from oncelog.records.many_lengths import look_at_many
-from oncelog.records.record import decode_records
 from oncelog.records.varint import varint
 
 COUNT, FIRST, PLACE = 63, 5, 30
@@ -42,22 +41,6 @@ def records_of(count: int, *, has_keys: bool, step: int = 10**9, longest: int = 
 def together(records: list[bytes], *, has_keys: bool) -> tuple[int, int]:
     position = sum(map(len, records[:FIRST]))
     return look_at_many(b"".join(records), position, FIRST, len(records) - FIRST, 1, has_keys=has_keys)
-
-
-def passes(body: bytes, count: int) -> bool:
-    try:
-        check_records(body, 0, count)
-    except InvalidRecordError:
-        return False
-    return True
-
-
-def can_be_read(body: bytes, count: int) -> bool:
-    try:
-        records = decode_records(body, count, base_offset=0, base_timestamp_ms=0, log_append_time_ms=None)
-    except (IndexError, ValueError):
-        return False
-    return [one.offset for one in records] == list(range(count))
 
 
 @pytest.mark.parametrize("has_keys", [False, True])

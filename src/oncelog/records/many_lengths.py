@@ -84,7 +84,10 @@ def _heads(body: bytes, position: int, count: int, key_at: int) -> tuple[bytes, 
 
 
 def _heads_with_keys(body: bytes, position: int, count: int, key_at: int) -> tuple[bytes, int]:
-    """The same where keys lie between the two lengths."""
+    """The same where keys lie between the two lengths.
+
+    The way is written out here once more: a call for each record takes a fifth as long as all of it.
+    """
     heads: list[bytes] = []
     append = heads.append
     key_end = key_at + 1

@@ -143,6 +143,7 @@ def test_broker_changes_and_describes_itself_only(member):
         (TOPIC, "", ("retention.ms", SET, "1"), ErrorCode.invalid_request),
         (TOPIC, "t", ("retention.ms", SET, "much"), ErrorCode.invalid_config),
         (TOPIC, "t", ("no.such.setting", SET, "1"), ErrorCode.invalid_config),
+        (BROKER, "", ("sasl.kerberos.kinit.cmd", SET, "kinit"), ErrorCode.invalid_request),
         (TOPIC, "t", ("retention.ms", APPEND, "1"), ErrorCode.invalid_config),
         (BROKER, "0", ("node.id", SET, "5"), ErrorCode.invalid_request),
         (BROKER, "0", ("log.retention.ms", SET, "much"), ErrorCode.invalid_request),
