@@ -7,8 +7,8 @@ import random
 import pytest
 
 from harness.batches import can_be_read, passes
-from oncelog.records.inside import MANY_MAX, MANY_MIN
-from oncelog.records.many_lengths import look_at_many
+from oncelog.records.inside import MANY_MIN
+from oncelog.records.many_lengths import MANY_MAX, look_at_many
 from oncelog.records.varint import varint
 
 COUNT, FIRST, PLACE = 63, 5, 30

@@ -7,7 +7,7 @@ place of each are one slice, and slices are compared at the speed of the machine
 from __future__ import annotations
 
 from oncelog.records.errors import InvalidRecordError
-from oncelog.records.many_lengths import look_at_many
+from oncelog.records.many_lengths import MANY_MAX, look_at_many
 from oncelog.records.record import RECORD_BYTES_MIN
 from oncelog.records.strides import FIRST, OFFSETS_PERIOD, SECOND_AND_LAST, SHORTEST_DELTAS, are_deltas, are_timestamps
 from oncelog.records.varint import VARLONG_BYTES_MAX, read_varint
@@ -20,8 +20,10 @@ WINDOWS = (4096, 512, 64, RUN_MIN)
 """So many are looked at together, as many as may be alike by how the last of them begins."""
 FEW = 4
 """After so many that were looked at one by one, the next ones are taken to be of many lengths."""
-MANY_MIN, MANY_MAX = 32, 512
-"""So many of them are looked at together."""
+MANY_MIN = 32
+"""So many of them are looked at together, at least."""
+MANY_AGAIN = 64
+"""So many after others that were not laid out alike, and so many are looked at one by one before: a look in vain costs time."""
 
 
 def check_records(body: bytes, position: int, record_count: int) -> None:
@@ -43,7 +45,7 @@ def _end_of_records(body: bytes, position: int, record_count: int) -> int:
     """Raises IndexError and ValueError for what is no record. One or two bytes of length are nearly all there are."""
     first_bytes, last_bytes = FIRST, SECOND_AND_LAST
     number = looked_ahead = alone = 0
-    many_from = in_vain = 0
+    window, many_from, in_vain = MANY_MAX, 0, 0
     has_keys = False
     while number < record_count:
         start = position
@@ -64,6 +66,8 @@ def _end_of_records(body: bytes, position: int, record_count: int) -> int:
             at = timestamp_at + 1
         elif body[timestamp_at + 1] < 0x80:
             at = timestamp_at + 2
+        elif body[timestamp_at + 2] < 0x80:
+            at = timestamp_at + 3
         else:
             at = _after_timestamp(body, timestamp_at)
         delta_at = at
@@ -118,11 +122,12 @@ def _end_of_records(body: bytes, position: int, record_count: int) -> int:
             else:
                 looked_ahead = number + RUN_MIN
         if alone >= FEW and left >= MANY_MIN and number >= many_from:
-            many = min(left, MANY_MAX, _until_the_next_period(number))
+            many = min(left, window, _until_the_next_period(number))
             has_keys = has_keys or body[key_at] != NULL
-            many, position = look_at_many(body, position, number, many, delta_at - timestamp_at, has_keys=has_keys)
-            number += many
-            in_vain = 0 if many else 2 * in_vain or MANY_MAX
+            found, position = look_at_many(body, position, number, many, delta_at - timestamp_at, has_keys=has_keys)
+            number += found
+            window = MANY_MAX if found == many else MANY_AGAIN
+            in_vain = 0 if found else 2 * in_vain or MANY_AGAIN
             many_from = number + in_vain
     return position
 

@@ -6,6 +6,8 @@ the same place of each is one column. Columns are compared as bytes, or added up
 
 from __future__ import annotations
 
+from itertools import repeat
+
 from oncelog.records.strides import OFFSETS_PERIOD, SHORTEST_DELTAS, are_deltas, are_timestamps
 
 ATTRIBUTES = 3
@@ -15,6 +17,8 @@ VALUE_COLUMNS = 2
 OTHER_BYTES = 4
 """Attributes, a byte each of the lengths of key and value, and the number of headers, which is 0."""
 LANE_BYTES = 2
+MANY_MAX = 512
+"""So many records are looked at together, at most."""
 
 _LOW, _HIGH = bytes(range(0x80)), bytes(range(0x80, 0x100))
 _LOW_BITS = bytes(byte & 0x7F for byte in range(256))
@@ -22,6 +26,12 @@ _IF_HIGH = bytes(0xFF if byte >= 0x80 else 0 for byte in range(256))
 _TWICE_THE_SIZE = bytes(0 if byte == 1 else byte & 0x7F for byte in range(256))
 """By the first byte of a length: the one of null is 1."""
 _EVEN_OR_NULL = bytes((1, *range(0, 256, 2)))
+_SIZES = tuple(1 + (byte >> 1) for byte in range(0x80))
+_FIRST_SIZES = tuple(2 + ((byte & 0x7F) >> 1) for byte in range(256))
+_SECOND_SIZES = tuple(byte << 6 for byte in range(256))
+"""How large a record is by its length, that one counted in: of one byte, and what each of two adds."""
+_ONES = int.from_bytes(b"\1\0" * MANY_MAX, "little")
+_EVERY_OTHER_LANE = int.from_bytes(b"\xff\xff\0\0" * (MANY_MAX // 2), "little")
 
 
 def look_at_many(
@@ -70,16 +80,17 @@ def _heads(body: bytes, position: int, count: int, key_at: int) -> tuple[bytes, 
     """What begins each record, and where the last one ends. The key is null: its length is followed by that of the value."""
     heads: list[bytes] = []
     append = heads.append
-    value_end = key_at + 1 + VALUE_COLUMNS
-    for _ in range(count):
+    sizes, first_sizes, second_sizes = _SIZES, _FIRST_SIZES, _SECOND_SIZES
+    end_if_one = 1 + key_at + 1 + VALUE_COLUMNS
+    end_if_two = end_if_one + 1
+    for _ in repeat(None, count):
         byte = body[position]
         if byte < 0x80:
-            at = position + 1
-            position = at + (byte >> 1)
+            append(body[position - 2 : position + end_if_one])
+            position += sizes[byte]
         else:
-            at = position + 2
-            position = at + (byte >> 1) + (body[position + 1] << 6) - 64
-        append(body[at - ATTRIBUTES : at + value_end])
+            append(head := body[position - 1 : position + end_if_two])
+            position += first_sizes[byte] + second_sizes[head[2]]
     return b"".join(heads), position
 
 
@@ -90,17 +101,19 @@ def _heads_with_keys(body: bytes, position: int, count: int, key_at: int) -> tup
     """
     heads: list[bytes] = []
     append = heads.append
-    key_end = key_at + 1
-    for _ in range(count):
+    sizes, first_sizes, second_sizes = _SIZES, _FIRST_SIZES, _SECOND_SIZES
+    end_if_one = 1 + key_at + 1
+    end_if_two = end_if_one + 1
+    for _ in repeat(None, count):
         byte = body[position]
         if byte < 0x80:
-            at = position + 1
-            position = at + (byte >> 1)
+            append(head := body[position - 2 : position + end_if_one])
+            value_at = position + end_if_one + (head[-1] >> 1)
+            position += sizes[byte]
         else:
-            at = position + 2
-            position = at + (byte >> 1) + (body[position + 1] << 6) - 64
-        append(body[at - ATTRIBUTES : at + key_end])
-        value_at = at + key_end + (body[at + key_at] >> 1)
+            append(head := body[position - 1 : position + end_if_two])
+            value_at = position + end_if_two + (head[-1] >> 1)
+            position += first_sizes[byte] + second_sizes[head[2]]
         append(body[value_at : value_at + VALUE_COLUMNS])
     return b"".join(heads), position
 
@@ -115,7 +128,7 @@ def _are_lengths(heads: bytes, key_at: int, width: int, field_bytes: int, all_by
     if not (second.isascii() and key.isascii()) or (key + value_first).translate(None, _EVEN_OR_NULL):
         return False
     count = len(first)
-    ones = _lanes(b"\1" * count)
+    ones = _ONES >> 8 * LANE_BYTES * (MANY_MAX - count)
     has_two, value_has_two = first.translate(_IF_HIGH), value_first.translate(_IF_HIGH)
     are_two, values_are_two = _lanes(has_two), _lanes(value_has_two)
     if _lanes(before) & are_two:
@@ -126,7 +139,7 @@ def _are_lengths(heads: bytes, key_at: int, width: int, field_bytes: int, all_by
     twice_held = _lanes(key.translate(_TWICE_THE_SIZE)) + _lanes(value_first.translate(_TWICE_THE_SIZE))
     twice_held += (value_last_of_two << 7) + (values_are_two & (ones << 1)) + 2 * (OTHER_BYTES + field_bytes) * ones
     # Behind a byte that is not 0 a length of one byte may look as if it had more, and is larger than it is.
-    return twice == twice_held and _sum_of_lanes(twice, count) // 2 + count + has_two.count(0xFF) == all_bytes
+    return twice == twice_held and _sum_of_lanes(twice) // 2 + count + has_two.count(0xFF) == all_bytes
 
 
 def _lanes(column: bytes) -> int:
@@ -136,6 +149,6 @@ def _lanes(column: bytes) -> int:
     return int.from_bytes(spread, "little")
 
 
-def _sum_of_lanes(lanes: int, count: int) -> int:
-    data = lanes.to_bytes(LANE_BYTES * count, "little")
-    return sum(data[::LANE_BYTES]) + (sum(data[1::LANE_BYTES]) << 8)
+def _sum_of_lanes(lanes: int) -> int:
+    """Two lanes and two lanes together hold what is less than 2^32: modulo 2^32 - 1 their number is their sum."""
+    return ((lanes & _EVERY_OTHER_LANE) + (lanes >> 8 * LANE_BYTES & _EVERY_OTHER_LANE)) % 0xFFFF_FFFF
