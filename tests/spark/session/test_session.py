@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from oncelog.spark.session import session
 
@@ -48,6 +50,23 @@ def test_what_helps_on_one_machine_is_not_set_for_a_cluster(master: str | None) 
     assert settings == session.SETTINGS
     assert not any("daemon" in name or "shuffle" in name or "socket" in name for name in settings)
     assert session.own_settings("local[2]")["spark.python.daemon.module"] == "oncelog.spark.session.daemon"
+
+
+def test_python_that_spark_plans_with_has_one_thread_and_the_driver_keeps_its_own(spark: SparkSession) -> None:
+    seen = spark.sparkContext._jvm.java.lang.System.getenv(session.THREADS_VARIABLE)
+    assert seen == os.environ.get(session.THREADS_VARIABLE, "1")
+
+
+@pytest.mark.parametrize(("given", "seen"), [(None, "1"), ("3", "3")])
+def test_threads_are_as_the_user_says_before_and_after(
+    given: str | None, seen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(session.THREADS_VARIABLE, raising=False)
+    if given is not None:
+        monkeypatch.setenv(session.THREADS_VARIABLE, given)
+    with session.planners_of_one_thread():
+        assert os.environ[session.THREADS_VARIABLE] == seen
+    assert os.environ.get(session.THREADS_VARIABLE) == given
 
 
 def test_directory_too_long_for_a_socket_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from oncelog.spark.options.table import Option, OptionError, Scope, Treatment, find, refuse_names
+from oncelog.spark.options.table import Option, OptionError, Scope, Treatment, refuse_names
 
 T = TypeVar("T")
 
@@ -19,17 +19,17 @@ class OptionValues:
 
     def __init__(self, rows: Iterable[Option], options: Mapping[str, str], scope: Scope) -> None:
         """Raises OptionError for a name that is refused or not known."""
-        self._rows = tuple(rows)
-        self._scope = scope
+        rows = tuple(rows)
+        self._rows = {row.name.lower(): row for row in rows if row.is_for(scope)}
         self._options = {name.lower(): value for name, value in options.items()}
-        refuse_names(self._rows, self._options, scope)
+        refuse_names(rows, self._options, scope)
 
     def is_given(self, name: str) -> bool:
         return name.lower() in self._options
 
     def optional(self, name: str, read: Callable[[str], T]) -> T | None:
         """The value, None if it is not given. `read` raises a ValueError that says what the value has to be."""
-        assert self._row(name).treatment is Treatment.SUPPORTED, name
+        assert self._rows[name.lower()].treatment is Treatment.SUPPORTED, name
         text = self._options.get(name.lower())
         if text is None:
             return None
@@ -42,14 +42,9 @@ class OptionValues:
     def value(self, name: str, read: Callable[[str], T]) -> T:
         """The value, or the default that its row has."""
         given = self.optional(name, read)
-        default = self._row(name).default
+        default = self._rows[name.lower()].default
         assert default is not None, name
         return read(default) if given is None else given
-
-    def _row(self, name: str) -> Option:
-        row = find(self._rows, name, self._scope)
-        assert row is not None, name
-        return row
 
 
 def boolean(text: str) -> bool:
