@@ -27,9 +27,6 @@ def _run(arguments: list[str]) -> int:
         # Python knows no stream for a descriptor that is closed.
         print("oncelog: standard output is closed: send it to /dev/null if nobody is to read it", file=sys.stderr)
         return USAGE
-    if arguments[:1] != ["run"]:
-        # What that one runs is the user's, who may need it.
-        leave_out_hypothesis()
     if arguments[:1] == ["serve"]:
         from oncelog.cli.serve import run
 
@@ -50,11 +47,6 @@ def occupy_standard_descriptors() -> None:
         except OSError:
             # It gets the lowest number that is free.
             os.open(os.devnull, os.O_RDWR)
-
-
-def leave_out_hypothesis() -> None:
-    """kio loads it where it is installed, for tests of its own types: half of what a command needs to start."""
-    sys.modules["hypothesis"] = None  # type: ignore[assignment]  # An import of it fails, as if it were not there.
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kio.schema.errors import ErrorCode
+from oncelog.wire.kio_alone import ErrorCode
 
 __all__ = ["ErrorCode", "TooManyItemsError", "WireError"]
 
