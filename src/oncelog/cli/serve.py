@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 from pathlib import Path
 
@@ -72,6 +73,8 @@ def parser() -> argparse.ArgumentParser:
 def run(arguments: list[str]) -> int:
     """Serve until stopped; return the exit status."""
     options = parser().parse_args(arguments)
+    # What a start imports and makes stays: there is little to collect until the broker is ready, and begins to.
+    gc.disable()
     from oncelog.server.logs import PROCESS, LogFormat, begin_logging
     from oncelog.server.main import serve
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 import sys
@@ -55,8 +54,6 @@ async def _serve(listen: str | None, data_dir: str | None, settings: Mapping[str
     for number in (signal.SIGTERM, signal.SIGINT, *_hang_up()):
         loop.add_signal_handler(number, stopped.set)
     stop = asyncio.ensure_future(stopped.wait())
-    # A start makes much that stays and little that is to be collected.
-    gc.disable()
     starting = asyncio.ensure_future(broker.start())
     await asyncio.wait((starting, stop), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
