@@ -73,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
 def run(arguments: list[str]) -> int:
     """Serve until stopped; return the exit status."""
     options = parser().parse_args(arguments)
-    # What a start imports and makes stays: there is little to collect until the broker is ready, and begins to.
+    # What a start imports and makes stays. The broker has the collector back when it is ready.
     gc.disable()
     from oncelog.server.logs import PROCESS, LogFormat, begin_logging
     from oncelog.server.main import serve

@@ -23,7 +23,7 @@ FEW = 4
 MANY_MIN = 32
 """So many of them are looked at together, at least."""
 MANY_AGAIN = 64
-"""So many after others that were not laid out alike, and so many are looked at one by one before: a look in vain costs time."""
+"""After a look in vain so many are looked at one by one, and the next look takes no more: it may be in vain too."""
 
 
 def check_records(body: bytes, position: int, record_count: int) -> None:

@@ -52,7 +52,7 @@ def test_what_helps_on_one_machine_is_not_set_for_a_cluster(master: str | None) 
     assert session.own_settings("local[2]")["spark.python.daemon.module"] == "oncelog.spark.session.daemon"
 
 
-def test_python_that_spark_plans_with_has_one_thread_and_the_driver_keeps_its_own(spark: SparkSession) -> None:
+def test_java_that_starts_the_python_processes_is_told_one_thread(spark: SparkSession) -> None:
     seen = spark.sparkContext._jvm.java.lang.System.getenv(session.THREADS_VARIABLE)
     assert seen == os.environ.get(session.THREADS_VARIABLE, "1")
 

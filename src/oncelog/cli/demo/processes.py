@@ -29,8 +29,8 @@ def free_port() -> int:
 class DriverProcess:
     """A Python program as the driver, Spark's JVM included. It gets ready, and does nothing until `begin`.
 
-    Temporary files are for `temporary`: a program that is killed leaves them behind. NumPy has no threads: nothing here computes
-    with it, and at its import they would take 80 ms of the processor.
+    Temporary files are for `temporary`: a program that is killed leaves them behind. NumPy has one thread: nothing here computes
+    with it, and at its import each further one would take 80 ms of the processor.
     """
 
     def __init__(self, arguments: Sequence[str], output: Path, temporary: str) -> None:
