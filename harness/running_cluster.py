@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -64,7 +63,7 @@ class HoldingNode(MemberNode):
     def environment(self, process: Process) -> Environment:
         environment = super().environment(process)
         assert environment.network is not None, "it is a member of a cluster"
-        return replace(environment, network=HoldingNetwork(self, environment.network))
+        return environment._replace(network=HoldingNetwork(self, environment.network))
 
 
 class RunningCluster(ClusterInMemory):

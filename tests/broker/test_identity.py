@@ -46,7 +46,7 @@ def test_new_broker_that_is_alone_makes_an_id() -> None:
 
 
 def test_topics_of_a_broker_that_was_alone_are_not_taken_into_a_cluster() -> None:
-    state = journal_state([TopicCreated(name="t", topic_id=TOPIC_ID, partition_count=1)])
+    state = journal_state([TopicCreated(name="t", topic_id=TOPIC_ID, partition_count=1, configs={})])
     check_kind(state, "/data", is_in_cluster=False)
     with pytest.raises(SettingError, match="/data has topics of a broker that is alone"):
         check_kind(state, "/data", is_in_cluster=True)
@@ -60,7 +60,7 @@ def test_replicas_of_a_cluster_are_not_left_unserved() -> None:
 
 
 def test_broker_that_became_a_member_is_one_with_no_topic_too() -> None:
-    created = TopicCreated(name="t", topic_id=TOPIC_ID, partition_count=2)
+    created = TopicCreated(name="t", topic_id=TOPIC_ID, partition_count=2, configs={})
     for before in ([], [created]):
         state = journal_state([*before, BecameMember()])
         check_kind(state, "/data", is_in_cluster=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from harness.group_requests import REBALANCE_MS, SESSION_MS, subscription
@@ -126,7 +125,7 @@ class GroupInMemory:
         """Where the log refuses, `answer` with the error is the reply."""
         decision = self._decided(decide)
         if decision.records and self.refuses is not None and reply is not None and answer is not None:
-            reply.release(replace(answer(), error=self.refuses))
+            reply.release(answer()._replace(error=self.refuses))
             return
         self.write(*decision.records)
         decision.remember()

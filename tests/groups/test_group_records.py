@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,9 +60,9 @@ TYPE, NUMBER, PROTOCOL, LEADER = "0008 636f6e73756d6572", "00000007", "0005 7261
 WHO, WHERE, REBALANCE, SESSION = "0001 6d", "0001 63 0002 2f68", "0000ea60", "00002710"
 SAID = "00000002 0102 00000001 03"
 TIME, ONE, INSTANCE = "00000000000003e8", "00000001", "0001 69"
-BEFORE_STATIC = replace(STABLE, members=(replace(MEMBER, instance_id=None),))
-BEFORE_TIMES = replace(BEFORE_STATIC, state_ms=-1)
-BEFORE_TIMEOUTS = replace(BEFORE_TIMES, members=(replace(MEMBER, instance_id=None, rebalance_timeout_ms=10_000),))
+BEFORE_STATIC = STABLE._replace(members=(MEMBER._replace(instance_id=None),))
+BEFORE_TIMES = BEFORE_STATIC._replace(state_ms=-1)
+BEFORE_TIMEOUTS = BEFORE_TIMES._replace(members=(MEMBER._replace(instance_id=None, rebalance_timeout_ms=10_000),))
 
 
 @pytest.mark.parametrize(
@@ -124,9 +123,9 @@ def test_null_bytes_are_an_error() -> None:
 def test_kafkas_dump_log_reads_what_is_written(tmp_path: Path) -> None:
     """It shows the consumers' own bytes too, so these have to be such."""
     assignment = bytes.fromhex("0000 00000001 0001 74 00000001 00000002 ffffffff")
-    member = replace(MEMBER, subscription=subscription("t"), assignment=assignment)
+    member = MEMBER._replace(subscription=subscription("t"), assignment=assignment)
     written = [STABLE, GroupMetadataValue("consumer", 8, None, None, 2000), None]
-    written[0] = replace(STABLE, members=(member,))
+    written[0] = STABLE._replace(members=(member,))
     records = [encode(record_of(metadata)) for metadata in written]
     segment = tmp_path / f"{0:020}.log"
     segment.write_bytes(build_batch(records, leader_epoch=0))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -51,9 +50,9 @@ def test_bytes_are_kafka_s() -> None:
     record = encode(record_of(COMMITTED))
     assert record.key == KEY
     assert record.value == bytes.fromhex("0003 000000000000002a 00000003 0001 6d 00000000000003e8")
-    with_id = encode(record_of(replace(COMMITTED, topic_id=TOPIC_ID)))
+    with_id = encode(record_of(COMMITTED._replace(topic_id=TOPIC_ID)))
     assert with_id.value == bytes.fromhex("0004 000000000000002a 00000003 02 6d 00000000000003e8 01 00 10" + "ab" * 16)
-    expiring = encode(record_of(replace(COMMITTED, expire_ms=2000)))
+    expiring = encode(record_of(COMMITTED._replace(expire_ms=2000)))
     assert expiring.value == bytes.fromhex("0001 000000000000002a 0001 6d 00000000000003e8 00000000000007d0")
 
 
@@ -67,7 +66,7 @@ def test_bytes_are_kafka_s() -> None:
         ("0004 000000000000002a 00000003 02 6d 00000000000003e8 00", COMMITTED),
         (
             "0004 000000000000002a 00000003 02 6d 00000000000003e8 01 00 10" + "ab" * 16,
-            replace(COMMITTED, topic_id=TOPIC_ID),
+            COMMITTED._replace(topic_id=TOPIC_ID),
         ),
         ("0004 000000000000002a 00000003 02 6d 00000000000003e8 01 00 10" + "00" * 16, COMMITTED),
         ("0004 000000000000002a 00000003 02 6d 00000000000003e8 01 05 01 ab", COMMITTED),
@@ -116,8 +115,8 @@ def test_kafka_s_own_tool_reads_every_record(tmp_path: Path, knows_topic_ids: bo
     """Kafka 4.3 has topic ids here; 3.9, of which there are brokers in the same cluster, passes over them."""
     records = [
         encode(record_of(COMMITTED)),
-        encode(record_of(replace(COMMITTED, topic_id=TOPIC_ID))),
-        encode(record_of(replace(COMMITTED, expire_ms=2000))),
+        encode(record_of(COMMITTED._replace(topic_id=TOPIC_ID))),
+        encode(record_of(COMMITTED._replace(expire_ms=2000))),
         encode(record_of(None)),
     ]
     segment = tmp_path / "__consumer_offsets-12" / "00000000000000000000.log"

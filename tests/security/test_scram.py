@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.security.kinds import Scram
 from oncelog.security.scram import ScramRefused, scram
-from oncelog.security.values import Scram, ScramLogin, Secret
+from oncelog.security.values import ScramLogin, Secret
 
 LOGIN = ScramLogin(Scram.SHA_256, "user", Secret("pencil"))
 NONCE = "rOprNGfwEbeRWgbNEkqO"

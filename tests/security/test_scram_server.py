@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.security.kinds import Scram
 from oncelog.security.scram import ScramRefused, scram
 from oncelog.security.scram_server import ScramCredential, ScramServer
-from oncelog.security.values import Scram, ScramLogin, Secret
+from oncelog.security.values import ScramLogin, Secret
 
 SALT = b"\x5b\x6d\x99\x68\x9d\x12\x35\x8e\xec\xa0\x4b\x14\x12\x36\xfa\x81"
 PENCIL = ScramCredential.of_password(Scram.SHA_256, "pencil", SALT, 4096)

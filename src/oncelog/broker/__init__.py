@@ -13,8 +13,6 @@ if TYPE_CHECKING:
         ClientAuth,
         ListenerSecurity,
         check_names_of_listeners,
-        security_of_listener,
-        security_towards_listener,
     )
     from oncelog.broker.config.listeners import (
         Endpoint,
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
         listening_endpoints,
     )
     from oncelog.broker.config.properties import Configuration, inert_remarks, read_configuration
+    from oncelog.broker.config.secured_listeners import security_of_listener, security_towards_listener
     from oncelog.broker.config.setting import SettingError
     from oncelog.broker.readiness import Readiness
     from oncelog.broker.starting import Environment, StartReport
@@ -71,8 +70,8 @@ _HOMES = {
     "listening_endpoints": "oncelog.broker.config.listeners",
     "log_directories": "oncelog.broker.config.configuration",
     "read_configuration": "oncelog.broker.config.properties",
-    "security_of_listener": "oncelog.broker.config.listener_security",
-    "security_towards_listener": "oncelog.broker.config.listener_security",
+    "security_of_listener": "oncelog.broker.config.secured_listeners",
+    "security_towards_listener": "oncelog.broker.config.secured_listeners",
 }
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from oncelog.broker.readiness import Readiness
 from oncelog.broker.request import Request
@@ -16,8 +15,7 @@ Handler = Callable[[Any, Request], Any]
 """Of the broker it is handed what it says that it needs. It gives the answer, or a flow that does; None if none is asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServedApi:
+class ServedApi(NamedTuple):
     """One API and the versions of it that are served, both ends included."""
 
     key: int
@@ -124,7 +122,7 @@ _MAXIMUM_IN_CLUSTER = {45: 0, 57: 1}
 
 def _in_cluster(api: ServedApi) -> ServedApi:
     module = f"cluster.{api.module}" if api.key in _OTHERWISE else api.module
-    return replace(api, module=module, maximum=_MAXIMUM_IN_CLUSTER.get(api.key, api.maximum))
+    return api._replace(module=module, maximum=_MAXIMUM_IN_CLUSTER.get(api.key, api.maximum))
 
 
 CLUSTER_APIS: Mapping[int, ServedApi] = MappingProxyType(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.environment import BrokerNetwork, Clock, Disk, Random, Workers
 
@@ -12,8 +11,7 @@ if TYPE_CHECKING:
     from oncelog.zookeeper.session import ZooKeeper
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(NamedTuple):
     """What a broker may ask of the world."""
 
     clock: Clock
@@ -25,8 +23,7 @@ class Environment:
     """Both for a member of a cluster."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartReport:
+class StartReport(NamedTuple):
     """What starting found. Bytes are those that followed the last checkpoint, and those of torn appends.
 
     `damage` has a sentence for each partition that is offline.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from oncelog.broker.operations import NO_LEADER
 
@@ -15,8 +14,7 @@ LEADER_DURING_DELETE = -2
 """What UpdateMetadata names as the leader of a partition that is being deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterNode:
+class ClusterNode(NamedTuple):
     """A live broker, as its clients are told of it."""
 
     node_id: int
@@ -25,8 +23,7 @@ class ClusterNode:
     rack: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Leadership:
+class Leadership(NamedTuple):
     """Who leads a partition, and who has replicas of it. Those in `offline` are on brokers, or in directories, that are down."""
 
     leader: int = NO_LEADER

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 NO_GENERATION = -1
 MEMBER_EPOCH_VERSION = 9
 """The first version of OffsetCommit whose generation may be a member epoch (KIP-848)."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitContext:
+class CommitContext(NamedTuple):
     """`generation` is the member epoch of newer groups, `version` that of OffsetCommit."""
 
     member_id: str = ""

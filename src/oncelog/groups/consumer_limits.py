@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 SIZE_MAX = 2**31 - 1
 
@@ -26,8 +25,7 @@ class MigrationPolicy(Enum):
         return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerLimits:
+class ConsumerLimits(NamedTuple):
     """The settings group.consumer.* under their own names. The first assignor is that of members that ask for none."""
 
     session_timeout_ms: int = 45_000

@@ -10,8 +10,8 @@ Who is a member is the matter of `members.py`; offsets may be committed without 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.coordination import Decision
@@ -43,8 +43,7 @@ NO_RETENTION = -1
 _NONE = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetToCommit:
+class OffsetToCommit(NamedTuple):
     """What a request asks to commit for one partition."""
 
     topic: str
@@ -55,16 +54,14 @@ class OffsetToCommit:
     metadata: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetDeletion:
+class OffsetDeletion(NamedTuple):
     """The answer to OffsetDelete: an error for all, or one for each partition that was named, in their order."""
 
     error: ErrorCode = _NONE
     errors: tuple[ErrorCode, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ListedGroup:
+class ListedGroup(NamedTuple):
     """A group as ListGroups names it; the protocol type is empty for one that never had members."""
 
     group: str

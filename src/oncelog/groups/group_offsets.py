@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncelog.groups.offset_records import NO_LEADER_EPOCH, NO_OFFSET
 from oncelog.groups.offsets import StoredOffset, TopicPartition
 from oncelog.wire import ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedOffset:
+class FetchedOffset(NamedTuple):
     """The answer for one partition; -1, -1 and "" where nothing is committed or there is an error."""
 
     topic: str
@@ -22,8 +21,7 @@ class FetchedOffset:
     metadata: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupOffsets:
+class GroupOffsets(NamedTuple):
     """It follows what is committed next; a copy is of one moment.
 
     An open transaction has committed for the partitions that are `unstable`: whoever asks for stable offsets waits for its end

@@ -14,6 +14,7 @@ from oncelog.coordination import Decision, Parked
 from oncelog.groups.classic import (
     ClassicGroup,
     ClassicMembership,
+    GroupAnswer,
     GroupMetadataRecord,
     JoinAnswer,
     JoinRequest,
@@ -45,7 +46,7 @@ Group: TypeAlias = "ClassicGroup | ConsumerGroup"
 MembersDecision: TypeAlias = Decision[GroupRecord, tuple[PendingResponse, ...]]
 """Its answers are given once its records are written and replayed."""
 
-A = TypeVar("A")
+A = TypeVar("A", bound=GroupAnswer)
 
 _NONE = ErrorCode.none
 

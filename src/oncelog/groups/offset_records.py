@@ -16,8 +16,8 @@ commit asked for a retention. Kafka 3.9 reads version 4 and passes over the id.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.coordination.fields import FieldReader, compact_string, string
@@ -46,8 +46,7 @@ _TOPIC_ID = bytes((1, TOPIC_ID_TAG, 16))
 """What comes before the id: one tagged field, which it is, and its size."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """The next offset a group wants to read. Times are milliseconds since 1970; -1 is no leader epoch, no expiry.
 
     `topic_id` is that of the topic it was committed for, if it is known: another one may have its name by now.
@@ -61,8 +60,7 @@ class CommittedOffset:
     topic_id: UUID | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetRecord:
+class OffsetRecord(NamedTuple):
     """A committed offset of a group, or None when it is forgotten, and the time of the record."""
 
     group: str

@@ -8,8 +8,8 @@ the log decides, not the order in which transactions end.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.groups.offset_records import CommittedOffset, OffsetRecord
@@ -19,8 +19,7 @@ TopicPartition = tuple[str, int]
 _NOTHING: Mapping[TopicPartition, StoredOffset] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class StoredOffset:
+class StoredOffset(NamedTuple):
     """A committed offset and the offset of its record in `__consumer_offsets`."""
 
     committed: CommittedOffset

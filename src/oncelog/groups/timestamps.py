@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Timestamps:
+class Timestamps(NamedTuple):
     """Records carry `wall_ms`, milliseconds since 1970; deadlines are of `steady_ms`, which no change of the date moves."""
 
     wall_ms: int

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.environment import Disk, DiskError
@@ -27,16 +27,14 @@ _UUID_BYTES = 16
 PartitionOffsets = Mapping[tuple[str, int], int]
 
 
-@dataclass(frozen=True, slots=True)
-class EpochStart:
+class EpochStart(NamedTuple):
     """The first offset that a leader of this epoch wrote."""
 
     epoch: int
     start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class NodeIdentity:
+class NodeIdentity(NamedTuple):
     """Whose data directory this is. Ids are Kafka's 22-character base64 text, but for a cluster id given by hand.
 
     `is_kafkas`: a broker of Apache Kafka over ZooKeeper has it. Such one takes no `meta.properties` but of version 0, and ours

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.environment import Disk, DiskError, File, Share, Syncable
@@ -36,8 +36,7 @@ REST_BYTES_MAX = 4 * 1024 * 1024
 """So much is copied in one step when the log changes its directory."""
 
 
-@dataclass(frozen=True, slots=True)
-class FutureSync:
+class FutureSync(NamedTuple):
     """Files to be made durable before the copy goes on."""
 
     files: Sequence[Syncable]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from oncelog.environment import File
@@ -27,8 +26,7 @@ class ScannedBatch(NamedTuple):
     position_in_data: int
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
     """The first bytes that are no batch: where they are, the offset expected there, and what is wrong."""
 
     position: int

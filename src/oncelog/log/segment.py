@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from typing_extensions import Buffer
 
@@ -31,8 +31,7 @@ WRITE_BACK_BYTES = 1024 * 1024
 """So much is worth a call: less is written back by the sync itself about as fast."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchPosition:
+class BatchPosition(NamedTuple):
     """A batch and where it is in its segment."""
 
     position: int

@@ -6,11 +6,11 @@ Key: version i16, type i16. Value of COMMIT and ABORT: version i16, coordinator 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
+from typing import NamedTuple
 
 from typing_extensions import Buffer
 
@@ -53,8 +53,7 @@ class ControlType(IntEnum):
     COMMIT = 1
 
 
-@dataclass(frozen=True, slots=True)
-class EndTransactionMarker:
+class EndTransactionMarker(NamedTuple):
     """The record of a control batch that ends a transaction. The producer is in the batch's header."""
 
     control: ControlType

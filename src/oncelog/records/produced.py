@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -38,8 +37,7 @@ class Effort(Enum):
         self.records_max = records_max
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """What a topic asks of a batch. Without a codec it keeps the producer's."""
 
     size_bytes_max: int

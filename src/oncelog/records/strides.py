@@ -10,9 +10,10 @@ OFFSETS_PERIOD = 8192
 """So many have two at most, and the next ones have the same first two bytes again."""
 
 _ALONE = bytes(2 * number & 0x7F for number in range(SHORTEST_DELTAS))
-FIRST = bytes(2 * number & 0x7F | 0x80 for number in range(OFFSETS_PERIOD))
-_SECOND = bytes(number >> 6 | 0x80 for number in range(OFFSETS_PERIOD))
-SECOND_AND_LAST = bytes(number >> 6 for number in range(OFFSETS_PERIOD))
+_FIRST_OF_64 = bytes(2 * number | 0x80 for number in range(SHORTEST_DELTAS))
+FIRST = _FIRST_OF_64 * (OFFSETS_PERIOD // SHORTEST_DELTAS)
+SECOND_AND_LAST = b"".join(bytes((byte,)) * SHORTEST_DELTAS for byte in range(OFFSETS_PERIOD // SHORTEST_DELTAS))
+_SECOND = b"".join(bytes((byte | 0x80,)) * SHORTEST_DELTAS for byte in range(OFFSETS_PERIOD // SHORTEST_DELTAS))
 _WITHOUT_HIGH_BIT = bytes(byte ^ 0x80 for byte in range(256))
 
 

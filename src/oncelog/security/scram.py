@@ -11,7 +11,8 @@ import hmac
 from base64 import b64decode, b64encode
 from collections.abc import Generator
 
-from oncelog.security.values import Scram, ScramLogin
+from oncelog.security.kinds import Scram
+from oncelog.security.values import ScramLogin
 
 HASHES = {Scram.SHA_256: "sha256", Scram.SHA_512: "sha512"}
 NO_CHANNEL_BINDING = b"n,,"

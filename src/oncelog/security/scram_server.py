@@ -10,8 +10,8 @@ import hmac
 from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
 
+from oncelog.security.kinds import Scram
 from oncelog.security.scram import HASHES, ITERATIONS_MIN, NONE_OF_SCRAM, ScramRefused, decoded, fields_of
-from oncelog.security.values import Scram
 
 NAMES = ("salt", "stored_key", "server_key", "iterations")
 

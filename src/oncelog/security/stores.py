@@ -6,7 +6,8 @@ from base64 import encodebytes
 from typing import Any
 
 from oncelog.security.java_store import MAGIC, KeyEntry, NoStore, read_java_store, reveal_key
-from oncelog.security.values import Certificate, Secret, Store, StoreKind
+from oncelog.security.kinds import StoreKind
+from oncelog.security.values import Certificate, Secret, Store
 
 EXTRA = "oncelog[pkcs12]"
 

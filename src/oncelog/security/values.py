@@ -7,8 +7,9 @@ in no message that shows one of them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
 from typing import TypeAlias
+
+from oncelog.security.kinds import Scram, StoreKind, TlsVersion, Verification
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +17,6 @@ class Secret:
     """A text that must not be shown."""
 
     value: str = field(repr=False)
-
-
-class StoreKind(StrEnum):
-    """How certificates and keys are kept, by Kafka's names."""
-
-    PEM = "PEM"
-    JKS = "JKS"
-    PKCS12 = "PKCS12"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +32,6 @@ class Store:
     def __post_init__(self) -> None:
         if (self.path is None) == (self.content is None):
             raise ValueError(f"{self.option}: a store has a path or a content, and not both")
-
-
-class Verification(Enum):
-    """What a broker's certificate must prove."""
-
-    HOST = "issued by somebody we trust, for the host we connect to"
-    ISSUER = "issued by somebody we trust"
-    NOTHING = "nothing"
-
-
-class TlsVersion(StrEnum):
-    """Versions of TLS by Java's names."""
-
-    TLS_1_2 = "TLSv1.2"
-    TLS_1_3 = "TLSv1.3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +52,6 @@ class Tls:
     verification: Verification = Verification.HOST
     version_min: TlsVersion = TlsVersion.TLS_1_2
     version_max: TlsVersion = TlsVersion.TLS_1_3
-
-
-class Scram(StrEnum):
-    """The two mechanisms of RFC 5802 and RFC 7677 that Kafka has."""
-
-    SHA_256 = "SCRAM-SHA-256"
-    SHA_512 = "SCRAM-SHA-512"
 
 
 @dataclass(frozen=True, slots=True)

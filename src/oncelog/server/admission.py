@@ -10,9 +10,8 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker import Settings
 from oncelog.server.connection import Connection
@@ -29,8 +28,7 @@ LOOK_AGAIN_S = 1.0
 """A limit may have been raised, or descriptors may have been given back, by somebody else in this process."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listening:
+class Listening(NamedTuple):
     """One listener: its socket, what makes a connection of what it accepts, and how that is encrypted, if it is."""
 
     socket: socket.socket

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from dataclasses import dataclass
+from typing import NamedTuple
 
 RESERVED = 64
 """For the event loop, the listener, locks, checkpoints, what threads open for a moment, modules that are imported."""
@@ -12,8 +12,7 @@ UNLIMITED = 2**20
 """What counts where there is no limit; no system that gives none can open so many."""
 
 
-@dataclass(frozen=True, slots=True)
-class DescriptorBudget:
+class DescriptorBudget(NamedTuple):
     """The most files of the log that are open at a time, and the most connections."""
 
     files: int

@@ -16,7 +16,6 @@ from oncelog.broker import (
     check_names_of_listeners,
     inter_broker_listener,
     listening_endpoints,
-    security_towards_listener,
 )
 
 if TYPE_CHECKING:
@@ -58,6 +57,16 @@ def listeners_of(listen: str | None, settings: Settings) -> tuple[Endpoint, ...]
     return endpoints
 
 
+def security_of(settings: Settings, endpoint: Endpoint) -> ListenerSecurity:
+    """Raises SettingError, which shows no secret."""
+    if endpoint.protocol == PLAINTEXT:
+        return ListenerSecurity()
+    # Only now: it takes a while, and most brokers have no such listener.
+    from oncelog.broker import security_of_listener
+
+    return security_of_listener(settings, endpoint)
+
+
 def context_of(security: ListenerSecurity) -> SSLContext | None:
     """Raises ValueError for a file or store that is no good."""
     if security.tls is None:
@@ -72,6 +81,8 @@ def link_security(settings: Settings, endpoints: Sequence[Endpoint]) -> LinkSecu
     """How this broker connects to the others, if it does. Raises ValueError, for a file that is no good, too."""
     if not settings.is_in_cluster:
         return None
+    from oncelog.broker import security_towards_listener
+
     between = inter_broker_listener(settings)
     security = security_towards_listener(settings, next(one for one in endpoints if one.name == between))
     if security.protocol == PLAINTEXT:

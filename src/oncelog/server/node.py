@@ -25,7 +25,6 @@ from oncelog.broker import (
     StartReport,
     advertised_endpoints,
     log_directories,
-    security_of_listener,
 )
 from oncelog.environment import BrokerNetwork, DiskError
 from oncelog.server.admission import Admission, Listening
@@ -45,6 +44,7 @@ from oncelog.server.listening import (
     listeners_of,
     parse_address,
     reachable,
+    security_of,
 )
 from oncelog.server.memory import MemoryBudget
 from oncelog.server.receive_buffer import ReceiveBuffer
@@ -89,7 +89,7 @@ class Broker:
         self._directories = _apart(self._log_dirs)
         self._listen = listen
         self._endpoints = listeners_of(listen, self._parsed)
-        self._security = {one.name: security_of_listener(self._parsed, one) for one in self._endpoints}
+        self._security = {one.name: security_of(self._parsed, one) for one in self._endpoints}
         self._contexts = {name: context_of(security) for name, security in self._security.items()}
         self._link_security = link_security(self._parsed, self._endpoints)
         self._connections = Connections()

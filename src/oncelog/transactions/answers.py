@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from oncelog.transactions.state import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition, TransactionMetadata
@@ -45,14 +44,12 @@ class EndTransactionAnswer(NamedTuple):
     markers: MarkersToSend | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedTransaction:
+class DescribedTransaction(NamedTuple):
     error: ErrorCode
     metadata: TransactionMetadata | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ListedTransaction:
+class ListedTransaction(NamedTuple):
     """`unknown_states` holds the state filters that name no state."""
 
     error: ErrorCode

@@ -5,12 +5,7 @@ from typing import Any
 import pytest
 
 from oncelog.broker.config.configuration import Settings
-from oncelog.broker.config.listener_security import (
-    ClientAuth,
-    check_names_of_listeners,
-    security_of_listener,
-    security_towards_listener,
-)
+from oncelog.broker.config.listener_security import ClientAuth, check_names_of_listeners
 from oncelog.broker.config.listeners import (
     Endpoint,
     advertised_endpoints,
@@ -18,8 +13,9 @@ from oncelog.broker.config.listeners import (
     inter_broker_listener,
     listening_endpoints,
 )
+from oncelog.broker.config.secured_listeners import security_of_listener, security_towards_listener
 from oncelog.broker.config.setting import SettingError
-from oncelog.security.values import StoreKind, Verification
+from oncelog.security.kinds import StoreKind, Verification
 
 MAP = "CLIENTS:SSL,INSIDE:SASL_SSL"
 IN_CLUSTER = {"zookeeper.connect": "here", "broker.id": "1"}

@@ -146,7 +146,7 @@ def test_whatever_is_written_to_a_topic_of_a_coordinator_the_broker_starts(topic
 @pytest.mark.parametrize(
     "made",
     [
-        [TopicCreated(name="t", topic_id=TOPIC_ID, partition_count=1)],
+        [TopicCreated(name="t", topic_id=TOPIC_ID, partition_count=1, configs={})],
         [ReplicasHosted(topic="t", topic_id=TOPIC_ID, partitions=[0])],
     ],
 )

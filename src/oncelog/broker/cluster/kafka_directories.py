@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from uuid import UUID
 
 from oncelog.broker.cluster.converted import ConversionRefusedError, Converted
@@ -68,7 +67,7 @@ def give_to_kafka(disk: Disk, directories: Sequence[DataDirectory]) -> Converted
         _check_moves(directories)
         _name_topics(disk, directories, _hosted(disk, directories))
         for directory, identity in zip(directories, identities, strict=True):
-            directory.write_identity(replace(identity, is_kafkas=True))
+            directory.write_identity(identity._replace(is_kafkas=True))
     for directory in directories:
         for own in (OWN_CHECKPOINT, FILE_NAME, RESERVE):
             disk.remove(f"{directory.path}/{own}")

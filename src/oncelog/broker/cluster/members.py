@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from oncelog.broker.operations import NO_LEADER
 from oncelog.broker.view import LEADER_DURING_DELETE, ClusterNode, KnownPartition, Leadership
@@ -61,7 +61,7 @@ class MembersAtListener:
         known = partition.leadership
         if known.leader in self._nodes or known.leader in (NO_LEADER, LEADER_DURING_DELETE):
             return known
-        return replace(known, leader=NO_LEADER)
+        return known._replace(leader=NO_LEADER)
 
 
 class ClusterMembers(MembersAtListener):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
@@ -338,4 +338,4 @@ def _newer(known: Leadership, told: LeaderAndIsrTold) -> Leadership:
     """
     if known is UNKNOWN or told.leader_epoch <= known.leader_epoch:
         return known
-    return replace(known, leader=told.leader, leader_epoch=told.leader_epoch, isr=told.isr)
+    return known._replace(leader=told.leader, leader_epoch=told.leader_epoch, isr=told.isr)

@@ -14,7 +14,7 @@ from oncelog.zookeeper.znodes import ConfigEntity, decode_config, encode_config,
 if TYPE_CHECKING:
     from oncelog.broker.cluster.configs import ClusterConfigs
     from oncelog.environment import Clock
-    from oncelog.security.values import Scram
+    from oncelog.security.kinds import Scram
     from oncelog.zookeeper.session import ZooKeeper
 
 logger = logging.getLogger("oncelog.broker")

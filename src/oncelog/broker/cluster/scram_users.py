@@ -13,8 +13,8 @@ from oncelog.broker.cluster.scram_credentials import USERS
 from oncelog.controller import ApiError
 from oncelog.coordination import Parked, start
 from oncelog.coordination.one_at_a_time import OneAtATime
+from oncelog.security.kinds import Scram
 from oncelog.security.scram_server import ScramCredential
-from oncelog.security.values import Scram
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import Children, GetChildren
 from oncelog.zookeeper.znodes import ConfigEntity, desanitize, paths, sanitize

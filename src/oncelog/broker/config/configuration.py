@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import IntEnum
 from types import MappingProxyType
+from typing import NamedTuple
 
 from oncelog.broker.config.cluster_settings import CLUSTER_DEFAULTS
 from oncelog.broker.config.security_settings import LISTENER_SETTINGS, OF_LISTENER, named_for_listener
@@ -37,8 +37,7 @@ class SettingSource(IntEnum):
     DYNAMIC_GROUP_CONFIG = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(NamedTuple):
     """One of the places that could give a setting its value."""
 
     name: str
@@ -68,7 +67,7 @@ def setting_of_listener(name: str) -> Setting:
             f"{name} is not allowed: {own} is no setting that a listener has of its own"
             + (f"; the nearest is {near[0]}" if near else "")
         )
-    return replace(LISTENER_SETTINGS[own], name=name)
+    return LISTENER_SETTINGS[own]._replace(name=name)
 
 
 def unknown_name(name: str, table: Mapping[str, Setting], what: str) -> str:

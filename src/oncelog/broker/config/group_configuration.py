@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from oncelog.broker.config.configuration import Settings, SettingSource, Synonym, parse_settings
 from oncelog.broker.config.consumer_group_limits import bounds, check_times, common_times, consumer_limits
@@ -65,8 +64,7 @@ class GroupConfigs:
             check_times(self._settings, times, OWN)
         except SettingError as error:
             logger.warning("group %s loses members that are well: %s", group, error)
-        return replace(
-            self._common,
+        return self._common._replace(
             session_timeout_ms=times[SESSION],
             heartbeat_interval_ms=times[HEARTBEAT],
             assignment_interval_ms=times[INTERVAL],

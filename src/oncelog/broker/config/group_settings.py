@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
 from oncelog.broker.config.consumer_group_settings import TIMES
@@ -18,7 +17,7 @@ GROUP_SETTINGS: Mapping[str, Setting] = MappingProxyType(
         setting.name: setting
         for setting in (
             *(
-                replace(BROKER_SETTINGS[f"group.consumer.{what}"], name=f"{OWN}{what}", is_dynamic=True)
+                BROKER_SETTINGS[f"group.consumer.{what}"]._replace(name=f"{OWN}{what}", is_dynamic=True)
                 for what in TIMES
             ),
             *INERT_GROUP_SETTINGS,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from oncelog.broker.config.java_numbers import double, text_of_double, trimmed, whole_number
 
@@ -37,8 +36,7 @@ class Effect(StrEnum):
     NONE = "means nothing here"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(NamedTuple):
     """One setting. `topic_name` is the per-topic setting that overrides it, where Kafka has one.
 
     Without a default, `type` says what it is. `is_dynamic`: a running broker takes a new value. `is_per_broker`: there is none

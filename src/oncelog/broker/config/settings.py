@@ -5,7 +5,6 @@ the documentation read. What a running broker makes of it is in `configuration.p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
 from oncelog.broker.config.cleaner_settings import CLEANER_SETTINGS
@@ -63,8 +62,7 @@ _DEFAULT_IN_OTHER_UNITS = {
 
 TOPIC_SETTINGS: Mapping[str, Setting] = MappingProxyType(
     {
-        setting.topic_name: replace(
-            setting,
+        setting.topic_name: setting._replace(
             name=setting.topic_name,
             default=_DEFAULT_IN_OTHER_UNITS.get(setting.topic_name, setting.default),
             topic_name=None,

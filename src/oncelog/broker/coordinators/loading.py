@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from oncelog import transactions
@@ -199,7 +199,7 @@ def _change_topic(state: JournalState, topic_id: str, **changes: Any) -> None:
     """A topic that was deleted in the meantime is not there any more."""
     for name, topic in state.topics.items():
         if topic.topic_id == topic_id:
-            state.topics[name] = replace(topic, **changes)
+            state.topics[name] = topic._replace(**changes)
             return
 
 
@@ -285,8 +285,7 @@ def _readable_records(partition: Partition, home_of: Callable[[str], int]) -> li
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Replayed:
+class _Replayed(NamedTuple):
     """A record of the offsets topic, with the header of its batch and its own offset."""
 
     record: GroupRecord
@@ -294,8 +293,7 @@ class _Replayed:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Marker:
+class _Marker(NamedTuple):
     """How a transaction ended that has records here."""
 
     producer_id: int

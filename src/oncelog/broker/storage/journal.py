@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import get_args
+from typing import NamedTuple, get_args
 from uuid import UUID
 
 from oncelog.coordination import Parked
@@ -20,69 +19,60 @@ from oncelog.records.checksum import crc32c
 FILE_NAME = "oncelog-metadata.jsonl"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerStarted:
+class BrokerStarted(NamedTuple):
     """Each start is a leader epoch of its own, so that a reader notices when a crash cut off what it had read."""
 
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BootTrusted:
+class BootTrusted(NamedTuple):
     """What was written since the machine booted is there. Under another boot id, what was not durable may be gone."""
 
     boot_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogDirectoriesNamed:
+class LogDirectoriesNamed(NamedTuple):
     """The log directories from this start on: the path of each by its id."""
 
     paths: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogDirectoryFailed:
+class LogDirectoryFailed(NamedTuple):
     """Until the next start nothing is made in this directory, and nothing is deleted."""
 
     directory_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicCreated:
+class TopicCreated(NamedTuple):
     name: str
     topic_id: str
     partition_count: int
-    configs: dict[str, str] = field(default_factory=dict)
+    configs: dict[str, str]
 
     @property
     def uuid(self) -> UUID:
         return UUID(self.topic_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDeleted:
+class TopicDeleted(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicGrown:
+class TopicGrown(NamedTuple):
     """Topics are named by id from here on: another one may have the name by the time this is read."""
 
     topic_id: str
     partition_count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicConfigured:
+class TopicConfigured(NamedTuple):
     """All that the topic's own settings are now."""
 
     topic_id: str
     configs: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicasHosted:
+class ReplicasHosted(NamedTuple):
     """In a cluster: this broker has replicas of these partitions from now on."""
 
     topic: str
@@ -90,8 +80,7 @@ class ReplicasHosted:
     partitions: list[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicasLeft:
+class ReplicasLeft(NamedTuple):
     """In a cluster: this broker has no replicas of these partitions any more."""
 
     topic: str
@@ -99,37 +88,32 @@ class ReplicasLeft:
     partitions: list[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BecameMember:
+class BecameMember(NamedTuple):
     """A broker that was alone is a member of a cluster from now on. Its topics, its settings and the producer ids that it gave
     out are in ZooKeeper; of its partitions it has replicas.
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfigured:
+class BrokerConfigured(NamedTuple):
     """All that was changed of the broker's settings, for this broker (its id) or for every one (no id)."""
 
     broker_id: str
     configs: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfigured:
+class GroupConfigured(NamedTuple):
     """All that the group's own settings are now; without any they are the broker's again."""
 
     group: str
     configs: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureFinalized:
+class FeatureFinalized(NamedTuple):
     name: str
     level: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerIdsReserved:
+class ProducerIdsReserved(NamedTuple):
     """Every producer id below this one may have been handed out."""
 
     next_producer_id: int
@@ -156,7 +140,7 @@ _KINDS: dict[str, Callable[..., MetadataRecord]] = {kind.__name__: kind for kind
 
 
 def encode_line(record: MetadataRecord) -> bytes:
-    body = json.dumps({"type": type(record).__name__, **asdict(record)}, separators=(",", ":")).encode()
+    body = json.dumps({"type": type(record).__name__, **record._asdict()}, separators=(",", ":")).encode()
     return b"%08x %s\n" % (crc32c(body), body)
 
 

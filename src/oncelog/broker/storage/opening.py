@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.broker.storage.partition import UnopenedLog
@@ -73,8 +74,7 @@ def say_what_is_missing(
         logger.warning("%s: its last %d bytes are no entries, as after a power cut, and not used", path, size_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class _KnownOfLog:
+class _KnownOfLog(NamedTuple):
     """What the last stop left of one log. `digest` is None without a checkpoint."""
 
     recovery_point: int

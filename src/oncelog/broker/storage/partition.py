@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -17,8 +16,7 @@ from oncelog.records import BatchHeader, ControlType
 from oncelog.wire import ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class UnopenedLog:
+class UnopenedLog(NamedTuple):
     """A damaged log as a start found and left it. All but its directory and `damage` is what was known of it, and the
     checkpoints go on saying that. What it has is durable.
 

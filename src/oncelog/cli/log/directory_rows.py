@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 
 from oncelog.broker.storage.journal import decode_line
 from oncelog.cli.log.segment_rows import Row
@@ -29,7 +28,7 @@ def journal_rows(disk: Disk, path: str) -> Iterator[Row]:
                 "reason": "no whole record",
             }
             continue
-        fields = asdict(record)
+        fields = record._asdict()
         if "configs" in fields:
             fields["configs"] = {name: _shown(name, value) for name, value in fields["configs"].items()}
         yield {"kind": type(record).__name__, "position": line.position, **fields}
@@ -63,7 +62,7 @@ def checkpoint_rows(disk: Disk, path: str) -> Iterator[Row]:
 
 
 def identity_rows(disk: Disk, path: str) -> Iterator[Row]:
-    yield {"kind": "node", **asdict(read_identity(disk, path))}
+    yield {"kind": "node", **read_identity(disk, path)._asdict()}
 
 
 def topic_rows(disk: Disk, path: str) -> Iterator[Row]:

@@ -1,6 +1,7 @@
 """Groups of the classic protocol: the members choose one of themselves, and that one assigns the partitions."""
 
 from oncelog.groups.classic.answers import (
+    GroupAnswer,
     JoinAnswer,
     JoinRequest,
     LeaveAnswer,
@@ -22,6 +23,7 @@ __all__ = [
     "ClassicMembership",
     "ClassicState",
     "DescribedMember",
+    "GroupAnswer",
     "GroupMetadataRecord",
     "GroupMetadataValue",
     "JoinAnswer",

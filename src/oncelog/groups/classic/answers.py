@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, Self
 
 from oncelog.wire import ErrorCode
 
@@ -11,8 +12,12 @@ NO_MEMBER_ID = ""
 NO_LEADER = ""
 
 
-@dataclass(frozen=True, slots=True)
-class JoinRequest:
+class GroupAnswer(Protocol):
+    def with_error(self, error: ErrorCode) -> Self:
+        """The same answer, where nothing of what was decided could be recorded."""
+
+
+class JoinRequest(NamedTuple):
     """JoinGroup. `needs_member_id` is how KIP-394 joins (v4), `may_skip_assignment` that of KIP-814 (v9)."""
 
     group: str
@@ -28,8 +33,7 @@ class JoinRequest:
     may_skip_assignment: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedMember:
+class JoinedMember(NamedTuple):
     """What the leader is told of each member."""
 
     member_id: str
@@ -37,8 +41,7 @@ class JoinedMember:
     subscription: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JoinAnswer:
+class JoinAnswer(NamedTuple):
     error: ErrorCode = ErrorCode.none
     member_id: str = NO_MEMBER_ID
     generation: int = NO_GENERATION
@@ -47,6 +50,9 @@ class JoinAnswer:
     leader: str = NO_LEADER
     skip_assignment: bool = False
     members: tuple[JoinedMember, ...] = ()
+
+    def with_error(self, error: ErrorCode) -> Self:
+        return self._replace(error=error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +68,28 @@ class SyncRequest:
     assignments: dict[str, bytes] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class SyncAnswer:
+class SyncAnswer(NamedTuple):
     error: ErrorCode = ErrorCode.none
     protocol_type: str | None = None
     protocol: str | None = None
     assignment: bytes = b""
 
+    def with_error(self, error: ErrorCode) -> Self:
+        return self._replace(error=error)
 
-@dataclass(frozen=True, slots=True)
-class Leaving:
+
+class Leaving(NamedTuple):
     """One member that leaves, or is made to: by its id, or by its instance id alone."""
 
     member_id: str
     instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveAnswer:
+class LeaveAnswer(NamedTuple):
     """One error for each that was named, in their order."""
 
     errors: tuple[ErrorCode, ...] = ()
     error: ErrorCode = ErrorCode.none
+
+    def with_error(self, error: ErrorCode) -> Self:
+        return self._replace(error=error)

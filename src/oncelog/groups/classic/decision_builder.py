@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from oncelog.coordination import Decision, Parked
 from oncelog.coordination.decision import nothing_to_remember
-from oncelog.groups.classic.answers import JoinAnswer, LeaveAnswer, SyncAnswer
+from oncelog.groups.classic.answers import GroupAnswer, JoinAnswer, LeaveAnswer, SyncAnswer
 from oncelog.groups.classic.group import ClassicGroup
 from oncelog.groups.classic.metadata import GroupMetadataRecord, GroupMetadataValue
 from oncelog.groups.timestamps import Timestamps
@@ -17,17 +16,15 @@ from oncelog.wire import ErrorCode
 Answer = TypeVar("Answer", JoinAnswer, SyncAnswer, LeaveAnswer)
 
 
-@dataclass(frozen=True, slots=True)
-class PendingResponse:
+class PendingResponse(NamedTuple):
     """An answer, and who waits for it."""
 
     reply: Parked[Any]
-    answer: Any
-    """Every kind of answer has an `error`."""
+    answer: GroupAnswer
 
     def give(self, error: ErrorCode = ErrorCode.none) -> None:
         """`error`: what kept the records of the decision from being kept."""
-        self.reply.release(self.answer if error is ErrorCode.none else replace(self.answer, error=error))
+        self.reply.release(self.answer if error is ErrorCode.none else self.answer.with_error(error))
 
 
 MembershipDecision = Decision[GroupMetadataRecord, tuple[PendingResponse, ...]]

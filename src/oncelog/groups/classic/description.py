@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncelog.groups.classic.group import ClassicGroup
 from oncelog.groups.classic.state import DEAD, STABLE
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedMember:
+class DescribedMember(NamedTuple):
     member_id: str
     instance_id: str | None
     client_id: str
@@ -18,8 +17,7 @@ class DescribedMember:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ClassicGroupDescription:
+class ClassicGroupDescription(NamedTuple):
     """`protocol` and what the members said for it are told of a stable group only."""
 
     state: str

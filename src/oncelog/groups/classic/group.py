@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from oncelog.groups.classic.answers import JoinAnswer, JoinedMember
 from oncelog.groups.classic.member import ClassicGroupMember
@@ -28,8 +28,7 @@ from oncelog.groups.group_type import GroupType
 from oncelog.wire import ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class FirstRebalance:
+class FirstRebalance(NamedTuple):
     """The first members of an empty group are waited for a while: `delay_ms` at a time, `remaining_ms` more at most."""
 
     delay_ms: int
@@ -281,7 +280,7 @@ class ClassicGroup:
         """Take over what is recorded: the generation now stands, or there are no members any more."""
         if metadata.members:
             for stored in metadata.members:
-                self.put(replace(self.members[stored.member_id], assignment=stored.assignment))
+                self.put(self.members[stored.member_id]._replace(assignment=stored.assignment))
             if self.state is COMPLETING_REBALANCE:
                 self.transition(STABLE)
         elif self.state is PREPARING_REBALANCE and metadata.generation > self.generation:

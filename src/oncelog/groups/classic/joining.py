@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID
 
 from oncelog.coordination import Parked
@@ -70,7 +70,7 @@ class Joining:
         member_id = f"{prefix[:ID_PREFIX_UNITS]}-{self.new_uuid()}"
         known = group.static_member(request.instance_id)
         if known is not None:
-            self._replace(known, member_id)
+            self._take_place(known, member_id)
         elif request.instance_id is None and request.needs_member_id:
             # KIP-394: whoever does not come back with the id has never been a member.
             group.pending_joins[member_id] = self.step.now.steady_ms + request.session_timeout_ms
@@ -117,8 +117,7 @@ class Joining:
         request = self.request
         if isinstance(member.waits, WaitsForSync):
             self.step.answer(member.waits.reply, SyncAnswer(ErrorCode.rebalance_in_progress))
-        updated = replace(
-            member,
+        updated = member._replace(
             protocols=request.protocols,
             rebalance_timeout_ms=request.rebalance_timeout_ms,
             session_timeout_ms=request.session_timeout_ms,
@@ -129,7 +128,7 @@ class Joining:
 
     # --- a static member that has lost its id
 
-    def _replace(self, old: ClassicGroupMember, member_id: str) -> None:
+    def _take_place(self, old: ClassicGroupMember, member_id: str) -> None:
         """KIP-345: it takes the old one's place, without a rebalance where nothing else changes."""
         group, step = self.group, self.step
         leader_before = group.leader or ""
@@ -138,7 +137,7 @@ class Joining:
             step.answer(old.waits.reply, SyncAnswer(ErrorCode.fenced_instance_id))
         member = self._update(group.replace_static(old, member_id).heard_from(step.now.steady_ms))
         if group.state is STABLE and group.chosen_protocol() == group.protocol:
-            member = replace(member, waits=None)
+            member = member._replace(waits=None)
             group.put(member)
             self._replace_quietly(member, leader_before)
         else:
@@ -151,10 +150,10 @@ class Joining:
         answer = group.join_answer(member)
         if self.request.may_skip_assignment:
             # KIP-814: it leads, and must not assign again.
-            answer = replace(answer, skip_assignment=member.member_id == group.leader)
+            answer = answer._replace(skip_assignment=member.member_id == group.leader)
         else:
             # An older client that is told it leads assigns; so it is told of the leader it was.
-            answer = replace(answer, leader=leader_before, members=())
+            answer = answer._replace(leader=leader_before, members=())
         step.answer(self.reply, answer)
 
     def _refuse(self, error: ErrorCode, member_id: str | None = None) -> None:

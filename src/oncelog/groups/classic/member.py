@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from oncelog.coordination import Parked
 from oncelog.groups.classic.answers import JoinAnswer, SyncAnswer
@@ -12,22 +12,19 @@ Protocols = tuple[tuple[str, bytes], ...]
 """The protocols a member can do, the one it likes best first: the name, and what it has to say for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitsForJoin:
+class WaitsForJoin(NamedTuple):
     """It has joined, and is told so when the generation begins."""
 
     reply: Parked[JoinAnswer]
 
 
-@dataclass(frozen=True, slots=True)
-class WaitsForSync:
+class WaitsForSync(NamedTuple):
     """It has asked for its assignment, which the leader has not sent yet."""
 
     reply: Parked[SyncAnswer]
 
 
-@dataclass(frozen=True, slots=True)
-class ClassicGroupMember:
+class ClassicGroupMember(NamedTuple):
     """`session_deadline_ms` is a steady time; None while a request of the member that waits stands for its heartbeats.
 
     A value: its group has another in its place when it changes.
@@ -67,7 +64,7 @@ class ClassicGroupMember:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def heard_from(self, steady_ms: float) -> ClassicGroupMember:
-        return replace(self, session_deadline_ms=steady_ms + self.session_timeout_ms)
+        return self._replace(session_deadline_ms=steady_ms + self.session_timeout_ms)
 
     def as_stored(self, protocol: str | None, assignment: bytes) -> StoredMember:
         return StoredMember(

@@ -8,8 +8,8 @@ restart, and its members go on with their heartbeats.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.coordination import Decision, Parked
@@ -30,8 +30,7 @@ NEVER_HAD_MEMBERS = GroupMetadataValue()
 _NONE = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True)
-class MembershipLimits:
+class MembershipLimits(NamedTuple):
     """group.min.session.timeout.ms, group.max.session.timeout.ms, group.initial.rebalance.delay.ms, group.max.size."""
 
     session_min_ms: int = 6000
@@ -193,7 +192,7 @@ class ClassicMembership:
             step.answer(reply, SyncAnswer(_NONE, group.protocol_type, group.protocol, member.assignment))
             return step.decision(self._remembering(group))
         assert group.state is COMPLETING_REBALANCE, group.state
-        group.put(replace(member, waits=WaitsForSync(reply)))
+        group.put(member._replace(waits=WaitsForSync(reply)))
         if member.member_id == group.leader:
             step.record(group, group.generation_of(request.assignments, now.wall_ms))
             rebalance.answer_syncs(step, group, _NONE, request.assignments)
@@ -276,7 +275,7 @@ class ClassicMembership:
         for member in due:
             if member.waits is not None and not member.is_new:
                 # It is we who keep it waiting.
-                group.put(replace(member, session_deadline_ms=None))
+                group.put(member._replace(session_deadline_ms=None))
             else:
                 silent.append(member)
         for member_id in pending:

@@ -14,7 +14,7 @@ Version 3 is written.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncelog.coordination.fields import FieldReader, nullable_string, sized_bytes, string
 from oncelog.records import Record
@@ -30,8 +30,7 @@ _TIME_AND_COUNT = struct.Struct(">qi")
 _TIMEOUTS = struct.Struct(">ii")
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMember:
+class StoredMember(NamedTuple):
     """A member of a generation. `subscription` is what it said for the protocol that was chosen."""
 
     member_id: str
@@ -44,8 +43,7 @@ class StoredMember:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMetadataValue:
+class GroupMetadataValue(NamedTuple):
     """A generation. An empty protocol type is that of a group which never had members; `state_ms` is -1 when not known."""
 
     protocol_type: str = ""
@@ -56,8 +54,7 @@ class GroupMetadataValue:
     members: tuple[StoredMember, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMetadataRecord:
+class GroupMetadataRecord(NamedTuple):
     """What a group is from now on, or None when it is gone, and the time of the record."""
 
     group: str

@@ -9,8 +9,6 @@ a record.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from oncelog.groups.classic.answers import JoinAnswer, SyncAnswer
 from oncelog.groups.classic.decision_builder import DecisionBuilder
 from oncelog.groups.classic.group import ClassicGroup, FirstRebalance
@@ -40,7 +38,7 @@ def prepare(step: DecisionBuilder, group: ClassicGroup, first_delay_ms: int) -> 
     """Begin a rebalance. Whoever waits for its assignment is told to join again."""
     if group.state is COMPLETING_REBALANCE:
         for member in group.members.values():
-            group.put(replace(member, assignment=b""))
+            group.put(member._replace(assignment=b""))
         answer_syncs(step, group, ErrorCode.rebalance_in_progress)
     group.pending_syncs.clear()
     group.sync_deadline_ms = None
@@ -69,7 +67,7 @@ def join_deadline_passed(step: DecisionBuilder, group: ClassicGroup, first_delay
 
 def somebody_came(group: ClassicGroup) -> None:
     if group.first_rebalance is not None:
-        group.first_rebalance = replace(group.first_rebalance, somebody_came=True)
+        group.first_rebalance = group.first_rebalance._replace(somebody_came=True)
 
 
 def complete(step: DecisionBuilder, group: ClassicGroup) -> None:
@@ -91,7 +89,7 @@ def _begin_generation(step: DecisionBuilder, group: ClassicGroup) -> None:
     group.begin_generation()
     for member in group.members.values():
         answer_join(step, member, group.join_answer(member))
-        group.put(replace(member.heard_from(step.now.steady_ms), waits=None, is_new=False))
+        group.put(member.heard_from(step.now.steady_ms)._replace(waits=None, is_new=False))
     group.sync_deadline_ms = step.now.steady_ms + group.rebalance_timeout_ms
 
 
@@ -113,7 +111,7 @@ def answer_syncs(
                 assignment = assignments.get(member.member_id, b"")
                 answer = SyncAnswer(error, group.protocol_type, group.protocol, assignment)
             step.answer(member.waits.reply, answer)
-            group.put(replace(member.heard_from(step.now.steady_ms), waits=None))
+            group.put(member.heard_from(step.now.steady_ms)._replace(waits=None))
 
 
 def remove(step: DecisionBuilder, group: ClassicGroup, member: ClassicGroupMember, error: ErrorCode) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 from oncelog.groups.consumer.assignment import Assignment
 from oncelog.groups.consumer.member import JOINING_EPOCH, LEAVING_EPOCH, NO_TIMEOUT, STATIC_LEAVING_EPOCH
@@ -50,8 +51,7 @@ class HeartbeatRequest:
         return self.rebalance_timeout_ms != NO_TIMEOUT and has_subscription and self.owned is not None
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
+class HeartbeatAnswer(NamedTuple):
     """Without an assignment, the member goes on with what it has."""
 
     error: ErrorCode = ErrorCode.none
@@ -60,6 +60,9 @@ class HeartbeatAnswer:
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
     assignment: Assignment | None = None
+
+    def with_error(self, error: ErrorCode) -> Self:
+        return self._replace(error=error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ what takes the processor is done beside.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncelog.environment import Disk, Syncable
 from oncelog.log.compaction.batch_filter import BatchFilter, KeptBatch, LastRecord
@@ -33,15 +33,13 @@ class UncleanableError(Exception):
     """A log has batches that cannot be cleaned. It stays as it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningWork:
+class CleaningWork(NamedTuple):
     """Work for another thread. It uses nothing but what belongs to the cleaning."""
 
     work: Callable[[], None]
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningSync:
+class CleaningSync(NamedTuple):
     """Files to be made durable before the cleaning goes on."""
 
     files: Sequence[Syncable]

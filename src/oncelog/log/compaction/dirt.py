@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncelog.log.config import LONG_MAX, LogConfig
 from oncelog.log.segment import Segment
 
 
-@dataclass(frozen=True, slots=True)
-class Dirt:
+class Dirt(NamedTuple):
     """Whole segments: those below `first_dirty_offset` were cleaned before, and none from `end_offset` on may be.
 
     `is_overdue`: records have waited for max.compaction.lag.ms.

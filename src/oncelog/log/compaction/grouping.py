@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncelog.log.config import LogConfig
 from oncelog.log.segment import RELATIVE_OFFSET_MAX, Segment
@@ -12,8 +12,7 @@ SEGMENTS_MAX = 64
 """Each has four files to rename, one after the other while nobody else is served."""
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentGroup:
+class SegmentGroup(NamedTuple):
     """Neighbours, and the offsets at which they end."""
 
     segments: tuple[Segment, ...]

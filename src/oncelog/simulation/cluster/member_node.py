@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from random import Random
 
 from oncelog.broker import BrokerCore, Environment, Readiness
@@ -75,10 +74,13 @@ class MemberNode(BrokerNode):
 
     def environment(self, process: Process) -> Environment:
         session_ms = int(self.settings["zookeeper.session.timeout.ms"])
-        return replace(
-            super().environment(process),
-            network=SimulatedLinks(process, self._network),
-            zookeeper=SimulatedZooKeeper(self._ensemble, process, self._random, session_ms),
+        return (
+            super()
+            .environment(process)
+            ._replace(
+                network=SimulatedLinks(process, self._network),
+                zookeeper=SimulatedZooKeeper(self._ensemble, process, self._random, session_ms),
+            )
         )
 
     def stop(self) -> None:
