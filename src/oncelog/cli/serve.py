@@ -104,10 +104,15 @@ def broker_settings(file: Path | None, given: dict[str, str]) -> tuple[dict[str,
 
     Raises ValueError for a wrong value, and CommandError for a file that cannot be read.
     """
-    from oncelog.broker import inert_remarks, read_configuration
+    remarks: list[str] = []
+    if given:
+        # Only now, as below: most brokers are given nothing.
+        from oncelog.broker import inert_remarks
 
-    remarks = inert_remarks(given)
+        remarks = inert_remarks(given)
     if file is not None:
+        from oncelog.broker import read_configuration
+
         text = read_text(file)
         try:
             configuration = read_configuration(text)
