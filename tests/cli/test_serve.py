@@ -207,7 +207,9 @@ def test_file_that_cannot_be_read_is_named(finish, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("host", "reason"), [("nohost.invalid", ""), ("two..dots", "that is no name of a host")], ids=["unknown", "none"]
+    ("host", "reason"),
+    [("nohost.invalid", ""), ("two..dots", ""), ("ü" * 64, "that is no name of a host")],
+    ids=["unknown", "no_label", "long_label"],
 )
 def test_host_that_is_none_is_named(finish, host, reason):
     ended = finish("serve", "--listen", f"{host}:9192")
