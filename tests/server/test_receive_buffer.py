@@ -70,6 +70,8 @@ def test_frame_that_begins_late_in_the_buffer_is_moved_to_another_which_has_room
         assert frame is not None
         assert frame[: len(beginning)] == beginning
         moves.append(frame.obj is not whole)
+        buffer.give_back(frame)
+        del frame
     assert moves == [True, False, False]
 
 

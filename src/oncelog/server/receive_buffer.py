@@ -19,7 +19,8 @@ class ReceiveBuffer:
     """One buffer for all connections: it belongs to one of them from `get_buffer` to `buffer_updated`, and nothing comes between.
 
     A frame that is served at once is read where it was received. Whoever keeps a view of it keeps the buffer, and the next
-    connection gets another: what somebody may still look at is never written over. The buffer grows with the frames that come.
+    connection gets another: what somebody may still look at is never written over. A frame that has no room gets a larger
+    buffer, which takes what comes once it is given back.
     """
 
     __slots__ = ("_current", "_size_bytes", "_spares")
@@ -36,8 +37,8 @@ class ReceiveBuffer:
 
     def place_behind(self, rest: bytes) -> memoryview:
         """Where what comes next is to go: behind what came before it and is no whole frame."""
-        if len(self._current) < self._size_bytes or _is_viewed(self._current):
-            self._current = self._other()
+        if _is_viewed(self._current):
+            self._current = self._other(READ_BYTES_MAX)
         buffer, begin = self._current, len(rest)
         if rest:
             buffer[:begin] = rest
@@ -57,9 +58,9 @@ class ReceiveBuffer:
             return None
         buffer = self._current
         if begin + size_bytes <= len(buffer):
-            self._current = self._other()
+            self._current = self._other(READ_BYTES_MAX)
             return memoryview(buffer)[begin : begin + size_bytes]
-        frame = memoryview(self._other())[:size_bytes]
+        frame = memoryview(self._other(self._size_bytes))[:size_bytes]
         frame[: stop - begin] = memoryview(buffer)[begin:stop]
         return frame
 
@@ -70,12 +71,12 @@ class ReceiveBuffer:
             self._spares.append(self._current)
         self._current = frame.obj
 
-    def _other(self) -> bytearray:
+    def _other(self, size_bytes: int) -> bytearray:
         while self._spares:
             buffer = self._spares.pop()
-            if len(buffer) == self._size_bytes and not _is_viewed(buffer):
+            if len(buffer) >= size_bytes and not _is_viewed(buffer):
                 return buffer
-        return bytearray(self._size_bytes)
+        return bytearray(size_bytes)
 
 
 def _is_viewed(buffer: bytearray) -> bool:
