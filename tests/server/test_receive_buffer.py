@@ -121,6 +121,22 @@ def test_spare_buffer_is_used_before_another_is_made() -> None:
     assert buffer.received is spare
 
 
+def test_large_frames_one_after_the_other_take_one_large_buffer() -> None:
+    """What comes while a frame is read needs no more room than one read."""
+    buffer = ReceiveBuffer()
+    large = BUFFER_BYTES_MAX - STEP_BYTES
+    seen = set()
+    for _ in range(4):
+        received(buffer, bytes(READ_BYTES_MAX))
+        frame = buffer.lend(0, READ_BYTES_MAX, large)
+        assert frame is not None
+        assert len(buffer.received) == READ_BYTES_MAX
+        seen.add(id(frame.obj))
+        buffer.give_back(frame)
+        del frame
+    assert len(seen) == 1
+
+
 # --- connections that share a buffer
 
 
