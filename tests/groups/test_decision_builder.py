@@ -14,10 +14,10 @@ from oncelog.wire import ErrorCode
 JOINED = JoinAnswer(member_id="m", generation=3)
 SYNCED = SyncAnswer(protocol="range", assignment=b"all")
 LEFT = LeaveAnswer((ErrorCode.none,))
-BEATEN = HeartbeatAnswer(member_id="m", member_epoch=4)
+HEARD = HeartbeatAnswer(member_id="m", member_epoch=4)
 
 
-@pytest.mark.parametrize("answer", [JOINED, SYNCED, LEFT, BEATEN], ids=lambda answer: type(answer).__name__)
+@pytest.mark.parametrize("answer", [JOINED, SYNCED, LEFT, HEARD], ids=lambda answer: type(answer).__name__)
 def test_answer_of_what_was_not_recorded_differs_in_its_error_alone(answer: GroupAnswer) -> None:
     reply: Parked[Any] = Parked()
     PendingResponse(reply, answer).give(ErrorCode.not_coordinator)
@@ -27,7 +27,7 @@ def test_answer_of_what_was_not_recorded_differs_in_its_error_alone(answer: Grou
     assert type(told) is type(answer)
 
 
-@pytest.mark.parametrize("answer", [JOINED, SYNCED, LEFT, BEATEN], ids=lambda answer: type(answer).__name__)
+@pytest.mark.parametrize("answer", [JOINED, SYNCED, LEFT, HEARD], ids=lambda answer: type(answer).__name__)
 def test_answer_of_what_was_recorded_is_given_as_it_is(answer: GroupAnswer) -> None:
     reply: Parked[GroupAnswer] = Parked()
     PendingResponse(reply, answer).give()

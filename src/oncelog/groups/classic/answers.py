@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol, Self
 
 from oncelog.wire import ErrorCode
@@ -55,8 +56,7 @@ class JoinAnswer(NamedTuple):
         return self._replace(error=error)
 
 
-@dataclass(frozen=True, slots=True)
-class SyncRequest:
+class SyncRequest(NamedTuple):
     """SyncGroup. The protocol's type and name are None in versions that do not have them (before v5)."""
 
     group: str
@@ -65,7 +65,7 @@ class SyncRequest:
     generation: int
     protocol_type: str | None = None
     protocol: str | None = None
-    assignments: dict[str, bytes] = field(default_factory=dict)
+    assignments: Mapping[str, bytes] = MappingProxyType({})
 
 
 class SyncAnswer(NamedTuple):

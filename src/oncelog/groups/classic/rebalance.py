@@ -9,6 +9,8 @@ a record.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from oncelog.groups.classic.answers import JoinAnswer, SyncAnswer
 from oncelog.groups.classic.decision_builder import DecisionBuilder
 from oncelog.groups.classic.group import ClassicGroup, FirstRebalance
@@ -100,7 +102,7 @@ def answer_join(step: DecisionBuilder, member: ClassicGroupMember, answer: JoinA
 
 
 def answer_syncs(
-    step: DecisionBuilder, group: ClassicGroup, error: ErrorCode, assignments: dict[str, bytes] | None = None
+    step: DecisionBuilder, group: ClassicGroup, error: ErrorCode, assignments: Mapping[str, bytes] | None = None
 ) -> None:
     """Answer every SyncGroup that waits. From here on the members are to be heard from again."""
     for member in group.members.values():
