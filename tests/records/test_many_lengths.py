@@ -7,8 +7,10 @@ import random
 import pytest
 
 from harness.batches import can_be_read, passes
-from oncelog.records.inside import MANY_MIN
-from oncelog.records.many_lengths import MANY_MAX, look_at_many
+from oncelog.records.columns import MANY_MAX
+from oncelog.records.inside import MANY_FIRST, MANY_MIN
+from oncelog.records.many_lengths import KEY_BYTES_MAX, look_at_many
+from oncelog.records.strides import OFFSETS_PERIOD
 from oncelog.records.varint import varint
 
 COUNT, FIRST, PLACE = 63, 5, 30
@@ -40,7 +42,7 @@ def records_of(count: int, *, has_keys: bool, step: int = 10**9, longest: int = 
 
 def together(records: list[bytes], *, has_keys: bool) -> tuple[int, int]:
     position = sum(map(len, records[:FIRST]))
-    return look_at_many(b"".join(records), position, FIRST, len(records) - FIRST, 1, has_keys=has_keys)
+    return look_at_many(b"".join(records), position, FIRST, len(records) - FIRST, has_keys=has_keys)
 
 
 @pytest.mark.parametrize("has_keys", [False, True])
@@ -98,23 +100,48 @@ def test_length_of_one_byte_behind_a_high_one_is_not_taken_for_two() -> None:
     assert not passes(b"".join(records), COUNT)
 
 
-@pytest.mark.parametrize("switch", [70, 300, 400])
-def test_timestamps_that_grow_longer_are_right_as_far_as_they_are_alike(switch: int) -> None:
-    records = records_of(COUNT, has_keys=False)
-    count = 512
-    records = [record(number, None, b"v" * (number % 97), 0 if number < switch else 64) for number in range(64 + count)]
-    body, position = b"".join(records), sum(map(len, records[:64]))
-    found = look_at_many(body, position, 64, count, 1, has_keys=False)
-    if switch - 64 < count // 4:
-        assert found == (0, position)
-    else:
-        assert found == (switch - 64, sum(map(len, records[:switch])))
-    assert passes(body, len(records))
+@pytest.mark.parametrize(
+    "first", [60, OFFSETS_PERIOD - 100, OFFSETS_PERIOD, 5 * OFFSETS_PERIOD + 7, 0x80 * OFFSETS_PERIOD - 100]
+)
+@pytest.mark.parametrize("has_keys", [False, True])
+def test_timestamps_and_offset_deltas_of_any_length_are_looked_at_together(first: int, has_keys: bool) -> None:
+    chosen = random.Random(first)
+    ahead = record(first - 1, None, b"v")
+    records = [
+        record(
+            number,
+            chosen.choice((None, chosen.randbytes(chosen.randrange(KEY_BYTES_MAX + 1)))) if has_keys else None,
+            b"v" * chosen.choice((0, 50, 60, 70, 200, 8000)),
+            chosen.choice((1, -1)) * 2 ** chosen.randrange(33),
+        )
+        for number in range(first, first + 100)
+    ]
+    body = ahead + b"".join(records)
+    assert look_at_many(body, len(ahead), first, 100, has_keys=has_keys) == (100, len(body))
+    for wrong in (first - 1, first + 1, first ^ 64, first ^ 0x40000):
+        assert look_at_many(body, len(ahead), wrong, 100, has_keys=has_keys) == (0, len(ahead))
+
+
+LONGER = {
+    "a key": record(PLACE, b"k" * (KEY_BYTES_MAX + 1), b"v"),
+    "a timestamp": record(PLACE, None, b"v", 2**34),
+    "a value": record(PLACE, None, b"v" * 8192),
+    "headers": b"\x16" + b"\0\0" + DELTA + b"\1\x02v\x02\x02k\x02v",
+}
+
+
+@pytest.mark.parametrize("has_keys", [False, True])
+@pytest.mark.parametrize("longer", LONGER.values(), ids=LONGER)
+def test_records_among_which_one_has_something_longer_are_right_one_by_one(longer: bytes, has_keys: bool) -> None:
+    records = records_of(COUNT, has_keys=has_keys)
+    records[PLACE] = longer
+    assert together(records, has_keys=has_keys)[0] == 0
+    assert passes(b"".join(records), COUNT)
 
 
 @pytest.mark.parametrize("has_keys", [False, True])
 @pytest.mark.parametrize("step", [1, 9, 10**9])
-@pytest.mark.parametrize("count", [MANY_MIN - 1, MANY_MIN + 4, 64, 65, 200, 64 + MANY_MAX + 1, 9000])
+@pytest.mark.parametrize("count", [MANY_MIN - 1, MANY_MIN + 4, 64, 65, 200, MANY_FIRST + MANY_MAX + 5, 9000])
 def test_batch_of_many_lengths_has_as_many_records_as_it_says(count: int, step: int, has_keys: bool) -> None:
     body = b"".join(records_of(count, has_keys=has_keys, step=step))
     assert passes(body, count)

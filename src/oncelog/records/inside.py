@@ -6,8 +6,9 @@ place of each are one slice, and slices are compared at the speed of the machine
 
 from __future__ import annotations
 
+from oncelog.records.columns import MANY_MAX
 from oncelog.records.errors import InvalidRecordError
-from oncelog.records.many_lengths import MANY_MAX, look_at_many
+from oncelog.records.many_lengths import look_at_many
 from oncelog.records.record import RECORD_BYTES_MIN
 from oncelog.records.strides import FIRST, OFFSETS_PERIOD, SECOND_AND_LAST, SHORTEST_DELTAS, are_deltas, are_timestamps
 from oncelog.records.varint import VARLONG_BYTES_MAX, read_varint
@@ -20,8 +21,14 @@ WINDOWS = (4096, 512, 64, RUN_MIN)
 """So many are looked at together, as many as may be alike by how the last of them begins."""
 FEW = 4
 """After so many that were looked at one by one, the next ones are taken to be of many lengths."""
+FEW_OF_A_SIZE = 16
+"""After so many, if the last two are of one size: the next ones may soon be alike, which is seen sooner."""
 MANY_MIN = 32
 """So many of them are looked at together, at least."""
+MANY_FIRST = 256
+"""So many at first: offset deltas among them are of one byte and of two, and what is behind is read for both."""
+MANY_GROWTH = 8
+"""The look after one that was not in vain is at so many times as many."""
 MANY_AGAIN = 64
 """After a look in vain so many are looked at one by one, and the next look takes no more: it may be in vain too."""
 
@@ -45,10 +52,11 @@ def _end_of_records(body: bytes, position: int, record_count: int) -> int:
     """Raises IndexError and ValueError for what is no record. One or two bytes of length are nearly all there are."""
     first_bytes, last_bytes = FIRST, SECOND_AND_LAST
     number = looked_ahead = alone = 0
-    window, many_from, in_vain = MANY_MAX, 0, 0
+    window, many_from, in_vain = MANY_FIRST, 0, 0
     has_keys = False
+    start = position
     while number < record_count:
-        start = position
+        before, start = start, position
         byte = body[start]
         if byte < 0x80:
             timestamp_at = start + 2
@@ -121,19 +129,16 @@ def _end_of_records(body: bytes, position: int, record_count: int) -> int:
                 alone = 0
             else:
                 looked_ahead = number + RUN_MIN
-        if alone >= FEW and left >= MANY_MIN and number >= many_from:
-            many = min(left, window, _until_the_next_period(number))
+        few = FEW if stop - start != start - before else FEW_OF_A_SIZE
+        if alone >= few and left >= MANY_MIN and number >= many_from:
+            many = min(left, window, OFFSETS_PERIOD - number % OFFSETS_PERIOD)
             has_keys = has_keys or body[key_at] != NULL
-            found, position = look_at_many(body, position, number, many, delta_at - timestamp_at, has_keys=has_keys)
+            found, position = look_at_many(body, position, number, many, has_keys=has_keys)
             number += found
-            window = MANY_MAX if found == many else MANY_AGAIN
+            window = min(MANY_MAX, MANY_GROWTH * window) if found else MANY_AGAIN
             in_vain = 0 if found else 2 * in_vain or MANY_AGAIN
             many_from = number + in_vain
     return position
-
-
-def _until_the_next_period(number: int) -> int:
-    return SHORTEST_DELTAS - number if number < SHORTEST_DELTAS else OFFSETS_PERIOD - number % OFFSETS_PERIOD
 
 
 def _after_timestamp(body: bytes, at: int) -> int:

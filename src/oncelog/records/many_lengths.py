@@ -1,154 +1,122 @@
-"""A look at records of many lengths, some hundreds at once.
+"""A look at records of many lengths, many at once.
 
-Only the way from one to the next is taken record by record. What begins each is put beside what begins the others, so that
-the same place of each is one column. Columns are compared as bytes, or added up as lanes of one large integer.
+Only the way from one to the next is taken record by record. What begins each is put beside what begins the others, and is
+read field by field of all of them.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import repeat
 
-from oncelog.records.strides import OFFSETS_PERIOD, SHORTEST_DELTAS, are_deltas, are_timestamps
+from oncelog.records.columns import Columns, if_high
+from oncelog.records.strides import ALONE, FIRST, OFFSETS_PERIOD, SECOND_AND_LAST, SECOND_OF_THREE, SHORTEST_DELTAS
 
-ATTRIBUTES = 3
-"""The column of the attributes. Before it are the two bytes that a length may have, and the last byte of the record before."""
-VALUE_COLUMNS = 2
-"""A value has as many bytes of length at most; a key has one."""
-OTHER_BYTES = 4
-"""Attributes, a byte each of the lengths of key and value, and the number of headers, which is 0."""
-LANE_BYTES = 2
-MANY_MAX = 512
-"""So many records are looked at together, at most."""
+LENGTH_BYTES_MAX = 2
+"""The length of a record, and that of a value. A key's has one byte."""
+TIMESTAMP_BYTES_MAX = 5
+DELTA_BYTES_MAX = 3
+KEY_BYTES_MAX = 63
+WIDTH = 1 + LENGTH_BYTES_MAX + 1 + TIMESTAMP_BYTES_MAX + DELTA_BYTES_MAX + 1 + LENGTH_BYTES_MAX
+"""The byte before a record, and what it has until its value where its key is empty or null."""
 
-_LOW, _HIGH = bytes(range(0x80)), bytes(range(0x80, 0x100))
-_LOW_BITS = bytes(byte & 0x7F for byte in range(256))
-_IF_HIGH = bytes(0xFF if byte >= 0x80 else 0 for byte in range(256))
-_TWICE_THE_SIZE = bytes(0 if byte == 1 else byte & 0x7F for byte in range(256))
-"""By the first byte of a length: the one of null is 1."""
-_EVEN_OR_NULL = bytes((1, *range(0, 256, 2)))
-_SIZES = tuple(1 + (byte >> 1) for byte in range(0x80))
-_FIRST_SIZES = tuple(2 + ((byte & 0x7F) >> 1) for byte in range(256))
-_SECOND_SIZES = tuple(byte << 6 for byte in range(256))
-"""How large a record is by its length, that one counted in: of one byte, and what each of two adds."""
-_ONES = int.from_bytes(b"\1\0" * MANY_MAX, "little")
-_EVERY_OTHER_LANE = int.from_bytes(b"\xff\xff\0\0" * (MANY_MAX // 2), "little")
+_FIRST_OF_ALL = ALONE + FIRST[SHORTEST_DELTAS:]
 
 
-def look_at_many(
-    body: bytes, position: int, number: int, count: int, timestamp_bytes: int, *, has_keys: bool
-) -> tuple[int, int]:
-    """How many of `count` records that begin at `position` are right, and where the last of them ends.
+def look_at_many(body: bytes, position: int, number: int, count: int, *, has_keys: bool) -> tuple[int, int]:
+    """How many of `count` records that begin at `position` are right, all or none, and where the last of them ends.
 
-    Their offset deltas count from `number`, and none is behind the end of a period. The record before them has no headers, a
-    timestamp of so many bytes, and a key or none. 0 does not say that one is wrong: they may be laid out otherwise.
+    Their offset deltas count from `number`, and none is behind the end of a period. The record before them has no headers.
+    None does not say that one is wrong: one may have headers, or a field that is longer than those that are looked at here.
     """
-    delta_at = ATTRIBUTES + 1 + timestamp_bytes
-    delta_bytes = 1 + (number >= SHORTEST_DELTAS) + (number >= OFFSETS_PERIOD)
-    key_at = delta_at + delta_bytes
-    width = key_at + 1 + VALUE_COLUMNS
-    cut = _heads_with_keys if has_keys else _heads
+    width = WIDTH + KEY_BYTES_MAX * has_keys
     try:
-        heads, end = cut(body, position, count, key_at - ATTRIBUTES)
-        if not are_timestamps(heads, ATTRIBUTES + 1, delta_at - 1, width, count):
-            asked, count = count, _with_such_timestamps(heads, delta_at - 1, width)
-            if count < asked // 4:
-                return 0, position
-            heads, end = cut(body, position, count, key_at - ATTRIBUTES)
-        is_right = (
-            len(heads) == width * count
-            and body[end - 1] == 0
-            and (has_keys or heads[key_at::width] == b"\1" * count)
-            and are_deltas(heads, delta_at, delta_bytes, width, number, count)
-            and _are_lengths(heads, key_at, width, timestamp_bytes + delta_bytes, end - position)
-        )
+        heads, end = _heads(body, position, count, width)
+        are_right = body[end - 1] == 0 and _are_right(Columns(heads, width, count), number)
     except IndexError:
         return 0, position
-    return (count, end) if is_right else (0, position)
+    return (count, end) if are_right else (0, position)
 
 
-def _with_such_timestamps(heads: bytes, last: int, width: int) -> int:
-    """How many of the first records have timestamps that go on until the byte at `last`, and end there."""
-    ends = heads[last::width]
-    count = len(ends) - len(ends.lstrip(_LOW))
-    for at in range(ATTRIBUTES + 1, last):
-        column = heads[at::width][:count]
-        count = len(column) - len(column.lstrip(_HIGH))
-    return count
+@cache
+def _sizes() -> tuple[tuple[int, ...], ...]:
+    """How many bytes a record has by the first two, which are or begin with its length. What no length begins with has no size.
 
-
-def _heads(body: bytes, position: int, count: int, key_at: int) -> tuple[bytes, int]:
-    """What begins each record, and where the last one ends. The key is null: its length is followed by that of the value."""
-    heads: list[bytes] = []
-    append = heads.append
-    sizes, first_sizes, second_sizes = _SIZES, _FIRST_SIZES, _SECOND_SIZES
-    end_if_one = 1 + key_at + 1 + VALUE_COLUMNS
-    end_if_two = end_if_one + 1
-    for _ in repeat(None, count):
-        byte = body[position]
-        if byte < 0x80:
-            append(body[position - 2 : position + end_if_one])
-            position += sizes[byte]
-        else:
-            append(head := body[position - 1 : position + end_if_two])
-            position += first_sizes[byte] + second_sizes[head[2]]
-    return b"".join(heads), position
-
-
-def _heads_with_keys(body: bytes, position: int, count: int, key_at: int) -> tuple[bytes, int]:
-    """The same where keys lie between the two lengths.
-
-    The way is written out here once more: a call for each record takes a fifth as long as all of it.
+    A length of one byte says the same whatever is behind it.
     """
+    sizes = tuple(range(2 + (0x40 << 7)))
+    of_one = tuple((1 + half,) * 256 for half in range(0x40))
+    of_two = tuple(sizes[2 + half :: 0x40] for half in range(0x40))
+    return tuple(row for of_even in of_one + of_two for row in (of_even, ()))
+
+
+def _heads(body: bytes, position: int, count: int, width: int) -> tuple[bytes, int]:
+    """What begins each record, from the byte before it on, and where the last one ends. Raises IndexError."""
     heads: list[bytes] = []
-    append = heads.append
-    sizes, first_sizes, second_sizes = _SIZES, _FIRST_SIZES, _SECOND_SIZES
-    end_if_one = 1 + key_at + 1
-    end_if_two = end_if_one + 1
+    sizes = _sizes()
+    start = position - 1
     for _ in repeat(None, count):
-        byte = body[position]
-        if byte < 0x80:
-            append(head := body[position - 2 : position + end_if_one])
-            value_at = position + end_if_one + (head[-1] >> 1)
-            position += sizes[byte]
-        else:
-            append(head := body[position - 1 : position + end_if_two])
-            value_at = position + end_if_two + (head[-1] >> 1)
-            position += first_sizes[byte] + second_sizes[head[2]]
-        append(body[value_at : value_at + VALUE_COLUMNS])
-    return b"".join(heads), position
+        head = body[start : start + width]
+        heads.append(head)
+        start += sizes[head[1]][head[2]]
+    for at in range(count - 1, -1, -1):
+        if len(heads[at]) == width:
+            break
+        heads[at] = heads[at].ljust(width, b"\0")
+    return b"".join(heads), start + 1
 
 
-def _are_lengths(heads: bytes, key_at: int, width: int, field_bytes: int, all_bytes: int) -> bool:
-    """Whether each record is as long as what it holds, and behind another one that ends without headers.
+def _are_right(columns: Columns, number: int) -> bool:
+    """Whether each record is as long as what it holds, and behind another one that ends without headers. Raises IndexError.
 
-    `field_bytes` is how long timestamp and offset delta are, and `all_bytes` how long all records are.
+    Half of what the first byte of a length says is 63 at most, so that no sum here grows into the byte of another record.
     """
-    before, first, second = (heads[at::width] for at in range(ATTRIBUTES))
-    key, value_first, value_second = (heads[at::width] for at in range(key_at, width))
-    if not (second.isascii() and key.isascii()) or (key + value_first).translate(None, _EVEN_OR_NULL):
+    ones = columns.ones
+    low_bits = 0x3F * ones
+    if columns.next() != 0:
         return False
-    count = len(first)
-    ones = _ONES >> 8 * LANE_BYTES * (MANY_MAX - count)
-    has_two, value_has_two = first.translate(_IF_HIGH), value_first.translate(_IF_HIGH)
-    are_two, values_are_two = _lanes(has_two), _lanes(value_has_two)
-    if _lanes(before) & are_two:
+    length = columns.next()
+    length_last = columns.next_of(if_high(length, ones))
+    before = columns.places
+    columns.next()
+    if not (_are_timestamps(columns) and _are_deltas(columns, number)):
         return False
-    last = _lanes(second)
-    last_of_two, value_last_of_two = last & are_two, _lanes(value_second) & values_are_two
-    twice = _lanes(first.translate(_LOW_BITS)) + (last_of_two << 7) + (last ^ last_of_two)
-    twice_held = _lanes(key.translate(_TWICE_THE_SIZE)) + _lanes(value_first.translate(_TWICE_THE_SIZE))
-    twice_held += (value_last_of_two << 7) + (values_are_two & (ones << 1)) + 2 * (OTHER_BYTES + field_bytes) * ones
-    # Behind a byte that is not 0 a length of one byte may look as if it had more, and is larger than it is.
-    return twice == twice_held and _sum_of_lanes(twice) // 2 + count + has_two.count(0xFF) == all_bytes
+    key = columns.next()
+    if if_high(key, ones) or not _are_even_or_null(key, ones):
+        return False
+    if key != ones:
+        columns.skip(key >> 1 & low_bits)
+    value = columns.next()
+    value_last = columns.next_of(if_high(value, ones))
+    if if_high(value_last, ones) or not _are_even_or_null(value, ones):
+        return False
+    held = columns.places - before + (value >> 1 & low_bits) + ones
+    return held & low_bits == length >> 1 & low_bits and (held >> 6 & 3 * ones) + value_last == length_last
 
 
-def _lanes(column: bytes) -> int:
-    """The bytes of a column, each in the lower half of a lane."""
-    spread = bytearray(LANE_BYTES * len(column))
-    spread[::LANE_BYTES] = column
-    return int.from_bytes(spread, "little")
+def _are_timestamps(columns: Columns) -> bool:
+    going_on = if_high(columns.next(), columns.ones)
+    for _ in range(TIMESTAMP_BYTES_MAX - 1):
+        if not going_on:
+            break
+        going_on = if_high(columns.next_of(going_on), columns.ones)
+    return not going_on
 
 
-def _sum_of_lanes(lanes: int) -> int:
-    """Two lanes and two lanes together hold what is less than 2^32: modulo 2^32 - 1 their number is their sum."""
-    return ((lanes & _EVERY_OTHER_LANE) + (lanes >> 8 * LANE_BYTES & _EVERY_OTHER_LANE)) % 0xFFFF_FFFF
+def _are_deltas(columns: Columns, number: int) -> bool:
+    period, slot = divmod(number, OFFSETS_PERIOD)
+    slots = slice(slot, slot + columns.count)
+    first = columns.next()
+    if first != int.from_bytes((FIRST if period else _FIRST_OF_ALL)[slots]):
+        return False
+    second = columns.next_of(if_high(first, columns.ones))
+    if not period:
+        return second == int.from_bytes(SECOND_AND_LAST[slots])
+    is_short = period < 0x80
+    return is_short and second == int.from_bytes(SECOND_OF_THREE[slots]) and columns.next() == period * columns.ones
+
+
+def _are_even_or_null(lengths: int, ones: int) -> bool:
+    """Whether no length is negative, but for -1, whose varint is 1."""
+    odd = lengths & ones
+    return lengths & 0xFF * odd == odd

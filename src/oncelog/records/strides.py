@@ -9,11 +9,11 @@ SHORTEST_DELTAS = 64
 OFFSETS_PERIOD = 8192
 """So many have two at most, and the next ones have the same first two bytes again."""
 
-_ALONE = bytes(2 * number & 0x7F for number in range(SHORTEST_DELTAS))
+ALONE = bytes(2 * number & 0x7F for number in range(SHORTEST_DELTAS))
 _FIRST_OF_64 = bytes(2 * number | 0x80 for number in range(SHORTEST_DELTAS))
 FIRST = _FIRST_OF_64 * (OFFSETS_PERIOD // SHORTEST_DELTAS)
 SECOND_AND_LAST = b"".join(bytes((byte,)) * SHORTEST_DELTAS for byte in range(OFFSETS_PERIOD // SHORTEST_DELTAS))
-_SECOND = b"".join(bytes((byte | 0x80,)) * SHORTEST_DELTAS for byte in range(OFFSETS_PERIOD // SHORTEST_DELTAS))
+SECOND_OF_THREE = b"".join(bytes((byte | 0x80,)) * SHORTEST_DELTAS for byte in range(OFFSETS_PERIOD // SHORTEST_DELTAS))
 _WITHOUT_HIGH_BIT = bytes(byte ^ 0x80 for byte in range(256))
 
 
@@ -26,7 +26,7 @@ def are_deltas(data: bytes, at: int, width: int, stride: int, number: int, count
     slot = number % OFFSETS_PERIOD
     first = data[at : at + size_bytes : stride]
     if width == 1:
-        return first == _ALONE[number : number + count]
+        return first == ALONE[number : number + count]
     second = data[at + 1 : at + 1 + size_bytes : stride]
     if first != FIRST[slot : slot + count]:
         return False
@@ -34,7 +34,7 @@ def are_deltas(data: bytes, at: int, width: int, stride: int, number: int, count
         return second == SECOND_AND_LAST[number : number + count]
     third = data[at + 2 : at + 2 + size_bytes : stride]
     is_short = width == 3 and number >> 13 < 0x80
-    return is_short and second == _SECOND[slot : slot + count] and third == bytes((number >> 13,)) * count
+    return is_short and second == SECOND_OF_THREE[slot : slot + count] and third == bytes((number >> 13,)) * count
 
 
 def are_timestamps(data: bytes, first: int, last: int, stride: int, count: int) -> bool:
