@@ -59,6 +59,7 @@ def _heads(body: bytes, position: int, count: int, width: int) -> tuple[bytes, i
         head = body[start : start + width]
         heads.append(head)
         start += sizes[head[1]][head[2]]
+    # A record at the end of the body may be shorter than a head.
     for at in range(count - 1, -1, -1):
         if len(heads[at]) == width:
             break
@@ -78,6 +79,7 @@ def _are_right(columns: Columns, number: int) -> bool:
     length = columns.next()
     length_last = columns.next_of(if_high(length, ones))
     before = columns.places
+    # The attributes of a record mean nothing yet, and Kafka takes any.
     columns.next()
     if not (_are_timestamps(columns) and _are_deltas(columns, number)):
         return False
