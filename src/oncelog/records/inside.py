@@ -22,7 +22,7 @@ WINDOWS = (4096, 512, 64, RUN_MIN)
 FEW = 4
 """After so many that were looked at one by one, the next ones are taken to be of many lengths."""
 FEW_OF_A_SIZE = 16
-"""After so many, if the last two are of one size: the next ones may soon be alike, which is seen sooner."""
+"""After so many, if the last two are of one size: the next ones may be alike, and what is alike is looked at faster."""
 MANY_MIN = 32
 """So many of them are looked at together, at least."""
 MANY_FIRST = 256
@@ -56,7 +56,7 @@ def _end_of_records(body: bytes, position: int, record_count: int) -> int:
     has_keys = False
     start = position
     while number < record_count:
-        before, start = start, position
+        start_before, start = start, position
         byte = body[start]
         if byte < 0x80:
             timestamp_at = start + 2
@@ -129,7 +129,7 @@ def _end_of_records(body: bytes, position: int, record_count: int) -> int:
                 alone = 0
             else:
                 looked_ahead = number + RUN_MIN
-        few = FEW if stop - start != start - before else FEW_OF_A_SIZE
+        few = FEW if stop - start != start - start_before else FEW_OF_A_SIZE
         if alone >= few and left >= MANY_MIN and number >= many_from:
             many = min(left, window, OFFSETS_PERIOD - number % OFFSETS_PERIOD)
             has_keys = has_keys or body[key_at] != NULL

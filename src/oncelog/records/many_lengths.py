@@ -10,7 +10,7 @@ from functools import cache
 from itertools import repeat
 
 from oncelog.records.columns import Columns, if_high
-from oncelog.records.strides import ALONE, FIRST, OFFSETS_PERIOD, SECOND_AND_LAST, SECOND_OF_THREE, SHORTEST_DELTAS
+from oncelog.records.strides import deltas
 
 LENGTH_BYTES_MAX = 2
 """The length of a record, and that of a value. A key's has one byte."""
@@ -19,8 +19,6 @@ DELTA_BYTES_MAX = 3
 KEY_BYTES_MAX = 63
 WIDTH = 1 + LENGTH_BYTES_MAX + 1 + TIMESTAMP_BYTES_MAX + DELTA_BYTES_MAX + 1 + LENGTH_BYTES_MAX
 """The byte before a record, and what it has until its value where its key is empty or null."""
-
-_FIRST_OF_ALL = ALONE + FIRST[SHORTEST_DELTAS:]
 
 
 def look_at_many(body: bytes, position: int, number: int, count: int, *, has_keys: bool) -> tuple[int, int]:
@@ -106,16 +104,14 @@ def _are_timestamps(columns: Columns) -> bool:
 
 
 def _are_deltas(columns: Columns, number: int) -> bool:
-    period, slot = divmod(number, OFFSETS_PERIOD)
-    slots = slice(slot, slot + columns.count)
-    first = columns.next()
-    if first != int.from_bytes((FIRST if period else _FIRST_OF_ALL)[slots]):
-        return False
-    second = columns.next_of(if_high(first, columns.ones))
-    if not period:
-        return second == int.from_bytes(SECOND_AND_LAST[slots])
-    is_short = period < 0x80
-    return is_short and second == int.from_bytes(SECOND_OF_THREE[slots]) and columns.next() == period * columns.ones
+    going_on = 0xFF * columns.ones
+    expected = deltas(number, columns.count)
+    for column in expected:
+        found = columns.next_of(going_on)
+        if found != int.from_bytes(column):
+            return False
+        going_on = if_high(found, columns.ones)
+    return bool(expected)
 
 
 def _are_even_or_null(lengths: int, ones: int) -> bool:

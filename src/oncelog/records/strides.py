@@ -9,12 +9,29 @@ SHORTEST_DELTAS = 64
 OFFSETS_PERIOD = 8192
 """So many have two at most, and the next ones have the same first two bytes again."""
 
-ALONE = bytes(2 * number & 0x7F for number in range(SHORTEST_DELTAS))
+_ALONE = bytes(2 * number & 0x7F for number in range(SHORTEST_DELTAS))
 _FIRST_OF_64 = bytes(2 * number | 0x80 for number in range(SHORTEST_DELTAS))
 FIRST = _FIRST_OF_64 * (OFFSETS_PERIOD // SHORTEST_DELTAS)
 SECOND_AND_LAST = b"".join(bytes((byte,)) * SHORTEST_DELTAS for byte in range(OFFSETS_PERIOD // SHORTEST_DELTAS))
-SECOND_OF_THREE = b"".join(bytes((byte | 0x80,)) * SHORTEST_DELTAS for byte in range(OFFSETS_PERIOD // SHORTEST_DELTAS))
+_SECOND_OF_THREE = b"".join(
+    bytes((byte | 0x80,)) * SHORTEST_DELTAS for byte in range(OFFSETS_PERIOD // SHORTEST_DELTAS)
+)
+_FIRST_OF_ALL = _ALONE + FIRST[SHORTEST_DELTAS:]
 _WITHOUT_HIGH_BIT = bytes(byte ^ 0x80 for byte in range(256))
+
+
+def deltas(number: int, count: int) -> tuple[bytes, ...]:
+    """The offset deltas that count from `number`: the first bytes of all, the second ones, and the third ones if there are.
+
+    None is behind the end of a period. Where some have one byte, their second is 0. There are no columns for more than three.
+    """
+    period, slot = divmod(number, OFFSETS_PERIOD)
+    slots = slice(slot, slot + count)
+    if period == 0:
+        return _FIRST_OF_ALL[slots], SECOND_AND_LAST[slots]
+    if period < 0x80:
+        return FIRST[slots], _SECOND_OF_THREE[slots], bytes((period,)) * count
+    return ()
 
 
 def are_deltas(data: bytes, at: int, width: int, stride: int, number: int, count: int) -> bool:
@@ -23,18 +40,10 @@ def are_deltas(data: bytes, at: int, width: int, stride: int, number: int, count
     Each has `width` bytes, and none is behind the end of a period.
     """
     size_bytes = stride * count
-    slot = number % OFFSETS_PERIOD
-    first = data[at : at + size_bytes : stride]
-    if width == 1:
-        return first == ALONE[number : number + count]
-    second = data[at + 1 : at + 1 + size_bytes : stride]
-    if first != FIRST[slot : slot + count]:
-        return False
-    if width == 2:
-        return second == SECOND_AND_LAST[number : number + count]
-    third = data[at + 2 : at + 2 + size_bytes : stride]
-    is_short = width == 3 and number >> 13 < 0x80
-    return is_short and second == SECOND_OF_THREE[slot : slot + count] and third == bytes((number >> 13,)) * count
+    columns = deltas(number, count)[:width]
+    return len(columns) == width and all(
+        data[place : place + size_bytes : stride] == column for place, column in enumerate(columns, at)
+    )
 
 
 def are_timestamps(data: bytes, first: int, last: int, stride: int, count: int) -> bool:
