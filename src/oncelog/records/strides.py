@@ -41,9 +41,10 @@ def are_deltas(data: bytes, at: int, width: int, stride: int, number: int, count
     """
     size_bytes = stride * count
     columns = deltas(number, count)[:width]
-    return len(columns) == width and all(
-        data[place : place + size_bytes : stride] == column for place, column in enumerate(columns, at)
-    )
+    for place, column in enumerate(columns, at):
+        if data[place : place + size_bytes : stride] != column:
+            return False
+    return len(columns) == width
 
 
 def are_timestamps(data: bytes, first: int, last: int, stride: int, count: int) -> bool:
