@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from oncelog.records.columns import MANY_MAX, Columns, if_high
 
-WIDTH = 12
+WIDTH = 16
 
 
 def bytes_of(column: int, count: int) -> list[int]:
@@ -26,9 +26,12 @@ def test_fields_are_the_ones_of_each_record(data: st.DataObject, heads: list[byt
     places = [0] * count
     flags = st.lists(st.booleans(), min_size=count, max_size=count)
     sizes = st.lists(st.integers(0, 3), min_size=count, max_size=count)
-    for step in data.draw(st.lists(st.sampled_from(["next", "next_of", "skip"]), max_size=3)):
+    for step in data.draw(st.lists(st.sampled_from(["next", "next_of", "pass_over", "skip"]), max_size=4)):
         if step == "next":
             assert bytes_of(columns.next(), count) == [head[at] for head, at in zip(heads, places, strict=True)]
+            places = [at + 1 for at in places]
+        elif step == "pass_over":
+            columns.pass_over()
             places = [at + 1 for at in places]
         elif step == "next_of":
             some = data.draw(flags)

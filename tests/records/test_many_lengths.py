@@ -8,7 +8,7 @@ import pytest
 
 from harness.batches import can_be_read, passes
 from oncelog.records.columns import MANY_MAX
-from oncelog.records.inside import MANY_FIRST, MANY_MIN
+from oncelog.records.inside import MANY_MIN, MANY_OF_A_SIZE
 from oncelog.records.many_lengths import KEY_BYTES_MAX, look_at_many
 from oncelog.records.strides import OFFSETS_PERIOD
 from oncelog.records.varint import varint
@@ -141,7 +141,9 @@ def test_records_among_which_one_has_something_longer_are_right_one_by_one(longe
 
 @pytest.mark.parametrize("has_keys", [False, True])
 @pytest.mark.parametrize("step", [1, 9, 10**9])
-@pytest.mark.parametrize("count", [MANY_MIN - 1, MANY_MIN + 4, 64, 65, 200, MANY_FIRST + MANY_MAX + 5, 9000])
+@pytest.mark.parametrize(
+    "count", [MANY_MIN - 1, MANY_MIN + 4, 64, 65, 200, MANY_MAX + 5, MANY_MAX + MANY_OF_A_SIZE, 9000]
+)
 def test_batch_of_many_lengths_has_as_many_records_as_it_says(count: int, step: int, has_keys: bool) -> None:
     body = b"".join(records_of(count, has_keys=has_keys, step=step))
     assert passes(body, count)

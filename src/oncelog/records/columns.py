@@ -18,7 +18,7 @@ class Columns:
     Records whose fields were of other sizes so far have their next one at another place: each place has a mask.
     """
 
-    __slots__ = ("_heads", "_masks", "_width", "count", "ones")
+    __slots__ = ("_heads", "_masks", "_read", "_width", "count", "ones")
 
     def __init__(self, heads: bytes, width: int, count: int) -> None:
         self._heads = heads
@@ -27,6 +27,7 @@ class Columns:
         self.ones = _ONES >> 8 * (MANY_MAX - count)
         """The column of a 1 in each record. A number below 256 times that is the column of this number."""
         self._masks = {0: 0xFF * self.ones}
+        self._read: dict[int, int] = {}
 
     @property
     def places(self) -> int:
@@ -61,6 +62,10 @@ class Columns:
         self._masks = masks
         return column
 
+    def pass_over(self) -> None:
+        """Go one byte ahead in each record, whatever it is."""
+        self._masks = {place + 1: mask for place, mask in self._masks.items()}
+
     def skip(self, sizes: int) -> None:
         """Go as many bytes ahead in each record as its column says."""
         column = sizes.to_bytes(self.count)
@@ -76,9 +81,12 @@ class Columns:
         self._masks = masks
 
     def _at(self, place: int) -> int:
-        if place >= self._width:
-            raise IndexError("a record has more before its value than its head")
-        return int.from_bytes(self._heads[place :: self._width])
+        """What all records have at a place. Fields of several sizes before it make it part of more than one column."""
+        if place not in self._read:
+            if place >= self._width:
+                raise IndexError("a record has more before its value than its head")
+            self._read[place] = int.from_bytes(self._heads[place :: self._width])
+        return self._read[place]
 
 
 def if_high(column: int, ones: int) -> int:

@@ -20,15 +20,13 @@ RUN_MIN = 8
 WINDOWS = (4096, 512, 64, RUN_MIN)
 """So many are looked at together, as many as may be alike by how the last of them begins."""
 FEW = 4
-"""After so many that were looked at one by one, the next ones are taken to be of many lengths."""
+"""After so many that are not as long as the one before, the next ones are taken to be of many lengths."""
 FEW_OF_A_SIZE = 16
-"""After so many, if the last two are of one size: the next ones may be alike, and what is alike is looked at faster."""
+"""After so many that were looked at one by one, if most are of one size: the next ones may be alike, which is looked at faster."""
 MANY_MIN = 32
 """So many of them are looked at together, at least."""
-MANY_FIRST = 256
-"""So many at first: offset deltas among them are of one byte and of two, and what is behind is read for both."""
-MANY_GROWTH = 8
-"""The look after one that was not in vain is at so many times as many."""
+MANY_OF_A_SIZE = 256
+"""So many at most if most were of one size."""
 MANY_AGAIN = 64
 """After a look in vain so many are looked at one by one, and the next look takes no more: it may be in vain too."""
 
@@ -51,8 +49,8 @@ def check_records(body: bytes, position: int, record_count: int) -> None:
 def _end_of_records(body: bytes, position: int, record_count: int) -> int:
     """Raises IndexError and ValueError for what is no record. One or two bytes of length are nearly all there are."""
     first_bytes, last_bytes = FIRST, SECOND_AND_LAST
-    number = looked_ahead = alone = 0
-    window, many_from, in_vain = MANY_FIRST, 0, 0
+    number = looked_ahead = alone = changes = 0
+    many_from = in_vain = 0
     has_keys = False
     start = position
     while number < record_count:
@@ -119,6 +117,7 @@ def _end_of_records(body: bytes, position: int, record_count: int) -> int:
         if left < RUN_MIN or has_headers:
             continue
         alone += 1
+        changes += stop - start != start - start_before
         # Most records that are laid out otherwise already begin otherwise.
         if body[stop] == body[start] and number >= looked_ahead:
             places = start, timestamp_at, delta_at, key_at, value_at, stop
@@ -126,16 +125,15 @@ def _end_of_records(body: bytes, position: int, record_count: int) -> int:
             if run:
                 number += run
                 position += run * (stop - start)
-                alone = 0
+                alone = changes = 0
             else:
                 looked_ahead = number + RUN_MIN
-        few = FEW if stop - start != start - start_before else FEW_OF_A_SIZE
-        if alone >= few and left >= MANY_MIN and number >= many_from:
-            many = min(left, window, OFFSETS_PERIOD - number % OFFSETS_PERIOD)
+        many = MANY_MAX if changes >= FEW else MANY_OF_A_SIZE if alone >= FEW_OF_A_SIZE else 0
+        if many and left >= MANY_MIN and number >= many_from:
+            many = min(left, MANY_AGAIN if in_vain else many, OFFSETS_PERIOD - number % OFFSETS_PERIOD)
             has_keys = has_keys or body[key_at] != NULL
             found, position = look_at_many(body, position, number, many, has_keys=has_keys)
             number += found
-            window = min(MANY_MAX, MANY_GROWTH * window) if found else MANY_AGAIN
             in_vain = 0 if found else 2 * in_vain or MANY_AGAIN
             many_from = number + in_vain
     return position

@@ -78,13 +78,13 @@ def _are_right(columns: Columns, number: int) -> bool:
     length_last = columns.next_of(if_high(length, ones))
     before = columns.places
     # The attributes of a record mean nothing yet, and Kafka takes any.
-    columns.next()
+    columns.pass_over()
     if not (_are_timestamps(columns) and _are_deltas(columns, number)):
         return False
     key = columns.next()
-    if if_high(key, ones) or not _are_even_or_null(key, ones):
-        return False
     if key != ones:
+        if if_high(key, ones) or not _are_even_or_null(key, ones):
+            return False
         columns.skip(key >> 1 & low_bits)
     value = columns.next()
     value_last = columns.next_of(if_high(value, ones))
