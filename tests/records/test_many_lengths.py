@@ -151,6 +151,27 @@ def test_batch_of_many_lengths_has_as_many_records_as_it_says(count: int, step: 
     assert not passes(body, count + 1)
 
 
+def of_one_size(count: int) -> list[bytes]:
+    """Records that are as long as one another, of which every other one has a longer key."""
+    records = []
+    for number in range(count):
+        key = b"k" * (30 if number % 2 else 20)
+        records.append(record(number, key, b"v" * (50 - len(key) - len(varint(number)))))
+    return records
+
+
+@pytest.mark.parametrize("count", [MANY_MIN, 64, 200, MANY_OF_A_SIZE + 20, 9000])
+def test_batch_of_one_size_and_two_layouts_has_as_many_records_as_it_says(count: int) -> None:
+    records = of_one_size(count)
+    assert len(set(map(len, records))) == 1
+    body = b"".join(records)
+    assert passes(body, count)
+    assert not passes(body, count - 1)
+    assert not passes(body, count + 1)
+    with_another_delta = b"".join([*records[:-2], records[-1], records[-2]])
+    assert not passes(with_another_delta, count)
+
+
 @pytest.mark.parametrize("longest", [30, 70, 400])
 @pytest.mark.parametrize("has_keys", [False, True])
 def test_one_changed_byte_among_records_of_many_lengths_is_seen(has_keys: bool, longest: int) -> None:

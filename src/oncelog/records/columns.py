@@ -81,7 +81,7 @@ class Columns:
         self._masks = masks
 
     def _at(self, place: int) -> int:
-        """What all records have at a place. Fields of several sizes before it make it part of more than one column."""
+        """The bytes at a place of all heads. Where fields before it are of several sizes, it is part of several columns."""
         if place not in self._read:
             if place >= self._width:
                 raise IndexError("a record has more before its value than its head")
