@@ -81,7 +81,7 @@ class Columns:
         self._masks = masks
 
     def _at(self, place: int) -> int:
-        """The bytes at a place of all heads. Where fields before it are of several sizes, it is part of several columns."""
+        """The bytes at a place of all heads. They are kept: each mask that comes to the place asks for them."""
         if place not in self._read:
             if place >= self._width:
                 raise IndexError("a record has more before its value than its head")
