@@ -171,7 +171,8 @@ class SimulatedProducer:
         self._core.send_now()
         self._wake()
         yield Until(lambda: self._core.is_flushed)
-        failure = self._core.take_failure()
+        failure = self._core.failure
+        self._core.settle_failure(failure)
         if failure is not None:
             raise failure
 

@@ -13,7 +13,7 @@ from oncelog.client.consumer.committed_batches import visible_batches
 from oncelog.client.consumer.fetching import FetchedBatches, Fetches, FetchSettings
 from oncelog.client.consumer.lag import count_records
 from oncelog.client.consumer.offset_reset import OffsetReset, find_offsets, reset_offsets
-from oncelog.client.errors import ClientError, CorruptRecords, IllegalState, LogTruncated, NoOffset, OffsetOutOfRange
+from oncelog.client.errors import CorruptRecords, IllegalState, LogTruncated, NoOffset, OffsetOutOfRange
 from oncelog.client.net.beside import Beside
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.conversation import Conversation, Now, Wait
@@ -65,6 +65,8 @@ class ConsumerCore:
         self._lost: set[TopicPartition] = set()
         self._searches: list[Beside] = []
         self._decoded: deque[_DecodedAnswer] = deque()
+        self._taken_from: dict[TopicPartition, int] = {}
+        """The positions before the records that `poll` has taken and the caller has not received yet."""
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -133,6 +135,7 @@ class ConsumerCore:
     def poll(self, timeout_ms: float, records_max: int) -> Conversation[list[ConsumedRecord]]:
         """Records as soon as there are any, at most so many; none when none came in time.
 
+        The caller calls `settle` when it has them, or `take_back` where it is interrupted.
         Raises OffsetOutOfRange, NoOffset, BrokerRefused or RetriesExhausted, and what `_prepare` raises.
         """
         if records_max < 1:
@@ -141,26 +144,28 @@ class ConsumerCore:
         now_ms = started_ms
         until_ms = started_ms + timeout_ms
         is_over = False
-        try:
-            while True:
-                yield from self._prepare(now_ms)
-                yield from self._advance_searches()
-                records = self._take(records_max)
-                if records or is_over or not self._has_prospects():
-                    return records
-                yield from self._fetch(min(until_ms - now_ms, self._wait_ms_max()))
-                now_ms = yield Now()
-                is_over = now_ms >= until_ms
-        except (ClientError, GeneratorExit):
-            raise
-        except BaseException:
-            self._read_again()
-            raise
+        while True:
+            yield from self._prepare(now_ms)
+            yield from self._advance_searches()
+            records = self._take(records_max)
+            if records or is_over or not self._has_prospects():
+                return records
+            yield from self._fetch(min(until_ms - now_ms, self._wait_ms_max()))
+            now_ms = yield Now()
+            is_over = now_ms >= until_ms
 
-    def _read_again(self) -> None:
-        """What was fetched and not handed out. A signal's handler has raised, maybe amid the work on it."""
-        for partition in self._positions.keys() - self._lost:
-            self._go(partition, self._positions[partition])
+    def settle(self) -> None:
+        """The caller has what `poll` has taken."""
+        self._taken_from = {}
+
+    def take_back(self) -> None:
+        """Begin anew with what did not come to the caller. A signal's handler has raised, maybe amid the work on it."""
+        for search in self._searches:
+            search.close()
+        self._searches.clear()
+        for partition, position in list(self._positions.items()):
+            self._go(partition, self._taken_from.get(partition, position))
+        self._taken_from = {}
 
     def _prepare(self, now_ms: float) -> Conversation[None]:
         """What is to be seen to before records are handed out: nothing, for who is no member of a group."""
@@ -258,9 +263,10 @@ class ConsumerCore:
         for partition in partitions:
             self._fetches.stop(partition)
             self._lost.discard(partition)
-            self._positions.pop(partition, None)
         self.resume(partitions)
         self._decoded = deque(decoded for decoded in self._decoded if decoded.partition not in partitions)
+        for partition in partitions:  # at last: where this is interrupted, who calls it again finds them assigned
+            self._positions.pop(partition, None)
 
     def _require_assigned(self, partitions: Iterable[TopicPartition]) -> None:
         missing = sorted(set(partitions) - self.assignment)
@@ -268,14 +274,12 @@ class ConsumerCore:
             raise IllegalState(f"{', '.join(map(str, missing))} is not assigned to this consumer")
 
     def _take(self, records_max: int) -> list[ConsumedRecord]:
-        """The next records, with the positions behind them; neither where somebody interrupts."""
-        before = dict(self._positions) if self._decoded else {}
+        """The next records, with the positions behind them."""
+        self._taken_from = dict(self._positions) if self._decoded else {}
         try:
             return self._taken(records_max)
-        except ClientError:
-            raise
-        except BaseException:
-            self._positions |= before
+        except CorruptRecords:
+            self._taken_from = {}
             raise
 
     def _taken(self, records_max: int) -> list[ConsumedRecord]:

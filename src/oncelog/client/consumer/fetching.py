@@ -112,10 +112,9 @@ class _Reading:
         self.failing_since_ms = min(self.failing_since_ms, (yield Now()))
         yield from self.backoff.fail(policy)
 
-    def go_on_after(self, fetched: FetchedBatches) -> None:
-        self.position = fetched.next_offset
-        if fetched.leader_epoch >= 0:
-            self.leader_epoch = fetched.leader_epoch
+    def succeed(self, leader_epoch: int) -> None:
+        if leader_epoch >= 0:
+            self.leader_epoch = leader_epoch
         self.cause = None
         self.failing_since_ms = float("inf")
         self.refused_by = None
@@ -170,7 +169,7 @@ class Fetches:
 
     def next(
         self, timeout_ms: float, *, until_woken: bool = False, beside: Iterable[Ticket] = ()
-    ) -> Conversation[list[FetchedBatches]]:
+    ) -> Conversation[deque[FetchedBatches]]:
         """What the next answer has, partitions without new records included; nothing if none comes in time.
 
         With `until_woken`, nothing also when a wake-up came first, or one of the tickets `beside` is done. Raises
@@ -182,7 +181,7 @@ class Fetches:
         until_ms = now_ms + timeout_ms
         while not self._ready and not self._errors:
             if not self._has_unread and not self._unanswered:
-                return []
+                return deque()
             yield from self._ask(now_ms)
             tickets = (*(ticket for ticket, _ in self._unanswered.values()), *self._search.tickets, *beside)
             wait_ms = max(0.0, min(until_ms, self._next_try_ms()) - now_ms)
@@ -194,11 +193,10 @@ class Fetches:
                 break
         if self._errors:
             raise self._errors.popleft()[1]
-        answers = list(self._ready)
-        self._ready.clear()
         yield from self._ask(now_ms)
-        if not answers:
+        if not self._ready:
             self._raise_exhausted(now_ms)
+        answers, self._ready = self._ready, deque()
         return answers
 
     def next_of(self, partition: TopicPartition, time_ms: float) -> Conversation[FetchedBatches]:
@@ -334,9 +332,11 @@ class Fetches:
                 else:
                     yield from self._keep_failing(partition, reading, truncated)
                 return
-            reading.go_on_after(fetched)
             reading.topic_id = self._cluster.topic_id(partition)
+            # No step between the two, where a signal's handler could raise: it would be passed over, or be there twice.
+            reading.position = fetched.next_offset
             self._ready.append(fetched)
+            reading.succeed(fetched.leader_epoch)
         elif error is ErrorCode.offset_out_of_range:
             yield from self._take_out_of_range(ticket.address, partition, reading)
         else:

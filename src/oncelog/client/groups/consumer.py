@@ -102,6 +102,8 @@ class GroupConsumer(ConsumerCore):
         try:
             yield from self._give_up()
         finally:
+            if self._is_subscribed:
+                self._drop(self.assignment)
             self._is_subscribed = False
             self.member.follow(frozenset())
             self._wake_pump()
@@ -111,8 +113,12 @@ class GroupConsumer(ConsumerCore):
         try:
             yield from self._give_up()
         finally:
-            self.member.stop()
-            self._wake_pump()
+            self.stop()
+
+    def stop(self) -> None:
+        """Have the pump leave the group and end."""
+        self.member.stop()
+        self._wake_pump()
 
     def assign(self, wanted: Mapping[TopicPartition, int]) -> Conversation[None]:
         if self._is_subscribed:
@@ -230,9 +236,14 @@ class GroupConsumer(ConsumerCore):
             self._placing.pop(partition, None)
 
     def _go(self, partition: TopicPartition, offset: int) -> None:
+        super()._go(partition, offset)
         self._unplaced.discard(partition)
         self._placing.pop(partition, None)
-        super()._go(partition, offset)
+
+    def take_back(self) -> None:
+        super().take_back()
+        self._placing.clear()
+        self._wake_pump()
 
     def _unplace(self, partition: TopicPartition) -> None:
         is_paused = partition in self._paused

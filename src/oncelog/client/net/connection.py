@@ -101,16 +101,17 @@ class BrokerConnection:
             message, _ = decode(kind, frame, position)
         else:
             message = decode_answer(kind, memoryview(frame), position)
-        self.in_flight.popleft()
         self.was_answered = True
         ticket.answer(message)
+        self.in_flight.popleft()
         return ticket
 
     def lose(self, reason: str) -> None:
         """Fail every request that is on its way."""
         in_flight, self.in_flight = self.in_flight, deque()
         for _, ticket in in_flight:
-            ticket.fail(ConnectionLost(f"{self.address}: {reason}", sent=True))
+            if not ticket.is_done:  # a signal's handler may have raised when the answer was just taken in
+                ticket.fail(ConnectionLost(f"{self.address}: {reason}", sent=True))
 
     def _version(self, request: ApiRequest) -> int:
         assert self.handshake is not None, "the broker has not been asked for its versions"

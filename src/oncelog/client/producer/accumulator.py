@@ -48,9 +48,15 @@ class RecordAccumulator:
             self._close(batch)
             batch = None
         if batch is None:
-            batch = self._open[partition] = OpenBatch(partition, now_ms)
+            batch = OpenBatch(partition, now_ms)
+        place = batch.append(record, added_bytes)
+        self._open[partition] = batch
         self.size_bytes += added_bytes
-        return batch, batch.append(record, added_bytes)
+        return batch, place
+
+    def holds(self, record: Record) -> bool:
+        """Whether this very record is in it."""
+        return any(held is record for batch in (*self._full, *self._open.values()) for held in batch.records)
 
     def close_ripe(self, now_ms: float) -> float | None:
         """Close every batch that has waited long enough; return how long the next one may still wait."""

@@ -129,6 +129,12 @@ class ProducerCore:
             batch.callbacks.append((place, on_delivery))
         return batch, place
 
+    def doubt_record(self, record: Record, *, is_appended: bool) -> None:
+        """Appending a record was interrupted: where it is there all the same, its transaction can only be aborted."""
+        is_in_transaction = self.state is ProducerPhase.IN_TRANSACTION
+        if is_in_transaction and (is_appended or self._accumulator.holds(record)):
+            self._fail(TransactionFailed("sending a record to the transaction was interrupted"))
+
     def is_news(self, batch: OpenBatch) -> bool:
         """Whether the pump should be woken for the record that was just appended to `batch`."""
         return len(batch.records) == 1
@@ -150,24 +156,27 @@ class ProducerCore:
         self.send_now()
 
     def drop(self) -> None:
-        """Have what is not written yet given up."""
-        self._drop_because = TransactionFailed("the transaction was aborted")
+        """Have what is not written yet given up. The transaction can only be aborted after that."""
+        self._fail(TransactionFailed("the transaction was aborted"))
 
-    def take_failure(self) -> Exception | None:
-        """What went wrong, also in the user's callbacks, and is told once.
+    @property
+    def failure(self) -> Exception | None:
+        """What went wrong, also in the user's callbacks, and nobody was told yet."""
+        return self.error or self._callback_error
 
-        A transaction keeps its own failure until it is aborted.
-        """
-        error, self._callback_error = self.error or self._callback_error, None
-        if self._session is None:
+    def settle_failure(self, told: Exception | None) -> None:
+        """It is told once. A transaction keeps its own failure until it is aborted."""
+        if self._callback_error is told:
+            self._callback_error = None
+        if self._session is None and self.error is told:
             self.error = None
-        return error
 
     def take_unheard(self) -> Exception | None:
         """What kept a record outside transactions from being written, where neither its delivery nor a flush has said it."""
         if self._session is not None:
             return None
-        failure = self.take_failure()
+        failure = self.failure
+        self.settle_failure(failure)
         return None if isinstance(failure, ClientError) and failure.was_heard else failure
 
     def pump(self) -> Conversation[None]:
@@ -225,7 +234,7 @@ class ProducerCore:
         self._flow.begin_transaction()
         self._added.clear()
         self._has_offsets = False
-        self.error = None
+        self.error = self._callback_error = None
         self._become(ProducerPhase.IN_TRANSACTION)
 
     def commit_offsets(
@@ -251,33 +260,37 @@ class ProducerCore:
         self._transactional()
         self._require_open()
         self._require_flushed()
-        self._become(ProducerPhase.COMMITTING_TRANSACTION)
-        yield from self._end(commit=True)
+        yield from self._end(ProducerPhase.COMMITTING_TRANSACTION)
+
+    def doubt_commit(self) -> None:
+        """A commit was interrupted. The caller was not told that it has succeeded, where it has."""
+        if self.state is ProducerPhase.READY:
+            self._fail(_interrupted(ProducerPhase.COMMITTING_TRANSACTION))
 
     def abort(self) -> Conversation[None]:
         """Abort. What was not written must have been dropped. Raises ProducerFenced or OutcomeUnknown."""
         self.require_transaction()
         self._require_flushed()
-        self._become(ProducerPhase.ABORTING_TRANSACTION)
-        yield from self._end(commit=False)
+        yield from self._end(ProducerPhase.ABORTING_TRANSACTION)
 
-    def _end(self, *, commit: bool) -> Conversation[None]:
-        session = self._transactional()
+    def _end(self, phase: ProducerPhase) -> Conversation[None]:
+        session, commit = self._transactional(), phase is ProducerPhase.COMMITTING_TRANSACTION
         try:
+            self._become(phase)
             # Nothing was added, so there is nothing to end: the coordinator would take it for a retry of the last end.
             if self._added or self._has_offsets:
                 yield from session.end(commit)
             if not commit:
                 yield from session.bump()
+            self.error = None
+            self._become(ProducerPhase.READY)
         except ClientError as error:
             self._fail(error)
             raise (self.error or error) from error.__cause__
         except BaseException:
-            what = "committing" if commit else "aborting"
-            self._fail(OutcomeUnknown(f"{what} the transaction was interrupted before it was answered"))
+            if self.state is phase:
+                self._fail(_interrupted(phase))
             raise
-        self.error = None
-        self._become(ProducerPhase.READY)
 
     def _send(self) -> Conversation[None]:
         flow = yield from self._sending_flow()
@@ -333,8 +346,8 @@ class ProducerCore:
             acks=self.settings.acks,
         )
 
-    def _fail(self, error: ClientError) -> None:
-        self._drop_because = error
+    def _fail(self, cause: ClientError) -> None:
+        error = cause
         if self._session is not None and not isinstance(error, TransactionError):
             error = failed_by(error)
         if self._session is not None and self.state is not ProducerPhase.FATAL_ERROR:
@@ -345,6 +358,8 @@ class ProducerCore:
             self._become(ProducerPhase.FATAL_ERROR if is_final else ProducerPhase.ABORTABLE_ERROR)
         elif self.error is None:
             self.error = error
+        # At last: what is given up is part of no transaction that could still be committed, wherever this is interrupted.
+        self._drop_because = cause
         self._changed()
 
     def _give_up(self, error: ClientError) -> None:
@@ -390,3 +405,7 @@ class ProducerCore:
     def _become(self, state: ProducerPhase) -> None:
         assert state in TRANSITIONS[self.state], f"{self.state.value} does not become {state.value}"
         self.state = state
+
+
+def _interrupted(phase: ProducerPhase) -> OutcomeUnknown:
+    return OutcomeUnknown(f"{phase.value} the transaction was interrupted before it was answered")

@@ -226,7 +226,13 @@ class TransactionSession:
         }
         self._may_be_ending = True
         request = self._versioned(requests.END_TXN, fields, tv1_max=4, tv2_min=5)
-        reply = yield from self._ask_owner(request, _error_code)
+        try:
+            reply = yield from self._ask_owner(request, _error_code)
+        except ClientError:
+            raise
+        except BaseException:
+            self._end(SessionState.UNKNOWN)
+            raise
         if reply.error is ErrorCode.none:
             if self.version is TransactionVersion.TV2:
                 self.identity = ProducerIdentity(int(reply.message.producer_id), int(reply.message.producer_epoch))

@@ -10,7 +10,7 @@ from datetime import timedelta
 from oncelog.client.consumer.core import ConsumedRecord, ConsumerCore
 from oncelog.client.consumer.fetching import MIB, FetchSettings
 from oncelog.client.consumer.offset_reset import parse_reset
-from oncelog.client.errors import IllegalState
+from oncelog.client.errors import ClientError, IllegalState
 from oncelog.client.groups.consumer import GroupConsumer
 from oncelog.client.groups.settings import Callbacks, OnPartitions, group_settings
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
@@ -193,7 +193,15 @@ class AsyncConsumer(AsyncBase):
         OffsetOutOfRange, NoOffset, BrokerRefused or RetriesExhausted; MemberFenced when another consumer has the group
         instance id.
         """
-        return await self._run(self._core.poll(timeout_ms, records_max))
+        try:
+            records = await self._run(self._core.poll(timeout_ms, records_max))
+            self._core.settle()
+        except (ClientError, asyncio.CancelledError):
+            raise
+        except BaseException:
+            self._core.take_back()
+            raise
+        return records
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None) -> None:
         """Commit offsets for the group, or the positions, and return when they are.

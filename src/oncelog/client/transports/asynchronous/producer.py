@@ -153,7 +153,8 @@ class AsyncProducer(AsyncBase):
         self._core.send_now()
         self._wake()
         await self._wait(lambda: self._core.is_flushed, timeout_ms)
-        failure = self._core.take_failure()
+        failure = self._core.failure
+        self._core.settle_failure(failure)
         if failure is not None:
             raise failure
 

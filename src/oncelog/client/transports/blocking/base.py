@@ -26,7 +26,7 @@ class BlockingBase:
         self._one_at_a_time = OwnedLock(self._ownership)
 
     def _run(self, conversation: Conversation[T]) -> T:
-        with self._one_at_a_time:
+        with self._one_at_a_time.ours():
             return self._transport.run(conversation)
 
     def close(self) -> None:

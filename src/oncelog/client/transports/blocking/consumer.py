@@ -9,7 +9,7 @@ from datetime import timedelta
 from oncelog.client.consumer.core import ConsumedRecord, ConsumerCore
 from oncelog.client.consumer.fetching import MIB, FetchSettings
 from oncelog.client.consumer.offset_reset import parse_reset
-from oncelog.client.errors import IllegalState
+from oncelog.client.errors import ClientError, IllegalState
 from oncelog.client.groups.consumer import GroupConsumer
 from oncelog.client.groups.settings import Callbacks, OnPartitions, group_settings
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
@@ -148,12 +148,13 @@ class Consumer(BlockingBase):
         none. What a callback raises comes out of `poll` when the change is made.
         """
         member = self._member()
-        with self._lock:
+        with self._lock.ours():
             member.subscribe(topics, Callbacks(on_assigned, on_revoked, on_lost))
         if self._pump is None:
             self._pump = BackgroundRun(
                 self._group_transport, member.member.pump(), self._transport.wake, name="oncelog-member"
             )
+        self._pump.start()
 
     def unsubscribe(self) -> None:
         """Give up everything and leave the group. Raises what `on_revoked` raises."""
@@ -190,11 +191,11 @@ class Consumer(BlockingBase):
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out nothing of these partitions, which stay assigned, until they are resumed or given up."""
-        with self._lock:
+        with self._lock.ours():
             self._core.pause(partitions)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        with self._lock:
+        with self._lock.ours():
             self._core.resume(partitions)
 
     def position(self, partition: TopicPartition) -> int:
@@ -215,7 +216,16 @@ class Consumer(BlockingBase):
         OffsetOutOfRange, NoOffset, BrokerRefused or RetriesExhausted; MemberFenced when another consumer has the group
         instance id.
         """
-        return self._run(self._core.poll(timeout_ms, records_max))
+        try:
+            records = self._run(self._core.poll(timeout_ms, records_max))
+            self._core.settle()
+        except ClientError:
+            raise
+        except BaseException:
+            with self._lock.ours():
+                self._core.take_back()
+            raise
+        return records
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None) -> None:
         """Commit offsets for the group, or the positions, and return when they are.
@@ -239,7 +249,7 @@ class Consumer(BlockingBase):
         Raises CommitFailed for a subscriber that is no member of the group, or was not told yet what it lost: its offsets
         must not be committed.
         """
-        with self._lock:
+        with self._lock.ours():
             return self._member().metadata()
 
     def lag(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
@@ -270,7 +280,8 @@ class Consumer(BlockingBase):
                 self._transport.leave_to_this_thread()
                 self._run(self._group.end())
         finally:
-            if self._pump is not None:
+            if self._group is not None and self._pump is not None:
+                self._group.stop()
                 self._pump.join()
             self._group_transport.close()
             super().close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from oncelog.client.consumer.fetching import MIB, FetchedBatches, Fetches, FetchSettings
-from oncelog.client.net.conversation import ConnectionUse
+from oncelog.client.net.conversation import ConnectionUse, Conversation
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.base import BlockingBase
@@ -52,6 +54,7 @@ class Fetcher(BlockingBase):
             FetchSettings(isolation_level, min_bytes, max_wait_ms, max_bytes, partition_bytes),
             ConnectionUse.PROMPT,
         )
+        self._answers: deque[FetchedBatches] = deque()
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
@@ -59,9 +62,11 @@ class Fetcher(BlockingBase):
 
     def read(self, partition: TopicPartition, offset: int, *, end_offset: int | None = None) -> None:
         """Have `poll` read a partition from an offset; with `end_offset`, nothing is asked for at or beyond it."""
+        self._answers = deque(answer for answer in self._answers if answer.partition != partition)
         self._fetches.read(partition, offset, end_offset)
 
     def stop(self, partition: TopicPartition) -> None:
+        self._answers = deque(answer for answer in self._answers if answer.partition != partition)
         self._fetches.stop(partition)
 
     def poll(self, timeout_ms: float = 1000) -> list[FetchedBatches]:
@@ -70,7 +75,12 @@ class Fetcher(BlockingBase):
         A partition without new records is in the list too, with no chunks. Raises OffsetOutOfRange, BrokerRefused or
         RetriesExhausted.
         """
-        return self._run(self._fetches.next(timeout_ms))
+        if not self._answers:
+            self._run(self._take_answers(timeout_ms))
+        nothing: deque[FetchedBatches] = deque()
+        # No function is called from here on: a signal's handler that raises is heard before, and leaves the answers here.
+        answers, self._answers = self._answers, nothing
+        return [*answers]
 
     def fetch(self, partition: TopicPartition, offset: int, *, end_offset: int | None = None) -> FetchedBatches:
         """Read one partition, and no other, from an offset; the answer after it is asked for before this returns.
@@ -82,6 +92,9 @@ class Fetcher(BlockingBase):
             raise ValueError(f"there is nothing to fetch of {partition} from offset {offset} to {end_offset}")
         if not self._fetches.is_reading_at(partition, offset, end_offset):
             for other in self._fetches.partitions:
-                self._fetches.stop(other)
-            self._fetches.read(partition, offset, end_offset)
+                self.stop(other)
+            self.read(partition, offset, end_offset=end_offset)
         return self._run(self._fetches.next_of(partition, self._settings.call_timeout_ms))
+
+    def _take_answers(self, timeout_ms: float) -> Conversation[None]:
+        self._answers = yield from self._fetches.next(timeout_ms)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from types import TracebackType
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from oncelog.client.errors import IllegalState
+
+FOR_EVER = -1.0
 
 
 class Ownership:
@@ -29,20 +33,20 @@ class Ownership:
 
 
 class OwnedLock:
-    """A reentrant lock that a forked process does not wait for: nobody is there who would release it."""
+    """A reentrant lock that a forked process does not wait for: nobody is there who would release it.
+
+    It is held with `with lock.ours():`. No step of Python's is between its being taken and the block, nor between the block
+    and its release, so that a signal's handler that raises leaves it to nobody.
+    """
 
     def __init__(self, ownership: Ownership) -> None:
         self._ownership = ownership
         self._lock = threading.RLock()
 
-    def __enter__(self) -> None:
+    def ours(self) -> AbstractContextManager[object]:
+        """Raises IllegalState in a process that was forked since."""
         self._ownership.require()
-        self._lock.acquire()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._lock.release()
+        return self._lock
 
     def is_free(self) -> bool:
         """Whether no other thread has it."""
@@ -52,13 +56,35 @@ class OwnedLock:
         return is_taken
 
 
-class OwnedCondition(threading.Condition):
-    """A condition whose lock is one, too."""
+class OwnedCondition(OwnedLock):
+    """A lock, and those who wait for a change of what it guards.
+
+    They do not hold it meanwhile: threading.Condition takes it from who waits, and a signal's handler that raises between
+    that and its giving it back would make it a RuntimeError.
+    """
 
     def __init__(self, ownership: Ownership) -> None:
-        super().__init__()
-        self._ownership = ownership
+        super().__init__(ownership)
+        self._waiting: list[threading.Lock] = []
 
-    def __enter__(self) -> bool:
-        self._ownership.require()
-        return super().__enter__()
+    def wait_for(self, is_so: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Wait until it is so, asking with the lock held, or until the time is over; return whether it is so."""
+        until_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            with self.ours():
+                if is_so():
+                    return True
+                changed = threading.Lock()
+                changed.acquire()
+                self._waiting.append(changed)
+            left_s = FOR_EVER if until_s is None else max(0.0, until_s - time.monotonic())
+            if not changed.acquire(timeout=left_s):
+                with self.ours():
+                    self._waiting = [other for other in self._waiting if other is not changed]
+                    return is_so()
+
+    def notify_all(self) -> None:
+        """Called with the lock held."""
+        waiting, self._waiting = self._waiting, []
+        for changed in waiting:
+            changed.release()

@@ -15,6 +15,7 @@ from oncelog.client.producer.given_record import given_record
 from oncelog.client.producer.open_batch import OnDelivery, OpenBatch, RecordMetadata
 from oncelog.client.producer.partitioners import Partitioner
 from oncelog.client.producer.settings import producer_settings
+from oncelog.client.producer.state import ProducerPhase
 from oncelog.client.transports.blocking.ownership import OwnedCondition, OwnedLock, Ownership
 from oncelog.client.transports.blocking.transport import BackgroundRun, BlockingTransport, monotonic_ms, wall_clock_ms
 from oncelog.client.transports.left_open import watch
@@ -119,6 +120,7 @@ class Producer:
         self._lookups: list[BlockingTransport] = []
         self._sending = BlockingTransport(settings, self._changed)
         self._pump = BackgroundRun(self._sending, self._core.pump(), self._notify, name="oncelog-producer")
+        self._pump.start()
         watch(self)
 
     def send(
@@ -142,33 +144,51 @@ class Producer:
         record = given_record(key, value, headers, wall_clock_ms() if timestamp_ms is None else timestamp_ms)
         if not self._core.knows(topic, partition):
             self._learn(topic, partition)
-        with self._changed:
-            if not self._core.has_room:
-                self._wait(lambda: self._core.has_room, self._settings.call_timeout_ms)
-            batch, place = self._core.append(topic, partition, record, monotonic_ms(), on_delivery)
-            is_news = self._core.is_news(batch)
-        if is_news:
+        appended: tuple[OpenBatch, int] | None = None
+        is_news = False
+
+        def append() -> bool:
+            nonlocal appended, is_news
+            if self._core.has_room:
+                appended = self._core.append(topic, partition, record, monotonic_ms(), on_delivery)
+                is_news = self._core.is_news(appended[0])
+            return appended is not None
+
+        try:
+            with self._changed.ours():
+                append()
+            if appended is None:
+                self._wait(append, self._settings.call_timeout_ms)
+            if is_news:
+                self._sending.wake()
+            assert appended is not None, "whoever has waited for it has it"
+            return Delivery(*appended, self._wait)
+        except BaseException:
+            with self._changed.ours():
+                self._core.doubt_record(record, is_appended=appended is not None)
             self._sending.wake()
-        return Delivery(batch, place, self._wait)
+            raise
 
     def flush(self, timeout_ms: float | None = None) -> None:
         """Wait until every record is written. Raises what kept one from being written, or RetriesExhausted."""
-        with self._changed:
+        with self._changed.ours():
             self._core.send_now()
-            self._sending.wake()
-            self._wait(lambda: self._core.is_flushed, timeout_ms)
-            failure = self._core.take_failure()
+        self._sending.wake()
+        self._wait(lambda: self._core.is_flushed, timeout_ms)
+        with self._changed.ours():
+            failure = self._core.failure
+        self._core.settle_failure(failure)
         if failure is not None:
             raise failure
 
     def init_transactions(self) -> None:
         """Take the transactional id from whoever had it, and wait until their transaction has ended. Once."""
-        with self._one_call_at_a_time:
+        with self._one_call_at_a_time.ours():
             self._calls.run(self._core.init())
 
     def begin_transaction(self) -> None:
         """Raises ProducerFenced or OutcomeUnknown when the producer is of no use any more."""
-        with self._changed:
+        with self._changed.ours():
             self._core.begin()
 
     def send_offsets_to_transaction(
@@ -179,7 +199,7 @@ class Producer:
         `group` is a consumer's `group_metadata()`, so that a consumer whose partitions others have by now is refused
         (KIP-447), or the name of a group without members. Raises TransactionFailed or ProducerFenced.
         """
-        with self._one_call_at_a_time:
+        with self._one_call_at_a_time.ours():
             self._calls.run(self._core.commit_offsets(group, offsets))
 
     def commit_transaction(self) -> None:
@@ -188,18 +208,27 @@ class Producer:
         Raises TransactionFailed when the transaction is known not to be committed, ProducerFenced when another producer
         has the id, and OutcomeUnknown when no definite answer came.
         """
-        with self._one_call_at_a_time:
-            self.flush()
-            self._calls.run(self._core.commit())
+        is_open = self._core.state is ProducerPhase.IN_TRANSACTION
+        try:
+            with self._one_call_at_a_time.ours():
+                self.flush()
+                self._calls.run(self._core.commit())
+        except ClientError:
+            raise
+        except BaseException:
+            if is_open:
+                with self._changed.ours():
+                    self._core.doubt_commit()
+            raise
 
     def abort_transaction(self) -> None:
         """Give up what is not written and abort. Raises ProducerFenced or OutcomeUnknown."""
-        with self._one_call_at_a_time:
-            with self._changed:
+        with self._one_call_at_a_time.ours():
+            with self._changed.ours():
                 self._core.require_transaction()
                 self._core.drop()
-                self._sending.wake()
-                self._wait(lambda: self._core.is_dropped, None)
+            self._sending.wake()
+            self._wait(lambda: self._core.is_dropped, None)
             self._calls.run(self._core.abort())
 
     def close(self) -> None:
@@ -212,7 +241,7 @@ class Producer:
         """
         if self._ownership.is_ours:
             self._abort_open_transaction()
-            with self._changed:
+            with self._changed.ours():
                 self._core.stop()
             self._sending.wake()
             self._pump.join()
@@ -243,19 +272,19 @@ class Producer:
         """How many records would be lost if this process ended now."""
         if not self._ownership.is_ours:
             return 0
-        with self._changed:
+        with self._changed.ours():
             return self._core.unwritten
 
     def _abort_open_transaction(self) -> None:
         """A call of another thread that is about the transaction is ended by the close, and not waited for."""
         if not self._core.leaves_transaction_open or not self._one_call_at_a_time.is_free():
             return
-        with self._one_call_at_a_time:
+        with self._one_call_at_a_time.ours():
             try:
-                with self._changed:
+                with self._changed.ours():
                     self._core.send_now()
-                    self._sending.wake()
-                    self._wait(lambda: self._core.is_flushed, None)
+                self._sending.wake()
+                self._wait(lambda: self._core.is_flushed, None)
                 self.abort_transaction()
             except ClientError as error:
                 log_left_open(error)
@@ -270,15 +299,21 @@ class Producer:
 
     def _wait(self, is_so: Callable[[], bool], timeout_ms: float | None) -> None:
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
-        with self._changed:
-            if not self._changed.wait_for(lambda: is_so() or self._pump.is_over, timeout_s):
-                raise RetriesExhausted(f"not done within {timeout_ms:.0f} ms")
-            if not is_so():
-                self._core.raise_if_ended()
-            if not is_so() and self._core.is_closed:
+        was_so = False
+
+        def is_over() -> bool:
+            nonlocal was_so
+            was_so = is_so()
+            return was_so or self._pump.is_over
+
+        if not self._changed.wait_for(is_over, timeout_s):
+            raise RetriesExhausted(f"not done within {timeout_ms:.0f} ms")
+        if not was_so:
+            self._core.raise_if_ended()
+            if self._core.is_closed:
                 raise IllegalState("this producer was closed")
-            assert is_so(), "the sending thread ended early"
+        assert was_so, "the sending thread ended early"
 
     def _notify(self) -> None:
-        with self._changed:
+        with self._changed.ours():
             self._changed.notify_all()

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, IllegalState, UnsupportedVersion
@@ -30,7 +30,7 @@ from oncelog.client.net.conversation import (
 from oncelog.client.net.settings import ClientSettings
 from oncelog.client.transports.blocking.link import BlockingLink
 from oncelog.client.transports.blocking.opening import Opening
-from oncelog.client.transports.blocking.ownership import Ownership
+from oncelog.client.transports.blocking.ownership import OwnedLock, Ownership
 from oncelog.client.transports.sessions import closing_reason, context_for
 from oncelog.client.values import Address
 from oncelog.wire import WireError
@@ -52,15 +52,15 @@ def monotonic_ms() -> float:
 class BlockingTransport:
     """Runs conversations on the calling thread, one at a time. Other threads may call `wake` and nothing else."""
 
-    def __init__(self, settings: ClientSettings, lock: AbstractContextManager[object] | None = None) -> None:
+    def __init__(self, settings: ClientSettings, lock: OwnedLock | None = None) -> None:
         """`lock`, if given, is held while a conversation's own code runs, and never while it waits.
 
         Raises ValueError for a file that the settings name and that is no good.
         """
         self._settings = settings
         self._context = context_for(settings.security)
-        self._lock = lock or nullcontext()
         self._ownership = Ownership()
+        self._lock = lock or OwnedLock(self._ownership)
         self._links: dict[tuple[Address, ConnectionUse], BlockingLink] = {}
         self._openings: dict[tuple[Address, ConnectionUse], Opening] = {}
         self._finished: deque[Opening] = deque()
@@ -82,15 +82,17 @@ class BlockingTransport:
         Raises IllegalState after `close`, and when it was called meanwhile, and in a process that was forked.
         """
         self._ownership.require()
-        with self._closing:
-            if self._is_over:
-                raise IllegalState("this client was closed")
-            self._runs += 1
-        resume: Callable[[], Effect] = conversation.__next__
+        is_counted = False
         try:
+            with self._closing:
+                if self._is_over:
+                    raise IllegalState("this client was closed")
+                self._runs += 1
+                is_counted = True
+            resume: Callable[[], Effect] = conversation.__next__
             while True:
                 try:
-                    with self._lock:
+                    with self._lock.ours():
                         effect = resume()
                 except StopIteration as end:
                     result: T = end.value
@@ -99,11 +101,13 @@ class BlockingTransport:
                 if self._is_over:
                     raise IllegalState("this client was closed meanwhile")
         finally:
-            with self._lock:
-                conversation.close()
-            with self._closing:
-                self._runs -= 1
-                self._release_if_over()
+            try:
+                with self._lock.ours():
+                    conversation.close()
+            finally:
+                with self._closing:
+                    self._runs -= is_counted
+                    self._release_if_over()
 
     def _performed(self, conversation: Conversation[Any], effect: Effect) -> Callable[[], Effect]:
         try:
@@ -348,10 +352,10 @@ class BlockingTransport:
     def _drop(self, link: BlockingLink, reason: str) -> None:
         name = link.connection.address, link.lane
         if self._links.get(name) is link:
-            del self._links[name]
             if self._ownership.is_ours:  # what an epoll instance watches is shared with those that were forked
                 with suppress(KeyError):  # the call may have been interrupted before it was registered
                     self._selector.unregister(link.socket)
+            del self._links[name]
         link.socket.close()
         link.connection.lose(reason)
 
@@ -373,16 +377,30 @@ class BackgroundRun:
         self._transport = transport
         self._conversation = conversation
         self._ended = ended
+        self._name = name
+        self._thread: threading.Thread | None = None
+        self._running = threading.Lock()
         self.is_over = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+
+    def start(self) -> None:
+        """Once. Where a signal's handler has raised amid it, again: of two threads, one has nothing to do."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread.start()
+            self._thread = thread
 
     def join(self) -> None:
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
+        with self._running:  # by whom it may be run that was not noted
+            return
 
     def _run(self) -> None:
+        if not self._running.acquire(blocking=False):
+            return
         try:
             self._transport.run(self._conversation)
         finally:
             self.is_over = True
             self._ended()
+            self._running.release()
