@@ -34,9 +34,8 @@ RECORDS = 2_000
 READ = 60
 IN_TIME_MS = 5_000
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # a finalizer is interrupted, too
+# A finalizer is interrupted, too.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +63,8 @@ def another_thread_can(call: Callable[[], object]) -> bool:
 
 
 def read_on(consumer: Consumer, received: list[int]) -> list[int]:
-    until = time.monotonic() + IN_TIME_MS / 1000
-    while len(received) < READ and time.monotonic() < until:
+    deadline = time.monotonic() + IN_TIME_MS / 1000
+    while len(received) < READ and time.monotonic() < deadline:
         received += [int(record.value or b"") for record in consumer.poll(records_max=15)]
     return received[:READ]
 
