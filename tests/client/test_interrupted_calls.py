@@ -66,6 +66,11 @@ def full_topic(node):
     with Producer(node.bootstrap_servers) as producer:
         for number in range(RECORDS):
             producer.send(topic, b"%d" % number)
+    # What reading imports is imported now: Python makes a RuntimeError of what is raised amid that, or leaves a lock behind.
+    with Consumer(node.bootstrap_servers, group_id=unique("imports")) as consumer:
+        consumer.subscribe([topic])
+        while not consumer.poll():
+            pass
     return topic
 
 
