@@ -14,8 +14,9 @@ from oncelog.client.groups.consumer import GroupConsumer
 from oncelog.client.groups.settings import Callbacks, OnPartitions, group_settings
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
+from oncelog.client.transports.blocking.background_run import BackgroundRun
 from oncelog.client.transports.blocking.base import BlockingBase
-from oncelog.client.transports.blocking.transport import BackgroundRun, BlockingTransport
+from oncelog.client.transports.blocking.transport import BlockingTransport
 from oncelog.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, OffsetSpec, TopicPartition
 from oncelog.security.values import PLAINTEXT, Security
 

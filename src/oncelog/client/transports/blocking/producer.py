@@ -16,8 +16,9 @@ from oncelog.client.producer.open_batch import OnDelivery, OpenBatch, RecordMeta
 from oncelog.client.producer.partitioners import Partitioner
 from oncelog.client.producer.settings import producer_settings
 from oncelog.client.producer.state import ProducerPhase
+from oncelog.client.transports.blocking.background_run import BackgroundRun
 from oncelog.client.transports.blocking.ownership import OwnedCondition, OwnedLock, Ownership
-from oncelog.client.transports.blocking.transport import BackgroundRun, BlockingTransport, monotonic_ms, wall_clock_ms
+from oncelog.client.transports.blocking.transport import BlockingTransport, monotonic_ms, wall_clock_ms
 from oncelog.client.transports.left_open import watch
 from oncelog.client.values import GroupMetadata, OffsetAndMetadata, TopicPartition
 from oncelog.security.values import PLAINTEXT, Security
@@ -177,6 +178,7 @@ class Producer:
         self._wait(lambda: self._core.is_flushed, timeout_ms)
         with self._changed.ours():
             failure = self._core.failure
+        # At last, and without a lock whose release a signal could follow: an interrupted flush leaves it to the next one.
         self._core.settle_failure(failure)
         if failure is not None:
             raise failure
