@@ -7,7 +7,7 @@ from uuid import UUID
 from oncelog.broker.coordinators.loading import JournalState
 from oncelog.broker.storage.opening import LeftByLastStop
 from oncelog.broker.storage.topics import TRANSACTION_STATE, Topics
-from oncelog.environment import Disk, DiskError
+from oncelog.environment import Disk
 from oncelog.log import DamagedLogError, LogDirectories, OwnCheckpoint, PartitionLog, Replayed, replay
 
 KEPT = ".kept"
@@ -57,16 +57,6 @@ def _durable_ends(replayed: Replayed, own: OwnCheckpoint | None) -> dict[tuple[U
     for log, end in replayed.durable_ends.items():
         ends[log] = max(end, ends.get(log, 0))
     return ends
-
-
-def check_epochs(topics: Topics, journal_path: str, leader_epoch: int) -> None:
-    """Raise DiskError if the journal does not know of a start that is in a log: numbers would be given out twice."""
-    for partition in topics.partitions():
-        if partition.log.newest_epoch >= leader_epoch:
-            raise DiskError(
-                f"{journal_path} is damaged: it knows of {leader_epoch} starts, and {partition} has records of "
-                f"start {partition.log.newest_epoch + 1}: restore it from a copy"
-            )
 
 
 def cut_back_decisions(topics: Topics, left: LeftByLastStop) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from oncelog.broker.after_a_crash import (
-    check_epochs,
     cut_back_decisions,
     has_decisions,
     left_by_last_stop,
@@ -268,8 +267,6 @@ class BrokerCore:
         for topic_opens in topics_open:
             await self._in_turns(topic_opens)
         opening.make_durable()
-        if self.membership is None:
-            check_epochs(self.topics, self._journal.path, self.leader_epoch)
         self._journal.append_now(BrokerStarted(leader_epoch=self.leader_epoch))
 
     async def _coordinate_alone(self) -> None:

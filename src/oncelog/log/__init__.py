@@ -5,13 +5,14 @@ from oncelog.log.checkpoints import (
     PARTITION_METADATA,
     NodeIdentity,
     PartitionOffsets,
+    read_epoch_starts,
     read_topic_id,
     uuid_of,
     uuid_text,
     write_topic_id,
 )
-from oncelog.log.config import LONG_MAX, LogConfig
-from oncelog.log.damage import DamagedLogError
+from oncelog.log.config import EPOCH_MAX, LONG_MAX, LogConfig
+from oncelog.log.damage import DamagedLogError, UnknownEpochError
 from oncelog.log.data_directory import DataDirectory, DirectoryState, LogPoints
 from oncelog.log.following import Followed
 from oncelog.log.found_partitions import PartitionKey, Standing
@@ -46,6 +47,7 @@ from oncelog.log.unsynced import SyncPoint
 from oncelog.log.write_ahead import Entry, Replayed, Tail, WriteAheadLog, keep_entries_of, replay, taking_back
 
 __all__ = [
+    "EPOCH_MAX",
     "LEADER_EPOCHS",
     "LOG_START_OFFSETS",
     "LONG_MAX",
@@ -84,11 +86,13 @@ __all__ = [
     "SyncPoint",
     "Tail",
     "TimestampOffset",
+    "UnknownEpochError",
     "WriteAheadLog",
     "delete_partition",
     "has_room_for",
     "keep_entries_of",
     "open_log",
+    "read_epoch_starts",
     "read_own_checkpoint",
     "read_topic_id",
     "replay",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import Buffer
 
+from oncelog.log.config import EPOCH_MIN
 from oncelog.log.scan import Fault
 from oncelog.records import CorruptBatchError, batches, crc_is_valid
 
@@ -24,7 +25,7 @@ def fault_in(
             if not crc_is_valid(data, at, header):
                 reason = "the CRC-32C is not that of the bytes"
             # What follows is not part of what the CRC covers.
-            elif header.leader_epoch > leader_epoch_max:
+            elif not EPOCH_MIN <= header.leader_epoch <= leader_epoch_max:
                 reason = f"the leader epoch is {header.leader_epoch}, and there were {leader_epoch_max + 1}"
             elif not (
                 (is_next or next_offset < header.base_offset <= gaps_below)

@@ -6,25 +6,29 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from oncelog.log.damage import DamagedLogError
+from oncelog.log.epoch_limit import check_epoch
 from oncelog.log.names import LOG, offset_name
 from oncelog.log.segment import Segment
 from oncelog.log.time_index import NO_TIMESTAMP
 
 
-def check_segments(segments: Sequence[Segment], directory: str, log_start_offset: int, recovery_point: int) -> None:
+def check_segments(
+    segments: Sequence[Segment], directory: str, log_start_offset: int, recovery_point: int, durable: int
+) -> None:
     """Raise DamagedLogError where one is missing or shortened. It reads a few bytes of each, and changes nothing.
 
-    What comes after the recovery point is read as a whole if it was not closed, and may be torn.
+    What comes after the recovery point is read as a whole if it was not closed, and may be torn. Up to `durable`, which is there or
+    beyond it, all of it was durable.
     """
     if not segments:
-        if log_start_offset < recovery_point:
+        if log_start_offset < durable:
             path = f"{directory}/{offset_name(log_start_offset, LOG)}"
             raise DamagedLogError(
-                f"{path} is missing at offset {log_start_offset}: everything below {recovery_point} was durable"
+                f"{path} is missing at offset {log_start_offset}: everything below {durable} was durable"
             )
         return
     first = segments[0]
-    if first.base_offset > log_start_offset and log_start_offset < recovery_point:
+    if first.base_offset > log_start_offset and log_start_offset < durable:
         path = f"{directory}/{offset_name(log_start_offset, LOG)}"
         raise DamagedLogError(
             f"{path}, or the file before it, is missing at offset {log_start_offset}: the log begins there, and its first "
@@ -59,8 +63,11 @@ def _closed_end(segment: Segment) -> tuple[int, int]:
     return scan.position, scan.next_offset
 
 
-def resume(segment: Segment) -> int | None:
-    """Take up a segment that was closed whole; return the offset at which it ends, or None if it is not whole."""
+def resume(segment: Segment, leader_epoch_max: int) -> int | None:
+    """Take up a segment that was closed whole; return the offset at which it ends, or None if it is not whole.
+
+    Raises UnknownEpochError.
+    """
     if segment.size_bytes == 0:
         segment.index_start(segment.base_offset)
         segment.indexes.transactions.settle(segment.base_offset, ())
@@ -78,6 +85,7 @@ def resume(segment: Segment) -> int | None:
     scan = segment.scan(position, segment.base_offset, check_crc=False)
     latest_ms, size_bytes = NO_TIMESTAMP, 0
     for batch in scan:
+        check_epoch(segment, batch.position, batch.header, leader_epoch_max)
         latest_ms = max(latest_ms, batch.header.max_timestamp_ms)
         size_bytes += batch.header.size_bytes
     segment.indexes.count_again(size_bytes)

@@ -7,3 +7,11 @@ from oncelog.environment import DiskError
 
 class DamagedLogError(DiskError):
     """Names the file and the offset. It is about one partition: the disk answers, and the others may be whole."""
+
+
+class UnknownEpochError(DamagedLogError):
+    """A batch has a leader epoch that there was not: `epoch`."""
+
+    def __init__(self, damage: DamagedLogError, epoch: int) -> None:
+        super().__init__(str(damage))
+        self.epoch = epoch

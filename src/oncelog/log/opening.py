@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from oncelog.environment import Clock, Disk
-from oncelog.log.config import LONG_MAX, LogConfig
+from oncelog.log.config import EPOCH_MAX, LONG_MAX, LogConfig
 from oncelog.log.own_checkpoint import LogDigest
 from oncelog.log.partition_log import PartitionLog
 from oncelog.log.recovery import LoadedLog, load_log
@@ -31,6 +31,7 @@ def open_log(
     aborted: LogDigest | None = None,
     gaps_below: int | None = None,
     is_replica: bool = False,
+    leader_epoch_max: int = EPOCH_MAX,
     written: list[LoadedLog] | None = None,
 ) -> PartitionLog:
     """Open the log in `directory`, or begin one there.
@@ -42,7 +43,8 @@ def open_log(
     cleaning of a leader's log leaves them. `leader_epoch` is NO_LEADER_EPOCH for one that does not lead yet. `aborted` says
     what the transaction indexes held at the last checkpoint; without it they are believed. Below `gaps_below` offsets may be
     missing between batches; None says that nothing is known, and then they may be anywhere in a compacted log. `written` takes
-    what the caller makes durable, and closes, before anybody counts on the log; without it that is done here.
+    what the caller makes durable, and closes, before anybody counts on the log; without it that is done here. A batch that is
+    read here and has an epoch beyond `leader_epoch_max` is an UnknownEpochError.
     """
     name = f"{topic}-{partition}"
     if gaps_below is None:
@@ -61,6 +63,7 @@ def open_log(
         aborted=aborted,
         gaps_below=gaps_below,
         is_replica=is_replica,
+        leader_epoch_max=leader_epoch_max,
     )
     log = PartitionLog(
         disk,

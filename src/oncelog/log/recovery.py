@@ -9,10 +9,11 @@ from typing import Protocol
 from oncelog.environment import Disk, Syncable
 from oncelog.log.aborted_check import aborted_in, doubtful
 from oncelog.log.compaction import finish_replacements
-from oncelog.log.config import LONG_MAX, LogConfig
+from oncelog.log.config import EPOCH_MAX, LONG_MAX, LogConfig
 from oncelog.log.continuity import check_segments, resume
 from oncelog.log.damage import DamagedLogError
 from oncelog.log.epoch_checkpoint import EpochCheckpoint, write_epochs
+from oncelog.log.epoch_limit import check_epoch
 from oncelog.log.leader_epochs import LeaderEpochs
 from oncelog.log.names import (
     DELETED,
@@ -93,6 +94,7 @@ def load_log(
     aborted: LogDigest | None = None,
     gaps_below: int = 0,
     is_replica: bool = False,
+    leader_epoch_max: int = EPOCH_MAX,
 ) -> LoadedLog:
     """Load a partition. Raises DamagedLogError if what was durable is not what was written; nothing is changed then.
 
@@ -107,7 +109,8 @@ def load_log(
         Segment(disk, directory, base, config, now_ms, names, gaps_below=gaps_below, has_gaps_inside=is_replica)
         for base in bases
     ]
-    check_segments(segments, directory, log_start_offset, recovery_point)
+    durable = max(recovery_point, durable_end)
+    check_segments(segments, directory, log_start_offset, recovery_point, durable)
     snapshots = Snapshots(disk, directory, names)
     rebuilt = [] if aborted is None else _rebuilt(segments, snapshots, aborted, name)
     if not segments:
@@ -121,9 +124,9 @@ def load_log(
         log_end_offset=segments[0].base_offset,
         report=RecoveryReport(was_clean),
     )
-    durable = max(recovery_point, durable_end)
     loaded.report.indexes_rebuilt = len(rebuilt)
-    _Loading(loaded, recovery_point, durable, LONG_MAX if high_watermark is None else high_watermark).run(rebuilt)
+    watermark = LONG_MAX if high_watermark is None else high_watermark
+    _Loading(loaded, recovery_point, durable, watermark, leader_epoch_max).run(rebuilt)
     if loaded.report.was_clean and loaded.log_end_offset < loaded.log_start_offset:
         last = loaded.segments[-1]
         reason = f"the log ends there, and was said to begin at offset {loaded.log_start_offset}"
@@ -138,7 +141,7 @@ def load_log(
             # They are those of a log that this one has nothing of.
             loaded.epochs = LeaderEpochs()
             write_epochs(disk, directory, loaded.epochs)
-    _join_epochs(loaded, disk, directory, recovery_point)
+    _join_epochs(loaded, disk, directory, recovery_point, leader_epoch_max)
     return loaded
 
 
@@ -172,12 +175,15 @@ def sync_segments(disk: Disk, directory: str, recovery_point: int) -> None:
 class _Loading:
     """One pass over what has to be read again: producers, epochs, and what the crash took from the indexes."""
 
-    def __init__(self, loaded: LoadedLog, recovery_point: int, durable: int, high_watermark: int) -> None:
+    def __init__(
+        self, loaded: LoadedLog, recovery_point: int, durable: int, high_watermark: int, leader_epoch_max: int
+    ) -> None:
         """Below `durable`, which is the recovery point or beyond it, everything has to be there."""
         self._loaded = loaded
         self._recovery_point = recovery_point
         self._durable = durable
         self._high_watermark = high_watermark
+        self._leader_epoch_max = leader_epoch_max
         self._taken_to = 0
 
     def run(self, rebuilt: Iterable[tuple[Segment, list[AbortedTransaction]]]) -> None:
@@ -188,7 +194,7 @@ class _Loading:
             raise self._ends_early(active.base_offset)
         for segment, aborted in rebuilt:
             segment.indexes.transactions.settle(segment.base_offset, aborted)
-        end = resume(loaded.segments[-1]) if loaded.report.was_clean else None
+        end = resume(loaded.segments[-1], self._leader_epoch_max) if loaded.report.was_clean else None
         # A log that was closed is durable to its end. If it goes on, the mark of a clean stop is an old one.
         loaded.report.was_clean = end is not None and end <= self._recovery_point
         start = self._load_snapshot(self._recovery_point)
@@ -200,8 +206,8 @@ class _Loading:
                 self._read_from(start)
         else:
             self._check_durable(start)
-            loaded.snapshots.remove_above(self._recovery_point)
             self._read_from(start)
+            loaded.snapshots.remove_above(self._recovery_point)
             self._take_down()
         loaded.report.snapshots_damaged = loaded.snapshots.remove_damaged()
         loaded.producers.advance_high_watermark(min(self._high_watermark, loaded.log_end_offset))
@@ -227,11 +233,12 @@ class _Loading:
             if following <= start:
                 continue
             if segment.base_offset >= self._durable:
-                break
+                return
             scan = segment.scan(segment.index_position(start), segment.base_offset)
             for batch in scan:
                 if batch.header.base_offset >= self._durable:
                     return
+                check_epoch(segment, batch.position, batch.header, self._leader_epoch_max)
             end, fault = scan.next_offset, scan.fault
             if fault is None and following < LONG_MAX:
                 fault = _fault_between(segment, scan, following)
@@ -239,7 +246,7 @@ class _Loading:
                 raise segment.damaged(fault.position, fault.offset, fault.reason)
             if fault is not None:
                 return
-        if end < self._durable and start < self._durable:
+        if end < self._durable:
             raise self._ends_early(end)
 
     def _ends_early(self, end: int) -> DamagedLogError:
@@ -302,7 +309,8 @@ class _Loading:
                 note(batch.position, size_bytes, header.base_offset + header.last_offset_delta, header.max_timestamp_ms)
             if header.base_offset < start:
                 continue
-            if header.leader_epoch > latest:
+            if header.leader_epoch != latest:
+                check_epoch(segment, batch.position, header, self._leader_epoch_max)
                 epochs.assign(header.leader_epoch, taken_to)
                 latest = epochs.latest
             taken_to = header.next_offset
@@ -372,9 +380,15 @@ def _leftovers(names: Collection[str]) -> set[str]:
     return orphans | {name for name in names if name.endswith((DELETED, ".tmp"))}
 
 
-def _join_epochs(loaded: LoadedLog, disk: Disk, directory: str, recovery_point: int) -> None:
+def _join_epochs(loaded: LoadedLog, disk: Disk, directory: str, recovery_point: int, leader_epoch_max: int) -> None:
     found = recovered_epochs(
-        disk, directory, loaded.segments, loaded.epochs, loaded.log_start_offset, loaded.log_end_offset
+        disk,
+        directory,
+        loaded.segments,
+        loaded.epochs,
+        loaded.log_start_offset,
+        loaded.log_end_offset,
+        leader_epoch_max,
     )
     loaded.epochs = found.epochs
     loaded.report.epochs_rebuilt = found.are_rebuilt

@@ -211,13 +211,17 @@ class Segment:
         return self.size_bytes if position is None else position
 
     def is_followed_by(self, end_offset: int, next_offset: int) -> bool:
-        """Whether the batch or file at `next_offset` may be the one after a batch that ends at `end_offset`.
+        """Whether the file at `next_offset` may be the one after this one, whose last batch ends at `end_offset`.
 
-        No file reaches further than RELATIVE_OFFSET_MAX: if the next one begins beyond that, a leader's gap is between them.
+        A cleaning keeps the batch that reaches the end of a file, and files meet. Those of a replica may be Apache Kafka's, which
+        keeps none. And no file reaches further than RELATIVE_OFFSET_MAX: if the next one begins beyond that, a leader's gap is
+        between them.
         """
-        if self.has_gaps_inside and next_offset - self.base_offset > RELATIVE_OFFSET_MAX + 1:
+        if end_offset == next_offset or not self.has_gaps_inside:
+            return end_offset == next_offset
+        if next_offset - self.base_offset > RELATIVE_OFFSET_MAX + 1:
             return end_offset < next_offset
-        return end_offset == next_offset or end_offset < next_offset <= self.gaps_below
+        return end_offset < next_offset <= self.gaps_below
 
     def read(
         self,
@@ -418,8 +422,8 @@ class Segment:
         return header.magic == MAGIC and header.last_offset == last_offset
 
     def _walk(self, position: int) -> Iterator[BatchPosition]:
-        """The batches from `position` on, by their headers alone."""
-        data, start = b"", position
+        """The batches from `position` on, by their headers alone. One whose offset has become smaller would be passed over."""
+        data, start, next_offset = b"", position, self.base_offset
         while position < self.size_bytes:
             at = position - start
             if at + HEADER_BYTES > len(data):
@@ -430,8 +434,10 @@ class Segment:
             end = position + header.size_bytes
             if header.magic != MAGIC or header.size_bytes < HEADER_BYTES or end > self.size_bytes:
                 raise self.damaged(position, header.base_offset, "no batch header")
+            if header.base_offset < next_offset:
+                raise self.damaged(position, next_offset, f"the offset is {header.base_offset}")
             yield BatchPosition(position, header)
-            position = end
+            position, next_offset = end, header.next_offset
 
     def _cut(self, position: int, size_bytes: int, limit_offset: int) -> LogSlice:
         """Whole batches from `position`, below `limit_offset`, in `size_bytes` unless the first one is larger."""

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import overload
 
+from oncelog.log.config import EPOCH_MIN
 from oncelog.log.outcome import AbortedTransaction, LogSlice
 from oncelog.log.read_positions import ReadPositions
 from oncelog.log.scan import ScannedBatch
@@ -77,7 +78,8 @@ class Segments(Sequence[Segment]):
         for segment, end_offset in zip(segments, ends, strict=True):
             for batch in segment.batches_from(max(segment.base_offset, log_start_offset)):
                 header = batch.header
-                if header.leader_epoch > leader_epoch_max or header.last_offset >= end_offset:
+                is_known = EPOCH_MIN <= header.leader_epoch <= leader_epoch_max
+                if not is_known or header.last_offset >= end_offset:
                     reason = f"offset {header.last_offset} of leader epoch {header.leader_epoch} does not belong there"
                     raise segment.damaged(batch.position, header.base_offset, reason)
                 yield batch

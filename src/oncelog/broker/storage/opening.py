@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
+from oncelog.broker.storage.journal import FILE_NAME as JOURNAL
 from oncelog.broker.storage.partition import UnopenedLog
 from oncelog.broker.storage.topics import Topic
 from oncelog.environment import Clock, Disk, DiskError
 from oncelog.log import (
+    EPOCH_MAX,
     LEADER_EPOCHS,
     LOG_START_OFFSETS,
     LONG_MAX,
@@ -28,7 +30,9 @@ from oncelog.log import (
     PartitionLog,
     PartitionOffsets,
     Replayed,
+    UnknownEpochError,
     open_log,
+    read_epoch_starts,
     read_topic_id,
     sync_segments,
     uuid_text,
@@ -96,6 +100,7 @@ class LogOpening:
         "_disk",
         "_is_replica",
         "_leader_epoch",
+        "_leader_epoch_max",
         "_survives",
         "_written",
         "left",
@@ -125,6 +130,8 @@ class LogOpening:
         self._compacted = compacted
         self._survives = survives
         self._is_replica = is_replica
+        # Under which epochs others led, nobody can tell here.
+        self._leader_epoch_max = EPOCH_MAX if is_replica else leader_epoch - 1
         self._written: list[LoadedLog] | None = []
         self.left = left
 
@@ -202,9 +209,11 @@ class LogOpening:
                 gaps_below=known.gaps_below,
                 high_watermark=known.high_watermark,
                 is_replica=self._is_replica,
+                leader_epoch_max=self._leader_epoch_max,
                 written=self._written,
             )
         except DamagedLogError as damage:
+            self._check_journal(topic, index, path, damage)
             logger.error("%s-%d is offline: %s", topic.name, index, damage)
             sync_segments(self._disk, path, known.recovery_point)
             return _unopened(path, topic, known, str(damage))
@@ -216,6 +225,23 @@ class LogOpening:
         if not names_topic:
             write_topic_id(self._disk, f"{path}/{PARTITION_METADATA}", topic.topic_id)
         return log
+
+    def _check_journal(self, topic: Topic, index: int, path: str, damage: DamagedLogError) -> None:
+        """Raise DiskError if it is the journal that is damaged, and does not know of a start: numbers would be given out twice.
+
+        One batch that says so may itself be damaged. That the partition's checkpoint has the same epoch no disk does by chance.
+        """
+        if not isinstance(damage, UnknownEpochError):
+            return
+        try:
+            starts = read_epoch_starts(self._disk, f"{path}/{LEADER_EPOCHS}")
+        except DiskError:
+            return
+        if any(one.epoch == damage.epoch for one in starts):
+            raise DiskError(
+                f"{self._directories.home}/{JOURNAL} is damaged: it knows of {self._leader_epoch} starts, and "
+                f"{topic.name}-{index} has records of start {damage.epoch + 1}: restore it from a copy"
+            )
 
     def _names_topic(self, path: str, topic_id: UUID) -> bool:
         """Whether a directory says which topic it is of. Raises DamagedLogError if it says another one."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from oncelog.environment import Disk
+from oncelog.log.config import EPOCH_MAX, EPOCH_MIN
 from oncelog.log.inspection.epoch_check import EpochCheck, read_epochs
 from oncelog.log.inspection.findings import AtStart, Finding, Report, Severity
 from oncelog.log.inspection.index_checks import OffsetIndexCheck, Problem, TimeIndexCheck, check_transaction_index
@@ -187,7 +188,7 @@ class _Inspection:
         if base < facts.end_offset:
             what = f"the segment before it goes on to offset {facts.end_offset}"
             self._say(path, what, AtStart.OFFLINE, offset=base, position=0)
-        elif base > max(facts.end_offset, known.gaps_below) and facts.segments[:-1]:
+        elif base > facts.end_offset and facts.segments[:-1]:
             self._missing(found, facts.end_offset, base)
         file = self._disk.open(path)
         found.size_bytes = file.size_bytes
@@ -325,7 +326,7 @@ class _Inspection:
         epochs.finish()
         for wrong in epochs.wrong:
             what = f"the leader epoch of the batch is {wrong.epoch}, and was {wrong.right_epoch}"
-            at_start = self._start_with_epoch(wrong.epoch, wrong.offset)
+            at_start = self._start_with_epoch(wrong.epoch)
             self._say(wrong.segment_path, what, at_start, offset=wrong.offset, position=wrong.position)
         path = f"{self._facts.directory}/{LEADER_EPOCHS}"
         self._facts.is_epoch_file_wrong |= epochs.in_file is None
@@ -348,19 +349,20 @@ class _Inspection:
             offset, said, epoch = epochs.disagreement
             self._facts.is_epoch_file_wrong = True
             what = f"it says epoch {said} for offset {offset}, and the batch has {epoch}"
-            at_start = AtStart.IGNORES if known.was_clean else AtStart.REBUILDS
+            at_start = (
+                AtStart.IGNORES
+                if known.was_clean and self._start_with_epoch(said) is AtStart.IGNORES
+                else AtStart.REBUILDS
+            )
             if not self._disk.exists(path):
                 what, at_start = "the file is missing", AtStart.REBUILDS
             self._say(path, what, at_start, offset=offset, severity=self._derived(offset + 1))
 
-    def _start_with_epoch(self, epoch: int, offset: int) -> AtStart:
-        known = self._known
-        if known.leader_epoch_max is None or epoch <= known.leader_epoch_max:
-            return AtStart.IGNORES
-        snapshots = [one for one in self._facts.producers.offsets if one <= known.recovery_point]
-        is_read = not known.was_clean and offset >= max(snapshots, default=0)
-        # Records of a start that the journal does not know may mean that the journal lost its end.
-        return AtStart.REFUSES if is_read else AtStart.OFFLINE
+    def _start_with_epoch(self, epoch: int) -> AtStart:
+        """Of one that there was a start may pass it over."""
+        epoch_max = self._known.leader_epoch_max
+        is_possible = EPOCH_MIN <= epoch <= (EPOCH_MAX if epoch_max is None else epoch_max)
+        return AtStart.IGNORES if is_possible else AtStart.OFFLINE
 
     def _severity_of(self, problem: Problem, *, is_last: bool) -> Severity:
         """What an index of the active segment says is made anew by a start after a crash, but for markers that were durable."""

@@ -91,7 +91,7 @@ class SegmentWalk:
             self.position = damage.end_position
             if damage.next_offset is not None:
                 self.next_offset = damage.next_offset
-        if self._end_offset is not None and self.next_offset < self._end_offset and self._end_offset > self._gaps_below:
+        if self._end_offset is not None and self.next_offset < self._end_offset:
             if self.position > 0 or self._end == 0:
                 yield Damage(self._end, self._end, self.next_offset, self._end_offset, "batches are missing")
             self.next_offset = self._end_offset

@@ -1,0 +1,374 @@
+"""A broker in memory with a file of every kind in two log directories, and each way in which one of these files may lose something.
+
+No case is chosen by hand: the cases follow from the files that are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+from harness.broker_in_memory import BrokerInMemory, SteppedDisk
+from harness.cleaned_logs import compacted
+from harness.manual_clock import ManualClock
+from harness.transaction_in_memory import MINUTE, NONE, TOPIC, TV1, ProducerInMemory
+from oncelog.environment import DiskError
+from oncelog.log import AbortedTransaction, PartitionLog, ScannedBatch
+from oncelog.log.write_ahead import PREFIX, read_entries
+from oncelog.records import BatchHeader, Record, batches, build_batch
+
+DIRECTORIES = ("/data", "/more")
+SETTINGS = {
+    "offsets_topic_num_partitions": "1",
+    "transaction_state_log_num_partitions": "1",
+    "log_retention_ms": "-1",
+    "log_cleaner_backoff_ms": "100000",
+}
+PLAIN, COUNTED, TABLE = "plain", "counted", "table"
+"""Records without a producer id in one segment, of idempotent producers in several, and of a topic that is compacted."""
+ENTRY_BYTES = {".index": 8, ".timeindex": 12, ".txnindex": 34, ".snapshot": 46}
+SNAPSHOT_HEADER_BYTES = 10
+FIELDS = {"base offset": (0, 3, 7), "length": (8, 10, 11), "leader epoch": (12, 14, 15), "format version": (16,)}
+"""Where the bytes of a batch are that no checksum covers, some of each field."""
+SMALL = ("leader-epoch-checkpoint", "partition.metadata")
+
+Key = tuple[str, int]
+End = Callable[[BrokerInMemory], None]
+
+
+class Case(NamedTuple):
+    """`data` is what is in the file from now on; None removes it."""
+
+    path: str
+    what: str
+    data: bytes | None
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.what}"
+
+    def harm(self, disk: SteppedDisk) -> None:
+        if self.data is None:
+            disk.remove(self.path)
+            disk.commit_names()
+        else:
+            disk.replace_file(self.path, self.data)
+
+    @property
+    def partition(self) -> Key | None:
+        """The partition whose file it is."""
+        directory = self.path.split("/")[2]
+        topic, _, index = directory.rpartition("-")
+        return (topic, int(index)) if topic and self.path.count("/") > 2 else None
+
+
+class Content(NamedTuple):
+    """What is in a log: its batches as they are stored, by their offsets, and what is known besides."""
+
+    start: int
+    end: int
+    batches: list[tuple[int, bytes]]
+    aborted: list[tuple[int, int, int]]
+    producers: list[tuple[int, int, int, int | None]]
+    times: list[int | None]
+
+    def below(self, offset: int) -> list[tuple[int, bytes]]:
+        return [one for one in self.batches if one[0] < offset]
+
+
+class Left(NamedTuple):
+    """What a broker left. `durable` is the end of what checkpoint and write-ahead log vouch for, `checkpointed` of what the first
+    does alone; `older` has each file as it was earlier.
+    """
+
+    disk: SteppedDisk
+    clock: ManualClock
+    content: dict[Key, Content]
+    durable: dict[Key, int]
+    checkpointed: dict[Key, int]
+    older: dict[str, bytes]
+
+    def again(self) -> tuple[SteppedDisk, ManualClock]:
+        return deepcopy((self.disk, self.clock))
+
+
+def stopped(broker: BrokerInMemory) -> None:
+    broker.core.stop()
+    broker.settle()
+
+
+def killed(broker: BrokerInMemory) -> None:
+    """Of what was written last some is in the write-ahead log, and some nobody vouches for."""
+    broker.disk.kill()
+
+
+def logs(broker: BrokerInMemory) -> dict[Key, PartitionLog]:
+    return {(one.topic, one.index): one.log for one in broker.core.topics.partitions()}
+
+
+def content_of(log: PartitionLog) -> Content:
+    """Raises DamagedLogError where a log is not what was written."""
+    scanned = list(log.batches())
+    found = [(one.header.base_offset, _bytes_of(one)) for one in scanned]
+    headers = [one.header for one in scanned]
+    times = sorted({header.max_timestamp_ms for header in headers})
+    asked = [log.offset_for_timestamp(time_ms, log.log_end_offset) for time_ms in times]
+    return Content(
+        log.log_start_offset,
+        log.log_end_offset,
+        found,
+        [
+            (one.producer_id, one.first_offset, one.last_offset)
+            for one in log.aborted_transactions(log.log_start_offset, log.log_end_offset)
+            if any(_is_in(header, one) for header in headers)
+        ],
+        sorted(
+            (
+                one.producer_id,
+                one.epoch,
+                one.batches[-1].last_offset if one.batches else -1,
+                one.transaction_first_offset,
+            )
+            for one in log.producers
+        ),
+        [None if one is None else one.offset for one in asked],
+    )
+
+
+def _is_in(header: BatchHeader, aborted: AbortedTransaction) -> bool:
+    """Whether readers have to leave out records of the batch: a cleaning may have taken all of a transaction."""
+    return (
+        header.producer_id == aborted.producer_id
+        and aborted.first_offset <= header.base_offset <= aborted.last_offset
+        and not header.is_control
+        and header.record_count > 0
+    )
+
+
+def _bytes_of(batch: ScannedBatch) -> bytes:
+    return bytes(batch.data[batch.position_in_data : batch.position_in_data + batch.header.size_bytes])
+
+
+def create(broker: BrokerInMemory, name: str, partitions: int, **configs: str) -> None:
+    asked = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
+    topic = {
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": 1,
+        "assignments": [],
+        "configs": asked,
+    }
+    assert broker.ask("create_topics", 5, topics=[topic], timeout=MINUTE).topics[0].error_code is NONE
+    broker.settle()
+
+
+def write(
+    broker: BrokerInMemory,
+    topic: str,
+    value: bytes,
+    *,
+    key: bytes | None = None,
+    producer_id: int = -1,
+    sequence: int = -1,
+) -> None:
+    batch = build_batch(
+        [Record(key, value, timestamp_ms=broker.clock.now_ms())],
+        producer_id=producer_id,
+        producer_epoch=-1 if producer_id < 0 else 0,
+        base_sequence=sequence,
+    )
+    data = [{"name": topic, "partition_data": [{"index": 0, "records": batch}]}]
+    answer = broker.ask("produce", 9, acks=-1, timeout=MINUTE, topic_data=data)
+    assert answer.responses[0].partition_responses[0].error_code is NONE
+
+
+def _small_segments(broker: BrokerInMemory) -> None:
+    """Smaller than a setting may say."""
+    for (topic, _), log in logs(broker).items():
+        if topic == TABLE:
+            log.configure(replace(compacted(), index_interval_bytes=200))
+        elif topic != PLAIN:
+            log.configure(replace(log.files.config, segment_bytes=1000))
+
+
+def _use(broker: BrokerInMemory, producer: ProducerInMemory, producer_id: int, numbers: range) -> None:
+    for number in numbers:
+        write(broker, PLAIN, b"p" * 120)
+        write(broker, COUNTED, b"c" * 90, producer_id=producer_id, sequence=number)
+        write(broker, TABLE, b"t" * 60, key=b"k%d" % (number % 3))
+        if number % 2:
+            producer.write(f"{number}{'x' * 60}", number)
+            producer.end(committed=number % 3 != 1)
+        broker.clock.advance(10)
+
+
+@cache
+def left_by(end: End) -> Left:
+    clock = ManualClock()
+    broker = BrokerInMemory(SteppedDisk(0, clock.now_ms), clock, DIRECTORIES, **SETTINGS)
+    small = {"index_interval_bytes": "200"}
+    create(broker, PLAIN, 1)
+    create(broker, COUNTED, 1, **small)
+    create(broker, TOPIC, 2, **small)
+    create(broker, TABLE, 1, cleanup_policy="compact", min_cleanable_dirty_ratio="0", **small)
+    _small_segments(broker)
+    producer = ProducerInMemory(broker, TV1)
+    producer_id = broker.ask("init_producer_id", 4, transactional_id=None, transaction_timeout=MINUTE).producer_id
+    _use(broker, producer, producer_id, range(14))
+    broker.ask(
+        "delete_records",
+        2,
+        topics=[{"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 1}]}],
+        timeout=MINUTE,
+    )
+    broker.settle()
+    stopped(broker)
+    older = {path: broker.disk.read_file(path) for path in broker.disk.paths()}
+    broker.restart()
+    _small_segments(broker)
+    _use(broker, producer, producer_id, range(14, 28))
+    broker.clock.advance(100_000)
+    broker.settle()
+    assert len(content_of(logs(broker)[TABLE, 0]).batches) < 28, "it was cleaned"
+    broker.core.checkpoints.write()
+    broker.settle()
+    checkpointed = {key: log.durability.recovery_point for key, log in logs(broker).items()}
+    _use(broker, producer, producer_id, range(28, 40))
+    durable = {key: log.files.unsynced.durable_offset for key, log in logs(broker).items()}
+    content = {key: content_of(log) for key, log in logs(broker).items()}
+    end(broker)
+    if end is stopped:
+        durable = checkpointed = {key: one.end for key, one in content.items()}
+    broker.disk.when_full(lambda path, share: False)
+    broker.disk.steps.clear()
+    return Left(broker.disk, broker.clock, content, durable, checkpointed, older)
+
+
+def cases(left: Left) -> Iterator[Case]:
+    """Every file, in every way."""
+    for path in sorted(left.disk.paths()):
+        name = path.rpartition("/")[2]
+        if name in (".lock", "oncelog-reserve"):
+            continue
+        data = left.disk.read_file(path)
+        yield Case(path, "removed", None)
+        if data:
+            yield Case(path, "emptied", b"")
+            yield Case(path, "zeroed", bytes(len(data)))
+        for edge in edges(name, data):
+            if 0 < edge < len(data):
+                yield Case(path, f"cut at byte {edge}", data[:edge])
+        old = left.older.get(path)
+        if old is not None and old not in (data, b""):
+            yield Case(path, "replaced by an older copy", old)
+        yield from flips(path, name, data)
+
+
+def edges(name: str, data: bytes) -> list[int]:
+    """Where one thing in a file ends and the next begins; those of a batch's fields and lines too."""
+    suffix = f".{name.rpartition('.')[2]}"
+    if name.startswith(PREFIX):
+        return _write_ahead_edges(data)
+    if suffix == ".log":
+        return [position for position, _ in batches(data)]
+    if suffix in ENTRY_BYTES:
+        first = SNAPSHOT_HEADER_BYTES if suffix == ".snapshot" else 0
+        return list(range(first, len(data), ENTRY_BYTES[suffix]))
+    return [at + 1 for at, byte in enumerate(data) if byte == ord("\n")] or [len(data) // 2]
+
+
+def _write_ahead_edges(data: bytes) -> list[int]:
+    found, whole = [], len(data)
+    while whole:
+        entries, whole = read_entries(data[:whole], None)
+        if not entries:
+            break
+        found.append(whole)
+        whole -= 1
+    return found
+
+
+def flips(path: str, name: str, data: bytes) -> Iterator[Case]:
+    """One bit of what no checksum covers."""
+    if name.endswith(".log") and not name.startswith(PREFIX):
+        for position, _ in batches(data):
+            for field, places in FIELDS.items():
+                for place in places:
+                    for bit in (0x04, 0x80):
+                        at = position + place
+                        yield Case(path, f"bit {bit} of byte {at}, {field}", _flipped(data, at, bit))
+    elif name in SMALL:
+        for at in range(len(data)):
+            yield Case(path, f"a bit of byte {at}", _flipped(data, at, 1))
+
+
+def _flipped(data: bytes, at: int, bit: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
+
+
+class Silent(AssertionError):
+    """Something is missing, and nobody says so."""
+
+
+def judge(left: Left, case: Case, said: Callable[[], list[str]]) -> str:
+    """Start on what is left and say what became of the case. Raises Silent."""
+    disk, clock = left.again()
+    case.harm(disk)
+    try:
+        broker = BrokerInMemory(disk, clock, DIRECTORIES, **SETTINGS)
+    except DiskError as error:
+        if case.partition is not None:
+            raise Silent(f"one file of one partition stops all others: {error}") from error
+        if case.path.rpartition("/")[2] not in str(error):
+            raise Silent(f"another file is named: {error}") from error
+        return "refused"
+    if broker.failures:
+        raise Silent(f"the broker fails: {broker.failures}")
+    outcome = "whole"
+    name = case.path.rpartition("/")[2]
+    vouched = left.checkpointed if name.startswith(PREFIX) else left.durable
+    for key, before in left.content.items():
+        partition = broker.core.topics.partition(*key)
+        if partition is None:
+            raise Silent(f"{key} is gone")
+        if partition.is_offline:
+            damage = partition.damage or ""
+            if case.partition not in (key, None):
+                raise Silent(f"{key} is offline for a file of another one: {damage}")
+            if " at offset " not in damage:
+                raise Silent(f"it says no offset: {damage}")
+            outcome = "offline"
+            continue
+        try:
+            after = content_of(partition.log)
+        except DiskError as error:
+            if case.partition != key or " at offset " not in str(error):
+                raise Silent(f"{key}: {error}") from error
+            outcome = "offline at read"
+            continue
+        _compare(key, before, after, vouched[key])
+    broker.settle()
+    return outcome if outcome != "whole" or not said() else "said"
+
+
+def _compare(key: Key, before: Content, after: Content, durable: int) -> None:
+    if after.start != before.start:
+        raise Silent(f"{key} begins at {after.start}, and began at {before.start}")
+    if after.end < durable:
+        raise Silent(f"{key} ends at {after.end}, and {durable} was durable")
+    kept = min(after.end, before.end)
+    same = [one for one, other in zip(before.batches, after.batches, strict=False) if one == other]
+    kept_to = kept if same == before.batches[: len(same)] else 0
+    if after.below(durable) != before.below(durable):
+        raise Silent(f"{key} has other batches below {durable}")
+    if before.end <= after.end and after.below(before.end) != before.batches and kept_to > durable:
+        raise Silent(f"{key} has other batches")
+    if [one for one in after.aborted if one[2] < durable] != [one for one in before.aborted if one[2] < durable]:
+        raise Silent(f"{key} has other aborted transactions")
+    if after.end == before.end and after.batches == before.batches:
+        if after.producers != before.producers:
+            raise Silent(f"{key} knows other producers: {after.producers}, {before.producers}")
+        if after.times != before.times:
+            raise Silent(f"{key} finds other offsets by time")
