@@ -6,7 +6,7 @@ import pytest
 
 from harness.cleaned_logs import LOAD_FACTOR, MAP_BYTES, clean, compacted, latest_of, records_of, roll, steps, write
 from harness.log_on_memory_disk import DIRECTORY, LogOnMemoryDisk
-from oncelog.log import TimestampOffset
+from oncelog.log import Appended, TimestampOffset
 from oncelog.log.compaction import UncleanableError
 from oncelog.records import BatchHeader, Codec, ControlType, Record, batches, build_batch
 from oncelog.records.batch import read_header, seal_packed
@@ -183,6 +183,28 @@ def test_last_batch_of_a_live_producer_stays_without_records() -> None:
         if name.endswith(".snapshot"):
             on.disk.remove(f"{DIRECTORY}/{name}")
     assert on.kill().producers.active()[0].last_sequence == 2
+
+
+def test_last_batch_of_a_live_producer_that_was_aborted_stays_without_records() -> None:
+    """KIP-98: a batch that was written twice is known by the producer's last sequence, whatever became of its transaction."""
+    on = LogOnMemoryDisk(compacted())
+    batch = on.batch([b"1"], producer=(1, 0), sequence=0, transactional=True)
+    on.append(batch)
+    on.mark(ControlType.ABORT, (1, 0))
+    write(on, [(b"a", b"2")])
+    roll(on)
+    state = on.log.producers.active()
+    for _ in range(4):
+        clean_again(on)
+    last = headers(on)[0]
+    assert (last.record_count, last.last_sequence, last.is_control) == (0, 0, False)
+    for name in on.disk.list_directory(DIRECTORY):
+        if name.endswith(".snapshot"):
+            on.disk.remove(f"{DIRECTORY}/{name}")
+    assert on.kill().producers.active() == state
+    again = on.append(batch)
+    assert isinstance(again, Appended)
+    assert again.duplicate
 
 
 @pytest.mark.parametrize("restarts", [False, True])
