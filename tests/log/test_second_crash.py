@@ -1,4 +1,4 @@
-"""A power cut takes a future from a log, and leaves some of its files; the log goes on past where it had been, and the power goes again.
+"""A power cut takes a future from a log and leaves some of its files; the log goes on past where it was, and the power goes again.
 
 What is left of a future that is lost must never count as what the log has become since.
 """

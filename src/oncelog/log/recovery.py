@@ -242,9 +242,10 @@ class _Loading:
             end, fault = scan.next_offset, scan.fault
             if fault is None and following < LONG_MAX:
                 fault = _fault_between(segment, scan, following)
-            if fault is not None and fault.offset < self._durable:
-                raise segment.damaged(fault.position, fault.offset, fault.reason)
             if fault is not None:
+                # In a log with gaps a batch whose offset has grown hides those behind it.
+                if fault.offset < self._durable or segment.has_batch_below(fault.position, self._durable):
+                    raise segment.damaged(fault.position, fault.offset, fault.reason)
                 return
         if end < self._durable:
             raise self._ends_early(end)

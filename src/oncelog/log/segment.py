@@ -269,6 +269,11 @@ class Segment:
             is_next=is_next,
         )
 
+    def has_batch_below(self, position: int, offset: int) -> bool:
+        """Whether a whole batch is at a position that says of itself that it is one before `offset`."""
+        batch = next(iter(Scan(self.file, position, self.size_bytes, 0)), None)
+        return batch is not None and batch.header.base_offset < offset
+
     @property
     def _gaps_inside_below(self) -> int:
         return LONG_MAX if self.has_gaps_inside else self.gaps_below
