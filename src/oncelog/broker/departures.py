@@ -38,19 +38,15 @@ class Departures:
         self._disk = disk
 
     def before_deletion(self, topic: Topic) -> Parked[None]:
-        """A topic made anew under this name must not be held to the offsets and recovery points of the one that goes."""
+        """A topic made anew under this name must not be held to the offsets of the one that goes."""
         self._broker.offsets.forget_topic(topic)
-        return start(self._end_moves_and_checkpoint(topic))
-
-    async def _end_moves_and_checkpoint(self, topic: Topic) -> None:
-        await self._broker.moves.end_all(topic)
-        await self._broker.checkpoints.write()
+        return start(self._broker.moves.end_all(topic))
 
     def after_deletion(self, topic: str, partition_count: int) -> Parked[None]:
         """Release when no power cut can bring the files back, for a topic made anew would take them for its own.
 
         A power cut may keep what the journal says next and lose what names the files had by then: a checkpoint makes durable
-        which names are in each directory.
+        which names are in each directory, and holds nobody to the recovery points of those that are gone.
         """
         self._broker.transactions.leaders_changed()
         self._broker.log_directories.forget((topic, index) for index in range(partition_count))
@@ -62,7 +58,6 @@ class Departures:
     async def _end_moves_of(self, partitions: Sequence[Partition]) -> None:
         for partition in partitions:
             await self._broker.moves.end((partition.topic_id, partition.index))
-        await self._broker.checkpoints.write()
 
     def after_leaving(self, partitions: Sequence[Partition]) -> Parked[None]:
         self._broker.log_directories.forget((one.topic, one.index) for one in partitions)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from oncelog.broker.slices import Slices
 from oncelog.broker.storage.journal import Journal
-from oncelog.broker.storage.partition import Partition, ReplicaRole
+from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import Topics
 from oncelog.coordination import Parked, start
 from oncelog.environment import Disk, DiskError
@@ -31,15 +31,14 @@ class _Checkpoint:
         """One partition each step."""
         for partition in topics.every_partition():
             log = partition.topic_id, partition.index
-            if partition.role is not ReplicaRole.LEAVING and not topics.is_being_deleted(partition.topic):
-                self._points[partition.topic, partition.index] = partition.points()
-                digest = self._digest(partition)
-                if digest is not None and (digest.indexes or digest.log_start_offset):
-                    self._aborted[log] = digest
+            # One that is being deleted, too: until the journal says that it is gone, a start may find it.
+            self._points[partition.topic, partition.index] = partition.points()
+            digest = self._digest(partition)
+            if digest is not None and (digest.indexes or digest.log_start_offset):
+                self._aborted[log] = digest
             unopened = partition.unopened
             if unopened is not None and unopened.durable_end > unopened.points.recovery_point:
                 self._durable_ends[log] = unopened.durable_end
-            # Until the journal says that it is deleted, a start may find it: without this it would take gaps for losses.
             gaps_below = partition.log.files.gaps_below if unopened is None else unopened.gaps_below
             if gaps_below:
                 self._gaps_below[log] = gaps_below
