@@ -44,7 +44,7 @@ def test_cases_are_of_every_kind_of_file(end: End) -> None:
 def test_log_that_is_cut_behind_any_of_its_batches_is_offline(end: End) -> None:
     """The segment that is written to, of a log without gaps: nothing follows it that could tell."""
     left = left_by(end)
-    last = max(path for path in left.disk.paths() if path.startswith("/data/plain-0/") and path.endswith(".log"))
+    last = max(path for path in left.files if path.startswith("/data/plain-0/") and path.endswith(".log"))
     cut = [case for case in cases(left) if case.path == last and case.what.startswith("cut at")]
     assert len(cut) > 30
     found = [judge(left, case) for case in cut]
