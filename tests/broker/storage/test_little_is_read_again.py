@@ -96,6 +96,23 @@ def test_log_that_grows_and_never_rolls_is_read_again_from_the_last_checkpoint_o
     )
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_snapshot_of_a_log_that_is_durable_already_outlives_a_power_cut(seed, monkeypatch):
+    """What only the snapshot needs is a sync of its own: nothing of the batches is left for the write-ahead log to take."""
+    monkeypatch.setattr(housekeeping, "SNAPSHOT_INTERVAL_BYTES", 10_000)
+    broker = BrokerInMemory(SteppedDisk(seed), ManualClock(), log_cleaner_enable="false")
+    log = make(broker)
+    produce(broker, 30)
+    broker.core.durability.make_durable([log])
+    broker.settle()
+    assert log.durability.recovery_point == 30
+    wait(broker, MINUTE_MS)
+    broker.disk.crash()
+    broker.restart()
+    assert log_of(broker).log_end_offset == 30
+    assert log_of(broker).recovery.snapshot_offset == 30, "no batch before it is taken again"
+
+
 def test_much_growth_does_not_wait_for_the_checkpoint(broker, monkeypatch):
     monkeypatch.setattr(housekeeping, "SNAPSHOT_INTERVAL_BYTES", 10_000)
     monkeypatch.setattr(housekeeping, "GROWTH_BYTES_MAX", 20_000)
