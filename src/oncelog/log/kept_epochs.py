@@ -38,7 +38,7 @@ class KeptEpochs:
         KIP-101: a new leader notes the epoch and its log end offset before anything else, so that it can tell followers where the
         epochs before it end. The note is made durable with the log's other files.
         """
-        assert epoch >= self.newest, "leader epochs do not go back"
+        assert epoch >= self.current, "leader epochs do not go back"
         self.current = epoch
         if self.noted.latest < epoch:
             self.begin(log_end_offset)

@@ -9,6 +9,7 @@ from oncelog.environment import Clock, Disk, DiskFullError, Syncable
 from oncelog.log import timestamps
 from oncelog.log.aborted_check import digest_of
 from oncelog.log.config import LogConfig
+from oncelog.log.damage import DamagedLogError
 from oncelog.log.following import Followed, leader_batches
 from oncelog.log.kept_epochs import NO_LEADER_EPOCH
 from oncelog.log.limits import refusal
@@ -146,7 +147,16 @@ class PartitionLog:
     # --- who leads
 
     def lead(self, epoch: int) -> None:
-        """Become the leader's log: batches carry this epoch, and it begins here and now."""
+        """Become the leader's log: batches carry this epoch, and it begins here and now.
+
+        Raises DamagedLogError if the log has one that is to come yet: no CRC covers what its batches say.
+        """
+        later = next((one for one in self._epochs.noted.starts if one.epoch > epoch), None)
+        if later is not None:
+            raise DamagedLogError(
+                f"{self.directory} is damaged at offset {later.start_offset}: the leader epoch is {later.epoch} there, and the "
+                f"leader has {epoch}"
+            )
         self._epochs.lead(epoch, self._offsets.end)
 
     def follow(self) -> None:

@@ -111,6 +111,20 @@ def test_one_damaged_log_is_told_in_the_same_way(cluster):
     assert leader_of(cluster, 1) == 0
 
 
+def test_bit_of_a_leader_epoch_takes_one_replica_offline_and_not_its_broker():
+    """Nothing but the controller tells that the epoch is one that is to come yet."""
+    cluster = RunningCluster()
+    make_topic(cluster, (0,), (0,))
+    assert produced(cluster, 0, b"alone") is NONE
+    path = cluster.partition(0, TOPIC).log.segments[0].path
+    cluster.nodes[0].die(power=False)
+    cluster.disks[0].flip(path, 13, 4)
+    cluster.start_served(0)
+    cluster.until(lambda: cluster.partition(0, TOPIC).is_offline)
+    assert "is damaged at offset 0: the leader epoch is 262144 there" in cluster.partition(0, TOPIC).damage
+    assert produced(cluster, 0, b"served", index=1) is NONE
+
+
 def test_topic_with_an_offline_replica_is_deleted_where_it_can_be(cluster):
     fail(cluster, 0)
     assert produced(cluster, 0, b"lost", index=1) is ErrorCode.kafka_storage_error

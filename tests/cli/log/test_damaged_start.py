@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from harness.used_directory import TOPIC, content
-from oncelog.client import Client, Consumer, TopicPartition
+from oncelog.client import Client, Consumer, NewTopic, Producer, TopicPartition
+from oncelog.records import batches
 from tests.cli.log.test_verify import the_one
 
 OTHER = TopicPartition(TOPIC, 1)
@@ -29,6 +32,53 @@ def test_damaged_partition_is_named_and_the_others_are_served(used, node, data, 
     node.start()
     assert f"{TOPIC}-0 is offline: {path} is damaged at offset 0" in node.tail()
     assert read_from_start(node, OTHER) == used.content[TOPIC, 1]
+
+
+def written(node, topics: list[str]) -> None:
+    """Forty batches in each topic."""
+    with Client(node.bootstrap_servers) as client:
+        client.create_topics([NewTopic(topic, 1, 1) for topic in topics])
+    with Producer(node.bootstrap_servers) as producer:
+        for number in range(40):
+            for topic in topics:
+                producer.send(topic, b"%d" % number * 100)
+            producer.flush()
+
+
+def log_file(node, topic: str) -> Path:
+    return node.data_directory / f"{topic}-0" / "00000000000000000000.log"
+
+
+def test_log_that_ends_behind_one_of_its_batches_too_early_is_offline(new_oncelog):
+    node = new_oncelog()
+    written(node, ["cut", "whole"])
+    node.stop()
+    path = log_file(node, "cut")
+    data = path.read_bytes()
+    starts = [position for position, _ in batches(data)]
+    path.write_bytes(data[: starts[20]])
+    node.start()
+    said = f"cut-0 is offline: {path} is damaged at offset 20, byte {starts[20]}: the log ends there"
+    assert said in node.tail()
+    assert len(read_from_start(node, TopicPartition("whole", 0))) == 40
+    assert path.read_bytes() == data[: starts[20]]
+
+
+def test_bit_of_a_leader_epoch_takes_one_partition_offline_and_not_the_broker(new_oncelog):
+    node = new_oncelog()
+    written(node, ["changed", "whole"])
+    node.kill()
+    path = log_file(node, "changed")
+    data = bytearray(path.read_bytes())
+    data[13] ^= 4
+    path.write_bytes(data)
+    node.start()
+    said = (
+        f"changed-0 is offline: {path} is damaged at offset 0, byte 0: the leader epoch is {4 << 16}, and there were 1"
+    )
+    assert said in node.tail()
+    assert len(read_from_start(node, TopicPartition("whole", 0))) == 40
+    assert path.read_bytes() == data
 
 
 def test_a_beginning_that_is_too_late_is_not_believed(used, node, data):
