@@ -66,6 +66,12 @@ class NodeFiles:
     def was_clean(self) -> bool:
         return all(directory.was_clean or not directory.partitions for directory in self.directories)
 
+    @property
+    def journal_bytes_missing(self) -> int:
+        """How much of the journal is gone as if it had never been there: whole lines at its end."""
+        durable = 0 if self.own is None or self.journal.broken else self.own.journal_bytes
+        return max(0, durable - self.journal.size_bytes)
+
     def lost_power(self, disk: Disk) -> bool:
         """Whether the machine was started anew since the broker ended, without a clean stop."""
         return not self.was_clean and disk.boot_id() != self.journal.state.boot_id

@@ -28,6 +28,7 @@ class JournalContent:
     state: JournalState = field(default_factory=JournalState)
     compacted: set[str] = field(default_factory=set)
     index_intervals: dict[str, int] = field(default_factory=dict)
+    size_bytes: int = 0
 
     def index_interval_bytes(self, topic_id: str) -> int:
         return max(self.index_intervals.get(topic_id, 0), self.index_intervals.get("", INDEX_INTERVAL_DEFAULT))
@@ -40,6 +41,7 @@ def read_journal_content(disk: Disk, path: str) -> JournalContent:
     content = JournalContent()
     if not disk.exists(path):
         return content
+    content.size_bytes = len(disk.read_file(path))
     for line in lines_of(disk, path):
         record = _record(line)
         if record is None:

@@ -95,6 +95,8 @@ def lines_of_plan(plan: NodePlan) -> Iterator[str]:
         yield f"LOST {directory.partition_path(key)}: everything in it; the partition begins anew at offset {offset}"
     for line in found.node.journal.broken:
         yield f"LOST {found.node.home}/{JOURNAL}: {len(line.data)} bytes at byte {line.position} that are no record"
+    if found.node.journal_bytes_missing:
+        yield f"LOST {found.node.home}/{JOURNAL}: its last {found.node.journal_bytes_missing} bytes"
     for record in plan.added:
         if isinstance(record, TopicCreated):
             yield f"LOST the settings of topic {record.name}: the journal gets it back without them"

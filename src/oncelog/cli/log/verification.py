@@ -135,6 +135,9 @@ class _NodeVerification:
             self._say(Finding(path, what, at_start, severity, position=line.position))
         if not node.journal.records and not broken:
             self._say(Finding(path, "there is nothing in it", AtStart.REFUSES))
+        elif node.journal_bytes_missing:
+            what = f"its last {node.journal_bytes_missing} bytes are missing, which were durable"
+            self._say(Finding(path, what, AtStart.REFUSES, position=node.journal.size_bytes))
 
     def _check_home(self) -> None:
         """A directory without the journal is one of several, or has lost it."""
