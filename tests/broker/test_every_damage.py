@@ -9,6 +9,7 @@ from itertools import islice
 
 import pytest
 
+from oncelog.broker.storage.journal import FILE_NAME as JOURNAL
 from tests.broker.every_damage import End, Outcome, SilentError, cases, judge, killed, left_by, stopped
 
 SHARES = 64
@@ -50,6 +51,14 @@ def test_log_that_is_cut_behind_any_of_its_batches_is_offline(end: End) -> None:
     found = [judge(left, case) for case in cut]
     durable = left.durable["plain", 0]
     assert found == [Outcome.OFFLINE] * (durable - 1) + [Outcome.WHOLE] * (len(cut) - durable + 1)
+
+
+@ENDS
+def test_journal_that_has_lost_lines_is_refused_and_verify_finds_it(end: End) -> None:
+    left = left_by(end)
+    lost = [case for case in cases(left) if case.name == JOURNAL]
+    assert len(lost) > 12
+    assert {judge(left, case) for case in lost} == {Outcome.REFUSED}
 
 
 @pytest.mark.drawn(16)

@@ -154,8 +154,8 @@ class PartitionLog:
         later = next((one for one in self._epochs.noted.starts if one.epoch > epoch), None)
         if later is not None:
             raise DamagedLogError(
-                f"{self.directory} is damaged at offset {later.start_offset}: the leader epoch is {later.epoch} there, and the "
-                f"leader has {epoch}"
+                f"{self.directory} is damaged at offset {later.start_offset}: the leader epoch is {later.epoch} there, and it "
+                f"is led under {epoch}"
             )
         self._epochs.lead(epoch, self._offsets.end)
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from oncelog.environment import Disk, Syncable
 from oncelog.log.aborted_check import aborted_in, doubtful
 from oncelog.log.compaction import finish_replacements
-from oncelog.log.config import EPOCH_MAX, LONG_MAX, LogConfig
+from oncelog.log.config import EPOCH_MAX, EPOCH_MIN, LONG_MAX, LogConfig
 from oncelog.log.continuity import check_segments, resume
 from oncelog.log.damage import DamagedLogError
 from oncelog.log.epoch_checkpoint import EpochCheckpoint, write_epochs
@@ -96,7 +96,8 @@ def load_log(
     is_replica: bool = False,
     leader_epoch_max: int = EPOCH_MAX,
 ) -> LoadedLog:
-    """Load a partition. Raises DamagedLogError if what was durable is not what was written; nothing is changed then.
+    """Load a partition. Raises DamagedLogError if what was durable is not what was written; nothing is changed then. So does
+    an epoch beyond `leader_epoch_max` in what follows: by then indexes may be shorter, which are made anew.
 
     What a cleaning takes away leaves gaps below `gaps_below` alone. From there on batches follow one another, and what does not
     has lost to a power cut what was before it. Inside the files of a replica there may be gaps anywhere: its leader's.
@@ -227,7 +228,7 @@ class _Loading:
     def _check_durable(self, start: int) -> None:
         """Read what was durable from `start` on, before anything is changed. Raises DamagedLogError."""
         segments = self._loaded.segments
-        end = segments[0].base_offset
+        end, epoch = segments[0].base_offset, EPOCH_MIN
         for slot, segment in enumerate(segments):
             following = segments[slot + 1].base_offset if slot + 1 < len(segments) else LONG_MAX
             if following <= start:
@@ -238,7 +239,9 @@ class _Loading:
             for batch in scan:
                 if batch.header.base_offset >= self._durable:
                     return
-                check_epoch(segment, batch.position, batch.header, self._leader_epoch_max)
+                if batch.header.leader_epoch != epoch:
+                    check_epoch(segment, batch.position, batch.header, self._leader_epoch_max)
+                    epoch = batch.header.leader_epoch
             end, fault = scan.next_offset, scan.fault
             if fault is None and following < LONG_MAX:
                 fault = _fault_between(segment, scan, following)

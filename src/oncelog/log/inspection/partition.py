@@ -326,7 +326,7 @@ class _Inspection:
         epochs.finish()
         for wrong in epochs.wrong:
             what = f"the leader epoch of the batch is {wrong.epoch}, and was {wrong.right_epoch}"
-            at_start = self._start_with_epoch(wrong.epoch)
+            at_start = AtStart.IGNORES if self._is_possible(wrong.epoch) else AtStart.OFFLINE
             self._say(wrong.segment_path, what, at_start, offset=wrong.offset, position=wrong.position)
         path = f"{self._facts.directory}/{LEADER_EPOCHS}"
         self._facts.is_epoch_file_wrong |= epochs.in_file is None
@@ -349,20 +349,16 @@ class _Inspection:
             offset, said, epoch = epochs.disagreement
             self._facts.is_epoch_file_wrong = True
             what = f"it says epoch {said} for offset {offset}, and the batch has {epoch}"
-            at_start = (
-                AtStart.IGNORES
-                if known.was_clean and self._start_with_epoch(said) is AtStart.IGNORES
-                else AtStart.REBUILDS
-            )
+            is_believed = known.was_clean and self._is_possible(said)
+            at_start = AtStart.IGNORES if is_believed else AtStart.REBUILDS
             if not self._disk.exists(path):
                 what, at_start = "the file is missing", AtStart.REBUILDS
             self._say(path, what, at_start, offset=offset, severity=self._derived(offset + 1))
 
-    def _start_with_epoch(self, epoch: int) -> AtStart:
-        """Of one that there was a start may pass it over."""
+    def _is_possible(self, epoch: int) -> bool:
+        """Whether a start cannot tell that there was no such leader epoch."""
         epoch_max = self._known.leader_epoch_max
-        is_possible = EPOCH_MIN <= epoch <= (EPOCH_MAX if epoch_max is None else epoch_max)
-        return AtStart.IGNORES if is_possible else AtStart.OFFLINE
+        return EPOCH_MIN <= epoch <= (EPOCH_MAX if epoch_max is None else epoch_max)
 
     def _severity_of(self, problem: Problem, *, is_last: bool) -> Severity:
         """What an index of the active segment says is made anew by a start after a crash, but for markers that were durable."""
