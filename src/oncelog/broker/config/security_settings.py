@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from oncelog.broker.config.setting import INT, Setting, Value
 from oncelog.security.kinds import Scram, StoreKind, TlsVersion
+from oncelog.security.principals import read_principals
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 OF_LISTENER = "listener.name."
@@ -97,6 +98,27 @@ _BETWEEN_BROKERS = (
     ),
 )
 
+
+def _named_principals(value: Value) -> str | None:
+    try:
+        read_principals(str(value))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+_RIGHTS = (
+    Setting(
+        name="super.users",
+        default="",
+        type="string",
+        checks=_named_principals,
+        help="Who may do what only brokers and administrators may, where a listener asks who somebody is: User:NAME, with "
+        "semicolons between them. The NAME is that of SASL or, with SSL, the subject of the certificate. At the listener between "
+        "brokers requests of brokers are served to them, too; at others they end transactions that hang.",
+    ),
+)
+
 MECHANISMS = ("PLAIN", *Scram)
 
 _ENABLED_MECHANISMS = Setting(
@@ -134,7 +156,7 @@ _JAAS = tuple(
     for mechanism in MECHANISMS
 )
 
-SECURITY_SETTINGS = (*_BETWEEN_BROKERS, *_TLS, *_SASL)
+SECURITY_SETTINGS = (*_BETWEEN_BROKERS, *_RIGHTS, *_TLS, *_SASL)
 LISTENER_SETTINGS: Mapping[str, Setting] = MappingProxyType(
     {setting.name: setting for setting in (*_TLS, _ENABLED_MECHANISMS, *_JAAS)}
 )

@@ -2,7 +2,8 @@
 
 WriteTxnMarkers is the request of the coordinators of other brokers (CLUSTER_ACTION), and an administrator's. What another
 coordinator has decided is in its log: the partition takes its marker, if the log does. An administrator must not meddle with what
-a coordinator is about to end: a marker too early splits a transaction, and one with a later epoch fences its producer.
+a coordinator is about to end: a marker too early splits a transaction, and one with a later epoch fences its producer. In a
+cluster an administrator commits nothing: KIP-664 has him abort alone.
 """
 
 from __future__ import annotations
@@ -41,16 +42,18 @@ class AskedMarker(NamedTuple):
     committed: bool
 
 
-def end_as_asked(broker: Needs, partition: Partition, asked: AskedMarker) -> ErrorCode:
+def end_as_asked(broker: Needs, partition: Partition, asked: AskedMarker, *, by_broker: bool) -> ErrorCode:
     """Write a marker of another broker's coordinator, or an administrator's that ends a hanging transaction.
 
-    Of the latter nothing is written where no transaction is open.
+    Of the latter nothing is written where no transaction is open. `by_broker`: it comes from where coordinators come from.
 
     Errors: invalid_txn_state, invalid_producer_epoch, transaction_coordinator_fenced, coordinator_not_available,
-    not_leader_or_follower.
+    not_leader_or_follower, cluster_authorization_failed.
     """
+    if not by_broker and asked.committed:
+        return ErrorCode.cluster_authorization_failed
     owner = broker.transactions.coordinator.ids.owner_of(asked.producer_id)
-    if broker.known_brokers.has_others:
+    if broker.known_brokers.has_others and by_broker:
         epoch = NOT_LED if owner is None else broker.transactions.epoch(owner.transactional_id)
         if asked.coordinator_epoch > epoch:
             # The coordinator, or the next one, of which this broker was not told yet.
@@ -61,7 +64,7 @@ def end_as_asked(broker: Needs, partition: Partition, asked: AskedMarker) -> Err
     found = partition.log.producers.open_transaction(asked.producer_id)
     if found is None:
         return ErrorCode.none
-    if owner is None and not broker.transactions.knows_every_id():
+    if owner is None and by_broker and not broker.transactions.knows_every_id():
         # Its coordinator may have decided about it, in a partition that is offline.
         return ErrorCode.coordinator_not_available
     if _is_about(owner, partition) and owner is not None and owner.status in {ONGOING, *DECIDED}:
@@ -70,7 +73,8 @@ def end_as_asked(broker: Needs, partition: Partition, asked: AskedMarker) -> Err
         return ErrorCode.invalid_producer_epoch
     if owner is not None and asked.producer_epoch > owner.producer_epoch:
         return ErrorCode.invalid_producer_epoch
-    newest = max(found.coordinator_epoch, broker.leader_epoch)
+    # A later one would fence the coordinator. Where none is named yet, administrators say 0 (KIP-664).
+    newest = max(found.coordinator_epoch, broker.leader_epoch if by_broker else 0)
     if not found.coordinator_epoch <= asked.coordinator_epoch <= newest:
         return ErrorCode.transaction_coordinator_fenced
     return _write(broker, partition, asked)

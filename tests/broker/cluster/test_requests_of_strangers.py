@@ -1,0 +1,260 @@
+"""Requests between brokers, from somebody who is none: at the clients' listener they are answered, and nothing comes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from harness.cluster_messages import fetch_request, fetched, led, stopped
+from harness.running_cluster import RunningCluster
+from harness.strangers import Stranger
+from oncelog.records import Record, build_batch
+from oncelog.wire import ErrorCode, construct, message_class, message_module
+from oncelog.wire.zookeeper_mode import leader_and_isr_v7 as leader_and_isr
+from oncelog.wire.zookeeper_mode import stop_replica_v4 as stop_replica
+from oncelog.wire.zookeeper_mode import update_metadata_v8 as update_metadata
+from tests.broker.cluster.in_memory import MINUTE, TOPIC, leader_of, make_topic, produce
+from tests.broker.cluster.test_ending_transactions import Transaction, coordinator_of
+
+FAR_AHEAD = 2**30
+REFUSED = ErrorCode.cluster_authorization_failed
+WRITE_TXN_MARKERS, ADD_PARTITIONS = 27, 24
+
+
+class Attacked:
+    """Three brokers with two partitions on each, and a stranger at the clients' listener."""
+
+    def __init__(self) -> None:
+        self.cluster = RunningCluster(3, min_insync_replicas="2")
+        make_topic(self.cluster, (0, 1, 2), (1, 2, 0))
+        self.stranger = Stranger(self.cluster)
+
+    @property
+    def topic_id(self) -> UUID:
+        return self.cluster.partition(0, TOPIC).topic_id
+
+    def controller(self, broker_id: int, **fields: Any) -> dict[str, Any]:
+        """What a request of the controller has, as far as anybody can count it: the epochs grow by one."""
+        return {
+            "controller_id": self.cluster.controller,
+            "controller_epoch": self.cluster.core(broker_id).membership.members.controller_epoch,
+            "broker_epoch": self.cluster.epoch(broker_id),
+        } | fields
+
+
+@pytest.fixture
+def attacked() -> Iterator[Attacked]:
+    """What a stranger has asked of it leaves it as it was."""
+    found = Attacked()
+    yield found
+    cluster = found.cluster
+    assert cluster.answer(produce(cluster, 0, b"afterwards")).responses[0].partition_responses[0].error_code == 0
+    assert [leader_of(cluster, index, seen_by=one) for index in (0, 1) for one in range(3)] == [0, 0, 0, 1, 1, 1]
+
+
+def delete_everywhere(epochs: dict[str, int]) -> Any:
+    def request(attacked: Attacked, broker_id: int) -> Any:
+        return stop_replica.StopReplicaRequest(
+            **attacked.controller(broker_id, **epochs), topic_states=(stopped(-2, delete=True, topic=TOPIC),)
+        )
+
+    return request
+
+
+@pytest.mark.parametrize("epochs", [{"broker_epoch": -1, "controller_epoch": FAR_AHEAD}, {}], ids=["ahead", "counted"])
+def test_topic_is_deleted_by_no_stranger(attacked: Attacked, epochs: dict[str, int]) -> None:
+    before = [attacked.controller(one) for one in range(3)]
+    for broker_id in range(3):
+        answer = attacked.stranger.ask(broker_id, delete_everywhere(epochs)(attacked, broker_id))
+        assert (answer.error_code, answer.partition_errors) == (REFUSED, ())
+    attacked.cluster.rest(1_000)
+    assert [attacked.controller(one) for one in range(3)] == before
+    assert all(attacked.cluster.partition(one, TOPIC).log.log_end_offset >= 0 for one in range(3))
+
+
+def test_broker_is_made_to_lead_alone_by_no_stranger(attacked: Attacked) -> None:
+    order = led(1, 40, (0, 1, 2), (1,), topic=TOPIC, topic_id=attacked.topic_id)
+    request = leader_and_isr.LeaderAndIsrRequest(
+        **attacked.controller(1), type=0, topic_states=(order,), live_leaders=()
+    )
+    answer = attacked.stranger.ask(1, request)
+    assert (answer.error_code, answer.topics) == (REFUSED, ())
+    assert attacked.cluster.partition(1, TOPIC).leading is None
+
+
+def test_brokers_learn_of_no_cluster_that_a_stranger_makes_up(attacked: Attacked) -> None:
+    request = update_metadata.UpdateMetadataRequest(**attacked.controller(0), topic_states=(), live_brokers=())
+    assert attacked.stranger.ask(0, request).error_code is REFUSED
+    assert len(attacked.cluster.core(0).view.at("PLAINTEXT").brokers()) == 3
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_nothing_is_acknowledged_for_a_fetch_of_a_stranger(attacked: Attacked, version: int) -> None:
+    """Kafka's authorizer refuses each partition of a follower's Fetch (KafkaApis.handleFetchRequest)."""
+    cluster = attacked.cluster
+    for follower in (1, 2):
+        cluster.hold(follower)
+    # What the followers had asked before is answered, and nothing else is on the way.
+    cluster.rest(600)
+    waiting = produce(cluster, 0, b"which no follower has")
+    end = cluster.partition(0, TOPIC).log.log_end_offset
+    for follower in (1, 2):
+        asked = fetch_in(version, attacked, follower, end)
+        answer = attacked.stranger.ask(0, asked)
+        if version >= 7:
+            assert (answer.error_code, answer.session_id) == (ErrorCode.none, 0)
+        assert fetched(answer).error_code is ErrorCode.topic_authorization_failed
+        assert not fetched(answer).records
+    cluster.rest(600)
+    assert not waiting.came
+    for follower in (1, 2):
+        cluster.let_go(follower)
+    assert cluster.answer(waiting).responses[0].partition_responses[0].error_code is ErrorCode.none
+
+
+def fetch_in(version: int, attacked: Attacked, replica_id: int, offset: int) -> Any:
+    newest = fetch_request(
+        replica_id, offset, broker_epoch=attacked.cluster.epoch(replica_id), topic_id=attacked.topic_id
+    )
+    types = message_module(1, version, "request")
+    one = newest.topics[0].partitions[0]
+    values = {name: getattr(one, name) for name in one.__dataclass_fields__}
+    partition = construct(types.FetchPartition, **values)
+    topic = construct(types.FetchTopic, topic=TOPIC, topic_id=attacked.topic_id, partitions=(partition,))
+    values = {name: getattr(newest, name) for name in newest.__dataclass_fields__}
+    if hasattr(types, "ReplicaState"):
+        values["replica_state"] = types.ReplicaState(
+            replica_id=replica_id, replica_epoch=attacked.cluster.epoch(replica_id)
+        )
+    return construct(types.FetchRequest, **values | {"replica_id": replica_id, "topics": (topic,)})
+
+
+def marker(producer: dict[str, Any], *, committed: bool, coordinator_epoch: int = 0, epoch: int | None = None) -> Any:
+    types = message_module(WRITE_TXN_MARKERS, 1, "request")
+    return types.WriteTxnMarkersRequest(
+        markers=(
+            types.WritableTxnMarker(
+                producer_id=producer["producer_id"],
+                producer_epoch=producer["producer_epoch"] if epoch is None else epoch,
+                transaction_result=committed,
+                topics=(types.WritableTxnMarkerTopic(name=TOPIC, partition_indexes=(0,)),),
+                coordinator_epoch=coordinator_epoch,
+            ),
+        )
+    )
+
+
+def marked(answer: Any) -> ErrorCode:
+    error: ErrorCode = answer.markers[0].topics[0].partitions[0].error_code
+    return error
+
+
+def open_transaction(attacked: Attacked, transactional_id: str) -> Transaction:
+    """One record in each partition."""
+    cluster = attacked.cluster
+    transaction = Transaction(cluster, coordinator_of(cluster, transactional_id), transactional_id)
+    cluster.until(lambda: transaction.init() is ErrorCode.none)
+    added = cluster.answer_of(
+        transaction.coordinator,
+        "add_partitions_to_txn",
+        3,
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_topics=[{"name": TOPIC, "partitions": [0, 1]}],
+        v3_and_below_producer_id=transaction.producer["producer_id"],
+        v3_and_below_producer_epoch=transaction.producer["producer_epoch"],
+    )
+    assert added.results_by_topic_v3_and_below[0].results_by_partition[1].partition_error_code is ErrorCode.none
+    for index in (0, 1):
+        batch = build_batch(
+            [Record(None, b"half", timestamp_ms=cluster.clock.now_ms())],
+            producer_id=transaction.producer["producer_id"],
+            producer_epoch=transaction.producer["producer_epoch"],
+            base_sequence=0,
+            transactional=True,
+        )
+        data = [{"name": TOPIC, "partition_data": [{"index": index, "records": batch}]}]
+        written = cluster.answer_of(
+            index, "produce", 9, transactional_id=transactional_id, acks=-1, timeout=MINUTE, topic_data=data
+        )
+        assert written.responses[0].partition_responses[0].error_code is ErrorCode.none
+    return transaction
+
+
+def coordinated_by(attacked: Attacked, is_wanted: Callable[[int], bool]) -> str:
+    """A transactional id."""
+    ids = (f"teller-{number}" for number in count())
+    return next(one for one in ids if is_wanted(coordinator_of(attacked.cluster, one)))
+
+
+def is_open(attacked: Attacked, producer: dict[str, Any]) -> bool:
+    log = attacked.cluster.partition(0, TOPIC).log
+    return log.producers.open_transaction(producer["producer_id"]) is not None
+
+
+@pytest.mark.parametrize("coordinator_epoch", [0, FAR_AHEAD], ids=["counted", "ahead"])
+def test_half_of_a_transaction_is_shown_by_no_stranger(attacked: Attacked, coordinator_epoch: int) -> None:
+    transaction = open_transaction(attacked, f"teller-{coordinator_epoch}")
+    answer = attacked.stranger.ask(0, marker(transaction.producer, committed=True, coordinator_epoch=coordinator_epoch))
+    assert marked(answer) is REFUSED
+    assert is_open(attacked, transaction.producer)
+    transaction.commit()
+
+
+def test_no_stranger_fences_the_producer_or_the_coordinator_of_a_transaction(attacked: Attacked) -> None:
+    """An administrator's marker aborts the transaction that hangs, and has the epochs that DescribeProducers shows (KIP-664)."""
+    transaction = open_transaction(attacked, coordinated_by(attacked, lambda broker_id: broker_id != 0))
+    producer = transaction.producer
+    later = marker(producer, committed=False, epoch=producer["producer_epoch"] + 1)
+    assert marked(attacked.stranger.ask(0, later)) is ErrorCode.invalid_producer_epoch
+    ahead = marker(producer, committed=False, coordinator_epoch=FAR_AHEAD)
+    assert marked(attacked.stranger.ask(0, ahead)) is ErrorCode.transaction_coordinator_fenced
+    unknown = marker(producer | {"producer_id": FAR_AHEAD}, committed=False, coordinator_epoch=FAR_AHEAD)
+    end = attacked.cluster.partition(0, TOPIC).log.log_end_offset
+    assert marked(attacked.stranger.ask(0, unknown)) is ErrorCode.none
+    assert attacked.cluster.partition(0, TOPIC).log.log_end_offset == end, "there is nothing to end"
+    transaction.commit()
+    attacked.cluster.until(lambda: not is_open(attacked, producer))
+
+
+def test_stranger_aborts_nothing_that_the_coordinator_beside_the_leader_has_open(attacked: Attacked) -> None:
+    transaction = open_transaction(attacked, coordinated_by(attacked, lambda broker_id: broker_id == 0))
+    answer = attacked.stranger.ask(0, marker(transaction.producer, committed=False))
+    assert marked(answer) is ErrorCode.invalid_txn_state
+    transaction.commit()
+    attacked.cluster.until(lambda: not is_open(attacked, transaction.producer))
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("verify_only", [False, True])
+def test_stranger_adds_nothing_in_the_name_of_a_leader(attacked: Attacked, version: int, *, verify_only: bool) -> None:
+    """AddPartitionsToTxn v4: "the batched version is for brokers" (KIP-890)."""
+    transaction = open_transaction(attacked, f"added-{version}-{verify_only}")
+    types = message_module(ADD_PARTITIONS, version, "request")
+    topic = types.AddPartitionsToTxnTopic(name="__consumer_offsets", partitions=(0,))
+    one = types.AddPartitionsToTxnTransaction(
+        transactional_id=transaction.id, verify_only=verify_only, topics=(topic,), **transaction.producer
+    )
+    answer = attacked.stranger.ask(transaction.coordinator, types.AddPartitionsToTxnRequest(transactions=(one,)))
+    assert (answer.error_code, answer.results_by_transaction) == (REFUSED, ())
+    transaction.commit()
+
+
+def test_controller_serves_no_stranger(attacked: Attacked) -> None:
+    controller = attacked.cluster.controller
+    other = (controller + 1) % 3
+    epoch = attacked.cluster.epoch(other)
+    shutdown = message_class(7, 3, "request")(broker_id=other, broker_epoch=epoch)
+    assert attacked.stranger.ask(controller, shutdown).error_code is REFUSED
+    block = message_class(67, 0, "request")(broker_id=other, broker_epoch=epoch)
+    assert attacked.stranger.ask(controller, block).error_code is REFUSED
+    types = message_module(56, 2, "request")
+    partition = types.PartitionData(
+        partition_index=0, leader_epoch=0, new_isr=(0,), leader_recovery_state=0, partition_epoch=0
+    )
+    topic = types.TopicData(topic_id=attacked.topic_id, partitions=(partition,))
+    alone = types.AlterPartitionRequest(broker_id=0, broker_epoch=attacked.cluster.epoch(0), topics=(topic,))
+    assert attacked.stranger.ask(controller, alone).error_code is REFUSED
