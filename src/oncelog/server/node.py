@@ -186,6 +186,13 @@ class Broker:
         except BaseException:
             await self._give_up_start()
             raise
+        only = self._endpoints[0]
+        if self._parsed.is_in_cluster and len(self._endpoints) == 1 and not self._security[only.name].asks:
+            logger.warning(
+                "brokers and clients share the listener %s, which asks nobody who he is: any client can send what only brokers "
+                "may; give brokers a listener of their own, and name it with inter.broker.listener.name",
+                only.name,
+            )
         report = self._core.start_report
         logger.info(
             "node %d is ready on %s, with its log in %s",
