@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from oncelog.broker.cluster.asking import SessionEndedError, ask
+from oncelog.broker.cluster.asking import SessionEndedError, ask, catch_up
 from oncelog.broker.cluster.channel import ChannelError
 from oncelog.broker.coordinators.known_brokers import (
     AWAY,
@@ -25,7 +25,6 @@ from oncelog.coordination import Parked, start
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import (
     Children,
-    Create,
     Data,
     Done,
     Exists,
@@ -91,7 +90,7 @@ class KnownMembers:
         deletion lasts as long as a broker with a replica is away.
         """
         try:
-            if not await self._catch_up():
+            if not await catch_up(self._zookeeper):
                 return False
             if isinstance(await ask(self._zookeeper, Exists(paths.delete_topic(topic))), Done):
                 return True
@@ -111,7 +110,7 @@ class KnownMembers:
 
     async def _deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Collection[TopicOfOffsets]:
         try:
-            if not await self._catch_up():
+            if not await catch_up(self._zookeeper):
                 return ()
             going = await ask(self._zookeeper, GetChildren(paths.DELETE_TOPICS))
             there = await ask(self._zookeeper, GetChildren(paths.TOPICS))
@@ -124,13 +123,6 @@ class KnownMembers:
         except SessionEndedError:
             # Whoever asks coordinates nothing any more.
             return ()
-
-    async def _catch_up(self) -> bool:
-        """Whichever server carries out this write, or finds that it cannot be, has heard of all that was written before.
-
-        One that is behind knows no new topic.
-        """
-        return await ask(self._zookeeper, Create(paths.TOPICS)) is not ZooKeeperError.SYSTEM_ERROR
 
     async def _is_another(self, topic: TopicOfOffsets) -> bool:
         """Whether the topic of this name has another id."""
