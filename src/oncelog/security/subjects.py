@@ -20,8 +20,8 @@ KEYWORDS = {
     "0.9.2342.19200300.100.1.25": "DC",
 }
 """RFC 2253 §2.3, by object id."""
-ENCODINGS = {0x0C: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1B: "ascii", 0x1E: "utf-16-be"}
-"""Of strings, by tag. What has another tag is written as its bytes."""
+STRINGS = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
+"""The tags of strings, which Java reads as UTF-8, whatever they are. What has another tag is written as its bytes."""
 ESCAPED = frozenset(',=+<>#;"\\')
 
 
@@ -56,13 +56,10 @@ def _attribute(data: bytes) -> str:
     _, object_id, value = element(data, OBJECT_ID)
     tag, content, _ = element(value)
     kind = _dotted(object_id)
-    keyword, encoding = KEYWORDS.get(kind), ENCODINGS.get(tag)
-    if keyword is None or encoding is None:
+    keyword = KEYWORDS.get(kind)
+    if keyword is None or tag not in STRINGS:
         return f"{keyword or kind}=#{value.hex()}"
-    try:
-        return f"{keyword}={_escaped(content.decode(encoding))}"
-    except UnicodeDecodeError:
-        raise NoDer from None
+    return f"{keyword}={_escaped(content.decode(errors='replace'))}"
 
 
 def _escaped(text: str) -> str:
