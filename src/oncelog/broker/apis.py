@@ -23,8 +23,8 @@ class ClusterAction(Enum):
     NONE = ""
     ALL = "all"
     FOLLOWERS = "with a replica id"
-    BATCHED = "v4-5"
-    UNLESS_ADMINISTRATOR = "but an administrator's"
+    BATCHED = "from version 4 on"
+    UNLESS_ADMINISTRATOR = "all but an administrator's"
 
 
 class ServedApi(NamedTuple):
