@@ -306,7 +306,12 @@ class ClusterMembership:
         body = order.body
         problem = await self._liveness.problem(body.broker_epoch)
         if problem is None and body.controller_epoch > self.members.controller_epoch:
-            if not await self._is_elected(body.controller_epoch):
+            try:
+                is_elected = await self._is_elected(body.controller_epoch)
+            except SessionEndedError:
+                # So has the life of this broker that the order is for.
+                return ErrorCode.stale_broker_epoch
+            if not is_elected:
                 logger.warning(
                     "%s of broker %d is refused: it says that it is the controller of epoch %d, and ZooKeeper does not",
                     type(body).__name__.removesuffix("Request"),
@@ -321,13 +326,13 @@ class ClusterMembership:
         return problem
 
     async def _is_elected(self, controller_epoch: int) -> bool:
-        """Whether ZooKeeper, asked again, has this epoch. Whoever is elected writes it there before it speaks to anybody."""
-        try:
-            if not await catch_up(self._zookeeper):
-                return False
-            found = await ask(self._zookeeper, GetData(paths.CONTROLLER_EPOCH))
-        except SessionEndedError:
+        """Whether ZooKeeper, asked again, has this epoch. Whoever is elected writes it there before it speaks to anybody.
+
+        Raises SessionEndedError.
+        """
+        if not await catch_up(self._zookeeper):
             return False
+        found = await ask(self._zookeeper, GetData(paths.CONTROLLER_EPOCH))
         try:
             return isinstance(found, Data) and decode_controller_epoch(found.data) == controller_epoch
         except ZnodeError as error:
