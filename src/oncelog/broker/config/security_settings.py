@@ -88,8 +88,8 @@ _BETWEEN_BROKERS = (
         default=None,
         type="string",
         help="The listener at which brokers of a cluster reach each other. Without a value it is the one that is named as "
-        "security.inter.broker.protocol says. Requests that only brokers send are served there alone. A broker that is alone stores "
-        "both only.",
+        "security.inter.broker.protocol says. Requests that only brokers send are served there alone. A broker that is alone "
+        "stores both only.",
     ),
     Setting(
         name="security.inter.broker.protocol",
