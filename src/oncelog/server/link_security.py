@@ -19,7 +19,7 @@ from oncelog.client.transports.files import inlined
 from oncelog.client.transports.sessions import begin_log_in
 from oncelog.client.transports.tls import handshake_failure, tls_context
 from oncelog.client.values import Address
-from oncelog.security.der import first_certificate
+from oncelog.security.der import NoDer, first_certificate
 from oncelog.security.principals import ANONYMOUS, user
 from oncelog.security.stores import identity_pem
 from oncelog.security.subjects import principal_of
@@ -55,7 +55,11 @@ class LinkSecurity:
         tls = inlined(self.security).tls
         if tls is None or tls.certificate is None:
             return None
-        found = principal_of(first_certificate(identity_pem(tls.certificate)[0]))
+        try:
+            found = principal_of(first_certificate(identity_pem(tls.certificate)[0]))
+        except NoDer:
+            # OpenSSL reads more kinds than are read here: super.users has to name who shows it.
+            return None
         return None if found == ANONYMOUS else found
 
     def of_link(self, host: str, port: int) -> SecuredLink:
