@@ -74,7 +74,7 @@ def test_refusal_is_said_once_for_each_listener_and_principal(caplog: pytest.Log
     first, second = [record.getMessage() for record in caplog.records]
     assert first.endswith("it came to the listener CLIENTS, and requests of brokers are served at INSIDE")
     assert second.startswith("StopReplica of test:")
-    assert second.endswith("User:CN=broker-2 is neither who this broker itself shows to be nor named by super.users")
+    assert second.endswith("'User:CN=broker-2' is neither who this broker itself shows to be nor named by super.users")
 
 
 @pytest.mark.parametrize("text", ["alice", "User:", "User:alice,bob;carol"])

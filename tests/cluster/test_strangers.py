@@ -199,7 +199,7 @@ def test_whoever_is_let_in_between_brokers_is_no_broker_for_that(inside: Inside)
         who = "User:CN=alice" if inside.between.protocol == "SSL" else "User:alice"
         said = [line for line in broker.output.read_text().splitlines() if " is refused: " in line]
         assert len(said) == 1, said
-        assert f"{who} is neither who this broker itself shows to be nor named by super.users" in said[0]
+        assert f"{who!r} is neither who this broker itself shows to be nor named by super.users" in said[0]
     wait_until_in_sync(cluster, TOPIC)
     with Producer(cluster.bootstrap_servers) as producer:
         producer.send(TOPIC, b"12.50")

@@ -49,4 +49,4 @@ class Access:
     def _reason(self, peer: Peer) -> str:
         if self._between is not None and peer.listener != self._between:
             return f"it came to the listener {peer.listener}, and requests of brokers are served at {self._between}"
-        return f"{peer.principal} is neither who this broker itself shows to be nor named by super.users"
+        return f"{peer.principal!r} is neither who this broker itself shows to be nor named by super.users"
