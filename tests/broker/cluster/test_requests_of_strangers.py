@@ -1,4 +1,4 @@
-"""Requests between brokers, from somebody who is none: at the clients' listener they are answered, and nothing comes of them."""
+"""Requests between brokers, from somebody who is none: he is told so, at whatever listener, and nothing comes of it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ WRITE_TXN_MARKERS, ADD_PARTITIONS = 27, 24
 
 
 class Attacked:
-    """Three brokers with two partitions on each, and a stranger at the clients' listener."""
+    """Three brokers with two partitions on each, and a stranger."""
 
-    def __init__(self) -> None:
+    def __init__(self, listener: str, principal: str | None) -> None:
         self.cluster = RunningCluster(3, min_insync_replicas="2")
         make_topic(self.cluster, (0, 1, 2), (1, 2, 0))
-        self.stranger = Stranger(self.cluster)
+        self.stranger = Stranger(self.cluster, listener, principal)
+        self.administrator = Stranger(self.cluster)
+        """At a listener of clients that asks nobody who he is."""
 
     @property
     def topic_id(self) -> UUID:
@@ -46,10 +48,10 @@ class Attacked:
         } | fields
 
 
-@pytest.fixture
-def attacked() -> Iterator[Attacked]:
+@pytest.fixture(params=[("CLIENTS", None), ("PLAINTEXT", "User:alice")], ids=["clients", "between brokers"])
+def attacked(request: pytest.FixtureRequest) -> Iterator[Attacked]:
     """What a stranger has asked of it leaves it as it was."""
-    found = Attacked()
+    found = Attacked(*request.param)
     yield found
     cluster = found.cluster
     assert cluster.answer(produce(cluster, 0, b"afterwards")).responses[0].partition_responses[0].error_code == 0
@@ -204,25 +206,35 @@ def test_half_of_a_transaction_is_shown_by_no_stranger(attacked: Attacked, coord
     transaction.commit()
 
 
-def test_no_stranger_fences_the_producer_or_the_coordinator_of_a_transaction(attacked: Attacked) -> None:
+def test_administrator_ends_the_transaction_that_hangs_and_commits_none(attacked: Attacked) -> None:
+    """KIP-664: with what DescribeProducers shows of it, and 0 for a coordinator epoch that is not known."""
+    transaction = open_transaction(attacked, coordinated_by(attacked, lambda broker_id: broker_id != 0))
+    assert marked(attacked.administrator.ask(0, marker(transaction.producer, committed=True))) is REFUSED
+    assert is_open(attacked, transaction.producer)
+    expected = ErrorCode.none if attacked.stranger.connection.listener == "CLIENTS" else REFUSED
+    assert marked(attacked.stranger.ask(0, marker(transaction.producer, committed=False))) is expected
+    assert is_open(attacked, transaction.producer) == (expected is REFUSED)
+
+
+def test_no_administrator_fences_the_producer_or_the_coordinator_of_a_transaction(attacked: Attacked) -> None:
     """An administrator's marker aborts the transaction that hangs, and has the epochs that DescribeProducers shows (KIP-664)."""
     transaction = open_transaction(attacked, coordinated_by(attacked, lambda broker_id: broker_id != 0))
     producer = transaction.producer
     later = marker(producer, committed=False, epoch=producer["producer_epoch"] + 1)
-    assert marked(attacked.stranger.ask(0, later)) is ErrorCode.invalid_producer_epoch
+    assert marked(attacked.administrator.ask(0, later)) is ErrorCode.invalid_producer_epoch
     ahead = marker(producer, committed=False, coordinator_epoch=FAR_AHEAD)
-    assert marked(attacked.stranger.ask(0, ahead)) is ErrorCode.transaction_coordinator_fenced
+    assert marked(attacked.administrator.ask(0, ahead)) is ErrorCode.transaction_coordinator_fenced
     unknown = marker(producer | {"producer_id": FAR_AHEAD}, committed=False, coordinator_epoch=FAR_AHEAD)
     end = attacked.cluster.partition(0, TOPIC).log.log_end_offset
-    assert marked(attacked.stranger.ask(0, unknown)) is ErrorCode.none
+    assert marked(attacked.administrator.ask(0, unknown)) is ErrorCode.none
     assert attacked.cluster.partition(0, TOPIC).log.log_end_offset == end, "there is nothing to end"
     transaction.commit()
     attacked.cluster.until(lambda: not is_open(attacked, producer))
 
 
-def test_stranger_aborts_nothing_that_the_coordinator_beside_the_leader_has_open(attacked: Attacked) -> None:
+def test_administrator_aborts_nothing_that_the_coordinator_beside_the_leader_has_open(attacked: Attacked) -> None:
     transaction = open_transaction(attacked, coordinated_by(attacked, lambda broker_id: broker_id == 0))
-    answer = attacked.stranger.ask(0, marker(transaction.producer, committed=False))
+    answer = attacked.administrator.ask(0, marker(transaction.producer, committed=False))
     assert marked(answer) is ErrorCode.invalid_txn_state
     transaction.commit()
     attacked.cluster.until(lambda: not is_open(attacked, transaction.producer))
