@@ -22,12 +22,19 @@ class Stranger:
 
     def ask(self, broker_id: int, body: Any, client_id: str = "stranger") -> Any:
         """The answer to a request; None where there is none."""
-        api_key, version = body.__api_key__, body.__version__
-        frame = memoryview(b"".join(encode_request(api_key, version, CORRELATION_ID, client_id, body)))
-        found = self._cluster.core(broker_id).receive(self.connection, frame[4:])
-        chunks = self._cluster.wait(found) if isinstance(found, Parked) else found
+        return self.answer(body, self.send(broker_id, body, client_id))
+
+    def send(self, broker_id: int, body: Any, client_id: str = "stranger") -> Any:
+        """What comes is for `answer`."""
+        frame = memoryview(
+            b"".join(encode_request(body.__api_key__, body.__version__, CORRELATION_ID, client_id, body))
+        )
+        return self._cluster.core(broker_id).receive(self.connection, frame[4:])
+
+    def answer(self, body: Any, came: Any) -> Any:
+        chunks = self._cluster.wait(came) if isinstance(came, Parked) else came
         if chunks is None:
             return None
         answer = memoryview(b"".join(chunks))[4:]
-        kind = message_class(api_key, version, "response")
+        kind = message_class(body.__api_key__, body.__version__, "response")
         return decode_answer(kind, answer, read_answer_header(kind, answer, CORRELATION_ID, "broker"))

@@ -12,7 +12,8 @@ import pytest
 from harness.cluster_messages import fetch_request, fetched, led, stopped
 from harness.running_cluster import RunningCluster
 from harness.strangers import Stranger
-from oncelog.records import Record, build_batch
+from oncelog.log import Appended, Origin
+from oncelog.records import Record, build_batch, read_header
 from oncelog.wire import ErrorCode, construct, message_class, message_module
 from oncelog.wire.zookeeper_mode import leader_and_isr_v7 as leader_and_isr
 from oncelog.wire.zookeeper_mode import stop_replica_v4 as stop_replica
@@ -206,38 +207,65 @@ def test_half_of_a_transaction_is_shown_by_no_stranger(attacked: Attacked, coord
     transaction.commit()
 
 
+def leave_hanging(attacked: Attacked, producer_id: int = FAR_AHEAD) -> dict[str, Any]:
+    """As an old leader did before KIP-890: a record of a transaction that no coordinator knows of."""
+    partition = attacked.cluster.partition(0, TOPIC)
+    record = Record(None, b"hanging", timestamp_ms=attacked.cluster.clock.now_ms())
+    batch = build_batch([record], producer_id=producer_id, producer_epoch=5, base_sequence=0, transactional=True)
+    appended = partition.append(batch, read_header(batch), Origin.CLIENT, verified=True)
+    assert isinstance(appended, Appended)
+    return {"producer_id": producer_id, "producer_epoch": 5}
+
+
 def test_administrator_ends_the_transaction_that_hangs_and_commits_none(attacked: Attacked) -> None:
     """KIP-664: with what DescribeProducers shows of it, and 0 for a coordinator epoch that is not known."""
-    transaction = open_transaction(attacked, coordinated_by(attacked, lambda broker_id: broker_id != 0))
-    assert marked(attacked.administrator.ask(0, marker(transaction.producer, committed=True))) is REFUSED
-    assert is_open(attacked, transaction.producer)
-    expected = ErrorCode.none if attacked.stranger.connection.listener == "CLIENTS" else REFUSED
-    assert marked(attacked.stranger.ask(0, marker(transaction.producer, committed=False))) is expected
-    assert is_open(attacked, transaction.producer) == (expected is REFUSED)
-
-
-def test_no_administrator_fences_the_producer_or_the_coordinator_of_a_transaction(attacked: Attacked) -> None:
-    """An administrator's marker aborts the transaction that hangs, and has the epochs that DescribeProducers shows (KIP-664)."""
-    transaction = open_transaction(attacked, coordinated_by(attacked, lambda broker_id: broker_id != 0))
-    producer = transaction.producer
+    producer = leave_hanging(attacked)
+    assert marked(attacked.administrator.ask(0, marker(producer, committed=True))) is REFUSED
     later = marker(producer, committed=False, epoch=producer["producer_epoch"] + 1)
     assert marked(attacked.administrator.ask(0, later)) is ErrorCode.invalid_producer_epoch
     ahead = marker(producer, committed=False, coordinator_epoch=FAR_AHEAD)
     assert marked(attacked.administrator.ask(0, ahead)) is ErrorCode.transaction_coordinator_fenced
-    unknown = marker(producer | {"producer_id": FAR_AHEAD}, committed=False, coordinator_epoch=FAR_AHEAD)
+    assert is_open(attacked, producer)
+    aborting = marker(producer, committed=False)
+    assert marked(attacked.administrator.ask(0, aborting)) is ErrorCode.none
+    assert not is_open(attacked, producer)
     end = attacked.cluster.partition(0, TOPIC).log.log_end_offset
-    assert marked(attacked.administrator.ask(0, unknown)) is ErrorCode.none
-    assert attacked.cluster.partition(0, TOPIC).log.log_end_offset == end, "there is nothing to end"
-    transaction.commit()
-    attacked.cluster.until(lambda: not is_open(attacked, producer))
+    assert marked(attacked.administrator.ask(0, aborting)) is ErrorCode.none
+    assert attacked.cluster.partition(0, TOPIC).log.log_end_offset == end, "there is nothing to end any more"
 
 
-def test_administrator_aborts_nothing_that_the_coordinator_beside_the_leader_has_open(attacked: Attacked) -> None:
-    transaction = open_transaction(attacked, coordinated_by(attacked, lambda broker_id: broker_id == 0))
-    answer = attacked.administrator.ask(0, marker(transaction.producer, committed=False))
-    assert marked(answer) is ErrorCode.invalid_txn_state
+@pytest.mark.parametrize("is_beside", [False, True], ids=["elsewhere", "beside the leader"])
+def test_administrator_ends_no_transaction_that_a_coordinator_has_open(attacked: Attacked, *, is_beside: bool) -> None:
+    """An abort in one partition, and a commit in the others, would show half of it."""
+    transaction = open_transaction(attacked, coordinated_by(attacked, lambda broker_id: (broker_id == 0) is is_beside))
+    for epoch in (0, FAR_AHEAD):
+        answer = attacked.administrator.ask(0, marker(transaction.producer, committed=False, coordinator_epoch=epoch))
+        assert marked(answer) is ErrorCode.invalid_txn_state
+    assert is_open(attacked, transaction.producer)
     transaction.commit()
     attacked.cluster.until(lambda: not is_open(attacked, transaction.producer))
+
+
+def test_transaction_that_begins_while_the_coordinators_are_asked_is_not_ended(attacked: Attacked) -> None:
+    """They may have answered before it began."""
+    open_transaction(attacked, coordinated_by(attacked, lambda broker_id: broker_id != 0)).commit()
+    attacked.cluster.hold(0)
+    asked = marker({"producer_id": FAR_AHEAD, "producer_epoch": 5}, committed=False)
+    waiting = attacked.administrator.send(0, asked)
+    producer = leave_hanging(attacked)
+    attacked.cluster.let_go(0)
+    assert marked(attacked.administrator.answer(asked, waiting)) is ErrorCode.invalid_txn_state
+    assert is_open(attacked, producer)
+
+
+def test_nothing_is_ended_while_a_coordinator_does_not_say_what_it_has_open(attacked: Attacked) -> None:
+    open_transaction(attacked, coordinated_by(attacked, lambda broker_id: broker_id != 0)).commit()
+    producer = leave_hanging(attacked)
+    attacked.cluster.hold(0)
+    answer = attacked.administrator.ask(0, marker(producer, committed=False))
+    assert marked(answer) is ErrorCode.coordinator_not_available
+    assert is_open(attacked, producer)
+    attacked.cluster.let_go(0)
 
 
 @pytest.mark.parametrize("version", [4, 5])

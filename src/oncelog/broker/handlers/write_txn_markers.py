@@ -10,9 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.coordinators import hanging
-from oncelog.broker.coordinators.hanging import AskedMarker, end_as_asked
+from oncelog.broker.coordinators.hanging import AskedMarker, abort_as_asked, end_as_asked, suspects
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
+from oncelog.broker.storage.partition import Partition
 from oncelog.coordination import Parked
 from oncelog.transactions import TopicPartition
 from oncelog.wire import ErrorCode
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from oncelog.environment import Clock
 
 Errors = dict[TopicPartition, ErrorCode]
+Write = Callable[[Partition, AskedMarker], ErrorCode]
 Replicating = dict[TopicPartition, Parked[ErrorCode]]
 
 
@@ -39,14 +41,20 @@ class Needs(hanging.Needs, Protocol):
 
 
 async def handle(broker: Needs, request: Request) -> Any:
-    by_broker = broker.access.is_broker(request.connection)
-    if not by_broker and not broker.access.is_administrator(request.connection):
+    write: Write = partial(end_as_asked, broker)
+    if broker.access.is_broker(request.connection):
+        if not broker.marker_senders.admits(request):
+            return None
+    elif broker.access.is_administrator(request.connection):
+        known = await suspects(broker, request.body.markers)
+        if known is None:
+            return await _refusal(broker, request, ErrorCode.coordinator_not_available)
+        write = partial(abort_as_asked, broker, known=known)
+    else:
         broker.access.refused("WriteTxnMarkers", request.connection)
-        return await _refusal(broker, request)
-    if by_broker and not broker.marker_senders.admits(request):
-        return None
+        return await _refusal(broker, request, ErrorCode.cluster_authorization_failed)
     written: Replicating = {}
-    errors = [_end_all(broker, marker, written, by_broker=by_broker) for marker in request.body.markers]
+    errors = [_end_all(broker, marker, written, write) for marker in request.body.markers]
     lost = await _kept(broker, written)
     # Others were served while the markers were made durable and copied.
     turn = Turn(broker.clock)
@@ -76,7 +84,7 @@ async def _kept(broker: Needs, written: Replicating) -> Errors:
     return lost
 
 
-def _end_all(broker: Needs, marker: Any, written: Replicating, *, by_broker: bool) -> Errors:
+def _end_all(broker: Needs, marker: Any, written: Replicating, write: Write) -> Errors:
     """Write a marker to each of its partitions, and note what other brokers have to have before it counts."""
     asked = AskedMarker(
         marker.producer_id,
@@ -93,7 +101,7 @@ def _end_all(broker: Needs, marker: Any, written: Replicating, *, by_broker: boo
             return ErrorCode.not_leader_or_follower if is_known else ErrorCode.unknown_topic_or_partition
         if partition.is_offline:
             return ErrorCode.kafka_storage_error
-        error = end_as_asked(broker, partition, asked, by_broker=by_broker)
+        error = write(partition, asked)
         if error is ErrorCode.none:
             written[topic, index] = broker.known_brokers.committed(partition)
         return error
@@ -101,11 +109,11 @@ def _end_all(broker: Needs, marker: Any, written: Replicating, *, by_broker: boo
     return {(topic.name, index): end(topic.name, index) for topic in marker.topics for index in topic.partition_indexes}
 
 
-async def _refusal(broker: Needs, request: Request) -> Any:
+async def _refusal(broker: Needs, request: Request, error: ErrorCode) -> Any:
     turn = Turn(broker.clock)
 
     def error_of(topic: str, index: int) -> ErrorCode:
-        return ErrorCode.cluster_authorization_failed
+        return error
 
     return request.answer(
         markers=tuple([await _result(request, turn, marker, error_of) for marker in request.body.markers])
