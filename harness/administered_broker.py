@@ -9,6 +9,7 @@ from uuid import UUID
 from harness.broker_in_memory import ClientConnection, CountingRandom, Reply, SteppedDisk, WorkersAtOnce
 from harness.wire import request_payload
 from harness.zookeeper_worlds import World
+from oncelog.broker.access import Access
 from oncelog.broker.apis import CLUSTER_APIS
 from oncelog.broker.cluster.altering import ClusterAlterations
 from oncelog.broker.cluster.configs import ClusterConfigs
@@ -143,7 +144,10 @@ class AdministeredBroker:
         for reached in Readiness:
             if reached > progress.reached:
                 progress.reach(reached)
-        self._dispatch = Dispatch(self, CLUSTER_APIS, self.clock, WorkersAtOnce(), progress, _fail, lambda: False)
+        self.access = Access(self.settings, None)
+        self._dispatch = Dispatch(
+            self, CLUSTER_APIS, self.access, self.clock, WorkersAtOnce(), progress, _fail, lambda: False
+        )
         self._connection = ClientConnection()
 
     @property

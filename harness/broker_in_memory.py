@@ -138,6 +138,7 @@ class ClientConnection:
     """Stands for a socket: it notes that it was closed, and why."""
 
     listener = "PLAINTEXT"
+    principal: str | None = None
     peer_host = "test"
     numbers = count(1)
 

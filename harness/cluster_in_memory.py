@@ -48,7 +48,7 @@ from oncelog.wire import (
 from oncelog.wire.zookeeper_mode import leader_and_isr_v7 as leader_and_isr
 from oncelog.wire.zookeeper_mode import stop_replica_v4 as stop_replica
 from oncelog.wire.zookeeper_mode import update_metadata_v8 as update_metadata
-from oncelog.zookeeper.session import Create, Request, Result
+from oncelog.zookeeper.session import Create, Request, Result, SetData
 from oncelog.zookeeper.znodes import (
     AssignedReplicas,
     ControllerZnode,
@@ -307,6 +307,11 @@ class PlayedController(PlayedBroker):
             cluster.submit(Create(parent, encode_controller_epoch(epoch)))
         cluster.submit(Create(paths.CONTROLLER, ControllerZnode(broker_id, 0).encode(), is_ephemeral=True))
         self.members: list[Any] = [self.member]
+
+    def next_epoch(self) -> int:
+        """A controller is elected after this one: ZooKeeper has its epoch."""
+        self.cluster.submit(SetData(paths.CONTROLLER_EPOCH, encode_controller_epoch(self.epoch + 1)))
+        return self.epoch + 1
 
     def starts(self, *broker_ids: int) -> None:
         """Start brokers, and tell each which others there are."""

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from harness.processes import BrokerProcess
-from oncelog.server.local_cluster import READY
+
+READY = "oncelog is ready on "
 
 
 class OncelogNode(BrokerProcess):

@@ -54,7 +54,7 @@ class Situation:
     def __init__(self, *mechanisms: str) -> None:
         self.clock = ManualClock()
         self.connection = ClientConnection()
-        self.completed = 0
+        self.completed: list[str] = []
         self.users = Users({(one, ALICE): ScramCredential.of_password(one, PASSWORD, b"salt", 4096) for one in Scram})
         self.authenticator = SaslAuthenticator(
             self.clock,
@@ -67,8 +67,8 @@ class Situation:
             self._complete,
         )
 
-    def _complete(self) -> None:
-        self.completed += 1
+    def _complete(self, username: str) -> None:
+        self.completed.append(username)
 
     def send(self, api: str, version: int, **fields: Any) -> Any:
         payload = request_payload(api, version, fields, "tests")
@@ -93,10 +93,14 @@ def test_right_password_lets_the_connection_in_once(version: int) -> None:
     answer = situation.handshake("PLAIN")
     assert (answer.error_code, answer.mechanisms) == (ErrorCode.none, ("PLAIN",))
     assert situation.authenticator.state is AUTHENTICATE
-    assert situation.completed == 0
+    assert situation.completed == []
     answer = situation.authenticate(RIGHT, version)
     assert (answer.error_code, answer.auth_bytes) == (ErrorCode.none, b"")
-    assert (situation.authenticator.state, situation.completed, situation.connection.closed) == (COMPLETE, 1, None)
+    assert (situation.authenticator.state, situation.completed, situation.connection.closed) == (
+        COMPLETE,
+        [ALICE],
+        None,
+    )
 
 
 def test_wrong_password_is_told_after_a_while_and_then_the_connection_ends() -> None:
@@ -112,7 +116,7 @@ def test_wrong_password_is_told_after_a_while_and_then_the_connection_ends() -> 
     assert told.error_message == "Authentication failed: Invalid username or password"
     situation.clock.advance(1)
     assert "it is not authenticated by PLAIN" in (situation.connection.closed or "")
-    assert (situation.authenticator.state, situation.completed) == (FAILED, 0)
+    assert (situation.authenticator.state, situation.completed) == (FAILED, [])
 
 
 def test_what_follows_a_refusal_is_not_served() -> None:
@@ -123,7 +127,7 @@ def test_what_follows_a_refusal_is_not_served() -> None:
         answer = situation.send(api, version, **fields)
         assert isinstance(answer, Parked)
         assert not answer.is_released
-    assert situation.completed == 0
+    assert situation.completed == []
 
 
 @pytest.mark.parametrize("mechanism", Scram)
@@ -132,9 +136,9 @@ def test_scram_ends_with_the_proof_of_both_sides(mechanism: Scram) -> None:
     situation.handshake(mechanism)
     client = scram(ScramLogin(mechanism, ALICE, Secret(PASSWORD)), "nonce")
     challenge = situation.authenticate(next(client))
-    assert (challenge.error_code, situation.completed) == (ErrorCode.none, 0)
+    assert (challenge.error_code, situation.completed) == (ErrorCode.none, [])
     last = situation.authenticate(client.send(challenge.auth_bytes))
-    assert situation.completed == 1
+    assert situation.completed == [ALICE]
     with pytest.raises(StopIteration):
         client.send(last.auth_bytes)
 
@@ -154,7 +158,7 @@ def test_who_scram_refuses_is_told_nothing_more(username: str, password: str) ->
     assert told.error_message == (
         "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-512"
     )
-    assert situation.completed == 0
+    assert situation.completed == []
 
 
 def test_a_user_is_looked_up_while_others_are_served() -> None:
@@ -188,7 +192,7 @@ def test_messages_behind_the_first_version_have_no_header() -> None:
         assert int.from_bytes(frame[:4], "big") == len(frame) - 4
         with suppress(StopIteration):
             message = client.send(frame[4:])
-    assert situation.completed == 1
+    assert situation.completed == [ALICE]
 
 
 def test_wrong_password_without_headers_is_hung_up_on() -> None:
@@ -199,7 +203,7 @@ def test_wrong_password_without_headers_is_hung_up_on() -> None:
     assert answer.value is None
     situation.clock.advance(1)
     assert "it is not authenticated by PLAIN" in (situation.connection.closed or "")
-    assert situation.completed == 0
+    assert situation.completed == []
 
 
 def test_versions_are_told_before_the_log_in() -> None:
@@ -220,7 +224,7 @@ def test_other_requests_come_too_early(api: str, version: int, fields: dict[str,
     situation = Situation("PLAIN")
     with pytest.raises(WireError, match=r"Unexpected Kafka request of type .* during SASL handshake"):
         situation.send(api, version, **fields)
-    assert (situation.authenticator.state, situation.completed) == (FAILED, 0)
+    assert (situation.authenticator.state, situation.completed) == (FAILED, [])
 
 
 def test_mechanism_is_chosen_once() -> None:
@@ -241,7 +245,7 @@ def test_bytes_that_are_no_right_message_let_nobody_in(messages: list[bytes], me
     for message in messages:
         situation.send("sasl_authenticate", 2, auth_bytes=message)
         situation.clock.advance(DELAY_MS)
-    assert situation.completed == 0
+    assert situation.completed == []
 
 
 def test_every_state_has_a_way_to_its_end() -> None:

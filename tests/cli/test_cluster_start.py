@@ -190,3 +190,32 @@ def test_broken_id_of_the_cluster_refuses_the_start_with_one_sentence(finish, tm
     assert ended.status == 2
     assert ended.sentence.startswith(f"/cluster/id in ZooKeeper has {written!r}: ")
     assert "cluster.id=" in ended.sentence
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize(
+    ("listeners", "said"),
+    [
+        (
+            ("--listen", "127.0.0.1:0"),
+            "brokers and clients share the listener PLAINTEXT, which asks nobody who he is: any client can send what "
+            "only brokers may; give brokers a listener of their own, and name it with inter.broker.listener.name\n",
+        ),
+        (
+            (
+                *("--set", "listeners=PLAINTEXT://127.0.0.1:0,BROKERS://127.0.0.1:0"),
+                *("--set", "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,BROKERS:PLAINTEXT"),
+                *("--set", "inter.broker.listener.name=BROKERS"),
+            ),
+            "",
+        ),
+    ],
+    ids=["shared", "apart"],
+)
+def test_listener_that_clients_share_with_brokers_is_told_in_one_line(process, tmp_path, zookeeper, listeners, said):
+    settings = ("--set", "broker.id=2", "--set", f"zookeeper.connect={zookeeper}")
+    served = process("serve", "--data-dir", tmp_path / "data", *listeners, *settings)
+    assert served.stdout.readline().startswith("oncelog is ready on ")
+    served.send_signal(signal.SIGTERM)
+    _, errors = served.communicate(timeout=60)
+    assert (served.returncode, errors.partition("oncelog.broker: ")[2]) == (0, said), errors

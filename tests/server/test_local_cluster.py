@@ -20,6 +20,7 @@ def plan(size: int = 3, listen: str = "127.0.0.1:9092", **settings: str) -> Clus
         ("127.0.0.1:9092", ["127.0.0.1:9092", "127.0.0.1:9093", "127.0.0.1:9094"]),
         ("[::1]:9092", ["[::1]:9092", "[::1]:9093", "[::1]:9094"]),
         ("127.0.0.1:0", ["127.0.0.1:0"] * 3),
+        (":9092", ["127.0.0.1:9092", "127.0.0.1:9093", "127.0.0.1:9094"]),
     ],
 )
 def test_ports_count_up_from_the_first_unless_free_ones_are_taken(listen, addresses):
@@ -48,6 +49,14 @@ def test_settings_that_are_given_are_stronger():
         ({"listen": "127.0.0.1:65534"}, "there are no 3 ports from 65534 on"),
         ({"size": 0}, "a cluster of 0 brokers is none"),
         ({"log_dirs": "a"}, "log.dirs is another one for each broker, and cannot be set for all of them"),
+        (
+            {"inter_broker_listener_name": "PLAINTEXT"},
+            "inter.broker.listener.name cannot be set: brokers reach each other at a listener of their own, BROKERS",
+        ),
+        (
+            {"security_inter_broker_protocol": "PLAINTEXT"},
+            "security.inter.broker.protocol cannot be set: brokers reach each other at a listener of their own, BROKERS",
+        ),
     ],
 )
 def test_plan_that_cannot_be_is_refused(arguments, sentence):

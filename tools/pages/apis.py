@@ -16,8 +16,12 @@ feature, so transactions are those of KIP-98; versions that it has not are serve
 
 Without an authorizer DescribeAcls, CreateAcls and DeleteAcls answer SECURITY_DISABLED, as Kafka's do.
 
-| key | API | Kafka 4.3 | alone | Kafka 3.9 | in a cluster | why not |
-|---|---|---|---|---|---|---|
+"Of brokers" says which requests only brokers may send: those for which Kafka's authorizer asks for ClusterAction on the cluster.
+[Who is a broker](security.md#who-is-a-broker) depends on the listener and on who somebody shows to be there. Others are told
+CLUSTER_AUTHORIZATION_FAILED and, of each partition of a follower's Fetch, TOPIC_AUTHORIZATION_FAILED.
+
+| key | API | Kafka 4.3 | alone | Kafka 3.9 | in a cluster | of brokers | why not |
+|---|---|---|---|---|---|---|---|
 """
 
 _BETWEEN_BROKERS = """
@@ -25,8 +29,8 @@ _BETWEEN_BROKERS = """
 
 What members of a cluster say to each other, and to the controller among them. Kafka 4 has the first four no more.
 
-| key | API | Kafka 3.9 | in a cluster |
-|---|---|---|---|
+| key | API | Kafka 3.9 | in a cluster | of brokers |
+|---|---|---|---|---|
 """
 
 _ONLY_OVER_ZOOKEEPER = """
@@ -45,11 +49,16 @@ def page() -> str:
 def _row(theirs: KafkaApi, alone: ServedApi | None, in_cluster: ServedApi | None) -> str:
     reason = theirs.reason or NOT_IN_CLUSTER.get(theirs.key, "")
     served = f"{theirs.minimum}-{theirs.maximum} | {_versions(alone)} | {_over_zookeeper(theirs.key)} | {_versions(in_cluster)}"
-    return f"| {theirs.key} | {theirs.name} | {served} | {reason} |\n"
+    of_brokers = _of_brokers(alone or in_cluster)
+    return f"| {theirs.key} | {theirs.name} | {served} | {of_brokers} | {reason} |\n"
 
 
 def _row_between(api: ServedApi) -> str:
-    return f"| {api.key} | {api.name} | {_over_zookeeper(api.key)} | {_versions(api)} |\n"
+    return f"| {api.key} | {api.name} | {_over_zookeeper(api.key)} | {_versions(api)} | {_of_brokers(api)} |\n"
+
+
+def _of_brokers(api: ServedApi | None) -> str:
+    return "" if api is None else api.cluster_action.value
 
 
 def _over_zookeeper(key: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import Enum
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
@@ -10,9 +11,20 @@ from typing import Any, NamedTuple
 
 from oncelog.broker.readiness import Readiness
 from oncelog.broker.request import Request
+from oncelog.wire import ErrorCode
 
 Handler = Callable[[Any, Request], Any]
 """Of the broker it is handed what it says that it needs. It gives the answer, or a flow that does; None if none is asked for."""
+
+
+class ClusterAction(Enum):
+    """Which requests of an API only brokers may send. Kafka's authorizer asks for the right of this name on the cluster."""
+
+    NONE = ""
+    ALL = "all"
+    FOLLOWERS = "with a replica id"
+    BATCHED = "from version 4 on"
+    UNLESS_ADMINISTRATOR = "all but an administrator's"
 
 
 class ServedApi(NamedTuple):
@@ -26,11 +38,17 @@ class ServedApi(NamedTuple):
     """The one of `oncelog.broker.handlers` that serves it."""
     needs: Readiness = Readiness.COORDINATORS
     """What it waits for while the broker starts."""
+    cluster_action: ClusterAction = ClusterAction.NONE
+    """Of ALL requests it is seen to before the handler has them, which has `refusal`; else by the handler."""
 
     @property
     def handle(self) -> Handler:
         """Imported when the first such request comes: there are many, and a start waits for none of them."""
         return _handler(self.module)
+
+    def refusal(self, request: Request, error: ErrorCode) -> Any:
+        """The answer that says nothing but this."""
+        return import_module(f"oncelog.broker.handlers.{self.module}").refusal(request, error)
 
 
 @cache
@@ -41,7 +59,7 @@ def _handler(module: str) -> Handler:
 
 _TABLE = (
     ServedApi(0, "Produce", 3, 13, "produce", Readiness.METADATA),
-    ServedApi(1, "Fetch", 4, 18, "fetch", Readiness.METADATA),
+    ServedApi(1, "Fetch", 4, 18, "fetch", Readiness.METADATA, ClusterAction.FOLLOWERS),
     ServedApi(2, "ListOffsets", 1, 11, "list_offsets", Readiness.METADATA),
     ServedApi(3, "Metadata", 0, 13, "metadata", Readiness.METADATA),
     ServedApi(8, "OffsetCommit", 2, 10, "offset_commit"),
@@ -60,10 +78,10 @@ _TABLE = (
     ServedApi(21, "DeleteRecords", 0, 2, "delete_records"),
     ServedApi(22, "InitProducerId", 0, 5, "init_producer_id"),
     ServedApi(23, "OffsetForLeaderEpoch", 2, 4, "offset_for_leader_epoch", Readiness.METADATA),
-    ServedApi(24, "AddPartitionsToTxn", 0, 5, "add_partitions_to_txn"),
+    ServedApi(24, "AddPartitionsToTxn", 0, 5, "add_partitions_to_txn", cluster_action=ClusterAction.BATCHED),
     ServedApi(25, "AddOffsetsToTxn", 0, 4, "add_offsets_to_txn"),
     ServedApi(26, "EndTxn", 0, 5, "end_txn"),
-    ServedApi(27, "WriteTxnMarkers", 1, 2, "write_txn_markers"),
+    ServedApi(27, "WriteTxnMarkers", 1, 2, "write_txn_markers", cluster_action=ClusterAction.UNLESS_ADMINISTRATOR),
     ServedApi(28, "TxnOffsetCommit", 0, 5, "txn_offset_commit"),
     ServedApi(29, "DescribeAcls", 1, 3, "describe_acls", Readiness.IDENTITY),
     ServedApi(30, "CreateAcls", 1, 3, "create_acls", Readiness.IDENTITY),
@@ -95,12 +113,12 @@ APIS: Mapping[int, ServedApi] = MappingProxyType({api.key: api for api in _TABLE
 """What a broker serves that is alone."""
 
 _BETWEEN_BROKERS = (
-    ServedApi(4, "LeaderAndIsr", 5, 7, "leader_and_isr", Readiness.LOGS),
-    ServedApi(5, "StopReplica", 3, 4, "stop_replica", Readiness.LOGS),
-    ServedApi(6, "UpdateMetadata", 7, 8, "update_metadata", Readiness.LOGS),
-    ServedApi(7, "ControlledShutdown", 2, 3, "controlled_shutdown", Readiness.LOGS),
-    ServedApi(56, "AlterPartition", 2, 3, "alter_partition", Readiness.LOGS),
-    ServedApi(67, "AllocateProducerIds", 0, 0, "allocate_producer_ids", Readiness.LOGS),
+    ServedApi(4, "LeaderAndIsr", 5, 7, "leader_and_isr", Readiness.LOGS, ClusterAction.ALL),
+    ServedApi(5, "StopReplica", 3, 4, "stop_replica", Readiness.LOGS, ClusterAction.ALL),
+    ServedApi(6, "UpdateMetadata", 7, 8, "update_metadata", Readiness.LOGS, ClusterAction.ALL),
+    ServedApi(7, "ControlledShutdown", 2, 3, "controlled_shutdown", Readiness.LOGS, ClusterAction.ALL),
+    ServedApi(56, "AlterPartition", 2, 3, "alter_partition", Readiness.LOGS, ClusterAction.ALL),
+    ServedApi(67, "AllocateProducerIds", 0, 0, "allocate_producer_ids", Readiness.LOGS, ClusterAction.ALL),
 )
 """What brokers of one cluster say to each other, as Kafka's do up to 3.9."""
 

@@ -74,7 +74,7 @@ class AuthenticationRefusedError(Exception):
 
 
 class SaslAuthenticator:
-    """Of one connection. `receive` serves it until `complete` is called, which is once; then others do.
+    """Of one connection. `receive` serves it until `complete` is called, once and with the user's name; then others do.
 
     `mechanisms` are those of the listener, `plain_users` the users of PLAIN with their passwords. A refusal is told after
     `delay_ms`, as in Kafka: who guesses passwords has to wait.
@@ -93,6 +93,7 @@ class SaslAuthenticator:
         "_scram_users",
         "_serve",
         "_state",
+        "_username",
     )
 
     def __init__(
@@ -104,7 +105,7 @@ class SaslAuthenticator:
         scram_users: ScramUsers | None,
         delay_ms: float,
         serve: Receive,
-        complete: Callable[[], None],
+        complete: Callable[[str], None],
     ) -> None:
         self._clock = clock
         self._random = random
@@ -115,7 +116,7 @@ class SaslAuthenticator:
         self._serve = serve
         self._complete = complete
         self._state = HANDSHAKE
-        self._mechanism = ""
+        self._mechanism = self._username = ""
         self._exchange: ScramServer | None = None
         self._has_headers = True
 
@@ -184,14 +185,14 @@ class SaslAuthenticator:
             raise
         if is_last:
             self._move(COMPLETE)
-            self._complete()
+            self._complete(self._username)
         return answer
 
     async def _next(self, message: bytes) -> tuple[bytes, bool]:
         """What the mechanism answers, and whether that is its last word. Raises AuthenticationRefusedError."""
         if self._mechanism == PLAIN:
             try:
-                verify_plain(message, self._plain_users)
+                self._username = verify_plain(message, self._plain_users)
             except PlainRefused as refused:
                 raise AuthenticationRefusedError(str(refused)) from None
             return b"", True
@@ -209,10 +210,10 @@ class SaslAuthenticator:
         assert self._scram_users is not None, "a listener has SCRAM only where there are users of it"
         mechanism = Scram(self._mechanism)
         exchange = ScramServer(mechanism, self._random.uuid().hex)
-        username = exchange.username(message)
-        credential = await self._scram_users.credential(mechanism, username)
+        self._username = exchange.username(message)
+        credential = await self._scram_users.credential(mechanism, self._username)
         if credential is None:
-            raise ScramRefused(f"the user {username[:40]!r} is not known")
+            raise ScramRefused(f"the user {self._username[:40]!r} is not known")
         self._exchange = exchange
         return exchange.challenge(credential), False
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from oncelog.broker.access import Access
 from oncelog.broker.after_a_crash import (
     cut_back_decisions,
     has_decisions,
@@ -118,9 +119,11 @@ class BrokerCore:
         on_failure: Callable[[BaseException], None],
         *,
         in_turns: bool = False,
+        own_principal: str | None = None,
     ) -> None:
         """Take the directories and bring back what is in them. Raises DirectoryInUseError, DiskError and SettingError.
 
+        `own_principal` is who it shows to be to other brokers of its cluster, where they ask.
         With `in_turns` others have their turn meanwhile, and requests may come: `progress` says how far it has come, and
         an error goes to `on_failure` where it comes up when this is over.
         """
@@ -135,10 +138,18 @@ class BrokerCore:
         self._coordinator_partitions = CoordinatorPartitions(self)
         self.features = FinalizedFeatures(self, is_in_cluster=self.settings.is_in_cluster)
         self.apis = CLUSTER_APIS if self.settings.is_in_cluster else APIS
+        self.access = Access(self.settings, own_principal)
         self.progress = StartProgress()
         self._turn = Turn(environment.clock) if in_turns else None
         self.receive = Dispatch(
-            self, self.apis, environment.clock, environment.workers, self.progress, self.fail, lambda: self._has_failed
+            self,
+            self.apis,
+            self.access,
+            environment.clock,
+            environment.workers,
+            self.progress,
+            self.fail,
+            lambda: self._has_failed,
         ).receive
         self.log_directories = LogDirectories(environment.disk, log_directories, FILE_NAME)
         self._disk_failures = DiskFailures(self.log_directories, self._stop_answering)
@@ -378,8 +389,8 @@ class BrokerCore:
         if not self.settings.is_in_cluster:
             self.view = Alone(self.node_id, endpoints, text_of(self.settings.value("broker.rack")))
 
-    def new_authenticator(self, security: ListenerSecurity, complete: Callable[[], None]) -> SaslAuthenticator:
-        """For a connection to a listener with SASL: it serves it until `complete` is called."""
+    def new_authenticator(self, security: ListenerSecurity, complete: Callable[[str], None]) -> SaslAuthenticator:
+        """For a connection to a listener with SASL: it serves it until `complete` is called, with the user's name."""
         # Only now: most brokers have no such listener.
         from oncelog.broker.authentication import SaslAuthenticator
 

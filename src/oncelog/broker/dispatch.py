@@ -11,7 +11,8 @@ from typing import Any
 from typing_extensions import Buffer
 
 from oncelog.broker import request_log
-from oncelog.broker.apis import ServedApi
+from oncelog.broker.access import Access
+from oncelog.broker.apis import ClusterAction, ServedApi
 from oncelog.broker.handlers import api_versions
 from oncelog.broker.readiness import StartProgress
 from oncelog.broker.request import Peer, Request
@@ -19,6 +20,7 @@ from oncelog.broker.slices import beside
 from oncelog.coordination import Parked, begin, sleep, start
 from oncelog.environment import Clock, DiskError, Workers
 from oncelog.wire import (
+    ErrorCode,
     RequestHeader,
     TooManyItemsError,
     WireError,
@@ -39,12 +41,13 @@ KEPT_BYTES_MIN = 256 * 1024
 class Dispatch:
     """Finds the handler of each request. `parts` is what handlers take what they need from; `fail` hears of a disk that fails."""
 
-    __slots__ = ("_apis", "_clock", "_fail", "_has_failed", "_parts", "_progress", "_workers")
+    __slots__ = ("_access", "_apis", "_clock", "_fail", "_has_failed", "_parts", "_progress", "_workers")
 
     def __init__(
         self,
         parts: Any,
         apis: Mapping[int, ServedApi],
+        access: Access,
         clock: Clock,
         workers: Workers,
         progress: StartProgress,
@@ -53,6 +56,7 @@ class Dispatch:
     ) -> None:
         self._parts = parts
         self._apis = apis
+        self._access = access
         self._clock = clock
         self._workers = workers
         self._progress = progress
@@ -97,7 +101,7 @@ class Dispatch:
             return None
         request.body = body
         await self._progress.until(api.needs)
-        answer = api.handle(self._parts, request)
+        answer = self._handle(api, request)
         if isinstance(answer, CoroutineType):
             answer = await answer
         return await self._encoded_beside(api, request, correlation_id, answer)
@@ -115,7 +119,7 @@ class Dispatch:
 
     async def _serve(self, api: ServedApi, request: Request, correlation_id: int) -> Answer:
         try:
-            body = api.handle(self._parts, request)
+            body = self._handle(api, request)
             if isinstance(body, CoroutineType):
                 body = await body
         except DiskError as error:
@@ -130,6 +134,12 @@ class Dispatch:
         if _has_many_items(body):
             return await self._encoded_beside(api, request, correlation_id, body)
         return self._encoded(api, request, correlation_id, body)
+
+    def _handle(self, api: ServedApi, request: Request) -> Any:
+        if api.cluster_action is ClusterAction.ALL and not self._access.is_broker(request.connection):
+            self._access.refused(api.name, request.connection)
+            return api.refusal(request, ErrorCode.cluster_authorization_failed)
+        return api.handle(self._parts, request)
 
     def _encoded(self, api: ServedApi, request: Request, correlation_id: int, body: Any) -> Answer:
         if request_log.is_logged():

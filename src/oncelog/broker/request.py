@@ -23,6 +23,10 @@ class Peer(Protocol):
         """The name of the one that it came to."""
 
     @property
+    def principal(self) -> str | None:
+        """Who it has shown to be, as User:NAME; None at a listener that asks nobody."""
+
+    @property
     def peer_host(self) -> str: ...
 
     @property

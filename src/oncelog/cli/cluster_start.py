@@ -16,7 +16,7 @@ from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.java import needed_java
 from oncelog.cli.needs import check_installed
 from oncelog.cli.options import filled_path, named_values
-from oncelog.server.local_cluster import READY, ClusterPlan, LocalCluster
+from oncelog.server.local_cluster import ClusterPlan, LocalCluster
 from oncelog.server.member_process import Complained, Ended, Event, MemberError, MemberProcess, Ready
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
@@ -162,9 +162,11 @@ class Foreground:
         _complain(f"{member.name} is gone, and the others go on: {event.how}")
 
     def _readiness(self, event: Ready) -> str:
-        member, where = event.member, event.line.removeprefix(READY)
-        if member is self._cluster.zookeeper:
-            where = f"{self._cluster.zookeeper_connect}, data in {self._cluster.zookeeper_directory}"
+        member, cluster = event.member, self._cluster
+        if member is cluster.zookeeper:
+            where = f"{cluster.zookeeper_connect}, data in {cluster.zookeeper_directory}"
+        else:
+            where = next(one.whereabouts for one in cluster.brokers.values() if one.process is member)
         return f"{member.name} (pid {member.pid}) is ready on {where}"
 
 

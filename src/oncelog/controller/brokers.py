@@ -15,7 +15,6 @@ from oncelog.controller.request_batch import RequestBatch
 from oncelog.controller.states import PartitionState, ReplicaState
 from oncelog.controller.steps import Steps, await_answers, send_all
 from oncelog.controller.values import (
-    UNKNOWN_BROKER_EPOCH,
     LeaderAndIsr,
     RegisteredBroker,
     Replica,
@@ -122,7 +121,7 @@ def shut_down(
     broker = context.brokers.get(broker_id)
     if broker is None:
         return ErrorCode.broker_not_available, []
-    if broker_epoch != UNKNOWN_BROKER_EPOCH and broker_epoch < broker.epoch:
+    if broker_epoch != broker.epoch:
         return ErrorCode.stale_broker_epoch, []
     logger.info("broker %d shuts down", broker_id)
     context.shutting_down.add(broker_id)

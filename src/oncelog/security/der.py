@@ -29,23 +29,33 @@ def element(data: bytes, tag: int | None = None) -> tuple[int, bytes, bytes]:
     return data[0], data[start : start + size_bytes], data[start + size_bytes :]
 
 
-def end_of_certificate(pem: bytes) -> datetime:
-    """Until when the first certificate in PEM holds (RFC 5280 §4.1.2.5). Raises NoDer."""
+def first_certificate(pem: bytes) -> bytes:
+    """The first certificate in PEM. Raises NoDer."""
     _, begin, behind = pem.partition(BEGIN)
     body, end, _ = behind.partition(END)
+    if not begin or not end:
+        raise NoDer
     try:
-        if not begin or not end:
-            raise NoDer
-        _, certificate, _ = element(b64decode(body), SEQUENCE)
-        _, fields, _ = element(certificate, SEQUENCE)
-        if fields[:1] == bytes([VERSION]):
-            fields = element(fields)[2]
-        for _ in ("serial number", "signature", "issuer"):
-            fields = element(fields)[2]
-        _, validity, _ = element(fields, SEQUENCE)
-        return _time(element(validity)[2])
+        return b64decode(body)
     except binascii.Error:
         raise NoDer from None
+
+
+def fields_from_validity_on(certificate: bytes) -> bytes:
+    """What a certificate says, without what comes before the time that it holds (RFC 5280 §4.1). Raises NoDer."""
+    _, signed, _ = element(certificate, SEQUENCE)
+    _, fields, _ = element(signed, SEQUENCE)
+    if fields[:1] == bytes([VERSION]):
+        fields = element(fields)[2]
+    for _ in ("serial number", "signature", "issuer"):
+        fields = element(fields)[2]
+    return fields
+
+
+def end_of_certificate(pem: bytes) -> datetime:
+    """Until when the first certificate in PEM holds (RFC 5280 §4.1.2.5). Raises NoDer."""
+    _, validity, _ = element(fields_from_validity_on(first_certificate(pem)), SEQUENCE)
+    return _time(element(validity)[2])
 
 
 def _time(data: bytes) -> datetime:

@@ -72,6 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         "number",
         "peer_host",
         "peer_port",
+        "principal",
     )
 
     def __init__(
@@ -88,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         self.number = number
         self.listener = listener
+        self.principal: str | None = None
         self._handler = handler
         self._request_bytes_max = request_bytes_max
         self._on_open = on_open
@@ -156,6 +158,14 @@ class Connection(asyncio.BufferedProtocol):
             self._receive_frames(size_bytes)
         else:
             self._receive_part(frame, size_bytes)
+
+    @property
+    def certificate(self) -> bytes | None:
+        """What the client has shown, in DER, if anything."""
+        assert self._transport is not None, "it is connected"
+        tls = self._transport.get_extra_info("ssl_object")
+        shown: bytes | None = None if tls is None else tls.getpeercert(binary_form=True)
+        return shown
 
     def serve_with(self, handler: Handler, request_bytes_max: int) -> None:
         """What comes from now on is for another one, and may be as large as this: whoever connected has shown who it is."""

@@ -15,10 +15,15 @@ from oncelog.client.errors import AuthenticationFailed, ClientError
 from oncelog.client.net.connection import BrokerConnection
 from oncelog.client.net.conversation import Ticket
 from oncelog.client.requests import ApiRequest
+from oncelog.client.transports.files import inlined
 from oncelog.client.transports.sessions import begin_log_in
 from oncelog.client.transports.tls import handshake_failure, tls_context
 from oncelog.client.values import Address
-from oncelog.security.values import Security
+from oncelog.security.der import NoDer, first_certificate
+from oncelog.security.principals import ANONYMOUS, user
+from oncelog.security.stores import identity_pem
+from oncelog.security.subjects import principal_of
+from oncelog.security.values import Security, TokenLogin
 from oncelog.wire import WireError
 
 logger = logging.getLogger("oncelog.links")
@@ -39,6 +44,23 @@ class LinkSecurity:
         self.security = security
         self.context = tls_context(security)
         self._said: set[str] = set()
+
+    @property
+    def principal(self) -> str | None:
+        """Who this broker shows to be; None if that is nobody."""
+        login = self.security.login
+        if login is not None:
+            assert not isinstance(login, TokenLogin), "brokers log in with a password"
+            return user(login.username)
+        tls = inlined(self.security).tls
+        if tls is None or tls.certificate is None:
+            return None
+        try:
+            found = principal_of(first_certificate(identity_pem(tls.certificate)[0]))
+        except NoDer:
+            # OpenSSL reads more kinds than are read here: super.users has to name who shows it.
+            return None
+        return None if found == ANONYMOUS else found
 
     def of_link(self, host: str, port: int) -> SecuredLink:
         return SecuredLink(self, Address(host, port))

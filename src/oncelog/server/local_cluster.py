@@ -9,16 +9,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from oncelog.broker import Endpoint
 from oncelog.client import Client, ClientError
 from oncelog.server.listening import parse_address
 from oncelog.server.member_process import Event, MemberError, MemberProcess
 
-READY = "oncelog is ready on "
 REPLICAS_MAX = 3
 START_SECONDS = 90.0
 PROBE_SECONDS, PROBE_TIMEOUT_MS = 0.03, 2_000
 OF_EACH_BROKER = ("broker.id", "listeners", "advertised.listeners", "log.dir", "log.dirs", "zookeeper.connect")
 """What cannot be the same for all of them."""
+CLIENTS, BROKERS = "PLAINTEXT", "BROKERS"
+"""The listeners of each broker. The second is on the loopback interface, and requests of brokers are served there alone."""
+LISTENERS = {
+    "listener.security.protocol.map": f"{CLIENTS}:PLAINTEXT,{BROKERS}:PLAINTEXT",
+    "inter.broker.listener.name": BROKERS,
+}
+SAID_OTHERWISE = "security.inter.broker.protocol"
 PATIENT = {
     "zookeeper.session.timeout.ms": "6000",
     "zookeeper.connection.timeout.ms": "60000",
@@ -50,11 +57,16 @@ class ClusterPlan:
         for name in OF_EACH_BROKER:
             if name in self.settings:
                 raise ValueError(f"{name} is another one for each broker, and cannot be set for all of them")
+        for name in (*LISTENERS, SAID_OTHERWISE):
+            if name in self.settings:
+                raise ValueError(
+                    f"{name} cannot be set: brokers reach each other at a listener of their own, {BROKERS}"
+                )
 
     def address(self, broker_id: int) -> str:
         """HOST:PORT of the broker with this id; they count from 1."""
-        host, _, port = self.listen.rpartition(":")
-        return f"{host}:{int(port) and int(port) + broker_id - 1}"
+        host, port = parse_address(self.listen)
+        return Endpoint(CLIENTS, host, port and port + broker_id - 1).address
 
     @property
     def broker_settings(self) -> dict[str, str]:
@@ -68,7 +80,7 @@ class ClusterPlan:
             "transaction.state.log.replication.factor": str(replicas),
             "transaction.state.log.min.isr": str(in_sync_min),
         }
-        return PATIENT | replication | dict(self.settings)
+        return PATIENT | replication | LISTENERS | dict(self.settings)
 
 
 class LocalBroker:
@@ -85,13 +97,19 @@ class LocalBroker:
     def bootstrap_servers(self) -> str:
         """Its HOST:PORT. Only what has been ready once has a port, where a free one was to be taken."""
         if self.process.ready_line:
-            self._address = self.process.ready_line.removeprefix(READY).partition(",")[0]
+            self._address = self.process.ready_line.partition("://")[2].partition(" ")[0]
         return self._address
+
+    @property
+    def whereabouts(self) -> str:
+        """What a person is told, once it is ready, of where clients reach it and where its data is."""
+        return f"{self.bootstrap_servers}, {self.process.ready_line.partition(', ')[2]}"
 
     def launch(self) -> None:
         """Start its process, and wait for nothing."""
-        settings = [f"--set={name}={value}" for name, value in self._settings.items()]
-        self.process.launch(["serve", "--listen", self.bootstrap_servers, "--data-dir", str(self.directory), *settings])
+        listeners = f"{CLIENTS}://{self.bootstrap_servers},{BROKERS}://127.0.0.1:0"
+        settings = [f"--set={name}={value}" for name, value in (self._settings | {"listeners": listeners}).items()]
+        self.process.launch(["serve", "--data-dir", str(self.directory), *settings])
 
 
 class LocalCluster:

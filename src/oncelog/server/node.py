@@ -27,6 +27,7 @@ from oncelog.broker import (
     log_directories,
 )
 from oncelog.environment import BrokerNetwork, DiskError
+from oncelog.security.principals import ANONYMOUS, user
 from oncelog.server.admission import Admission, Listening
 from oncelog.server.clock import RealClock, RealRandom
 from oncelog.server.connection import Connection, Handler
@@ -159,7 +160,12 @@ class Broker:
         directories = [self._temporary] if self._temporary else self._directories
         try:
             self._core = BrokerCore(
-                environment, directories, self._settings | self._as_settings(directories), self._fail, in_turns=True
+                environment,
+                directories,
+                self._settings | self._as_settings(directories),
+                self._fail,
+                in_turns=True,
+                own_principal=None if self._link_security is None else self._link_security.principal,
             )
         except BaseException:
             close_all(sockets)
@@ -180,6 +186,13 @@ class Broker:
         except BaseException:
             await self._give_up_start()
             raise
+        only = self._endpoints[0]
+        if self._parsed.is_in_cluster and len(self._endpoints) == 1 and not self._security[only.name].asks:
+            logger.warning(
+                "brokers and clients share the listener %s, which asks nobody who he is: any client can send what only brokers "
+                "may; give brokers a listener of their own, and name it with inter.broker.listener.name",
+                only.name,
+            )
         report = self._core.start_report
         logger.info(
             "node %d is ready on %s, with its log in %s",
@@ -330,6 +343,16 @@ class Broker:
         request_bytes_max = core.settings.number("socket.request.max.bytes")
         first_bytes_max = core.settings.number("sasl.server.max.receive.size")
 
+        def opened(connection: Connection) -> None:
+            if security.asks:
+                connection.principal = ANONYMOUS
+            if security.has_principals_of_certificates:
+                # Only now: it takes a while, and most brokers have no such listener.
+                from oncelog.security.subjects import principal_of
+
+                connection.principal = principal_of(connection.certificate)
+            self._connections.add(connection)
+
         def make(handler: Handler, bytes_max: int) -> Connection:
             return Connection(
                 next(numbers),
@@ -338,16 +361,17 @@ class Broker:
                 bytes_max,
                 buffer,
                 self._memory,
-                self._connections.add,
+                opened,
                 self._closed,
                 self._bug,
             )
 
         def make_with_sasl() -> Connection:
-            authenticator = core.new_authenticator(
-                security, lambda: connection.serve_with(core.receive, request_bytes_max)
-            )
-            connection = make(authenticator.receive, first_bytes_max)
+            def complete(username: str) -> None:
+                connection.principal = user(username)
+                connection.serve_with(core.receive, request_bytes_max)
+
+            connection = make(core.new_authenticator(security, complete).receive, first_bytes_max)
             return connection
 
         return make_with_sasl if security.mechanisms else partial(make, core.receive, request_bytes_max)

@@ -76,6 +76,7 @@ class ServedConnection:
         node.accepted += 1
         self.number = self.peer_port = node.accepted
         self.listener = "PLAINTEXT"
+        self.principal = None
         self.peer_host = end.other.process.node
         self._node = node
         self._core = core

@@ -132,6 +132,6 @@ def test_another_controller_is_asked_when_there_is_one(asking: Asking) -> None:
     after = PlayedBroker(asking.cluster, 98)
     after.answers[ALTER_PARTITION] = alter_answer
     before.members.append(live_broker(98, after.host))
-    before.update(BROKER, controller_id=98, controller_epoch=before.epoch + 1)
+    before.update(BROKER, controller_id=98, controller_epoch=before.next_epoch())
     assert isinstance(asking.cluster.wait(waiting), InSyncState)
     assert len(after.asked(ALTER_PARTITION)) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
@@ -65,6 +65,14 @@ def test_the_leader_is_whom_the_controller_has_named(members: Known) -> None:
     assert members.brokers.leader_of("no such topic", 0) is GONE
 
 
+ASK = asking.ask
+
+
+def ask_by(monkeypatch: pytest.MonkeyPatch, ask: Callable[[ZooKeeper, Request], Awaitable[Result]]) -> None:
+    for module in (asking, known_members):
+        monkeypatch.setattr(module, "ask", ask)
+
+
 @pytest.mark.parametrize(
     "ask_for_it",
     [lambda brokers: brokers.is_gone("new", 0), lambda brokers: brokers.deleted_topics({TopicOfOffsets("new", None)})],
@@ -79,9 +87,9 @@ def test_server_that_is_behind_catches_up_before_it_says_that_something_is_gone(
 
     async def ask(zookeeper: ZooKeeper, request: Request) -> Result:
         asked.append(request)
-        return await asking.ask(zookeeper, request)
+        return await ASK(zookeeper, request)
 
-    monkeypatch.setattr(known_members, "ask", ask)
+    ask_by(monkeypatch, ask)
     assert members.cluster.wait(ask_for_it(members.brokers))
     assert asked[0] == Create(paths.TOPICS)
     assert len(asked) > 1
@@ -95,9 +103,9 @@ def test_error_of_zookeeper_says_nothing_of_what_is_there(
     members.cluster.create("new", UUID(int=1), (OTHER,))
 
     async def ask(zookeeper: ZooKeeper, request: Request) -> Result:
-        return error if request == refused else await asking.ask(zookeeper, request)
+        return error if request == refused else await ASK(zookeeper, request)
 
-    monkeypatch.setattr(known_members, "ask", ask)
+    ask_by(monkeypatch, ask)
     assert not members.cluster.wait(members.brokers.is_gone("new", 0))
     assert not members.cluster.wait(members.brokers.deleted_topics({TopicOfOffsets("new", UUID(int=1))}))
 

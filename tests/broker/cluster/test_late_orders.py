@@ -84,6 +84,6 @@ def test_controller_that_was_taken_for_one_that_left_is_heard_on_its_next_connec
 
 
 def test_next_controller_is_heard_on_whichever_connection(ordered: Ordered) -> None:
-    newer = ordered.controller.update_to(BROKER, known(THIRD, 5, ALL), controller_epoch=ordered.controller.epoch + 1)
+    newer = ordered.controller.update_to(BROKER, known(THIRD, 5, ALL), controller_epoch=ordered.controller.next_epoch())
     assert ordered.ask(ordered.older, newer).error_code is NONE
     assert ordered.state[1:] == (THIRD, 5)

@@ -146,11 +146,63 @@ def test_who_is_cut_off_takes_no_orders_that_were_for_the_life_that_is_over(lead
     assert leading.role is ReplicaRole.FOLLOWER
 
 
+def orders(leading: Leading, **fields: Any) -> list[ErrorCode]:
+    """What each kind of order is answered: the broker is to follow, to delete its replica, and to learn of another leader."""
+    controller = leading.controller
+    return [
+        controller.order(BROKER, led(OTHER, 1, BOTH), **fields).error_code,
+        controller.stop(BROKER, stopped(1, delete=True), **fields).error_code,
+        controller.update(BROKER, known(OTHER, 1, BOTH), **fields).error_code,
+    ]
+
+
+@pytest.mark.parametrize("is_cut_off", [False, True])
+@pytest.mark.parametrize("epoch", [-1, -2, 2**40])
+def test_epoch_that_no_life_of_the_broker_has_is_refused(leading: Leading, epoch: int, *, is_cut_off: bool) -> None:
+    """Kafka's broker takes an order with -1, of a controller from before KIP-380, and one that is ahead."""
+    if is_cut_off:
+        leading.cut_off(4 * SESSION_TIMEOUT_MS)
+        leading.cluster.until(lambda: leading.role is ReplicaRole.FOLLOWER)
+    assert orders(leading, broker_epoch=epoch) == [STALE] * 3
+    if not is_cut_off:
+        assert leading.role is ReplicaRole.LEADER
+
+
+@pytest.mark.parametrize("epoch", [6, 2**30])
+def test_controller_of_which_zookeeper_has_not_heard_is_refused(leading: Leading, epoch: int) -> None:
+    """It is elected when its epoch is in ZooKeeper (KafkaController.elect), and speaks to nobody before."""
+    assert orders(leading, controller_epoch=epoch) == [ErrorCode.stale_controller_epoch] * 3
+    assert leading.role is ReplicaRole.LEADER
+    assert leading.lead(1) is NONE, "the true controller is still heard"
+
+
+def test_controller_of_which_zookeeper_has_heard_is_heard_and_the_one_before_it_no_more(leading: Leading) -> None:
+    epoch = leading.controller.next_epoch()
+    assert leading.lead(1, controller_epoch=epoch) is NONE
+    assert orders(leading) == [ErrorCode.stale_controller_epoch] * 3
+
+
+def test_controller_is_not_believed_that_was_followed_by_another_before_it_spoke(leading: Leading) -> None:
+    skipped = leading.controller.next_epoch()
+    leading.controller.epoch = skipped
+    newest = leading.controller.next_epoch()
+    assert orders(leading) == [ErrorCode.stale_controller_epoch] * 3
+    assert leading.lead(1, controller_epoch=newest) is NONE
+
+
 def test_a_controller_that_knows_of_the_new_life_first_is_heard(leading: Leading) -> None:
-    before = leading.cluster.epoch(BROKER)
-    leading.cut_off()
-    leading.cluster.until(lambda: leading.role is ReplicaRole.FOLLOWER)
-    assert leading.lead(0, broker_epoch=before + 1_000) is NONE
+    """It may hear of the new entry before the broker has read what its epoch is."""
+    cluster = leading.cluster
+    before = cluster.epoch(BROKER)
+    cluster.ensemble.expire(leading.session_id)
+
+    def new_epoch() -> int:
+        made = cluster.ensemble.tree.node(paths.broker(BROKER))
+        return before if made is None else made.czxid
+
+    cluster.until(lambda: new_epoch() != before)
+    assert cluster.epoch(BROKER) == before
+    assert leading.lead(1, broker_epoch=new_epoch()) is NONE
     assert leading.role is ReplicaRole.LEADER
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from harness.running_cluster import RunningCluster
 from oncelog.broker.storage.partition import ReplicaRole
-from oncelog.controller.values import UNKNOWN_BROKER_EPOCH
 from oncelog.coordination import start
 from oncelog.log import DamagedLogError, Origin, Refused
 from oncelog.records import Record, build_batch, check_batch
@@ -140,7 +139,7 @@ def test_log_that_is_cut_off_while_it_moves_arrives_with_what_its_leader_has(
     log.append(batch, check_batch(batch))
     disk = HeldDisk(cluster.disks[old], "-future/")
     assert move(cluster, old, target, topic="handed-over") is NONE
-    start(cluster.brokers[cluster.controller].controller.shut_down_broker(old, UNKNOWN_BROKER_EPOCH))
+    start(cluster.brokers[cluster.controller].controller.shut_down_broker(old, cluster.epoch(old)))
     cluster.until(lambda: leader_of(cluster, name="handed-over", seen_by=old) == new)
     if goes_on == "at once":
         disk.go_on()

@@ -27,6 +27,7 @@ METADATA = 3
 class Peer:
     number = peer_port = 1
     listener = "PLAINTEXT"
+    principal = None
     peer_host = "anybody"
 
     def close(self, reason: str | None = None) -> None:

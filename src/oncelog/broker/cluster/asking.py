@@ -7,7 +7,17 @@ from typing import TypeVar
 
 from oncelog.coordination import Parked
 from oncelog.environment import Clock
-from oncelog.zookeeper.session import Exists, GetChildren, GetData, Request, Result, ZooKeeper, ZooKeeperError
+from oncelog.zookeeper.session import (
+    Create,
+    Exists,
+    GetChildren,
+    GetData,
+    Request,
+    Result,
+    ZooKeeper,
+    ZooKeeperError,
+)
+from oncelog.zookeeper.znodes import paths
 
 T = TypeVar("T")
 Reading = GetData | GetChildren | Exists
@@ -28,6 +38,14 @@ async def ask(zookeeper: ZooKeeper, request: Request) -> Result:
             raise SessionEndedError
         if result is not ZooKeeperError.CONNECTION_LOSS:
             return result
+
+
+async def catch_up(zookeeper: ZooKeeper) -> bool:
+    """Whichever server carries out this write, or finds that it cannot be, has heard of all that was written before.
+
+    What is read next is not older: a server that is behind knows no new topic, and no new controller. Raises SessionEndedError.
+    """
+    return await ask(zookeeper, Create(paths.TOPICS)) is not ZooKeeperError.SYSTEM_ERROR
 
 
 async def read_each(zookeeper: ZooKeeper, requests: Sequence[Reading]) -> list[Result]:

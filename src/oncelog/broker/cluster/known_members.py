@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from oncelog.broker.cluster.asking import SessionEndedError, ask
+from oncelog.broker.cluster.asking import SessionEndedError, ask, catch_up
 from oncelog.broker.cluster.channel import ChannelError
 from oncelog.broker.coordinators.known_brokers import (
     AWAY,
@@ -20,12 +20,13 @@ from oncelog.broker.coordinators.known_brokers import (
 )
 from oncelog.broker.coordinators.marker_messages import marker_errors, markers_request
 from oncelog.broker.storage.partition import Partition, ReplicaRole
+from oncelog.broker.storage.topics import TRANSACTION_STATE
 from oncelog.broker.view import UNKNOWN
 from oncelog.coordination import Parked, start
-from oncelog.wire import ErrorCode
+from oncelog.transactions import DECIDED, ONGOING
+from oncelog.wire import ErrorCode, message_class
 from oncelog.zookeeper.session import (
     Children,
-    Create,
     Data,
     Done,
     Exists,
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("oncelog.broker")
 
 WRITE_TXN_MARKERS, LOWEST, HIGHEST = 27, 1, 2
+LIST_TRANSACTIONS, LOWEST_LISTING = 66, 0
+OPEN_STATES = frozenset(one.label for one in (ONGOING, *DECIDED))
 NOT_LED = Parked.ready(ErrorCode.not_leader_or_follower)
 
 
@@ -91,7 +94,7 @@ class KnownMembers:
         deletion lasts as long as a broker with a replica is away.
         """
         try:
-            if not await self._catch_up():
+            if not await catch_up(self._zookeeper):
                 return False
             if isinstance(await ask(self._zookeeper, Exists(paths.delete_topic(topic))), Done):
                 return True
@@ -111,7 +114,7 @@ class KnownMembers:
 
     async def _deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Collection[TopicOfOffsets]:
         try:
-            if not await self._catch_up():
+            if not await catch_up(self._zookeeper):
                 return ()
             going = await ask(self._zookeeper, GetChildren(paths.DELETE_TOPICS))
             there = await ask(self._zookeeper, GetChildren(paths.TOPICS))
@@ -124,13 +127,6 @@ class KnownMembers:
         except SessionEndedError:
             # Whoever asks coordinates nothing any more.
             return ()
-
-    async def _catch_up(self) -> bool:
-        """Whichever server carries out this write, or finds that it cannot be, has heard of all that was written before.
-
-        One that is behind knows no new topic.
-        """
-        return await ask(self._zookeeper, Create(paths.TOPICS)) is not ZooKeeperError.SYSTEM_ERROR
 
     async def _is_another(self, topic: TopicOfOffsets) -> bool:
         """Whether the topic of this name has another id."""
@@ -156,6 +152,31 @@ class KnownMembers:
         """What has been below the high watermark stays, however many replicas are in sync by now."""
         error = await acknowledged
         return ErrorCode.none if error is ErrorCode.not_enough_replicas_after_append else error
+
+    def open_transactions_of(self, producer_ids: Collection[int]) -> Parked[Collection[int] | None]:
+        return start(self._open_transactions_of(producer_ids))
+
+    async def _open_transactions_of(self, producer_ids: Collection[int]) -> Collection[int] | None:
+        before = self._coordinators()
+        found: set[int] = set()
+        for node_id in sorted({leader for leader, _ in before}):
+            node = self._members.broker(node_id)
+            if node is None:
+                return None
+            request = message_class(LIST_TRANSACTIONS, LOWEST_LISTING, "request")(
+                state_filters=(), producer_id_filters=tuple(sorted(producer_ids))
+            )
+            answer = await self._channels.to(node).ask(LIST_TRANSACTIONS, LOWEST_LISTING, request, self._timeout_ms)
+            if isinstance(answer, ChannelError) or answer.error_code is not ErrorCode.none:
+                return None
+            found |= {one.producer_id for one in answer.transaction_states if one.transaction_state in OPEN_STATES}
+        return found if self._coordinators() == before else None
+
+    def _coordinators(self) -> list[tuple[int, int]]:
+        """Who leads each partition of their topic, and under which leader epoch."""
+        topic = self._topics.named(TRANSACTION_STATE)
+        led = [] if topic is None else [self._members.leadership(one) for one in topic.partitions]
+        return [(one.leader, one.leader_epoch) for one in led]
 
     def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Parked[MarkerErrors | None]:
         return start(self._send_markers(node_id, markers))

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from oncelog.broker.cluster.asking import SessionEndedError
-from oncelog.broker.cluster.registration import NO_EPOCH, Registration
+from oncelog.broker.cluster.registration import Registration
 from oncelog.coordination import Parked, Task, start
 from oncelog.wire import ErrorCode
 from oncelog.zookeeper.session import ZooKeeperSessionState
@@ -95,17 +95,16 @@ class Liveness:
         self._watch()
 
     async def problem(self, broker_epoch: int) -> ErrorCode | None:
-        """STALE_BROKER_EPOCH for an order that is for an earlier life of this broker, or one that is over (KIP-380).
+        """STALE_BROKER_EPOCH for an order that is for an earlier life of this broker, or one that is over (KIP-380), or for none.
 
         One that comes before there is an epoch waits: it may be for the entry that is just being made.
         """
         await self._registered
-        if self._state is RUNNING:
-            is_over = broker_epoch != NO_EPOCH and broker_epoch < self.epoch
-        else:
-            # The next entry may be known to the controller before it is known here.
-            is_over = broker_epoch <= self.epoch
-        return ErrorCode.stale_broker_epoch if is_over else None
+        if self._state is RUNNING and broker_epoch == self.epoch:
+            return None
+        # The next entry may be known to the controller before it is known here.
+        is_next = broker_epoch > self.epoch and await self._registration.is_epoch(broker_epoch)
+        return None if is_next and broker_epoch >= self.epoch else ErrorCode.stale_broker_epoch
 
     def session_changed(self, state: ZooKeeperSessionState) -> None:
         """Who has lost its session is dead for the others: what it led somebody else leads, or will.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.cluster import fetcher
-from oncelog.broker.cluster.asking import SessionEndedError, ask, read_each, within
+from oncelog.broker.cluster.asking import SessionEndedError, ask, catch_up, read_each, within
 from oncelog.broker.cluster.channel import Channel, ChannelError
 from oncelog.broker.cluster.channels import Channels
 from oncelog.broker.cluster.configs import ClusterConfigs
@@ -43,7 +43,9 @@ from oncelog.zookeeper.session import Children, Create, Data, GetChildren, GetDa
 from oncelog.zookeeper.znodes import (
     BrokerZnode,
     ListenerEndpoint,
+    ZnodeError,
     decode_cluster_id,
+    decode_controller_epoch,
     encode_cluster_id,
     paths,
 )
@@ -302,10 +304,40 @@ class ClusterMembership:
         Errors: stale_broker_epoch, stale_controller_epoch.
         """
         body = order.body
-        problem = await self._liveness.problem(body.broker_epoch) or self.lateness(order)
+        problem = await self._liveness.problem(body.broker_epoch)
+        if problem is None and body.controller_epoch > self.members.controller_epoch:
+            try:
+                is_elected = await self._is_elected(body.controller_epoch)
+            except SessionEndedError:
+                # So has the life of this broker that the order is for.
+                return ErrorCode.stale_broker_epoch
+            if not is_elected:
+                logger.warning(
+                    "%s of broker %d is refused: it says that it is the controller of epoch %d, and ZooKeeper does not",
+                    type(body).__name__.removesuffix("Request"),
+                    body.controller_id,
+                    body.controller_epoch,
+                )
+                return ErrorCode.stale_controller_epoch
+            problem = await self._liveness.problem(body.broker_epoch)
+        problem = problem or self.lateness(order)
         if problem is None:
             self.members.hear(body.controller_id, body.controller_epoch, order.connection.number)
         return problem
+
+    async def _is_elected(self, controller_epoch: int) -> bool:
+        """Whether ZooKeeper, asked again, has this epoch. Whoever is elected writes it there before it speaks to anybody.
+
+        Raises SessionEndedError.
+        """
+        if not await catch_up(self._zookeeper):
+            return False
+        found = await ask(self._zookeeper, GetData(paths.CONTROLLER_EPOCH))
+        try:
+            return isinstance(found, Data) and decode_controller_epoch(found.data) == controller_epoch
+        except ZnodeError as error:
+            logger.error("%s", error)
+            return False
 
     def lateness(self, order: Request) -> ErrorCode | None:
         """stale_controller_epoch where a newer controller has spoken, or this one on a younger connection; else None.

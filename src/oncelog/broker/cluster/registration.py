@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from oncelog.broker.cluster.asking import ask
+from oncelog.broker.cluster.asking import SessionEndedError, ask, catch_up
 from oncelog.coordination import sleep
 from oncelog.environment import Clock
 from oncelog.zookeeper.session import Create, Data, Delete, GetData, Multi, SetData, ZooKeeper
@@ -45,6 +45,18 @@ class Registration:
         if isinstance(found, Data) and found.stat.ephemeral_owner == self._zookeeper.session_id:
             await ask(self._zookeeper, Delete(self._path, found.stat.version))
         await self.register()
+
+    async def is_epoch(self, epoch: int) -> bool:
+        """Whether ZooKeeper, asked again, has this epoch for this broker: others may hear of a new entry first."""
+        try:
+            if not await catch_up(self._zookeeper):
+                return False
+            found = await ask(self._zookeeper, GetData(self._path))
+        except SessionEndedError:
+            return False
+        if not isinstance(found, Data) or found.stat.ephemeral_owner != self._zookeeper.session_id:
+            return False
+        return found.stat.czxid == epoch
 
     async def _create(self) -> bool:
         self._own_sessions.add(self._zookeeper.session_id)

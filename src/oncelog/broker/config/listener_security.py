@@ -35,6 +35,16 @@ class ListenerSecurity:
     mechanisms: tuple[str, ...] = ()
     plain_users: Mapping[str, Secret] = field(default_factory=dict, repr=False)
 
+    @property
+    def asks(self) -> bool:
+        """Whether whoever connects is somebody, and not just anybody."""
+        return bool(self.mechanisms) or self.has_principals_of_certificates
+
+    @property
+    def has_principals_of_certificates(self) -> bool:
+        """With SASL it is the user's name that says who somebody is, whatever certificate there is (KIP-684)."""
+        return not self.mechanisms and self.client_auth is not ClientAuth.NONE
+
 
 def check_names_of_listeners(settings: Settings, listeners: set[str]) -> None:
     """Raise SettingError for a setting of a listener that is not there: what it was to secure would not be."""

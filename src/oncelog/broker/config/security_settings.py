@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from oncelog.broker.config.setting import INT, Setting, Value
 from oncelog.security.kinds import Scram, StoreKind, TlsVersion
+from oncelog.security.principals import read_principals
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 OF_LISTENER = "listener.name."
@@ -87,13 +88,35 @@ _BETWEEN_BROKERS = (
         default=None,
         type="string",
         help="The listener at which brokers of a cluster reach each other. Without a value it is the one that is named as "
-        "security.inter.broker.protocol says. A broker that is alone stores both only.",
+        "security.inter.broker.protocol says. Requests that only brokers send are served there alone. A broker that is alone "
+        "stores both only.",
     ),
     Setting(
         name="security.inter.broker.protocol",
         default="PLAINTEXT",
         choices=PROTOCOLS,
         help="The name of that listener, where inter.broker.listener.name has no value; only one of both is set.",
+    ),
+)
+
+
+def _named_principals(value: Value) -> str | None:
+    try:
+        read_principals(str(value))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+_RIGHTS = (
+    Setting(
+        name="super.users",
+        default="",
+        type="string",
+        checks=_named_principals,
+        help="Who may do what only brokers and administrators may, where a listener asks who somebody is: User:NAME, with "
+        "semicolons between them. The NAME is that of SASL or, with SSL, the subject of the certificate. At the listener between "
+        "brokers requests of brokers are served to them, too; at others they end transactions that hang.",
     ),
 )
 
@@ -134,7 +157,7 @@ _JAAS = tuple(
     for mechanism in MECHANISMS
 )
 
-SECURITY_SETTINGS = (*_BETWEEN_BROKERS, *_TLS, *_SASL)
+SECURITY_SETTINGS = (*_BETWEEN_BROKERS, *_RIGHTS, *_TLS, *_SASL)
 LISTENER_SETTINGS: Mapping[str, Setting] = MappingProxyType(
     {setting.name: setting for setting in (*_TLS, _ENABLED_MECHANISMS, *_JAAS)}
 )

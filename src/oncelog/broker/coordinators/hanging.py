@@ -2,12 +2,14 @@
 
 WriteTxnMarkers is the request of the coordinators of other brokers (CLUSTER_ACTION), and an administrator's. What another
 coordinator has decided is in its log: the partition takes its marker, if the log does. An administrator must not meddle with what
-a coordinator is about to end: a marker too early splits a transaction, and one with a later epoch fences its producer.
+a coordinator is about to end: a marker too early splits a transaction, and one with a later epoch fences its producer. Where the
+coordinators are on other brokers, they are asked.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from oncelog.broker.coordinators.elections import NOT_LED
 from oncelog.broker.storage.partition import Partition
@@ -72,6 +74,61 @@ def end_as_asked(broker: Needs, partition: Partition, asked: AskedMarker) -> Err
         return ErrorCode.invalid_producer_epoch
     newest = max(found.coordinator_epoch, broker.leader_epoch)
     if not found.coordinator_epoch <= asked.coordinator_epoch <= newest:
+        return ErrorCode.transaction_coordinator_fenced
+    return _write(broker, partition, asked)
+
+
+class Suspects(NamedTuple):
+    """What an administrator may mean. `busy` are the producers that have a transaction open or decided at any coordinator.
+
+    `open_before` has where transactions were open before the coordinators were asked, by topic, partition and producer id: the
+    first offset. One that ends just now is open in a partition and not at its coordinator for a moment, and so is one that begins.
+    """
+
+    busy: Collection[int]
+    open_before: Mapping[tuple[str, int, int], int]
+
+
+async def suspects(broker: Needs, markers: Sequence[Any]) -> Suspects | None:
+    """Of a WriteTxnMarkers request. None where a coordinator does not say what it has open."""
+    asked = {
+        (topic.name, index, marker.producer_id)
+        for marker in markers
+        for topic in marker.topics
+        for index in topic.partition_indexes
+    }
+    found = {key: first for key in asked if (first := _first_offset(broker, *key)) is not None}
+    busy = await broker.known_brokers.open_transactions_of({marker.producer_id for marker in markers})
+    return None if busy is None else Suspects(busy, found)
+
+
+def _first_offset(broker: Needs, topic: str, index: int, producer_id: int) -> int | None:
+    partition = broker.known_brokers.partition(topic, index)
+    if partition is None or partition.is_offline:
+        return None
+    found = partition.log.producers.open_transaction(producer_id)
+    return None if found is None else found.first_offset
+
+
+def abort_as_asked(broker: Needs, partition: Partition, asked: AskedMarker, known: Suspects) -> ErrorCode:
+    """Write an administrator's marker in a cluster: KIP-664 has him abort what hangs, and nothing else.
+
+    Errors: cluster_authorization_failed, invalid_txn_state, invalid_producer_epoch, transaction_coordinator_fenced,
+    not_leader_or_follower.
+    """
+    if asked.committed:
+        return ErrorCode.cluster_authorization_failed
+    if asked.producer_id in known.busy:
+        return ErrorCode.invalid_txn_state
+    found = partition.log.producers.open_transaction(asked.producer_id)
+    if found is None:
+        return ErrorCode.none
+    if known.open_before.get((partition.topic, partition.index, asked.producer_id)) != found.first_offset:
+        return ErrorCode.invalid_txn_state
+    if asked.producer_epoch != found.producer_epoch:
+        return ErrorCode.invalid_producer_epoch
+    # A later one would fence the coordinator. Where none is named yet, administrators say 0.
+    if not found.coordinator_epoch <= asked.coordinator_epoch <= max(found.coordinator_epoch, 0):
         return ErrorCode.transaction_coordinator_fenced
     return _write(broker, partition, asked)
 

@@ -103,6 +103,13 @@ class KnownBrokers(Protocol):
         """
         ...
 
+    def open_transactions_of(self, producer_ids: Collection[int]) -> Parked[Collection[int] | None]:
+        """Those of these producers that have a transaction open or decided, at whichever coordinator.
+
+        None if a coordinator does not say, or may have changed meanwhile.
+        """
+        ...
+
     def committed(self, partition: Partition, end_offset: int | None = None) -> Parked[ErrorCode]:
         """Released with none when all before this offset, or all that is in this broker's log now, is below the high watermark.
 
@@ -148,6 +155,9 @@ class OneBroker:
 
     def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Parked[MarkerErrors | None]:
         raise AssertionError(f"there is no broker {node_id}")
+
+    def open_transactions_of(self, producer_ids: Collection[int]) -> Parked[Collection[int] | None]:
+        raise AssertionError("every coordinator is here")
 
     def committed(self, partition: Partition, end_offset: int | None = None) -> Parked[ErrorCode]:
         return AT_ONCE

@@ -21,6 +21,7 @@ from oncelog.transactions.versions import transaction_error
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
+    from oncelog.broker.access import Access
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
@@ -35,6 +36,7 @@ Errors = Mapping[TopicPartition, ErrorCode]
 class Needs(Protocol):
     """What this API needs of the broker."""
 
+    access: Access
     clock: Clock
     session_guard: SessionGuard
     topics: Topics
@@ -53,6 +55,9 @@ async def handle(broker: Needs, request: Request) -> Any:
             return None
         results = await _topics(request, turn, body.v3_and_below_topics, errors)
         return request.answer(results_by_topic_v3_and_below=results)
+    if not broker.access.is_broker(request.connection):
+        broker.access.refused("AddPartitionsToTxn", request.connection)
+        return request.answer(error_code=ErrorCode.cluster_authorization_failed, results_by_transaction=())
     # All at once: an id that is in the middle of something holds back its own answer alone.
     under_way = await turn.each(body.transactions, lambda transaction: start(_add_or_verify(broker, transaction)))
     found = [await errors for errors in under_way]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.cluster import controller_handlers
 from oncelog.broker.request import Request
+from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster.controller import Controller
@@ -19,3 +20,7 @@ class Needs(Protocol):
 
 def handle(broker: Needs, request: Request) -> Any:
     return controller_handlers.allocate_producer_ids(broker.controller, request.version, request.body)
+
+
+def refusal(request: Request, error: ErrorCode) -> Any:
+    return request.answer(error_code=error, producer_id_start=0, producer_id_len=0)

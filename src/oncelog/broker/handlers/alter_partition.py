@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.cluster import controller_handlers
 from oncelog.broker.request import Request
+from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.cluster.controller import Controller
@@ -22,3 +23,7 @@ class Needs(Protocol):
 
 def handle(broker: Needs, request: Request) -> Any:
     return controller_handlers.alter_partition(broker.controller, request.version, request.body)
+
+
+def refusal(request: Request, error: ErrorCode) -> Any:
+    return request.answer(error_code=error, topics=())

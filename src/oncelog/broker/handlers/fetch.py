@@ -33,6 +33,7 @@ from oncelog.broker.storage.partition import FollowerId
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
+    from oncelog.broker.access import Access
     from oncelog.broker.config.configuration import Settings
     from oncelog.broker.fetch_sessions import FetchSessions
 
@@ -49,6 +50,7 @@ MOVED = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 class Needs(fetching.Needs, moved_leaders.Needs, Protocol):
     """What this API needs of the broker."""
 
+    access: Access
     fetch_sessions: FetchSessions
     settings: Settings
 
@@ -64,6 +66,11 @@ async def handle(broker: Needs, request: Request) -> Any:
         name = topic.topic_id if by_id else topic.topic
         for partition in await turn.each(topic.partitions, partial(asked_partition, name)):
             asked[name, partition.index] = partition
+    if _follower(request) is not None and not broker.access.is_broker(request.connection):
+        # As Kafka's authorizer: each partition, and not the request.
+        broker.access.refused("a follower's Fetch", request.connection)
+        refused = [PartitionRead(one, ErrorCode.topic_authorization_failed) for one in asked.values()]
+        return await _answer(broker, request, turn, None, refused, is_incremental=False)
     session = _session(broker, request, asked, by_id=by_id)
     if isinstance(session, ErrorCode):
         return request.answer(error_code=session, session_id=NO_SESSION, responses=())

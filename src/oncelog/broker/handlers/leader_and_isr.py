@@ -29,7 +29,7 @@ async def handle(broker: Needs, request: Request) -> Any:
     partition_counts = await membership.topic_changes.partition_counts(coordinated)
     problem = await membership.problem(request)
     if problem is not None:
-        return request.answer(error_code=problem, topics=())
+        return refusal(request, problem)
     told = [
         Told(topic.topic_name, topic.topic_id, one.partition_index, _state(one))
         for topic in body.topic_states
@@ -50,6 +50,10 @@ async def handle(broker: Needs, request: Request) -> Any:
             for topic in body.topic_states
         ),
     )
+
+
+def refusal(request: Request, error: ErrorCode) -> Any:
+    return request.answer(error_code=error, topics=())
 
 
 def _state(state: Any) -> LeaderAndIsrTold:

@@ -22,7 +22,7 @@ async def handle(broker: Needs, request: Request) -> Any:
     body, membership = request.body, broker.membership
     problem = await membership.problem(request)
     if problem is not None:
-        return request.answer(error_code=problem, partition_errors=())
+        return refusal(request, problem)
     orders = [
         ToStop(topic.topic_name, one.partition_index, one.leader_epoch, one.delete_partition)
         for topic in body.topic_states
@@ -37,3 +37,7 @@ async def handle(broker: Needs, request: Request) -> Any:
             for one, error in zip(orders, errors, strict=True)
         ),
     )
+
+
+def refusal(request: Request, error: ErrorCode) -> Any:
+    return request.answer(error_code=error, partition_errors=())

@@ -33,7 +33,7 @@ async def handle(broker: Needs, request: Request) -> Any:
     body, membership = request.body, broker.membership
     error = await membership.problem(request)
     if error is not None:
-        return request.answer(error_code=error)
+        return refusal(request, error)
     turn = Turn(broker.clock)
     check = OrderCheck(membership.topics, sum(len(topic.partition_states) for topic in body.topic_states))
     left_out = 0
@@ -43,7 +43,7 @@ async def handle(broker: Needs, request: Request) -> Any:
             await turn.rest()
             late = membership.lateness(request)
             if late is not None:
-                return request.answer(error_code=late)
+                return refusal(request, late)
     if left_out:
         logger.warning(
             "broker %d, as the controller, has told of %d topics that there cannot be", body.controller_id, left_out
@@ -51,6 +51,10 @@ async def handle(broker: Needs, request: Request) -> Any:
     membership.members.are_now([_member(one) for one in body.live_brokers])
     membership.is_told()
     return request.answer(error_code=ErrorCode.none)
+
+
+def refusal(request: Request, error: ErrorCode) -> Any:
+    return request.answer(error_code=error)
 
 
 def _learn(membership: ClusterMembership, check: OrderCheck, told: Any) -> bool:

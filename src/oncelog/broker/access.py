@@ -1,0 +1,52 @@
+"""Who may send what brokers of a cluster send to each other: Kafka's authorizer asks for ClusterAction on the cluster there.
+
+There is no authorizer here. Brokers are known by the listener at which they reach each other and, where that asks for it, by who
+they show to be.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from oncelog.broker.config.listeners import inter_broker_listener
+from oncelog.security.principals import read_principals
+
+if TYPE_CHECKING:
+    from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.request import Peer
+
+logger = logging.getLogger("oncelog.broker")
+
+
+class Access:
+    """`own_principal` is who this broker shows to be at the listener between brokers, if that asks: the others show the same."""
+
+    def __init__(self, settings: Settings, own_principal: str | None) -> None:
+        self._between = inter_broker_listener(settings) if settings.is_in_cluster else None
+        self._super_users = read_principals(settings.text("super.users"))
+        self._brokers = self._super_users if own_principal is None else self._super_users | {own_principal}
+        self._said: set[tuple[str, str | None]] = set()
+
+    def is_broker(self, peer: Peer) -> bool:
+        """Whether requests of brokers are served. A broker that is alone has no listener for them: they are an administrator's."""
+        if self._between is not None and peer.listener != self._between:
+            return False
+        return peer.principal is None or peer.principal in self._brokers
+
+    def is_administrator(self, peer: Peer) -> bool:
+        """Whether it may end a transaction that hangs: whoever comes to a listener that asks nobody who he is, or a super user."""
+        return peer.principal is None or peer.principal in self._super_users
+
+    def refused(self, api: str, peer: Peer) -> None:
+        """Say it, once for each listener and principal: it may be a broker, which does not come back with another name."""
+        who = (peer.listener, peer.principal)
+        if who in self._said:
+            return
+        self._said.add(who)
+        logger.warning("%s of %s:%d is refused: %s", api, peer.peer_host, peer.peer_port, self._reason(peer))
+
+    def _reason(self, peer: Peer) -> str:
+        if self._between is not None and peer.listener != self._between:
+            return f"it came to the listener {peer.listener}, and requests of brokers are served at {self._between}"
+        return f"{peer.principal!r} is neither who this broker itself shows to be nor named by super.users"
