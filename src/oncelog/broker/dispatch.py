@@ -96,24 +96,25 @@ class Dispatch:
             request.connection.close(str(body))
             return None
         request.body = body
-        await self._progress.until(api.needs)
-        answer = api.handle(self._parts, request)
-        if isinstance(answer, CoroutineType):
-            answer = await answer
-        return await self._encoded_beside(api, request, correlation_id, answer)
+        if self._progress.reached < api.needs:
+            await self._ready_for(api)
+        return await self._serve(api, request, correlation_id, is_large=True)
 
     async def _receive_early(self, api: ServedApi, request: Request, correlation_id: int) -> Answer:
         """The broker is not ready for it: it waits, for whoever asks would only ask again."""
-        await self._progress.until(api.needs)
-        # All of them are released at once, and each has a turn of its own.
-        await sleep(self._clock, 0)
+        await self._ready_for(api)
         return await self._serve(api, request, correlation_id)
+
+    async def _ready_for(self, api: ServedApi) -> None:
+        await self._progress.until(api.needs)
+        # All of them are released at once, in the middle of a start, and each has a turn of its own.
+        await sleep(self._clock, 0)
 
     async def _encoded_beside(self, api: ServedApi, request: Request, correlation_id: int, body: Any) -> Answer:
         encode = partial(self._encoded, api, request, correlation_id, body)
         return await beside(self._workers, encode, is_long=False)
 
-    async def _serve(self, api: ServedApi, request: Request, correlation_id: int) -> Answer:
+    async def _serve(self, api: ServedApi, request: Request, correlation_id: int, *, is_large: bool = False) -> Answer:
         try:
             body = api.handle(self._parts, request)
             if isinstance(body, CoroutineType):
@@ -127,7 +128,7 @@ class Dispatch:
         except Exception as bug:
             bug.add_note(f"in {api.name} v{request.version}")
             raise
-        if _has_many_items(body):
+        if is_large or _has_many_items(body):
             return await self._encoded_beside(api, request, correlation_id, body)
         return self._encoded(api, request, correlation_id, body)
 

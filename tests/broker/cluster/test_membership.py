@@ -11,13 +11,14 @@ import pytest
 from harness.cluster_in_memory import ClusterInMemory, PlayedController
 from harness.cluster_messages import CONTROLLED_SHUTDOWN, TOPIC, TOPIC_ID, produced, records
 from harness.running_cluster import RunningCluster
+from oncelog.broker import dispatch
 from oncelog.broker.readiness import Readiness
 from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.coordination import start
 from oncelog.wire import ErrorCode
 from oncelog.wire.zookeeper_mode import controlled_shutdown_v3 as controlled_shutdown
-from oncelog.zookeeper.session import Create, Done, Exists, GetChildren, ZooKeeperError
-from oncelog.zookeeper.znodes import paths
+from oncelog.zookeeper.session import Create, Delete, Done, Exists, GetChildren, ZooKeeperError
+from oncelog.zookeeper.znodes import encode_config, paths
 
 BROKER = 0
 ALL = (0, 1, 2)
@@ -35,6 +36,26 @@ def test_clients_are_served_when_a_controller_has_said_what_there_is() -> None:
     assert cluster.core(BROKER).progress.reached is Readiness.LOGS
     controller.update(BROKER)
     assert cluster.core(BROKER).progress.reached is Readiness.COORDINATORS
+
+
+@pytest.mark.parametrize("items_at_once", [2000, 0], ids=["small", "large"])
+def test_an_order_that_comes_during_a_start_waits_until_the_broker_is_registered(
+    monkeypatch: pytest.MonkeyPatch, items_at_once: int
+) -> None:
+    """The controller takes a broker for alive that was away for less than its session with ZooKeeper."""
+    monkeypatch.setattr(dispatch, "ITEMS_AT_ONCE", items_at_once)
+    cluster = ClusterInMemory(BROKER, min_insync_replicas="1")
+    controller = PlayedController(cluster)
+    for path in (*paths.parents(paths.SHARED_SETTINGS), *paths.parents(paths.broker(7)), paths.broker(7)):
+        cluster.submit(Create(path))
+    cluster.submit(Create(paths.SHARED_SETTINGS, encode_config({"min.insync.replicas": "2"})))
+    cluster.nodes[BROKER].start()
+    order = controller.sends_update(BROKER)
+    cluster.rest(500)
+    # Another broker with other settings was there: the start goes on when that is gone.
+    cluster.submit(Delete(paths.broker(7)))
+    assert cluster.wait(order).error_code is NONE
+    assert cluster.epoch(BROKER) >= 0
 
 
 def test_a_session_that_ends_during_a_start_is_followed_by_another() -> None:
