@@ -43,9 +43,9 @@ CONSTANTS = (
     # A broker that is busy has a slice for each step: a run that fails meanwhile leaves it so.
     Constant(slices, "SLICE_MS", ()),
     # Producer ids.
-    Constant(producer_ids, "BLOCK_SIZE", (2, 20)),
+    Constant(producer_ids, "BLOCK_SIZE", (1, 2)),
     Constant(producer_ids, "REFILL_BELOW", (1, 3)),
-    Constant(controller.producer_ids, "PRODUCER_IDS_IN_A_BLOCK", (2, 20)),
+    Constant(controller.producer_ids, "PRODUCER_IDS_IN_A_BLOCK", (1, 2)),
     # What is done for many at once.
     Constant(partition, "WOKEN_AT_ONCE", (1, 3)),
     Constant(dispatch, "ITEMS_AT_ONCE", (1, 3)),
