@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -19,6 +20,7 @@ from oncelog.wire import ErrorCode
 from oncelog.wire.zookeeper_mode import controlled_shutdown_v3 as controlled_shutdown
 from oncelog.zookeeper.session import Create, Delete, Done, Exists, GetChildren, ZooKeeperError
 from oncelog.zookeeper.znodes import encode_config, paths
+from tests.broker.cluster.in_memory import make_topic
 
 BROKER = 0
 ALL = (0, 1, 2)
@@ -320,3 +322,20 @@ def test_a_topic_deleted_while_a_replica_is_down_is_gone_when_it_is_back() -> No
     assert three.write(b"anew") is NONE
     three.until_same()
     assert three.cluster.partition(down).log.log_end_offset == 1
+
+
+# --- the last broker
+
+
+def test_the_last_broker_of_a_cluster_hands_over_and_stops_without_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody could lead what it leads: it asks as often as it may, and that is all."""
+    cluster = RunningCluster(2, controlled_shutdown_retry_backoff_ms="100")
+    make_topic(cluster, (0, 1), (1, 0))
+    with caplog.at_level(logging.INFO):
+        for one in (0, 1):
+            cluster.wait(cluster.core(one).hand_over())
+            cluster.nodes[one].stop()
+            cluster.until(lambda one=one: cluster.ensemble.tree.node(paths.broker(one)) is None)
+        cluster.rest(5_000)
+    assert [one.getMessage() for one in caplog.records if one.levelno > logging.INFO] == []
+    assert any("has no new leader" in one for one in caplog.messages)
