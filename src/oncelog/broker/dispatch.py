@@ -7,6 +7,7 @@ from dataclasses import fields
 from functools import cache, partial
 from types import CoroutineType
 from typing import Any
+from uuid import UUID
 
 from typing_extensions import Buffer
 
@@ -134,12 +135,19 @@ class Dispatch:
 
     def _encoded(self, api: ServedApi, request: Request, correlation_id: int, body: Any) -> Answer:
         if request_log.is_logged():
-            request_log.log_answer(api.name, request, body, self._clock.monotonic_ms() - request.arrived_ms)
+            took_ms = self._clock.monotonic_ms() - request.arrived_ms
+            request_log.log_answer(api.name, request, body, took_ms, self._topic_name)
         try:
             return None if body is None else encode_answer(api.key, request.version, correlation_id, body)
         except Exception as bug:
             bug.add_note(f"in the answer to {api.name} v{request.version}")
             raise
+
+    def _topic_name(self, topic_id: UUID) -> str | None:
+        """As long as there is such a topic, and the broker has come so far that it knows."""
+        topics = getattr(self._parts, "topics", None)
+        topic = None if topics is None else topics.with_id(topic_id)
+        return None if topic is None else topic.name
 
     def _refuse(self, header: RequestHeader) -> Answer:
         if header.api_key == api_versions.API_KEY:
