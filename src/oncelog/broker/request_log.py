@@ -41,7 +41,7 @@ TEXT_MAX, SUBJECTS_MAX = 200, 3
 NameOf = Callable[[UUID], str | None]
 
 
-class Refusal(NamedTuple):
+class RefusedItem(NamedTuple):
     """One error of an answer, what it is said of, and the words for it; both are empty where the answer has none."""
 
     error: ErrorCode
@@ -65,13 +65,13 @@ def log_answer(api: str, request: Request, answer: Any, took_ms: float, name_of:
         logger.info("%s took %d ms", _who(api, request), took_ms)
 
 
-def refusals_in(answer: Any, name_of: NameOf) -> Iterator[Refusal]:
+def refusals_in(answer: Any, name_of: NameOf) -> Iterator[RefusedItem]:
     """The errors of an answer, wherever in it they are."""
     # An answer has fields of the same names as its items, and they are no subject: a group's new member has its id there.
     return _refusals(answer, "", name_of, is_item=False)
 
 
-def _refusals(value: Any, above: str, name_of: NameOf, *, is_item: bool) -> Iterator[Refusal]:
+def _refusals(value: Any, above: str, name_of: NameOf, *, is_item: bool) -> Iterator[RefusedItem]:
     if isinstance(value, tuple):
         for item in value:
             yield from _refusals(item, above, name_of, is_item=True)
@@ -82,7 +82,7 @@ def _refusals(value: Any, above: str, name_of: NameOf, *, is_item: bool) -> Iter
             if isinstance(inner, ErrorCode):
                 if inner is not ErrorCode.none:
                     subject = subject if subject is not None else _subject(value, above, name_of, is_item=is_item)
-                    yield Refusal(inner, subject, _shown(getattr(value, "error_message", None) or ""))
+                    yield RefusedItem(inner, subject, _shown(getattr(value, "error_message", None) or ""))
             elif isinstance(inner, tuple) or is_dataclass(inner):
                 subject = subject if subject is not None else _subject(value, above, name_of, is_item=is_item)
                 yield from _refusals(inner, subject, name_of, is_item=False)
@@ -124,15 +124,15 @@ def _who(api: str, request: Request) -> str:
     return f"{api} v{request.version} of client {request.client_id!r} at {request.connection.peer_host}{''.join(about)}"
 
 
-def _told(found: list[Refusal]) -> str:
+def _told(found: list[RefusedItem]) -> str:
     """Each error once, with the first of those that it is said of."""
-    by_error: dict[ErrorCode, list[Refusal]] = {}
+    by_error: dict[ErrorCode, list[RefusedItem]] = {}
     for one in found:
         by_error.setdefault(one.error, []).append(one)
     return "; ".join(_told_of(error, some) for error, some in by_error.items())
 
 
-def _told_of(error: ErrorCode, some: list[Refusal]) -> str:
+def _told_of(error: ErrorCode, some: list[RefusedItem]) -> str:
     subjects = list(dict.fromkeys(one.subject for one in some if one.subject))
     named = ", ".join(subjects[:SUBJECTS_MAX])
     more = f" and {len(some) - SUBJECTS_MAX} more" if len(some) > SUBJECTS_MAX else ""
