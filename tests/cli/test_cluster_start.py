@@ -12,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from harness.waiting import until
-from oncelog.testing import broker
+from oncelog.testing import broker, cluster
 
 READY = "the cluster is ready: --bootstrap-server "
 PID_OF_BROKER_2 = re.compile(r"broker 2 \(pid (\d+)\)")
@@ -29,6 +29,11 @@ def has_ended(process: psutil.Process) -> bool:
 def partitions_known_to(cli, server: str) -> dict[str, int]:
     """How many a broker was told of, and of how many something is amiss."""
     return cli("cluster", "describe", "--json", "--bootstrap-server", server).json["partitions"]
+
+
+def replicas_known_to(cli, server: str, topic: str) -> list[int]:
+    (described,) = cli("topics", "describe", topic, "--json", "--bootstrap-server", server).json
+    return sorted(described["partitions"][0]["replicas"])
 
 
 @pytest.fixture
@@ -108,6 +113,32 @@ def test_members_are_said_die_alone_stop_together_and_keep_their_data(start, cli
     assert len(members) == 4, "ZooKeeper, its Java and two brokers"
     command.kill()
     until(lambda: all(has_ended(member) for member in members))
+
+
+@pytest.mark.jvm
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_broker_that_comes_back_by_itself_has_the_settings_of_the_cluster_or_is_refused(process, finish, cli, tmp_path):
+    """As docs/cluster.md brings it back: a number, and the address of ZooKeeper."""
+    with cluster(3, data_dir=str(tmp_path)) as running:
+        there = running.brokers[2].bootstrap_servers
+        running.brokers[2].kill()
+        own = ("--set", "broker.id=2", "--set", f"zookeeper.connect={running.zookeeper_connect}")
+        serve = ("serve", "--listen", there, "--data-dir", tmp_path / "broker-2", *own)
+        other = ("--set", "min.insync.replicas=1", "--set", "zookeeper.session.timeout.ms=3000")
+        refused = finish(*serve, *other)
+        assert refused.status == 2
+        assert refused.sentence.startswith(
+            "min.insync.replicas=1 is not allowed: this cluster has min.insync.replicas=2, and brokers 1, 3 run with it"
+        )
+
+        assert process(*serve).stdout.readline().startswith(f"oncelog is ready on {there}")
+        assert cli("topics", "create", "orders", "--bootstrap-server", there).status == 0
+        until(lambda: replicas_known_to(cli, there, "orders") == [1, 2, 3])
+        rows = cli("configs", "describe", "--broker", "2", "--json", "--bootstrap-server", there).json
+        values = {row["name"]: row["value"] for row in rows}
+        assert (values["min.insync.replicas"], values["transaction.state.log.min.isr"]) == ("2", "2")
+        assert (values["default.replication.factor"], values["offsets.topic.num.partitions"]) == ("3", "5")
 
 
 @pytest.mark.jvm

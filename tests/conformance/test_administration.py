@@ -27,6 +27,7 @@ from confluent_kafka.admin import (
 )
 from kafka.admin import ConfigResource as PythonResource
 from kafka.admin import ConfigResourceType, KafkaAdminClient
+from kio.schema.errors import ErrorCode
 
 from harness.kafka import FIRST_LOOK_AT_RETENTION
 from harness.processes import BrokerProcess
@@ -538,3 +539,24 @@ def test_operations_that_are_allowed_are_told_to_those_who_ask(connection: Conne
     assert (told.cluster_authorized_operations, untold.cluster_authorized_operations) == (8096, -(2**31))
     controllers = connection.ask("describe_cluster", 1, include_cluster_authorized_operations=False, endpoint_type=2)
     assert (controllers.error_code.name, controllers.brokers) == ("mismatched_endpoint_type", ())
+
+
+@pytest.mark.one_broker
+def test_metadata_right_behind_a_deletion_says_once_that_the_topic_is_unknown(connection, new_topic):
+    """Though it may make the topic anew, and does: whoever had the one before hears of its end."""
+    name = new_topic()
+
+    def described(*, create_missing: bool) -> Any:
+        asked = {"allow_auto_topic_creation": create_missing, "include_topic_authorized_operations": False}
+        (topic,) = connection.ask("metadata", 12, topics=[{"topic_id": None, "name": name}], **asked).topics
+        return topic
+
+    until(lambda: described(create_missing=False).error_code is ErrorCode.none)
+    before = described(create_missing=False).topic_id
+    (gone,) = connection.ask("delete_topics", 6, topics=[{"topic_id": None, "name": name}], timeout=MINUTE).responses
+    assert gone.error_code is ErrorCode.none
+    # Kafka's controller answers before its broker has heard of it.
+    until(lambda: described(create_missing=False).error_code is ErrorCode.unknown_topic_or_partition)
+    assert described(create_missing=True).error_code is ErrorCode.unknown_topic_or_partition
+    until(lambda: described(create_missing=True).error_code is ErrorCode.none)
+    assert described(create_missing=False).topic_id != before

@@ -162,6 +162,16 @@ def _ids_are_not_reserved() -> Patch:
     return patch.object(ReservedBlocks, "first", first)
 
 
+@BUGS.add("ids of the next block are given out before the journal has it", Hides.CONSTANTS, 200)
+def _next_block_is_not_waited_for() -> Patch:
+    async def next_block(self: ReservedBlocks) -> range:
+        record, block = self._reserve()
+        self._journal.write([record])
+        return block
+
+    return patch.object(ReservedBlocks, "next_block", next_block)
+
+
 @BUGS.add("offsets miss the markers of their transactions", Hides.IN_A_RULE, 20)
 def _offsets_miss_their_markers() -> Patch:
     return patch.object(

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from oncelog.broker.config.group_settings import BROKER_NAME_OF_GROUP_SETTING, GROUP_SETTINGS
 from oncelog.broker.config.setting import Effect, Setting, text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+from oncelog.broker.config.shared_settings import AGREED, HANDED_ON
 
 _INTRODUCTION = """\
 # Settings
@@ -69,6 +70,19 @@ These are taken within the bounds that Kafka has by default, kept and shown, and
 |---|---|---|---|
 """
 
+_SHARED = """
+## Of a cluster
+
+[Brokers of a cluster](cluster.md#settings-of-the-cluster) have one value of each of these. One that is not told has the cluster's,
+and one that is told another does not start while others run:
+
+{agreed}.
+
+Of these a broker that is not told has what was told to another one last:
+
+{handed_on}.
+"""
+
 _DIFFERENT = """
 ## Defaults that differ
 
@@ -124,6 +138,7 @@ def page() -> str:
                 for setting in GROUP_SETTINGS.values()
                 if setting.effect is Effect.NONE
             ),
+            _SHARED.format(agreed=_listed(AGREED), handed_on=_listed(HANDED_ON)),
             _DIFFERENT,
             _rows(
                 (_code(name), _code(default), _code(text_of(BROKER_SETTINGS[name].default)), why)
@@ -144,6 +159,10 @@ def _described(setting: Setting) -> tuple[str, str, str]:
 def _broker_name(setting: Setting) -> str:
     name = next((one.name for one in BROKER_SETTINGS.values() if one.topic_name == setting.name), None)
     return _code(name) if name is not None else f"none: {setting.help[0].lower()}{setting.help[1:]}"
+
+
+def _listed(names: frozenset[str]) -> str:
+    return ", ".join(f"`{name}`" for name in BROKER_SETTINGS if name in names)
 
 
 def _yes(value: bool) -> str:

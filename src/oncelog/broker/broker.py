@@ -225,7 +225,7 @@ class BrokerCore:
             cluster_id = await self.membership.cluster_id(new_id() if directories.identity() is None else None)
         self.cluster_id, self.node_id = take_identity(directories, self.settings, new_id, cluster_id)
         if self.membership is not None:
-            await self.membership.configs.start()
+            await self.membership.learn_settings()
 
     def _read_journal(self, disk: Disk, own: OwnCheckpoint | None, new_id: Callable[[], str]) -> JournalState:
         """What the journal says, and the directories as it knows them."""

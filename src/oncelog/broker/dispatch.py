@@ -7,6 +7,7 @@ from dataclasses import fields
 from functools import cache, partial
 from types import CoroutineType
 from typing import Any
+from uuid import UUID
 
 from typing_extensions import Buffer
 
@@ -100,24 +101,25 @@ class Dispatch:
             request.connection.close(str(body))
             return None
         request.body = body
-        await self._progress.until(api.needs)
-        answer = self._handle(api, request)
-        if isinstance(answer, CoroutineType):
-            answer = await answer
-        return await self._encoded_beside(api, request, correlation_id, answer)
+        if self._progress.reached < api.needs:
+            await self._ready_for(api)
+        return await self._serve(api, request, correlation_id, is_large=True)
 
     async def _receive_early(self, api: ServedApi, request: Request, correlation_id: int) -> Answer:
         """The broker is not ready for it: it waits, for whoever asks would only ask again."""
-        await self._progress.until(api.needs)
-        # All of them are released at once, and each has a turn of its own.
-        await sleep(self._clock, 0)
+        await self._ready_for(api)
         return await self._serve(api, request, correlation_id)
+
+    async def _ready_for(self, api: ServedApi) -> None:
+        await self._progress.until(api.needs)
+        # All of them are released at once, in the middle of a start, and each has a turn of its own.
+        await sleep(self._clock, 0)
 
     async def _encoded_beside(self, api: ServedApi, request: Request, correlation_id: int, body: Any) -> Answer:
         encode = partial(self._encoded, api, request, correlation_id, body)
         return await beside(self._workers, encode, is_long=False)
 
-    async def _serve(self, api: ServedApi, request: Request, correlation_id: int) -> Answer:
+    async def _serve(self, api: ServedApi, request: Request, correlation_id: int, *, is_large: bool = False) -> Answer:
         try:
             body = self._handle(api, request)
             if isinstance(body, CoroutineType):
@@ -131,7 +133,7 @@ class Dispatch:
         except Exception as bug:
             bug.add_note(f"in {api.name} v{request.version}")
             raise
-        if _has_many_items(body):
+        if is_large or _has_many_items(body):
             return await self._encoded_beside(api, request, correlation_id, body)
         return self._encoded(api, request, correlation_id, body)
 
@@ -143,12 +145,19 @@ class Dispatch:
 
     def _encoded(self, api: ServedApi, request: Request, correlation_id: int, body: Any) -> Answer:
         if request_log.is_logged():
-            request_log.log_answer(api.name, request, body, self._clock.monotonic_ms() - request.arrived_ms)
+            took_ms = self._clock.monotonic_ms() - request.arrived_ms
+            request_log.log_answer(api.name, request, body, took_ms, self._topic_name)
         try:
             return None if body is None else encode_answer(api.key, request.version, correlation_id, body)
         except Exception as bug:
             bug.add_note(f"in the answer to {api.name} v{request.version}")
             raise
+
+    def _topic_name(self, topic_id: UUID) -> str | None:
+        """As long as there is such a topic, and the broker has come so far that it knows."""
+        topics = getattr(self._parts, "topics", None)
+        topic = None if topics is None else topics.with_id(topic_id)
+        return None if topic is None else topic.name
 
     def _refuse(self, header: RequestHeader) -> Answer:
         if header.api_key == api_versions.API_KEY:

@@ -76,7 +76,7 @@ def change_partitions(
         if led:
             assert strategy is not None, "an election has a strategy"
             results |= yield from _elect_all(context, led, strategy)
-        _log_failures(results)
+        _log_failures(results, strategy)
     else:
         context.partition_states.update(dict.fromkeys(valid, target))
     return results
@@ -183,11 +183,13 @@ def _elect(
     return results
 
 
-def _log_failures(results: ElectionResults) -> None:
+def _log_failures(results: ElectionResults, strategy: ElectionStrategy | None) -> None:
+    # A broker that shuts down has a leader still, and asks again: if it is the last one, that is no trouble.
+    level = logging.INFO if strategy is ElectionStrategy.CONTROLLED_SHUTDOWN else logging.ERROR
     for partition, result in results.items():
         if not isinstance(result, LeaderAndIsr):
             reason = result.message if isinstance(result, StateChangeFailed) else result.name
-            logger.error("%s has no new leader: %s", show(partition), reason)
+            logger.log(level, "%s has no new leader: %s", show(partition), reason)
 
 
 def _elected(

@@ -1,4 +1,4 @@
-"""What a run draws beside its faults: settings, and what makes rare paths of the code common."""
+"""What a run draws beside its faults: settings. Numbers of the code are in `constants.py`."""
 
 from __future__ import annotations
 
@@ -7,30 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
-from oncelog.broker import housekeeping, slices
-from oncelog.broker.storage import durability, log_settings
-from oncelog.records import Effort
-
 COLLECTED_AFTER = 100_000
-
-
-@contextmanager
-def hidden_paths_open(random: Random) -> Iterator[None]:
-    """What happens only after megabytes happens now and then after kilobytes. Afterwards all is as before."""
-    before = durability.WRITE_AHEAD_BYTES_MAX, durability.TAIL_BYTES_MAX
-    snapshots_before, coordinators_before = housekeeping.SNAPSHOT_INTERVAL_BYTES, log_settings.COORDINATOR_LOG_BYTES
-    durability.WRITE_AHEAD_BYTES_MAX = random.choice((5_000, 100_000, before[0]))
-    durability.TAIL_BYTES_MAX = random.choice((500, 20_000, before[1]))
-    housekeeping.SNAPSHOT_INTERVAL_BYTES = random.choice((3_000, 200_000, snapshots_before))
-    slice_before, small_before = slices.SLICE_MS, Effort.SMALL.size_bytes_max
-    Effort.SMALL.size_bytes_max = random.choice((1_000, small_before, small_before))
-    log_settings.COORDINATOR_LOG_BYTES = min(housekeeping.SNAPSHOT_INTERVAL_BYTES, coordinators_before)
-    try:
-        yield
-    finally:
-        durability.WRITE_AHEAD_BYTES_MAX, durability.TAIL_BYTES_MAX = before
-        housekeeping.SNAPSHOT_INTERVAL_BYTES, log_settings.COORDINATOR_LOG_BYTES = snapshots_before, coordinators_before
-        slices.SLICE_MS, Effort.SMALL.size_bytes_max = slice_before, small_before
 
 
 @contextmanager

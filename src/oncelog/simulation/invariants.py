@@ -12,6 +12,7 @@ from oncelog.environment import DiskError
 from oncelog.log import PartitionLog
 from oncelog.simulation.audit import audit_committed_offsets, audit_coordinators, audit_decisions, audit_logs
 from oncelog.simulation.broker_node import BrokerNode, SimulationFailure
+from oncelog.simulation.given_producer_ids import GivenProducerIds
 from oncelog.simulation.remembered_topics import RememberedTopics
 from oncelog.simulation.short_lived import ShortLivedHistory
 from oncelog.transactions.state import IDLE, TransactionMetadata
@@ -36,6 +37,7 @@ class Invariants:
         self._durable: dict[tuple[UUID, int], int] = {}
         """Up to where logs were durable in their own files when a process ended, or when it was last looked at."""
         broker.ends = self._note_durable
+        self._producer_ids = GivenProducerIds()
         self.topics = RememberedTopics()
         self.has_flipped: Callable[[], bool] = lambda: False
         """Whether the disk has changed what is in the logs: then they tell nothing."""
@@ -53,6 +55,7 @@ class Invariants:
                 if now != before:
                     _check_offsets(partition, before, now)
                     self._offsets[partition] = now
+        self._producer_ids.look_at(core)
         for transaction in core.transactions.coordinator.transactions():
             seen = self._transactions.get(transaction.transactional_id)
             if transaction is not seen:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from oncelog.simulation.conditions import few_collections, hidden_paths_open
+from oncelog.simulation.conditions import few_collections
+from oncelog.simulation.constants import drawn_constants
 from oncelog.simulation.driving import described
 from oncelog.simulation.events import EventQueue, stream
 from oncelog.simulation.faults import PlannedFault
@@ -35,7 +36,7 @@ class Report:
 
 def failure_of(seed: int, play: Callable[[], None]) -> str | None:
     """Play a run. Raises nothing: what fails is returned."""
-    with few_collections(), hidden_paths_open(stream(seed, "constants")):
+    with few_collections(), drawn_constants(stream(seed, "constants")):
         try:
             play()
         except Exception as error:  # noqa: BLE001 - a bug of a broker comes out here

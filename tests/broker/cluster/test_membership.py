@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -11,13 +12,15 @@ import pytest
 from harness.cluster_in_memory import ClusterInMemory, PlayedController
 from harness.cluster_messages import CONTROLLED_SHUTDOWN, TOPIC, TOPIC_ID, produced, records
 from harness.running_cluster import RunningCluster
+from oncelog.broker import dispatch
 from oncelog.broker.readiness import Readiness
 from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.coordination import start
 from oncelog.wire import ErrorCode
 from oncelog.wire.zookeeper_mode import controlled_shutdown_v3 as controlled_shutdown
-from oncelog.zookeeper.session import Create, Done, Exists, GetChildren, ZooKeeperError
-from oncelog.zookeeper.znodes import paths
+from oncelog.zookeeper.session import Create, Delete, Done, Exists, GetChildren, ZooKeeperError
+from oncelog.zookeeper.znodes import encode_config, paths
+from tests.broker.cluster.in_memory import make_topic
 
 BROKER = 0
 ALL = (0, 1, 2)
@@ -35,6 +38,26 @@ def test_clients_are_served_when_a_controller_has_said_what_there_is() -> None:
     assert cluster.core(BROKER).progress.reached is Readiness.LOGS
     controller.update(BROKER)
     assert cluster.core(BROKER).progress.reached is Readiness.COORDINATORS
+
+
+@pytest.mark.parametrize("items_at_once", [2000, 0], ids=["small", "large"])
+def test_an_order_that_comes_during_a_start_waits_until_the_broker_is_registered(
+    monkeypatch: pytest.MonkeyPatch, items_at_once: int
+) -> None:
+    """The controller takes a broker for alive that was away for less than its session with ZooKeeper."""
+    monkeypatch.setattr(dispatch, "ITEMS_AT_ONCE", items_at_once)
+    cluster = ClusterInMemory(BROKER, min_insync_replicas="1")
+    controller = PlayedController(cluster)
+    for path in (*paths.parents(paths.SHARED_SETTINGS), *paths.parents(paths.broker(7)), paths.broker(7)):
+        cluster.submit(Create(path))
+    cluster.submit(Create(paths.SHARED_SETTINGS, encode_config({"min.insync.replicas": "2"})))
+    cluster.nodes[BROKER].start()
+    order = controller.sends_update(BROKER)
+    cluster.rest(500)
+    # Another broker with other settings was there: the start goes on when that is gone.
+    cluster.submit(Delete(paths.broker(7)))
+    assert cluster.wait(order).error_code is NONE
+    assert cluster.epoch(BROKER) >= 0
 
 
 def test_a_session_that_ends_during_a_start_is_followed_by_another() -> None:
@@ -299,3 +322,20 @@ def test_a_topic_deleted_while_a_replica_is_down_is_gone_when_it_is_back() -> No
     assert three.write(b"anew") is NONE
     three.until_same()
     assert three.cluster.partition(down).log.log_end_offset == 1
+
+
+# --- the last broker
+
+
+def test_the_last_broker_of_a_cluster_hands_over_and_stops_without_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody could lead what it leads: it asks as often as it may, and that is all."""
+    cluster = RunningCluster(2, controlled_shutdown_retry_backoff_ms="100")
+    make_topic(cluster, (0, 1), (1, 0))
+    with caplog.at_level(logging.INFO):
+        for one in (0, 1):
+            cluster.wait(cluster.core(one).hand_over())
+            cluster.nodes[one].stop()
+            cluster.until(lambda one=one: cluster.ensemble.tree.node(paths.broker(one)) is None)
+        cluster.rest(5_000)
+    assert [one.getMessage() for one in caplog.records if one.levelno > logging.INFO] == []
+    assert any("has no new leader" in one for one in caplog.messages)

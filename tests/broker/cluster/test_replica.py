@@ -216,6 +216,7 @@ def test_a_replica_is_late_in_time_although_the_time_of_day_goes_back(replicated
     replicated.controller.answers[ALTER_PARTITION] = alter_answer
     replicated.all_fetch(0, FOLLOWER, LAST)
     replicated.cluster.produce(LEADER, records(b"a"))
+    replicated.cluster.until(lambda: replicated.cluster.partition(LEADER).log.log_end_offset == 1)
     replicated.cluster.nodes[LEADER].jump_ms = -3_600_000
     for _ in range(8):
         replicated.all_fetch(1, FOLLOWER)

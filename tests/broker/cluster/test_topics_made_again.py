@@ -45,6 +45,43 @@ def create(cluster: RunningCluster, broker_id: int, name: str, *replicas: Sequen
     return error
 
 
+def deletes(cluster: RunningCluster, broker_id: int, *names: str) -> Any:
+    topics = [{"name": name, "topic_id": None} for name in names]
+    return cluster.call(broker_id, "delete_topics", 6, topics=topics, timeout=MINUTE)
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_a_name_is_free_for_who_was_told_that_its_topic_is_deleted(validate_only: bool) -> None:
+    """As with a broker that is alone. Kafka over ZooKeeper refuses it until the last replica is gone."""
+    cluster = RunningCluster(3)
+    controller = cluster.controller
+    make_topic(cluster, (0, 1, 2), (1, 2, 0), name="t")
+    (gone,) = cluster.answer(deletes(cluster, controller, "t")).responses
+    assert (gone.error_code, cluster.ensemble.tree.node(paths.delete_topic("t")) is None) == (NONE, False)
+    asked = {"name": "t", "num_partitions": 1, "replication_factor": 3, "assignments": [], "configs": []}
+    answer = cluster.answer_of(
+        controller, "create_topics", 7, topics=[asked], timeout=MINUTE, validate_only=validate_only
+    )
+    assert (answer.topics[0].error_code, answer.topics[0].error_message) == (NONE, None)
+    assert (answer.topics[0].topic_id in (None, gone.topic_id)) is validate_only
+    if not validate_only:
+        cluster.until(lambda: (state := cluster.state("t")) is not None and len(state.isr) == 3)
+
+
+def test_a_name_whose_topic_waits_for_a_broker_that_is_away_is_refused_at_once() -> None:
+    cluster = RunningCluster(3)
+    controller = cluster.controller
+    away = next(one for one in cluster.nodes if one != controller)
+    make_topic(cluster, (controller, away), name="t")
+    cluster.nodes[away].die(power=False)
+    cluster.until(lambda: cluster.ensemble.tree.node(paths.broker(away)) is None)
+    cluster.until(lambda: len(cluster.core(controller).view.at("PLAINTEXT").brokers()) == 2)
+    assert cluster.answer(deletes(cluster, controller, "t")).responses[0].error_code is NONE
+    began_ms = cluster.queue.now_ms
+    assert create(cluster, controller, "t", (controller,)) is ErrorCode.topic_already_exists
+    assert cluster.queue.now_ms - began_ms < 1_000
+
+
 def described(cluster: RunningCluster, broker_id: int, *topics: str | UUID) -> list[Any]:
     """What Metadata says of these topics, or of all."""
     asked = [

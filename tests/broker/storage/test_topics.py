@@ -126,6 +126,29 @@ def test_topic_is_made_when_a_client_first_asks_for_it(broker: BrokerInMemory) -
     assert described(broker, "t", create_missing=True)["t"].error_code is NONE
 
 
+def test_who_asks_for_a_deleted_topic_is_told_once_that_it_is_unknown_while_another_one_is_made(
+    broker: BrokerInMemory,
+) -> None:
+    make_topic(broker)
+    before = broker.core.topics.named(TOPIC)
+    assert before is not None
+    assert delete(broker, TOPIC) is NONE
+    found = described(broker, TOPIC, "other", create_missing=True)
+    assert [found[name].error_code for name in (TOPIC, "other")] == [ErrorCode.unknown_topic_or_partition, NONE]
+    again = described(broker, TOPIC, create_missing=True)[TOPIC]
+    assert (again.error_code, len(again.partitions)) == (NONE, 1)
+    after = broker.core.topics.named(TOPIC)
+    assert after is not None
+    assert after.topic_id != before.topic_id
+
+
+def test_who_asks_for_a_topic_that_was_made_anew_is_told_of_it(broker: BrokerInMemory) -> None:
+    make_topic(broker)
+    assert delete(broker, TOPIC) is NONE
+    make_topic(broker)
+    assert described(broker, TOPIC, create_missing=True)[TOPIC].error_code is NONE
+
+
 def test_auto_creation_can_be_switched_off() -> None:
     broker = BrokerInMemory(SteppedDisk(), ManualClock(), auto_create_topics_enable="false")
     assert described(broker, "t", create_missing=True)["t"].error_code is ErrorCode.unknown_topic_or_partition

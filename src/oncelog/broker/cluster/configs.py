@@ -239,10 +239,19 @@ class ClusterConfigs:
         self._settings.configure(source, known)
         if self._settings.layer(source) != before:
             logger.info("%s has settings of its own %s", f"broker {name}", known)
-            if self._topics is not None:
-                self._topics.settings_changed()
-            if self._settings.value(UNCLEAN_ELECTION) and not allowed_before:
-                self.on_unclean_election(None)
+            self._settings_changed(allowed_before=bool(allowed_before))
+
+    def share(self, values: Mapping[str, str]) -> None:
+        """Take settings that the brokers of the cluster share."""
+        allowed_before = self._settings.value(UNCLEAN_ELECTION)
+        self._settings.share(values)
+        self._settings_changed(allowed_before=bool(allowed_before))
+
+    def _settings_changed(self, *, allowed_before: bool) -> None:
+        if self._topics is not None:
+            self._topics.settings_changed()
+        if self._settings.value(UNCLEAN_ELECTION) and not allowed_before:
+            self.on_unclean_election(None)
 
     def _usable(
         self,

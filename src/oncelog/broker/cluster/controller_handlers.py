@@ -18,7 +18,6 @@ from oncelog.controller import (
 )
 from oncelog.wire import ErrorCode, construct, message_module
 from oncelog.wire.zookeeper_mode import CONTROLLED_SHUTDOWN
-from oncelog.zookeeper.znodes import PRODUCER_IDS_IN_A_BLOCK
 
 ALTER_PARTITION = 56
 ALLOCATE_PRODUCER_IDS = 67
@@ -107,11 +106,9 @@ async def controlled_shutdown(controller: Controller, version: int, body: Any) -
 
 async def allocate_producer_ids(controller: Controller, version: int, body: Any) -> Any:
     block = await controller.allocate_producer_ids(body.broker_id, body.broker_epoch)
-    is_refused = isinstance(block, ErrorCode)
+    error = block if isinstance(block, ErrorCode) else ErrorCode.none
+    ids = range(0) if isinstance(block, ErrorCode) else range(block.first, block.last + 1)
     types = message_module(ALLOCATE_PRODUCER_IDS, version, "response")
     return types.AllocateProducerIdsResponse(
-        throttle_time=NOT_THROTTLED,
-        error_code=block if isinstance(block, ErrorCode) else ErrorCode.none,
-        producer_id_start=0 if isinstance(block, ErrorCode) else block.first,
-        producer_id_len=0 if is_refused else PRODUCER_IDS_IN_A_BLOCK,
+        throttle_time=NOT_THROTTLED, error_code=error, producer_id_start=ids.start, producer_id_len=len(ids)
     )

@@ -28,6 +28,7 @@ from oncelog.broker.cluster.registration import Registration
 from oncelog.broker.cluster.replica import Surroundings
 from oncelog.broker.cluster.replicas import Leads, Replicas
 from oncelog.broker.cluster.scram_credentials import ScramCredentials
+from oncelog.broker.cluster.settings_agreement import SettingsAgreement
 from oncelog.broker.cluster.topic_changes import TopicChanges
 from oncelog.broker.cluster.verification import TransactionVerification
 from oncelog.broker.cluster.watchers import Watchers
@@ -120,6 +121,7 @@ class ClusterMembership:
         self._watchers.listen_to_sessions(self._session.session_changed)
         node_id = broker.settings.number("node.id")
         self.configs = ClusterConfigs(zookeeper, self._watchers, broker.clock, broker.settings, node_id)
+        self._agreement = SettingsAgreement(zookeeper, self._watchers, broker.clock, node_id, self.configs.share)
         self.scram_users = ScramCredentials(self.configs, broker.clock)
         self.topic_changes = TopicChanges(zookeeper, broker.clock, random, broker.settings, self.members)
         self._log_dir_events = LogDirEvents(zookeeper, broker.clock, node_id)
@@ -181,6 +183,11 @@ class ClusterMembership:
             assert new_id is not None, "the cluster has lost its id"
             await ask(self._zookeeper, Create("/cluster"))
             await ask(self._zookeeper, Create(paths.CLUSTER_ID, encode_cluster_id(new_id)))
+
+    async def learn_settings(self) -> None:
+        """Know the settings of the cluster, and follow them. Raises SettingError for one that this broker was told otherwise."""
+        await self._agreement.agree(self._broker.settings.given)
+        await self.configs.start()
 
     def open(self, topics: SharedTopics, leads: Leads) -> None:
         """The logs are open."""

@@ -129,10 +129,19 @@ class TopicChanges:
         requests = (Exists(paths.delete_topic(name)), Exists(paths.topic(name)))
         leaving, there = await read_each(self._zookeeper, requests)
         if isinstance(leaving, Done):
-            return ApiError(ErrorCode.topic_already_exists, f"Topic '{name}' is marked for deletion.")
+            return being_deleted(name)
         if isinstance(there, Done):
             return _exists(name)
         return await self._collision(name) or new_topic_problem(placement)
+
+    async def is_leaving(self, name: str) -> bool:
+        """Whether its deletion goes on: it waits for a broker that is away and has a replica."""
+        try:
+            node = await self._node(name)
+        except ZnodeError:
+            return False
+        alive = self._racks().keys()
+        return node is None or all(alive >= set(one.replicas) for one in node[0].partitions.values())
 
     async def _collision(self, name: str) -> ApiError | None:
         if "." not in name and "_" not in name:
@@ -243,6 +252,10 @@ class TopicChanges:
         """A request that was sent again after a lost connection finds what it has written itself."""
         found = await ask(self._zookeeper, GetData(write.path))
         return isinstance(found, Data) and found.data == write.data
+
+
+def being_deleted(name: str) -> ApiError:
+    return ApiError(ErrorCode.topic_already_exists, f"Topic '{name}' is marked for deletion.")
 
 
 def _exists(name: str) -> ApiError:

@@ -26,6 +26,11 @@ UNITS_OF_ONE_SETTING: tuple[tuple[tuple[str, int], ...], ...] = (
 _UNITS = {name: units for units in UNITS_OF_ONE_SETTING for name, _ in units}
 
 
+def names_of_one_setting(name: str) -> tuple[str, ...]:
+    """The names, with other units, under which a setting may have its value; for most this one alone."""
+    return tuple(other for other, _ in _UNITS.get(name, ((name, 1),)))
+
+
 class SettingSource(IntEnum):
     """Where a value comes from, in Kafka's numbers: the strongest first, but for what a group has of its own."""
 
@@ -147,6 +152,12 @@ class Settings:
         """As in Kafka, who gives node.id gives broker.id too."""
         if "node.id" in self.given:
             self.given.setdefault("broker.id", self.given["node.id"])
+
+    def share(self, values: Mapping[str, str]) -> None:
+        """Take what the brokers of the cluster share: it is over what this one was given. Raises SettingError."""
+        shared = parse_settings(values, BROKER_SETTINGS, "broker")
+        self._layers[SettingSource.STATIC_BROKER_CONFIG] = self.given | shared
+        self._merge()
 
     def configure(self, source: SettingSource, values: Mapping[str, str]) -> None:
         """Replace what was changed at run time, for this broker or for every one. Raises SettingError."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from oncelog.broker.storage.journal import Journal, ProducerIdsReserved
 from oncelog.coordination import Parked, start
@@ -23,6 +23,11 @@ class ProducerIds:
         self._next_block = next_block
         self._blocks = [first] if first else []
         self._refill: Parked[None] | None = None
+
+    @property
+    def blocks(self) -> Sequence[range]:
+        """What there is to give, in the order in which it is given."""
+        return self._blocks
 
     def allocate(self) -> int:
         """The next one. Raises OutOfProducerIdsError."""

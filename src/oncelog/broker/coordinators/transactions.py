@@ -22,6 +22,7 @@ from oncelog.broker.coordinators.settling import Settling
 from oncelog.broker.coordinators.transaction_log import TransactionLog
 from oncelog.broker.storage.topics import TRANSACTION_STATE
 from oncelog.coordination import Decision, Parked, sleep, start
+from oncelog.records import NO_PRODUCER_ID
 from oncelog.transactions import (
     DECIDED,
     DescribedTransaction,
@@ -116,11 +117,14 @@ class Transactions:
             logger.info("%s: its open transaction is aborted, for a producer asks for the id", transactional_id)
             self._carry_out(decision.records[0], decision.answer.markers)
         elif transactional_id and decision.answer.error is _NONE:
-            return await self._initialized(transactional_id, decision)
+            is_taken_over = (
+                self.coordinator.ids.metadata(transactional_id) is not None and producer_id == NO_PRODUCER_ID
+            )
+            return await self._initialized(transactional_id, decision, is_taken_over=is_taken_over)
         return decision.answer
 
     async def _initialized(
-        self, transactional_id: str, decision: Decision[TransactionRecord, InitProducerIdAnswer]
+        self, transactional_id: str, decision: Decision[TransactionRecord, InitProducerIdAnswer], *, is_taken_over: bool
     ) -> InitProducerIdAnswer:
         """An epoch that a power cut or a failover could take back would let the producer it fenced go on."""
         error = self._log.append_asked(decision.records[0]) if decision.records else _NONE
@@ -129,7 +133,8 @@ class Transactions:
         if error is not _NONE:
             return InitProducerIdAnswer(error)
         producer = (decision.answer.producer_id, decision.answer.producer_epoch)
-        logger.info("%s: producer id %d has epoch %d, whoever had the id before is fenced", transactional_id, *producer)
+        fenced = ", whoever had the id before is fenced" if is_taken_over else ""
+        logger.info("%s: producer id %d has epoch %d%s", transactional_id, *producer, fenced)
         return decision.answer
 
     async def add_partitions(

@@ -11,7 +11,7 @@ from oncelog.broker.config.setting import Kind, Setting, Value, text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage.altering import ALL_BROKERS, ResourceType, broker_number
+from oncelog.broker.storage.altering import ALL_BROKERS, ResourceType, broker_number, no_settings
 from oncelog.broker.storage.topics import NO_SUCH_TOPIC, Topic, name_problem
 from oncelog.wire import ErrorCode, construct
 
@@ -86,8 +86,7 @@ def describe_other(broker: BrokerNeeds, request: Request, resource: Any) -> Any:
     """This broker, or what is said of every broker; nothing else has settings."""
     name = resource.resource_name
     if resource.resource_type != ResourceType.BROKER:
-        message = f"resources of type {resource.resource_type} have no settings here"
-        return refused(request, resource, ErrorCode.invalid_request, message)
+        return refused(request, resource, ErrorCode.invalid_request, no_settings(resource.resource_type))
     problem = _broker_problem(broker, name)
     if problem is not None:
         return refused(request, resource, ErrorCode.invalid_request, problem)

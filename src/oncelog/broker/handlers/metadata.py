@@ -1,8 +1,9 @@
 """Metadata v0-13: the broker, the topics and who leads their partitions.
 
 v4 lets a client refuse auto-creation; v10 topic ids; v12 topics asked for by id. A topic that a broker makes on the way, and
-that is alone, is answered once it is there; in a cluster the answer is LEADER_NOT_AVAILABLE, as always in Kafka, and the
-client asks again. v13 adds a top-level error, which only a broker with other brokers can have.
+that is alone, is answered once it is there. One of a deleted name is UNKNOWN_TOPIC_OR_PARTITION once, as each is by Kafka 4. In a
+cluster the answer is LEADER_NOT_AVAILABLE, as by Kafka 3.9, and the client asks again. v13 adds a top-level error, which only a
+broker with other brokers can have.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def _asked_topic(broker: Needs, request: Request, asked: Any, made: Mapping[str,
             return _no_topic(request, None, topic_id, ErrorCode.unknown_topic_id)
         return _topic(request, broker, known)
     topic = broker.topics.told(asked.name or "")
-    if topic is not None:
+    if topic is not None and made.get(topic.name) is not ErrorCode.unknown_topic_or_partition:
         return _topic(request, broker, topic)
     return _no_topic(request, asked.name or "", None, _why_not(asked.name or "", made))
 

@@ -60,6 +60,10 @@ class ResourceType(IntEnum):
     CLIENT_METRICS = 16
     GROUP = 32
 
+    @property
+    def words(self) -> str:
+        return self.name.lower().replace("_", " ")
+
 
 class Operation(IntEnum):
     SET = 0
@@ -191,8 +195,15 @@ def _decide(broker: Needs, kind: int, name: str, alter: Alter) -> Change[Outcome
 
 
 def no_settings(kind: int) -> str:
-    known = kind in (ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS)
-    return f"resources of type {kind} have no settings here" if known else f"Unknown resource type {kind}"
+    """Of what has none here. A number that is no resource's is said in Kafka's words."""
+    match kind:
+        case ResourceType.BROKER_LOGGER:
+            return "the loggers of a broker have no settings here: what it logs is said by `oncelog serve --log-level`"
+        case ResourceType.CLIENT_METRICS:
+            return "client metrics have no settings here: the broker collects none of its clients"
+        case ResourceType.GROUP:
+            return "groups have no settings in a cluster"
+    return f"Unknown resource type {kind}"
 
 
 def topic_configs(settings: Settings, name: str, current: Mapping[str, str] | None, alter: Alter) -> dict[str, str]:

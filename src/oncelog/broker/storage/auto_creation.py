@@ -69,7 +69,8 @@ def _internal_configs(broker: Needs, name: str) -> dict[str, str]:
 async def create_missing(broker: Needs, names: Iterable[str]) -> Mapping[str, ErrorCode]:
     """Make those of the topics that are missing and may be made: what became of each.
 
-    The client asks again for what is too much at once. Errors: those of `Topics.create`.
+    The client asks again for what is too much at once. Errors: those of `Topics.create`, and unknown_topic_or_partition once for
+    a topic that was deleted, while another one is made.
     """
     topics_max = max(PARTITIONS_MAX // broker.settings.number("num.partitions"), 1)
     turn = Turn(broker.clock)
@@ -94,4 +95,7 @@ def _create(broker: Needs, name: str) -> Parked[ErrorCode] | None:
         return None
     if name_problem(name) is not None or broker.topics.collision(name) is not None:
         return None
-    return broker.topics.create(name, broker.settings.number("num.partitions"), {})
+    is_news = broker.topics.tell_of_deletion(name)
+    made = broker.topics.create(name, broker.settings.number("num.partitions"), {})
+    # As by Kafka 4, who had the one before hears of its end before there is another one.
+    return Parked.ready(ErrorCode.unknown_topic_or_partition) if is_news else made

@@ -19,6 +19,10 @@ from oncelog.wire import ErrorCode
 logger = logging.getLogger("oncelog.broker")
 
 
+UNTOLD_MAX = 1000
+"""So many deleted topics are remembered until somebody asks for them."""
+
+
 class OwnTopics(Topics):
     """A change is durable in the journal before anybody hears of it."""
 
@@ -45,6 +49,8 @@ class OwnTopics(Topics):
         self._being_made: dict[str, Parked[ErrorCode]] = {}
         self._growing: dict[UUID, Parked[None]] = {}
         self._names_in_use: dict[str, Parked[None]] = {}
+        self._untold: dict[str, None] = {}
+        """Names of topics that were deleted, the newest last, and that nobody has asked for since."""
 
     def _names(self) -> Iterable[str]:
         return (*self._by_name, *self._being_made)
@@ -52,8 +58,15 @@ class OwnTopics(Topics):
     def exists(self, name: str) -> bool:
         return name in self._by_name or name in self._being_made
 
+    def tell_of_deletion(self, name: str) -> bool:
+        if name not in self._untold:
+            return False
+        del self._untold[name]
+        return True
+
     def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[ErrorCode]:
         """Release when it is there."""
+        self._untold.pop(name, None)
         if name in self._by_name:
             return Parked.ready(ErrorCode.none)
         if name not in self._being_made:
@@ -127,6 +140,9 @@ class OwnTopics(Topics):
             await self._growing[topic.topic_id]
         del self._by_name[topic.name]
         del self._by_id[topic.topic_id]
+        self._untold[topic.name] = None
+        if len(self._untold) > UNTOLD_MAX:
+            del self._untold[next(iter(self._untold))]
         self.version += 1
         partition_count = len(topic.partitions)
         await self._slices.run(self._remove(topic))

@@ -228,6 +228,10 @@ class Topics(ABC):
     def exists(self, name: str) -> bool:
         return name in self._by_name
 
+    def tell_of_deletion(self, name: str) -> bool:
+        """Whether the topic of this name was deleted and who asks for it is the first to hear of it: then it is told."""
+        return False
+
     @abstractmethod
     def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[ErrorCode]:
         """Make a topic unless it is there. The caller has checked name, count and configs.

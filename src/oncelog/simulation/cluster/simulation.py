@@ -18,6 +18,7 @@ from oncelog.simulation.cluster.written_states import WrittenStates
 from oncelog.simulation.disk import SimulatedDisk
 from oncelog.simulation.driving import MINUTE_MS, Driver
 from oncelog.simulation.events import Event, EventQueue, stream
+from oncelog.simulation.given_producer_ids import GivenProducerIds
 from oncelog.simulation.history import Outcome, RunHistory
 from oncelog.simulation.keyed import KeyedHistory
 from oncelog.simulation.network import Network
@@ -76,6 +77,7 @@ class ClusterSimulation:
         self.metadata = ClusterMetadata(self.ensemble)
         self.states = WrittenStates(self.metadata)
         self.ledger = Ledger(self.brokers, self.metadata)
+        self.producer_ids = GivenProducerIds()
         self.agreement = Agreement(self.brokers, self.metadata, self.ledger)
         self.injection = ClusterInjection(
             self.queue, self.network, self.ensemble, self.brokers, self.clients, self.metadata
@@ -149,3 +151,5 @@ class ClusterSimulation:
             broker = self._broker_of.get(event.process.node)
             if broker is not None:
                 self.ledger.look_at(broker)
+                if broker.core is not None and broker.is_up:
+                    self.producer_ids.look_at(broker.core)

@@ -29,9 +29,18 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 def decode_config(entity_type: str, entity: str, data: bytes) -> dict[str, str]:
     """Without data, or without settings, there are none. Raises ZnodeError."""
+    return _decode(paths.config(entity_type, entity), data)
+
+
+def decode_shared_settings(data: bytes) -> dict[str, str]:
+    """What the brokers of the cluster share. It is written as the settings of an entity are. Raises ZnodeError."""
+    return _decode(paths.SHARED_SETTINGS, data)
+
+
+def _decode(path: str, data: bytes) -> dict[str, str]:
     if not data:
         return {}
-    return JsonObject.parse(paths.config(entity_type, entity), data).optional_field("config").each(JsonObject.string)
+    return JsonObject.parse(path, data).optional_field("config").each(JsonObject.string)
 
 
 @dataclass(frozen=True, slots=True)

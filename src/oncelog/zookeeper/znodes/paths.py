@@ -23,6 +23,9 @@ FEATURE = "/feature"
 CONSUMERS = "/consumers"
 """Of consumers before Kafka 0.9. Nobody writes below it any more."""
 
+SHARED_SETTINGS = "/oncelog/settings"
+"""oncelog's own: Kafka keeps nothing of what brokers are told at their start."""
+
 CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 
 MADE_AT_START = (

@@ -9,8 +9,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from harness.administered_broker import AdministeredBroker
-from oncelog.zookeeper.session import Create, Delete, Multi, ZooKeeperError
-from oncelog.zookeeper.znodes import decode_config, decode_topic, paths
+from oncelog.zookeeper.session import Create, Delete, Exists, Multi, ZooKeeperError
+from oncelog.zookeeper.znodes import AssignedReplicas, TopicZnode, decode_config, decode_topic, paths
 
 NONE = ErrorCode.none
 MINUTE = timedelta(minutes=1)
@@ -150,13 +150,34 @@ def test_topic_that_is_in_zookeeper_and_not_told_of_yet_exists(member):
     assert refused(member, topic("t", 1, 1)) == (ErrorCode.topic_already_exists, "Topic 't' already exists.")
 
 
-def test_topic_that_is_being_deleted_exists(member):
+def test_topic_whose_deletion_waits_for_a_broker_that_is_away_exists(member):
     """AdminZkClient.validateTopicCreate: a topic that is marked for deletion is not made."""
+    node = TopicZnode(None, {0: AssignedReplicas((0, 9))})
+    member.ask_zookeeper(Create(paths.topic("t"), node.encode()))
     member.ask_zookeeper(Create(paths.delete_topic("t")))
     assert refused(member, topic("t", 1, 1)) == (
         ErrorCode.topic_already_exists,
         "Topic 't' is marked for deletion.",
     )
+
+
+def test_topic_that_is_being_deleted_exists_for_who_waits_for_nothing(member):
+    member.ask_zookeeper(Create(paths.delete_topic("t")))
+    (result,) = member.answer(send(member, topic("t", 1, 1), timeout=timedelta(0))).topics
+    assert (result.error_code, result.error_message) == (
+        ErrorCode.topic_already_exists,
+        "Topic 't' is marked for deletion.",
+    )
+
+
+def test_topic_is_made_when_the_one_of_its_name_is_deleted(member):
+    member.ask_zookeeper(Create(paths.delete_topic("t")))
+    reply = send(member, topic("t", 1, 1))
+    member.world.until(lambda: Exists(paths.delete_topic("t")) in member.zookeeper.asked)
+    assert not reply.came
+    member.ask_zookeeper(Delete(paths.delete_topic("t")))
+    member.tell_when_there("t")
+    assert member.answer(reply).topics[0].error_code is NONE
 
 
 def test_name_that_comes_twice_is_answered_each_time(member):

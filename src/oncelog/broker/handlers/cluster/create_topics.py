@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from oncelog.broker.cluster.asking import SessionEndedError, within
+from oncelog.broker.cluster.topic_changes import being_deleted
 from oncelog.broker.handlers.cluster import waiting
 from oncelog.broker.handlers.cluster.waiting import NOT_CONTROLLER, TIMED_OUT, RequestDeadline, is_led, until
 from oncelog.broker.handlers.create_topics import config_problem, configs_of, made, partition_count, refused
@@ -17,13 +18,14 @@ from oncelog.broker.request import Request
 from oncelog.broker.storage.auto_creation import PARTITIONS_MAX, replication_factor
 from oncelog.broker.storage.topics import name_problem
 from oncelog.controller import ApiError, Placement
-from oncelog.coordination import start
+from oncelog.coordination import sleep, start
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings
 
 NOT_GIVEN = -1
+PAUSE_MS = 10
 
 
 class Needs(waiting.Needs, Protocol):
@@ -97,7 +99,7 @@ async def _make(broker: Needs, asked: Any, deadline: RequestDeadline, *, validat
     text = name_problem(asked.name)
     if text is not None:
         return ApiError(ErrorCode.invalid_topic_exception, text)
-    problem = await broker.topic_changes.problem(asked.name, placement) or config_problem(broker.settings, asked)
+    problem = await _problem(broker, asked.name, placement, deadline) or config_problem(broker.settings, asked)
     if problem is not None:
         return ApiError(*problem)
     if validate_only:
@@ -111,6 +113,18 @@ async def _make(broker: Needs, asked: Any, deadline: RequestDeadline, *, validat
     if isinstance(made_as, ApiError):
         return NOT_CONTROLLER if made_as.code is ErrorCode.stale_controller_epoch else made_as
     return Made(made_as, placement)
+
+
+async def _problem(broker: Needs, name: str, placement: Placement, deadline: RequestDeadline) -> ApiError | None:
+    """A topic that is being deleted is waited for: DeleteTopics is answered when no broker serves it any more, and it keeps its
+    name until every replica is gone.
+    """
+    while True:
+        problem = await broker.topic_changes.problem(name, placement)
+        is_waited_for = problem == being_deleted(name) and deadline.left_ms > 0
+        if not is_waited_for or not await broker.topic_changes.is_leaving(name):
+            return problem
+        await sleep(broker.clock, PAUSE_MS)
 
 
 def _placement(broker: Needs, asked: Any) -> Placement | ApiError:
