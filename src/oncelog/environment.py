@@ -181,7 +181,15 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: str) -> Lock:
-        """Take the lock file, or raise DirectoryInUseError."""
+        """Take the lock file, or raise DirectoryInUseError.
+
+        Until it is released, nothing in its directory is made durable, replaced or removed any more once somebody else has
+        removed this file or put another one in its place: DiskError.
+        """
+        ...
+
+    def watch(self, path: str, remedy: str) -> None:
+        """The same of another file in a directory whose lock is held. `remedy` says what is to be done then."""
         ...
 
 

@@ -297,6 +297,9 @@ class MemoryDisk:
         self.locked.add(path)
         return MemoryLock(self, path)
 
+    def watch(self, path: str, remedy: str) -> None:
+        """Nobody else is there who could remove it."""
+
     def damage(self, path: str, position: int, data: bytes) -> None:
         """Change bytes on the medium, as a device that fails without saying so."""
         node = self._node(path)

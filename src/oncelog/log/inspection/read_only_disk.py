@@ -138,3 +138,6 @@ class ReadOnlyDisk:
 
     def lock(self, path: str) -> Lock:
         return self._disk.lock(path)
+
+    def watch(self, path: str, remedy: str) -> None:
+        _never()
