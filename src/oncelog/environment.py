@@ -121,6 +121,13 @@ class Disk(Protocol):
 
     def when_full(self, make_room: MakeRoom) -> None: ...
 
+    def keep_room_in(self, directories: Sequence[str]) -> None:
+        """From now on there is no room in these for a write that may take nothing of what is kept back, however much is free.
+
+        It was given up for other writes: who has less need of it would fill the disk again.
+        """
+        ...
+
     def allocate(self, path: str, size_bytes: int) -> None:
         """Have a file of this size that takes as much room, whatever is in it; 0 removes it. Raises DiskFullError."""
         ...

@@ -18,6 +18,8 @@ from harness.oncelog_process import OncelogNode
 from harness.shared_producer import Cluster
 from harness.wire import Connection
 from oncelog.client import Client, ClientError, NewTopic, Producer
+from oncelog.environment import DiskFullError
+from oncelog.server.disk import RealDisk
 from oncelog.server.files import LOOKED_AT_AFTER_S
 from oncelog.server.main import EXIT_FAILED
 from tests.server.test_failing_disk import produce
@@ -41,9 +43,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(path)], check=True)
 
 
-def fill(path: Path) -> Path:
+def fill(path: Path, name: str = "filler") -> Path:
     """Take all the room that a disk has left."""
-    filler = path / "filler"
+    filler = path / name
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(4096))
@@ -74,6 +76,21 @@ def test_full_disk_refuses_producers_ends_transactions_and_goes_on_with_room(tmp
     assert committed(node) == ["in time", "with room"]
     assert "is full: producers are refused" in node.tail(100_000)
     node.stop()
+
+
+def test_room_that_cannot_be_kept_back_is_not_taken_for_kept(small_disk):
+    """A broker that is killed takes the length of the file for what it has in reserve."""
+    path = small_disk / "reserve"
+    with RealDisk(lambda callback: callback(), pytest.fail) as disk:
+        disk.allocate(str(path), RESERVE_BYTES)
+        fill(small_disk)
+        disk.allocate(str(path), RESERVE_BYTES // 2)
+        fill(small_disk, "other filler")
+        with pytest.raises(DiskFullError):
+            disk.allocate(str(path), RESERVE_BYTES)
+        assert path.stat().st_size == RESERVE_BYTES // 2
+        disk.allocate(str(path), RESERVE_BYTES // 4)
+        assert path.stat().st_size == path.stat().st_blocks * 512 == RESERVE_BYTES // 4
 
 
 def committed(node: OncelogNode) -> list[str]:

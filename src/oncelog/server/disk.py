@@ -99,6 +99,9 @@ class RealDisk:
     def when_full(self, make_room: MakeRoom) -> None:
         self._files.when_full = make_room
 
+    def keep_room_in(self, directories: Sequence[str]) -> None:
+        self._files.kept_below = tuple(f"{directory}/" for directory in directories)
+
     def allocate(self, path: str, size_bytes: int) -> None:
         if not size_bytes:
             self.remove(path)
@@ -106,8 +109,7 @@ class RealDisk:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                os.ftruncate(descriptor, size_bytes)
-                os.posix_fallocate(descriptor, 0, size_bytes)
+                _allocate(descriptor, size_bytes)
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -202,6 +204,19 @@ class RealDisk:
         except OSError as error:
             fail("look at", path, error)
         owner.watch(path, found, remedy)
+
+
+def _allocate(descriptor: int, size_bytes: int) -> None:
+    """Where there is no room the file is as long as it was, for its length says how much it keeps back."""
+    before_bytes = os.fstat(descriptor).st_size
+    if size_bytes < before_bytes:
+        os.ftruncate(descriptor, size_bytes)
+        return
+    try:
+        os.posix_fallocate(descriptor, 0, size_bytes)
+    except OSError:
+        os.ftruncate(descriptor, before_bytes)
+        raise
 
 
 def _make_directory(path: str) -> None:

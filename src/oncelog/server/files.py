@@ -69,6 +69,8 @@ class OpenFiles:
         self.appended_s = 0.0
         """When something was last appended to any file."""
         self.when_full: MakeRoom = lambda path, share: False
+        self.kept_below: tuple[str, ...] = ()
+        """Prefixes of paths at which only what may take some of what is kept back is written."""
         self._room_lock = threading.Lock()
         self.lock = threading.Lock()
         """Held while a descriptor is closed, or taken by a thread that is to use it: its number may soon be another file's."""
@@ -94,6 +96,11 @@ class OpenFiles:
                 if error.errno not in NO_DESCRIPTORS or not self._open:
                     fail("open", path, error)
             self._close_one()
+
+    def check_room(self, path: str, share: Share) -> None:
+        """Raises DiskFullError where all that is free is kept for others."""
+        if share is Share.NONE and path.startswith(self.kept_below):
+            raise DiskFullError(f"cannot write to {path}: {os.strerror(errno.ENOSPC)}", path)
 
     def with_room(self, what: str, path: str, write: Callable[[], T], share: Share = Share.ALL) -> T:
         """Do what may need room, again as long as some is made. Done twice it is as if it was done once."""
@@ -230,6 +237,8 @@ class RealFile:
         self.is_recent = True
         position = self._size_bytes
         total = sum(map(len, chunks))  # type: ignore[arg-type]
+        if self._files.kept_below:
+            self._files.check_room(self.path, share)
         now_s = monotonic()
         if now_s - self._looked_at_s > LOOKED_AT_AFTER_S or now_s - self._files.appended_s > QUIET_S:
             self._look()
@@ -268,6 +277,7 @@ class RealFile:
         view = memoryview(data).cast("B")
         if not view.nbytes:
             return
+        self._files.check_room(self.path, share)
         descriptor = self._descriptor if self._descriptor >= 0 else self._open_again()
         self.is_recent = True
         what = f"write {len(view)} bytes at {position} to"

@@ -109,6 +109,9 @@ class ReadOnlyDisk:
     def when_full(self, make_room: MakeRoom) -> None:
         _never()
 
+    def keep_room_in(self, directories: Sequence[str]) -> None:
+        _never()
+
     def allocate(self, path: str, size_bytes: int) -> None:
         _never()
 
