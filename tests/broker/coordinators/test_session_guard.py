@@ -217,14 +217,15 @@ def test_batch_is_late_before_the_next_transaction_has_written_anything() -> Non
 
 def test_batches_for_two_partitions_are_late_where_one_of_them_is_written_over_a_younger_connection() -> None:
     """The older connection was left nowhere, and is the youngest at the other partition still."""
-    broker, older, younger = started(), ClientConnection(), ClientConnection()
-    with on(broker, older):
+    broker, older, younger, coordinator = started(), ClientConnection(), ClientConnection(), ClientConnection()
+    with on(broker, coordinator):
         producer = ProducerInMemory(broker, TV1)
         producer.add_partitions()
+    with on(broker, older):
         assert produce(producer, "first", 0, 0).message is not None
     with on(broker, younger):
         assert produce(producer, "first", 0, 1).message is not None
-    with on(broker, ClientConnection()):
+    with on(broker, coordinator):
         assert end(producer, committed=True).message.error_code is NONE
         producer.add_partitions()
     with on(broker, older):
