@@ -121,6 +121,13 @@ class Disk(Protocol):
 
     def when_full(self, make_room: MakeRoom) -> None: ...
 
+    def keep_room_in(self, directories: Sequence[str]) -> None:
+        """From now on there is no room in these for a write that may take nothing of what is kept back, however much is free.
+
+        It was given up for other writes: who has less need of it would fill the disk again.
+        """
+        ...
+
     def allocate(self, path: str, size_bytes: int) -> None:
         """Have a file of this size that takes as much room, whatever is in it; 0 removes it. Raises DiskFullError."""
         ...
@@ -181,7 +188,15 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: str) -> Lock:
-        """Take the lock file, or raise DirectoryInUseError."""
+        """Take the lock file, or raise DirectoryInUseError.
+
+        Until it is released, nothing in its directory is made durable, replaced or removed any more once somebody else has
+        removed this file or put another one in its place: DiskError.
+        """
+        ...
+
+    def watch(self, path: str, remedy: str) -> None:
+        """The same of another file in a directory whose lock is held. `remedy` says what is to be done then."""
         ...
 
 

@@ -129,6 +129,50 @@ def test_sessions_begin_anew_after_a_restart(broker: ConsumerBroker) -> None:
     assert broker.described().group_state == "Empty"
 
 
+def test_member_that_keeps_what_is_anothers_has_its_rebalance_timeout_again_after_a_restart(
+    broker: ConsumerBroker,
+) -> None:
+    broker.enter("one")
+    broker.clock.advance(INTERVAL_MS)
+    broker.enter("two")
+    owned = {broker.topic_id: [0, 1]}
+    assert broker.beat("one", 2, owned=owned).error_code is NONE
+    for _ in range(2):
+        for _ in range(REBALANCE_MS // 20_000 - 1):
+            broker.clock.advance(20_000)
+            assert broker.beat("one", 2, owned=owned).error_code is broker.beat("two", 3).error_code is NONE
+        broker.start_again()
+    for _ in range(REBALANCE_MS // 20_000):
+        assert broker.beat("one", 2, owned=owned).error_code is broker.beat("two", 3).error_code is NONE
+        broker.clock.advance(20_000)
+    assert broker.beat("one", 2, owned=owned).error_code is UNKNOWN_MEMBER_ID
+    assert assigned(broker.beat("two", 3)) == owned
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_member_that_gave_up_has_no_rebalance_timeout_any_more(broker: ConsumerBroker, is_restarted: bool) -> None:
+    broker.enter("one")
+    broker.clock.advance(INTERVAL_MS)
+    broker.enter("two")
+    kept = assigned(broker.beat("one", 2, owned={broker.topic_id: [0, 1]}))
+    assert broker.beat("one", 2, owned=kept).member_epoch == 3
+    if is_restarted:
+        broker.start_again()
+    for _ in range(2 * REBALANCE_MS // 20_000):
+        broker.clock.advance(20_000)
+        assert broker.beat("one", 3).error_code is broker.beat("two", 3).error_code is NONE
+
+
+def test_static_member_that_left_for_a_while_is_taken_out_in_time_after_a_restart(broker: ConsumerBroker) -> None:
+    broker.enter("one", instance_id="i")
+    broker.beat("one", -2, instance_id="i")
+    broker.start_again()
+    broker.clock.advance(SESSION_MS - 1)
+    assert len(broker.described().members) == 1
+    broker.clock.advance(1)
+    assert broker.described().group_state == "Empty"
+
+
 def test_static_member_that_does_not_come_back_in_time_is_taken_out(broker: ConsumerBroker) -> None:
     broker.enter("one", instance_id="i")
     assert broker.beat("one", -2, instance_id="i").error_code is NONE

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 from harness.broker_in_memory import BrokerInMemory, Reply, SteppedDisk
 from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import (
+    GROUP,
     MINUTE,
     TOPIC,
     TV1,
@@ -20,6 +21,7 @@ from harness.transaction_in_memory import (
     make_topic,
     visible,
 )
+from oncelog.records import Record, build_batch
 
 NONE = ErrorCode.none
 
@@ -115,6 +117,94 @@ def test_transaction_that_outlives_its_timeout_is_aborted_and_its_producer_fence
     broker.settle()
     expected = ErrorCode.invalid_txn_state if protocol is TV2 else ErrorCode.producer_fenced
     assert reply.message.error_code is expected
+
+
+def test_timeout_counts_from_the_first_partition_whatever_is_added_later(broker: BrokerInMemory) -> None:
+    producer = ProducerInMemory(broker, TV1)
+    assert error_of(add_partition(broker, producer)) is NONE
+    broker.clock.advance(MINUTE / timedelta(milliseconds=1) - 1)
+    producer.write("a", 1)
+    broker.clock.advance(10_002)
+    broker.settle()
+    assert producer.produce("late", 0) is ErrorCode.invalid_producer_epoch
+    assert (visible(broker, 0), visible(broker, 1), committed_offset(broker)) == ([], [], -1)
+
+
+def offset_committed(broker: BrokerInMemory, producer: ProducerInMemory, group: str, version: int = 3) -> ErrorCode:
+    partition = {"partition_index": 0, "committed_offset": 7, "committed_metadata": ""}
+    topics = [{"name": TOPIC, "partitions": [partition]}]
+    answer = broker.ask("txn_offset_commit", version, **producer._identity(), group_id=group, topics=topics)
+    error: ErrorCode = answer.topics[0].partitions[0].error_code
+    return error
+
+
+@pytest.mark.parametrize(("version", "error"), [(3, ErrorCode.invalid_txn_state), (4, ErrorCode.transaction_abortable)])
+def test_offsets_of_a_group_that_is_not_in_the_transaction_are_refused(
+    broker: BrokerInMemory, version: int, error: ErrorCode
+) -> None:
+    """KIP-890: before v5 of TxnOffsetCommit the group has to be in the open transaction, by AddOffsetsToTxn."""
+    producer = ProducerInMemory(broker, TV1)
+    assert offset_committed(broker, producer, GROUP, version) is error, "no transaction is open"
+    assert error_of(add_partition(broker, producer)) is NONE
+    assert offset_committed(broker, producer, GROUP, version) is error
+    elsewhere = in_another_partition(broker, GROUP)
+    assert broker.ask("add_offsets_to_txn", 3, **producer._identity(), group_id=elsewhere).error_code is NONE
+    assert offset_committed(broker, producer, GROUP, version) is error, "another group is in it"
+    assert offset_committed(broker, producer, elsewhere, version) is NONE
+    producer.end(committed=True)
+    broker.settle()
+    assert committed_offset(broker) == -1
+
+
+def in_another_partition(broker: BrokerInMemory, group: str) -> str:
+    """A group whose offsets are in another partition of `__consumer_offsets`."""
+    home = broker.core.offsets.partition_for
+    return next(name for name in map("group-{}".format, range(100)) if home(name) != home(group))
+
+
+def test_of_a_request_for_two_partitions_what_is_not_in_the_transaction_is_refused(broker: BrokerInMemory) -> None:
+    """KIP-890: each partition of a Produce has to be in the open transaction, and not only one of them."""
+    producer = ProducerInMemory(broker, TV1)
+    assert error_of(add_partition(broker, producer)) is NONE
+    batch = build_batch(
+        [Record(None, b"a", timestamp_ms=broker.clock.now_ms())],
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    answer = broker.ask(
+        "produce",
+        9,
+        transactional_id=producer.transactional_id,
+        acks=-1,
+        timeout=MINUTE,
+        topic_data=[{"name": TOPIC, "partition_data": [{"index": index, "records": batch} for index in (1, 0)]}],
+    )
+    errors = {one.index: one.error_code for one in answer.responses[0].partition_responses}
+    assert errors == {0: NONE, 1: ErrorCode.invalid_txn_state}
+    producer.end(committed=True)
+    broker.settle()
+    assert (visible(broker, 0), visible(broker, 1)) == (["a"], [])
+
+
+def test_of_several_partitions_none_is_added_where_one_is_not_there(broker: BrokerInMemory) -> None:
+    """AddPartitionsToTxn: the others are told OPERATION_NOT_ATTEMPTED."""
+    producer = ProducerInMemory(broker, TV1)
+    answer = broker.ask(
+        "add_partitions_to_txn",
+        3,
+        v3_and_below_transactional_id=producer.transactional_id,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=[{"name": TOPIC, "partitions": [0, 9]}],
+    )
+    errors = {
+        one.partition_index: one.partition_error_code
+        for one in answer.results_by_topic_v3_and_below[0].results_by_partition
+    }
+    assert errors == {0: ErrorCode.operation_not_attempted, 9: ErrorCode.unknown_topic_or_partition}
+    assert producer.produce("a", 0) is ErrorCode.invalid_txn_state
 
 
 def test_batch_after_the_end_was_decided_is_refused(broker: BrokerInMemory) -> None:

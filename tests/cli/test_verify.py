@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 
 import pytest
 
 from harness.names import unique
-from oncelog.client import Producer
+from oncelog.cli.exits import ExitStatus
+from oncelog.client import Client, Consumer, NewTopic, Producer
 
 
 @pytest.fixture
@@ -128,3 +130,40 @@ def test_field_that_is_empty_does_not_stand_for_none(here, pair):
     ended = verify(here, pair, "--where", "")
     assert ended.status == 2
     assert "the value is empty" in ended.errors
+
+
+def test_open_transaction_is_not_waited_for_and_what_it_holds_back_is_named(here, pair, oncelog_broker):
+    for topic in pair:
+        fill(here, topic, "a:1")
+    with Producer(oncelog_broker.bootstrap_servers, transactional_id=unique("writer")) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(pair[1], b"2", key=b"b").result()
+        fill(here, pair[1], "c:3")
+        ended = verify(here, pair, "--json")
+        assert (ended.status, ended.json["found"]) == (0, 1)
+        assert ended.errors == f"oncelog: not compared, for transactions are open there: {pair[1]}-0 from offset 1 on\n"
+        producer.abort_transaction()
+    ended = verify(here, pair, "--json")
+    assert (ended.status, ended.json["unexpected"]["count"], ended.errors) == (1, 1, "")
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+@pytest.mark.parametrize("command", ["verify", "consume"])
+def test_topic_that_is_deleted_while_it_is_read_ends_the_command(
+    here, pair, oncelog_broker, monkeypatch, command, is_made_anew
+):
+    fill(here, pair[0], *(f"{number}:x" for number in range(100)))
+    module = importlib.import_module(f"oncelog.cli.{command}")
+
+    def deleting(*arguments, **options):
+        with Client(oncelog_broker.bootstrap_servers) as client:
+            client.delete_topics([pair[0]])
+            if is_made_anew:
+                client.create_topics([NewTopic(pair[0], 1)])
+        return Consumer(*arguments, **options)
+
+    monkeypatch.setattr(module, "Consumer", deleting)
+    ended = verify(here, pair) if command == "verify" else here("consume", pair[0], "-e")
+    assert ended.status == ExitStatus.REFUSED
+    assert pair[0] in ended.sentence

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.memory_disk import MemoryDisk
-from oncelog.environment import DirectoryInUseError, Disk, DiskError, File
+from oncelog.environment import DirectoryInUseError, Disk, DiskError, DiskFullError, File, Share
 from oncelog.server.disk import RealDisk
 from oncelog.server.files import VECTOR_CHUNKS_MAX
 
@@ -370,3 +370,14 @@ def test_file_in_a_directory_below_one_that_is_renamed_is_found_again(disk, dire
     file.append([b"cd"])
     assert wait_for(lambda done: disk.sync([file, other], done)) is None
     assert disk.read_file(f"{directory}/new/deep/file") == b"abcd"
+
+
+def test_room_that_is_kept_is_for_writes_that_may_take_some_of_it(disk, directory, file):
+    disk.keep_room_in([directory])
+    for write in (lambda: file.append([b"x"], Share.NONE), lambda: file.write(0, b"x", Share.NONE)):
+        with pytest.raises(DiskFullError, match=r"(?i)no space left"):
+            write()
+    assert file.append([b"ab"], Share.HALF) == 0
+    disk.keep_room_in([])
+    assert file.append([b"c"], Share.NONE) == 2
+    assert file.read(0, 10) == b"abc"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -15,7 +17,9 @@ from kio.schema.errors import ErrorCode
 from harness.oncelog_process import OncelogNode
 from harness.shared_producer import Cluster
 from harness.wire import Connection
-from oncelog.client import Client, NewTopic, Producer
+from oncelog.client import Client, ClientError, NewTopic, Producer
+from oncelog.environment import DiskFullError
+from oncelog.server.disk import RealDisk
 from oncelog.server.files import LOOKED_AT_AFTER_S
 from oncelog.server.main import EXIT_FAILED
 from tests.server.test_failing_disk import produce
@@ -39,9 +43,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(path)], check=True)
 
 
-def fill(path: Path) -> Path:
+def fill(path: Path, name: str = "filler") -> Path:
     """Take all the room that a disk has left."""
-    filler = path / "filler"
+    filler = path / name
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(4096))
@@ -74,6 +78,21 @@ def test_full_disk_refuses_producers_ends_transactions_and_goes_on_with_room(tmp
     node.stop()
 
 
+def test_room_that_cannot_be_kept_back_is_not_taken_for_kept(small_disk):
+    """A broker that is killed takes the length of the file for what it has in reserve."""
+    path = small_disk / "reserve"
+    with RealDisk(lambda callback: callback(), pytest.fail) as disk:
+        disk.allocate(str(path), RESERVE_BYTES)
+        fill(small_disk)
+        disk.allocate(str(path), RESERVE_BYTES // 2)
+        fill(small_disk, "other filler")
+        with pytest.raises(DiskFullError):
+            disk.allocate(str(path), RESERVE_BYTES)
+        assert path.stat().st_size == RESERVE_BYTES // 2
+        disk.allocate(str(path), RESERVE_BYTES // 4)
+        assert path.stat().st_size == path.stat().st_blocks * 512 == RESERVE_BYTES // 4
+
+
 def committed(node: OncelogNode) -> list[str]:
     return [value for _, _, value in Cluster(node).read(TOPIC, 1)]
 
@@ -104,3 +123,132 @@ def take_away(path: Path, how: str) -> None:
         shutil.rmtree(path)
     else:
         path.rename(path.with_name(f"{path.name} elsewhere"))
+
+
+SHORT: dict[str, Any] = {
+    "transactional_id": "tx",
+    "call_timeout_ms": 1000,
+    "request_timeout_ms": 300,
+    "delivery_timeout_ms": 1000,
+}
+NEEDED = (".lock", "oncelog-metadata.jsonl", "meta.properties")
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+@pytest.mark.parametrize("name", NEEDED)
+def test_file_that_is_taken_from_a_running_broker_is_noticed_before_a_commit_is_answered(tmp_path, name, how):
+    with running(tmp_path) as node, Producer(node.bootstrap_servers, **SHORT) as producer:
+        producer.init_transactions()
+        commit(producer, "before")
+        path = node.data_directory / name
+        take(path, how)
+        with pytest.raises(ClientError):
+            commit(producer, "after")
+        assert_stopped_for(node, path)
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_file_that_is_taken_is_noticed_before_a_topic_is_made(tmp_path, name):
+    with running(tmp_path) as node, Client(node.bootstrap_servers, call_timeout_ms=1000) as client:
+        take(node.data_directory / name, "removed")
+        with pytest.raises(ClientError):
+            client.create_topics([NewTopic("another", 1)])
+        assert_stopped_for(node, node.data_directory / name)
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_file_that_is_taken_is_noticed_by_a_stop_which_is_no_clean_one(tmp_path, name):
+    with running(tmp_path) as node:
+        with Producer(node.bootstrap_servers, transactional_id="tx") as producer:
+            producer.init_transactions()
+            commit(producer, "before")
+        take(node.data_directory / name, "removed")
+        node.send_signal(signal.SIGTERM)
+        assert_stopped_for(node, node.data_directory / name)
+        assert not (node.data_directory / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_file_that_is_taken_is_noticed_before_a_record_that_is_synced_is_acknowledged(tmp_path, name):
+    with running(tmp_path, log_flush_interval_messages="1") as node:
+        connection = Connection(node.bootstrap_servers)
+        assert produce(connection, TOPIC, "before") is ErrorCode.none
+        take(node.data_directory / name, "removed")
+        with pytest.raises(ConnectionError):
+            produce(connection, TOPIC, "after")
+        assert_stopped_for(node, node.data_directory / name)
+
+
+def test_record_is_acknowledged_by_one_of_two_brokers_that_a_lock_file_let_in(tmp_path):
+    with running(tmp_path) as first:
+        connection = Connection(first.bootstrap_servers)
+        assert produce(connection, TOPIC, "before") is ErrorCode.none
+        (first.data_directory / ".lock").unlink()
+        second = OncelogNode(tmp_path / "second", log_dirs=str(first.data_directory))
+        second.start()
+        assert produce(Connection(second.bootstrap_servers), TOPIC, "second") is ErrorCode.none
+        with pytest.raises(ConnectionError):
+            produce(connection, TOPIC, "first")
+        assert_stopped_for(first, first.data_directory / ".lock")
+        assert committed(second) == ["before", "second"]
+        second.stop()
+
+
+def test_lock_of_another_log_directory_that_is_taken_takes_that_one_offline(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    node = OncelogNode(tmp_path, log_dirs=f"{first},{second}", log_flush_interval_messages="1")
+    node.start()
+    with Client(node.bootstrap_servers) as client:
+        client.create_topics([NewTopic(TOPIC, 2)])
+    connection = Connection(node.bootstrap_servers)
+    assert [produce(connection, TOPIC, "before", index) for index in (0, 1)] == [ErrorCode.none] * 2
+    (second / ".lock").unlink()
+    # What the write-ahead log has of it meanwhile is safe at home.
+    time.sleep(2 * LOOKED_AT_AFTER_S)
+    assert [produce(connection, TOPIC, "after", index) for index in (1, 0)] == [STORAGE, ErrorCode.none]
+    assert f"{second}/.lock was removed by somebody else" in node.tail(100_000)
+    node.stop()
+
+
+def test_data_directory_that_is_removed_is_noticed_by_the_next_record(tmp_path):
+    with running(tmp_path) as node:
+        connection = Connection(node.bootstrap_servers)
+        assert produce(connection, TOPIC, "before") is ErrorCode.none
+        subprocess.run(["rm", "-r", str(node.data_directory)], check=True)
+        with pytest.raises(ConnectionError):
+            produce(connection, TOPIC, "after")
+        assert_stopped_for(node, node.data_directory)
+
+
+@contextmanager
+def running(tmp_path: Path, **settings: str) -> Iterator[OncelogNode]:
+    """A broker that has the topic, and is made to end."""
+    node = OncelogNode(tmp_path, **settings)
+    node.start()
+    try:
+        with Client(node.bootstrap_servers) as client:
+            client.create_topics([NewTopic(TOPIC, 1)])
+        yield node
+    finally:
+        node.kill()
+
+
+def commit(producer: Producer, value: str) -> None:
+    producer.begin_transaction()
+    producer.send(TOPIC, value.encode())
+    producer.commit_transaction()
+
+
+def take(path: Path, how: str) -> None:
+    content = path.read_bytes()
+    path.unlink()
+    if how == "replaced":
+        path.with_name("copy").write_bytes(content)
+        path.with_name("copy").rename(path)
+
+
+def assert_stopped_for(node: OncelogNode, path: Path) -> None:
+    """With one sentence, which names the path."""
+    assert node.wait() == EXIT_FAILED
+    assert str(path) in node.tail()
+    assert "Traceback" not in node.tail(100_000)

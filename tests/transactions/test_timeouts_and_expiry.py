@@ -40,6 +40,30 @@ def test_transaction_at_its_timeout_still_lives() -> None:
     assert ledger.coordinator.abort_timed_out(ledger.metadata().start_ms + TIMEOUT_MS) == []
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_timeout_counts_from_the_beginning_whatever_joins_later(is_restarted: bool) -> None:
+    """KIP-98: transaction.timeout.ms is for the whole transaction, not for the time between two of its requests."""
+    ledger, producer_id, epoch = ledger_in(ONGOING)
+    began_ms = ledger.metadata().start_ms
+    ledger.now_ms = began_ms + TIMEOUT_MS - 1
+    assert ledger.add(producer_id, epoch, [("u", 0)]) is ErrorCode.none
+    if is_restarted:
+        ledger.restart()
+    assert ledger.coordinator.abort_timed_out(began_ms + TIMEOUT_MS) == []
+    (decision,) = ledger.coordinator.abort_timed_out(began_ms + TIMEOUT_MS + 1)
+    assert decision.answer.markers is not None
+    assert decision.answer.markers.partitions == {("t", 0), ("u", 0)}
+
+
+def test_next_transaction_has_its_whole_timeout() -> None:
+    ledger, producer_id, epoch = ledger_in(TransactionStatus.COMPLETE_COMMIT, tv2=False)
+    ledger.now_ms += TIMEOUT_MS
+    began_ms = ledger.now_ms
+    assert ledger.add(producer_id, epoch, tv2=False) is ErrorCode.none
+    assert ledger.coordinator.abort_timed_out(began_ms + TIMEOUT_MS) == []
+    assert len(ledger.coordinator.abort_timed_out(began_ms + TIMEOUT_MS + 1)) == 1
+
+
 @pytest.mark.parametrize("status", [*IDLE, *DECIDED])
 def test_only_open_transactions_time_out(status: TransactionStatus) -> None:
     ledger, _, _ = ledger_in(status)
@@ -81,6 +105,45 @@ def test_timed_out_producer_may_ask_for_its_bump() -> None:
     ledger.complete()
     answer = ledger.init(producer_id, epoch)
     assert (answer.error, answer.producer_epoch) == (ErrorCode.none, epoch + 1)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_timed_out_producer_of_the_first_generation_may_not_ask_for_a_bump(is_restarted: bool) -> None:
+    """KIP-360: only who has the stored epoch, or had it before its own bump. The bump of a timeout is nobody's own."""
+    ledger = Ledger(transaction_version=1)
+    zombie = ledger.init()
+    ledger.add(zombie.producer_id, zombie.producer_epoch, tv2=False)
+    time_out(ledger)
+    assert ledger.init(zombie.producer_id, zombie.producer_epoch).error is ErrorCode.concurrent_transactions
+    ledger.complete()
+    if is_restarted:
+        ledger.restart()
+    assert ledger.init(zombie.producer_id, zombie.producer_epoch).error is ErrorCode.producer_fenced
+    assert ledger.metadata().producer_epoch == zombie.producer_epoch + 1
+    heir = ledger.init()
+    assert heir.producer_epoch == zombie.producer_epoch + 2
+    assert ledger.init(zombie.producer_id, zombie.producer_epoch).error is ErrorCode.producer_fenced
+
+
+@pytest.mark.parametrize("transaction_version", [1, 2])
+def test_producer_that_an_heir_has_fenced_comes_back_in_vain(transaction_version: int) -> None:
+    """Whatever it asks, and in whatever state: an abort, a commit, partitions, a bump."""
+    tv2 = transaction_version == 2
+    ledger = Ledger(transaction_version)
+    zombie = ledger.init()
+    ledger.add(zombie.producer_id, zombie.producer_epoch, tv2=tv2)
+    assert ledger.init().error is ErrorCode.concurrent_transactions
+    ledger.complete()
+    heir = ledger.init()
+    for is_open in (False, True):
+        if is_open:
+            assert ledger.add(heir.producer_id, heir.producer_epoch, tv2=tv2) is ErrorCode.none
+        old = zombie.producer_id, zombie.producer_epoch
+        assert ledger.init(*old).error is ErrorCode.producer_fenced
+        assert ledger.add(*old, tv2=tv2) is ErrorCode.producer_fenced
+        assert {ledger.end(*old, commit, tv2).error for commit in (True, False)} == {ErrorCode.producer_fenced}
+        assert ledger.coordinator.verify(TX, *old, "t", 0) is ErrorCode.producer_fenced
+    assert ledger.status() is ONGOING
 
 
 def test_transaction_that_began_before_a_restart_times_out_after_it() -> None:

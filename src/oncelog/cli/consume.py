@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -23,9 +23,17 @@ from oncelog.cli.options import (
     KeyDelimiter,
 )
 from oncelog.cli.reach import reach
-from oncelog.client import Client, ConsumedRecord, Consumer, IsolationLevel, OffsetSpec, TopicPartition
+from oncelog.cli.reading import polls
+from oncelog.client import (
+    Client,
+    ConsumedRecord,
+    Consumer,
+    IsolationLevel,
+    OffsetSpec,
+    TopicDescription,
+    TopicPartition,
+)
 
-POLL_MS = 500.0
 ISOLATION_LEVELS = {
     Isolation.READ_COMMITTED: IsolationLevel.READ_COMMITTED,
     Isolation.READ_UNCOMMITTED: IsolationLevel.READ_UNCOMMITTED,
@@ -61,33 +69,34 @@ def command(
     """
     level = ISOLATION_LEVELS[isolation_level]
     chosen = reach(bootstrap_server, config)
+    render = json_line if as_json else PlainLines(key_delimiter, null).line
     with connect(chosen) as client:
-        wanted = _partitions(client, topic, partition)
+        (described,) = existing_topics(client, [topic])
+        wanted = _partitions(described, partition)
         ends = offsets_at(client, wanted, OffsetSpec.LATEST, level)
         starts = _starts(client, offset, wanted, ends)
-    render = json_line if as_json else PlainLines(key_delimiter, null).line
-    consumer = Consumer(
-        chosen.bootstrap_servers,
-        isolation_level=level,
-        include_control=control_records,
-        client_id=chosen.client_id,
-        request_timeout_ms=chosen.request_timeout_ms,
-        call_timeout_ms=chosen.call_timeout_ms,
-        security=chosen.security,
-    )
-    with consumer:
-        consumer.assign(starts)
-        _print(consumer, ends if exit_at_end else None, count, render)
+        consumer = Consumer(
+            chosen.bootstrap_servers,
+            isolation_level=level,
+            include_control=control_records,
+            client_id=chosen.client_id,
+            request_timeout_ms=chosen.request_timeout_ms,
+            call_timeout_ms=chosen.call_timeout_ms,
+            security=chosen.security,
+        )
+        with consumer:
+            consumer.assign(starts)
+            _print(polls(client, consumer, described, ends if exit_at_end else None), count, render)
 
 
-def _partitions(client: Client, topic: str, numbers: list[int] | None) -> list[TopicPartition]:
-    everything = partitions_of(existing_topics(client, [topic])[0])
+def _partitions(topic: TopicDescription, numbers: list[int] | None) -> list[TopicPartition]:
+    everything = partitions_of(topic)
     if not numbers:
         return everything
-    wanted = [TopicPartition(topic, number) for number in sorted(set(numbers))]
+    wanted = [TopicPartition(topic.name, number) for number in sorted(set(numbers))]
     missing = [str(item.partition) for item in wanted if item not in everything]
     if missing:
-        raise CommandError(f"topic {topic} has no partition {', '.join(missing)}", ExitStatus.REFUSED)
+        raise CommandError(f"topic {topic.name} has no partition {', '.join(missing)}", ExitStatus.REFUSED)
     return wanted
 
 
@@ -126,17 +135,12 @@ def _from(
 
 
 def _print(
-    consumer: Consumer,
-    ends: Mapping[TopicPartition, int] | None,
-    count: int | None,
-    render: Callable[[ConsumedRecord], bytes],
+    found: Iterator[Sequence[ConsumedRecord]], count: int | None, render: Callable[[ConsumedRecord], bytes]
 ) -> None:
-    """Print until the ends are reached, `count` records are printed, or for ever."""
+    """Print all that is found, or `count` records."""
     left = count
-    while ends is None or any(consumer.position(item) < end for item, end in ends.items()):
-        for record in consumer.poll(POLL_MS):
-            if ends is not None and record.offset >= ends[TopicPartition(record.topic, record.partition)]:
-                continue
+    for records in found:
+        for record in records:
             sys.stdout.buffer.write(render(record) + b"\n")
             if left is not None:
                 left -= 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated
 
 import typer
@@ -15,11 +15,11 @@ from oncelog.cli.brokers import connect, existing_topics, offsets_at, partitions
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.options import BootstrapServer, Config, Json, filled
 from oncelog.cli.reach import Reach, reach
+from oncelog.cli.reading import polls
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import ConsumedRecord, Consumer, IsolationLevel, OffsetSpec, TopicPartition
 from oncelog.testing.comparison import Comparison, Sighting, compare
 
-POLL_MS = 500.0
 MISSING = object()
 
 Identify = Callable[[ConsumedRecord], bytes | None]
@@ -132,25 +132,34 @@ def _sightings(chosen: Reach, topic: str, identify: Identify, where: Where, prog
 
 def _records(chosen: Reach, topic: str, progress: Progress) -> Iterator[ConsumedRecord]:
     with connect(chosen) as client:
-        partitions = partitions_of(existing_topics(client, [topic])[0])
+        (described,) = existing_topics(client, [topic])
+        partitions = partitions_of(described)
         starts = offsets_at(client, partitions, OffsetSpec.EARLIEST)
+        # In this order: what is appended in between is no reason to say anything.
+        high_watermarks = offsets_at(client, partitions, OffsetSpec.LATEST)
         ends = offsets_at(client, partitions, OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED)
-    first = sum(starts.values())
-    task = progress.add_task(f"reading {topic}", total=sum(ends.values()) - first)
-    consumer = Consumer(
-        chosen.bootstrap_servers,
-        client_id=chosen.client_id,
-        request_timeout_ms=chosen.request_timeout_ms,
-        call_timeout_ms=chosen.call_timeout_ms,
-        security=chosen.security,
-    )
-    with consumer:
-        consumer.assign(starts)
-        while any(consumer.position(item) < end for item, end in ends.items()):
-            for record in consumer.poll(POLL_MS):
-                if record.offset < ends[TopicPartition(record.topic, record.partition)]:
-                    yield record
-            progress.update(task, completed=sum(consumer.position(item) for item in partitions) - first)
+        _tell_what_is_held_back(ends, high_watermarks)
+        first = sum(starts.values())
+        task = progress.add_task(f"reading {topic}", total=sum(ends.values()) - first)
+        consumer = Consumer(
+            chosen.bootstrap_servers,
+            client_id=chosen.client_id,
+            request_timeout_ms=chosen.request_timeout_ms,
+            call_timeout_ms=chosen.call_timeout_ms,
+            security=chosen.security,
+        )
+        with consumer:
+            consumer.assign(starts)
+            for records in polls(client, consumer, described, ends):
+                yield from records
+                progress.update(task, completed=sum(consumer.position(item) for item in partitions) - first)
+
+
+def _tell_what_is_held_back(ends: Mapping[TopicPartition, int], high_watermarks: Mapping[TopicPartition, int]) -> None:
+    """A record is missing from the comparison that somebody else may see a moment later."""
+    held = [f"{item} from offset {end} on" for item, end in ends.items() if end < high_watermarks[item]]
+    if held:
+        print(f"oncelog: not compared, for transactions are open there: {', '.join(held)}", file=sys.stderr)
 
 
 def comparison_as_json(found: Comparison, source: str, target: str, limit: int) -> dict[str, object]:

@@ -252,7 +252,7 @@ class Members:
     # --- what time brings
 
     def next_deadline_ms(self, name: str) -> float | None:
-        """The steady time at which `expire` has something to do for this group."""
+        """The steady time before which `expire` has nothing to do for this group."""
         if self.consumer_group(name) is None:
             return self.classic.next_deadline_ms(name)
         return self.consumers.next_deadline_ms(name)

@@ -168,6 +168,10 @@ class DataDirectory:
     def write_identity(self, identity: NodeIdentity) -> None:
         write_identity(self._disk, self._file(META_PROPERTIES), identity)
 
+    def watch_identity(self) -> None:
+        """Whose directory it is stays as it is while it is owned."""
+        self._disk.watch(self._file(META_PROPERTIES), "the next start needs it, so put it back from a copy")
+
     def write_checkpoint(self, points: Mapping[tuple[str, int], LogPoints]) -> None:
         """Durable on return."""
         self.write_recovery_points({key: one.recovery_point for key, one in points.items()})

@@ -126,6 +126,7 @@ class LogDirectories:
                 identity = NodeIdentity(cluster_id, node_id, new_id())
                 directory.write_identity(identity)
             directory.directory_id = identity.directory_id
+            directory.watch_identity()
             paths[identity.directory_id] = directory.path
         return paths
 

@@ -13,9 +13,11 @@ from oncelog.environment import DirectoryInUseError, DiskError, DiskFullError, M
 from oncelog.server.descriptors import descriptor_budget
 from oncelog.server.file_paths import FilePaths
 from oncelog.server.files import NO_ROOM, OpenFiles, RealFile, fail, sync_directory
+from oncelog.server.owned_directories import OwnedDirectory
 from oncelog.server.sync_threads import SyncThreads
 from oncelog.server.syncs import Syncs
 
+LOCK_REMEDY = "another broker may use the directory by now, so start this one again when no other runs on it"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -48,6 +50,25 @@ class RealLock:
             self._descriptor = -1
 
 
+class DirectoryLock:
+    """While it is held, nothing in its directory is durable once this very file is not at its path any more."""
+
+    __slots__ = ("_files", "_lock", "_owned")
+
+    def __init__(self, files: OpenFiles, path: str) -> None:
+        self._files = files
+        self._lock = RealLock(path)
+        self._owned = OwnedDirectory(os.path.dirname(path))
+        self._owned.watch(path, os.fstat(self._lock.fileno()), LOCK_REMEDY)
+        files.owned.append(self._owned)
+
+    def release(self) -> None:
+        if self._owned in self._files.owned:
+            self._files.owned.remove(self._owned)
+            self._owned.give_back()
+        self._lock.release()
+
+
 class RealDisk:
     """Files of this machine. `call_back` brings a callback from a sync thread to the thread that owns the broker.
 
@@ -78,6 +99,9 @@ class RealDisk:
     def when_full(self, make_room: MakeRoom) -> None:
         self._files.when_full = make_room
 
+    def keep_room_in(self, directories: Sequence[str]) -> None:
+        self._files.kept_below = tuple(f"{directory}/" for directory in directories)
+
     def allocate(self, path: str, size_bytes: int) -> None:
         if not size_bytes:
             self.remove(path)
@@ -85,8 +109,7 @@ class RealDisk:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                os.ftruncate(descriptor, size_bytes)
-                os.posix_fallocate(descriptor, 0, size_bytes)
+                _allocate(descriptor, size_bytes)
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -110,10 +133,12 @@ class RealDisk:
         self._files.with_room("make the directory", path, lambda: _make_directory(path))
 
     def rename(self, source: str, target: str) -> None:
+        self._files.look(target)
         paths = self._files.paths
         self._files.with_room(f"rename to {target}", source, lambda: paths.rename(source, target))
 
     def remove(self, path: str) -> None:
+        self._files.look(path)
         self._files.paths.removing(path)
         try:
             if os.path.isdir(path):
@@ -137,6 +162,7 @@ class RealDisk:
             fail("read", path, error)
 
     def replace_file(self, path: str, data: bytes) -> None:
+        self._files.look(path)
         paths = self._files.paths
         self._files.with_room("replace", path, lambda: _replace_file(paths, path, data))
 
@@ -166,8 +192,31 @@ class RealDisk:
             # Without one every start counts as the first since a power cut, which is safe and fences more than it must.
             return os.urandom(16).hex()
 
-    def lock(self, path: str) -> RealLock:
-        return RealLock(path)
+    def lock(self, path: str) -> DirectoryLock:
+        return DirectoryLock(self._files, path)
+
+    def watch(self, path: str, remedy: str) -> None:
+        owner = self._files.owner_of(path)
+        if owner is None:
+            return
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            fail("look at", path, error)
+        owner.watch(path, found, remedy)
+
+
+def _allocate(descriptor: int, size_bytes: int) -> None:
+    """Where there is no room the file is as long as it was, for its length says how much it keeps back."""
+    before_bytes = os.fstat(descriptor).st_size
+    if size_bytes < before_bytes:
+        os.ftruncate(descriptor, size_bytes)
+        return
+    try:
+        os.posix_fallocate(descriptor, 0, size_bytes)
+    except OSError:
+        os.ftruncate(descriptor, before_bytes)
+        raise
 
 
 def _make_directory(path: str) -> None:

@@ -19,6 +19,7 @@ from typing_extensions import Buffer
 
 from oncelog.environment import DiskError, DiskFullError, MakeRoom, Share, Syncable
 from oncelog.server.file_paths import FilePaths
+from oncelog.server.owned_directories import OwnedDirectory
 from oncelog.server.write_back import begin_write_back
 
 VECTOR_CHUNKS_MAX = 1000
@@ -29,6 +30,8 @@ NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 LOOKED_AT_AFTER_S = 0.1
 """A file that is written to is looked for at its path, no more often than this: it may be gone, and writing goes on."""
+QUIET_S = 0.002
+"""After a pause it is looked for nevertheless: where nobody writes a look holds nobody up, and all may be gone meanwhile."""
 
 Synced = Callable[[DiskError | None], None]
 
@@ -62,7 +65,12 @@ class OpenFiles:
         self._is_syncing = False
         self._open: OrderedDict[RealFile, None] = OrderedDict()
         self.paths = FilePaths()
+        self.owned: list[OwnedDirectory] = []
+        self.appended_s = 0.0
+        """When something was last appended to any file."""
         self.when_full: MakeRoom = lambda path, share: False
+        self.kept_below: tuple[str, ...] = ()
+        """Prefixes of paths at which only what may take some of what is kept back is written."""
         self._room_lock = threading.Lock()
         self.lock = threading.Lock()
         """Held while a descriptor is closed, or taken by a thread that is to use it: its number may soon be another file's."""
@@ -89,6 +97,11 @@ class OpenFiles:
                     fail("open", path, error)
             self._close_one()
 
+    def check_room(self, path: str, share: Share) -> None:
+        """Raises DiskFullError where all that is free is kept for others."""
+        if share is Share.NONE and path.startswith(self.kept_below):
+            raise DiskFullError(f"cannot write to {path}: {os.strerror(errno.ENOSPC)}", path)
+
     def with_room(self, what: str, path: str, write: Callable[[], T], share: Share = Share.ALL) -> T:
         """Do what may need room, again as long as some is made. Done twice it is as if it was done once."""
         while True:
@@ -97,6 +110,16 @@ class OpenFiles:
             except OSError as error:
                 if error.errno not in NO_ROOM or not self.make_room(path, share):
                     fail(what, path, error)
+
+    def owner_of(self, path: str) -> OwnedDirectory | None:
+        """The log directory that a path is in."""
+        return next((one for one in self.owned if one.has(path)), None)
+
+    def look(self, path: str) -> None:
+        """Raise DiskError if the log directory that has the path may be another's by now."""
+        owner = self.owner_of(path)
+        if owner is not None:
+            owner.look()
 
     def opened(self, file: RealFile) -> None:
         self._open[file] = None
@@ -158,6 +181,7 @@ class RealFile:
         "_identity",
         "_is_closed",
         "_looked_at_s",
+        "_owner",
         "_pins",
         "_size_bytes",
         "_synced",
@@ -170,7 +194,10 @@ class RealFile:
     def __init__(self, files: OpenFiles, path: str, *, create: bool) -> None:
         self._files = files
         self.path = path
+        self._owner = files.owner_of(path)
         self._created = create and not os.path.exists(path)
+        if self._created and self._owner is not None:
+            self._owner.look()
         self._descriptor = files.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0))
         try:
             found = os.fstat(self._descriptor)
@@ -210,7 +237,10 @@ class RealFile:
         self.is_recent = True
         position = self._size_bytes
         total = sum(map(len, chunks))  # type: ignore[arg-type]
-        if monotonic() - self._looked_at_s > LOOKED_AT_AFTER_S:
+        if self._files.kept_below:
+            self._files.check_room(self.path, share)
+        now_s = monotonic()
+        if now_s - self._looked_at_s > LOOKED_AT_AFTER_S or now_s - self._files.appended_s > QUIET_S:
             self._look()
         try:
             written = os.pwritev(descriptor, chunks, position) if len(chunks) <= VECTOR_CHUNKS_MAX else 0
@@ -226,6 +256,7 @@ class RealFile:
             fail(f"append {total} bytes at {position} to", self.path, error)
         self._size_bytes = position + total
         self._writes += 1
+        self._files.appended_s = now_s
         return position
 
     def read(self, position: int, size_bytes: int) -> bytes:
@@ -246,6 +277,7 @@ class RealFile:
         view = memoryview(data).cast("B")
         if not view.nbytes:
             return
+        self._files.check_room(self.path, share)
         descriptor = self._descriptor if self._descriptor >= 0 else self._open_again()
         self.is_recent = True
         what = f"write {len(view)} bytes at {position} to"
@@ -292,6 +324,8 @@ class RealFile:
             self._unpin(descriptor)
         if not is_there and self._is_wanted:
             raise DiskError(f"{self.path} was removed by somebody else", self.path)
+        if self._owner is not None:
+            self._owner.look()
         self._synced = writes
 
     def close(self) -> None:
@@ -319,6 +353,8 @@ class RealFile:
 
     def _look(self) -> None:
         """Raise DiskError unless this very file is at its path: who removed it, or its directory, told nobody."""
+        if self._owner is not None:
+            self._owner.look()
         try:
             found = os.stat(self.path)
         except OSError as error:

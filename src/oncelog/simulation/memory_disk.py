@@ -128,6 +128,7 @@ class MemoryDisk:
         self.failing: set[str] = set()
         self.syncs = self.reads = self.bytes_read = self.open_files = 0
         self._make_room: MakeRoom = lambda path, share: False
+        self._kept_below: tuple[str, ...] = ()
         self.written_back: list[tuple[int, int]] = []
         self.locked: set[str] = set()
         self._boots = 0
@@ -153,13 +154,19 @@ class MemoryDisk:
         """End the process alone: what it wrote stays with the operating system, synced or not."""
         self.life += 1
         self.open_files = 0
+        self._kept_below = ()
         self.locked.clear()
 
     def when_full(self, make_room: MakeRoom) -> None:
         self._make_room = make_room
 
+    def keep_room_in(self, directories: Sequence[str]) -> None:
+        self._kept_below = tuple(f"{directory}/" for directory in directories)
+
     def take_room(self, path: str, size_bytes: int, share: Share) -> None:
         """What is written takes as much."""
+        if share is Share.NONE and path.startswith(self._kept_below):
+            raise DiskFullError(f"cannot write {size_bytes} bytes to {path}: no space left on device", path)
         while self.space_bytes is not None and self.space_bytes < size_bytes:
             if not self._make_room(path, share):
                 kind = DiskError if share is Share.ALL else DiskFullError
@@ -296,6 +303,9 @@ class MemoryDisk:
             raise DirectoryInUseError(f"{path} is in use by another process")
         self.locked.add(path)
         return MemoryLock(self, path)
+
+    def watch(self, path: str, remedy: str) -> None:
+        """Nobody else is there who could remove it."""
 
     def damage(self, path: str, position: int, data: bytes) -> None:
         """Change bytes on the medium, as a device that fails without saying so."""

@@ -24,6 +24,7 @@ from harness.cluster_messages import (
     stopped,
 )
 from oncelog.broker.storage.partition import Partition, ReplicaRole
+from oncelog.log import DataDirectory
 from oncelog.replication.follower import NEWS_MS
 from oncelog.wire import ErrorCode, message_module
 from oncelog.wire.zookeeper_mode import update_metadata_v8 as update_metadata
@@ -32,6 +33,7 @@ BROKER, LEADER, NEXT = 0, 1, 2
 REPLICAS = (BROKER, LEADER, NEXT)
 NONE = ErrorCode.none
 LATEST = -1
+RESERVE_BYTES = 64 * 1024
 A, B = records(b"a", leader_epoch=0), records(b"b", leader_epoch=0, base_offset=1)
 C = records(b"c", leader_epoch=1, base_offset=1)
 
@@ -39,8 +41,8 @@ C = records(b"c", leader_epoch=1, base_offset=1)
 class Followed:
     """A broker that follows a leader which the test plays."""
 
-    def __init__(self, directories: Sequence[str] = ("/data",)) -> None:
-        self.cluster = ClusterInMemory(BROKER)
+    def __init__(self, directories: Sequence[str] = ("/data",), **settings: str) -> None:
+        self.cluster = ClusterInMemory(BROKER, **settings)
         self.cluster.nodes[BROKER].directories = directories
         self.controller = PlayedController(self.cluster)
         self.leader, self.next = PlayedBroker(self.cluster, LEADER), PlayedBroker(self.cluster, NEXT)
@@ -56,6 +58,10 @@ class Followed:
     @property
     def log(self) -> Any:
         return self.cluster.partition(BROKER).log
+
+    @property
+    def log_directory(self) -> DataDirectory:
+        return self.cluster.partition(BROKER).directory
 
     def asked(self, leader: PlayedBroker | None = None) -> list[tuple[int, int, int]]:
         """The fetches that named the partition: offset, leader epoch, last fetched epoch."""
@@ -383,6 +389,27 @@ def test_a_broken_disk_ends_the_following_of_what_is_on_it_and_of_nothing_else()
     order = led(LEADER, 1, REPLICAS, indexes=both)
     errors = dict(zip(both, errors_of(one.controller.order(BROKER, order)), strict=True))
     assert errors == {one.broken.index: ErrorCode.kafka_storage_error, one.whole.index: NONE}
+
+
+def test_room_that_a_full_disk_keeps_for_the_ends_of_transactions_is_not_filled_with_the_leaders_records() -> None:
+    """What is given up of the reserve is free, and fetching goes on all the time: nothing of it would be left for a start."""
+    followed = Followed(log_dir_reserve_bytes=str(RESERVE_BYTES))
+    disk = followed.cluster.nodes[BROKER].disk
+    batches = {0: A, 1: B}
+    followed.leader.answers[FETCH] = lambda _: (
+        fetch_answer(records=batches[end], high_watermark=2)
+        if (end := followed.log.log_end_offset) in batches
+        else None
+    )
+    disk.space_bytes = 0
+    followed.follow()
+    followed.until(lambda: followed.log_directory.is_full)
+    disk.space_bytes = 2 * len(A)
+    asked = len(followed.asked())
+    followed.until(lambda: len(followed.asked()) > asked + 3)
+    assert (followed.log.log_end_offset, disk.space_bytes) == (0, 2 * len(A))
+    disk.space_bytes = 10 * RESERVE_BYTES
+    followed.until(lambda: followed.has(2, 2))
 
 
 def test_metadata_that_says_nothing_new_keeps_following(followed: Followed) -> None:

@@ -394,3 +394,63 @@ def test_next_coordinator_tells_what_it_has_below_the_high_watermark_and_waits_w
     cluster.start_served(held)
     world.let_go(held)
     cluster.until(lambda: group.fetch(survivor, "t") == 10)
+
+
+@pytest.mark.parametrize("is_coordinated_here", [True, False])
+def test_offsets_of_a_group_that_is_not_in_the_transaction_are_refused(is_coordinated_here):
+    """KIP-890: the coordinator of the group asks that of the transaction, which may be another broker."""
+    cluster = RunningCluster(2, offsets_topic_replication_factor="2", transaction_state_log_replication_factor="2")
+    group = Group(cluster)
+    here = group.coordinator()
+    make_topic(cluster, (here,), name="t")
+    names = (f"teller-{number}" for number in range(50))
+    transactional_id = next(one for one in names if (coordinator(cluster, one) == here) is is_coordinated_here)
+    there = coordinator(cluster, transactional_id)
+    fields = {"transactional_id": transactional_id, "transaction_timeout": MINUTE}
+    begun = cluster.answer_of(there, "init_producer_id", 4, **fields)
+    assert begun.error_code is NONE
+    producer = {
+        "transactional_id": transactional_id,
+        "producer_id": begun.producer_id,
+        "producer_epoch": begun.producer_epoch,
+    }
+    added = {f"v3_and_below_{name}": value for name, value in producer.items()}
+    topics = [{"name": "t", "partitions": [0]}]
+    cluster.answer_of(there, "add_partitions_to_txn", 3, **added, v3_and_below_topics=topics)
+    assert committed_in(cluster, here, producer) is ErrorCode.invalid_txn_state
+    asked = cluster.answer_of(there, "add_offsets_to_txn", 3, **producer, group_id=GROUP)
+    assert asked.error_code is NONE
+    cluster.until(lambda: committed_in(cluster, here, producer) is NONE)
+    assert cluster.answer_of(there, "end_txn", 3, **producer, committed=True).error_code is NONE
+    cluster.until(lambda: group.fetch(here, "t") == 7)
+
+
+def coordinator(cluster: RunningCluster, transactional_id: str) -> int:
+    def found() -> Any:
+        return cluster.answer_of(0, "find_coordinator", 3, key=transactional_id, key_type=1)
+
+    cluster.until(lambda: found().error_code is NONE)
+    node_id: int = found().node_id
+    return node_id
+
+
+def committed_in(cluster: RunningCluster, broker_id: int, producer: dict[str, Any]) -> ErrorCode:
+    partition = {
+        "partition_index": 0,
+        "committed_offset": 7,
+        "committed_leader_epoch": -1,
+        "committed_metadata": None,
+    }
+    answer = cluster.answer_of(
+        broker_id,
+        "txn_offset_commit",
+        3,
+        **producer,
+        group_id=GROUP,
+        generation_id=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[{"name": "t", "partitions": [partition]}],
+    )
+    error: ErrorCode = answer.topics[0].partitions[0].error_code
+    return error

@@ -82,7 +82,7 @@ def commit_offset(producer: ProducerInMemory, offset: int) -> Reply:
     )
 
 
-def produce(producer: ProducerInMemory, value: str, sequence: int, partition: int = 0) -> Reply:
+def produce(producer: ProducerInMemory, value: str, sequence: int, *partitions: int) -> Reply:
     batch = build_batch(
         [Record(None, value.encode(), timestamp_ms=producer.broker.clock.now_ms())],
         producer_id=producer.producer_id,
@@ -90,7 +90,7 @@ def produce(producer: ProducerInMemory, value: str, sequence: int, partition: in
         base_sequence=sequence,
         transactional=True,
     )
-    data = [{"name": TOPIC, "partition_data": [{"index": partition, "records": batch}]}]
+    data = [{"name": TOPIC, "partition_data": [{"index": one, "records": batch} for one in partitions or (0,)]}]
     return settled(
         producer.broker,
         producer.broker.send(
@@ -213,6 +213,25 @@ def test_batch_is_late_before_the_next_transaction_has_written_anything() -> Non
     with on(broker, first):
         assert produce(producer, "late", 1).message is None
     assert first.closed is not None
+
+
+def test_batches_for_two_partitions_are_late_where_one_of_them_is_written_over_a_younger_connection() -> None:
+    """The older connection was left nowhere, and is the youngest at the other partition still."""
+    broker, older, younger, coordinator = started(), ClientConnection(), ClientConnection(), ClientConnection()
+    with on(broker, coordinator):
+        producer = ProducerInMemory(broker, TV1)
+        producer.add_partitions()
+    with on(broker, older):
+        assert produce(producer, "first", 0, 0).message is not None
+    with on(broker, younger):
+        assert produce(producer, "first", 0, 1).message is not None
+    with on(broker, coordinator):
+        assert end(producer, committed=True).message.error_code is NONE
+        producer.add_partitions()
+    with on(broker, older):
+        assert produce(producer, "late", 1, 1, 0).message is None
+    assert older.closed is not None
+    assert [broker.core.topics.partition(TOPIC, index).log.log_end_offset for index in (0, 1)] == [2, 2]
 
 
 # --- what does not

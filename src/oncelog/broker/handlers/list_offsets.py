@@ -8,6 +8,7 @@ pending upload (-6), of which there are none here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -49,14 +50,32 @@ class Needs(Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     turn = Turn(broker.clock)
+    asked, twice = await _asked(request, turn)
     topics = []
-    for asked in request.body.topics:
-        partitions = await turn.each(asked.partitions, partial(_partition, broker, request, asked.name))
-        topics.append(request.types.ListOffsetsTopicResponse(name=asked.name, partitions=partitions))
+    for name, wanted in asked.items():
+        partitions = await turn.each(tuple(wanted.values()), partial(_partition, broker, request, twice, name))
+        topics.append(request.types.ListOffsetsTopicResponse(name=name, partitions=partitions))
     return request.answer(topics=tuple(topics))
 
 
-def _partition(broker: Needs, request: Request, topic: str, asked: Any) -> Any:
+async def _asked(request: Request, turn: Turn) -> tuple[Mapping[str, Mapping[int, Any]], Set[tuple[str, int]]]:
+    """What is asked of each partition, and those that are named more than once: they are answered once, as in Kafka."""
+    asked: dict[str, dict[int, Any]] = {}
+    twice: set[tuple[str, int]] = set()
+    for topic in request.body.topics:
+        for partition in topic.partitions:
+            wanted = asked.setdefault(topic.name, {})
+            if partition.partition_index in wanted:
+                twice.add((topic.name, partition.partition_index))
+            wanted[partition.partition_index] = partition
+            if turn.is_over:
+                await turn.rest()
+    return asked, twice
+
+
+def _partition(broker: Needs, request: Request, twice: Set[tuple[str, int]], topic: str, asked: Any) -> Any:
+    if (topic, asked.partition_index) in twice:
+        return _result(request, asked, ErrorCode.invalid_request)
     if (asked.timestamp < 0 and request.version < MIN_VERSION_OF.get(asked.timestamp, 0)) or asked.timestamp < -6:
         return _result(request, asked, ErrorCode.unsupported_version)
     partition = broker.topics.partition(topic, asked.partition_index)

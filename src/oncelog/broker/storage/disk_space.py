@@ -1,7 +1,7 @@
 """A disk that is full: producers are refused, and what ends transactions is written in the room that is kept back for it.
 
 A directory is full from the first write on that finds no room, and no producer is served before all of the reserve is back
-and as much again is free: what is kept back would be theirs otherwise.
+and as much again is free: what is kept back would be theirs otherwise. Nor is anything copied, cleaned or taken from a leader.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class DiskSpace:
         except DiskFullError:
             return
         directory.state = DirectoryState.ONLINE
+        self._keep_room()
         logger.warning("the disk of log directory %s has room again, and producers are served", directory.path)
 
     def _make_room(self, path: str, share: Share) -> bool:
@@ -79,6 +80,10 @@ class DiskSpace:
     def _is_full(self, directory: DataDirectory) -> None:
         if directory.state is DirectoryState.ONLINE:
             directory.state = DirectoryState.FULL
+            self._keep_room()
             logger.error(
                 "the disk of log directory %s is full: producers are refused until there is room", directory.path
             )
+
+    def _keep_room(self) -> None:
+        self._disk.keep_room_in([one.path for one in self._directories if one.is_full])

@@ -17,6 +17,7 @@ from oncelog.environment import Disk, DiskError
 from oncelog.records.checksum import crc32c
 
 FILE_NAME = "oncelog-metadata.jsonl"
+REMEDY = "the next start needs it, so put a copy back or make it again with `oncelog log repair`"
 
 
 class BrokerStarted(NamedTuple):
@@ -180,6 +181,7 @@ class Journal:
         self._on_failure = on_failure
         self._path = f"{directory}/{FILE_NAME}"
         self._file = disk.open(self._path, create=True)
+        disk.watch(self._path, REMEDY)
         self.durable_bytes = 0
 
     @property

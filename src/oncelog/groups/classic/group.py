@@ -6,11 +6,13 @@ points lives here alone: who has joined again, who waits for an answer, and unti
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from copy import copy
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from oncelog.coordination.draft import Draft
 from oncelog.groups.classic.answers import JoinAnswer, JoinedMember
 from oncelog.groups.classic.member import ClassicGroupMember
 from oncelog.groups.classic.metadata import NO_TIME, GroupMetadataRecord, GroupMetadataValue
@@ -27,6 +29,8 @@ from oncelog.groups.commit_context import CommitContext
 from oncelog.groups.group_type import GroupType
 from oncelog.wire import ErrorCode
 
+V = TypeVar("V")
+
 
 class FirstRebalance(NamedTuple):
     """The first members of an empty group are waited for a while: `delay_ms` at a time, `remaining_ms` more at most."""
@@ -40,6 +44,8 @@ class ClassicGroup:
     """One group. Deadlines are steady times, None where nothing is waited for."""
 
     __slots__ = (
+        "_joined_count",
+        "_quiet_until_ms",
         "_static",
         "_supporters",
         "first_rebalance",
@@ -68,28 +74,38 @@ class ClassicGroup:
         self.protocol = metadata.protocol
         self.leader = metadata.leader
         self.state_ms = metadata.state_ms
-        self.members: dict[str, ClassicGroupMember] = {}
-        self.pending_joins: dict[str, float] = {}
+        self.members: MutableMapping[str, ClassicGroupMember] = {}
+        self.pending_joins: MutableMapping[str, float] = {}
         """Ids that were given out and not come back with yet (KIP-394), and until when they are kept."""
-        self.pending_syncs: set[str] = set()
+        self.pending_syncs: MutableMapping[str, None] = {}
         self.first_rebalance: FirstRebalance | None = None
         self.join_deadline_ms: float | None = None
         self.sync_deadline_ms: float | None = None
-        self._static: dict[str, str] = {}
+        self._joined_count = 0
+        self._quiet_until_ms = math.inf
+        """No deadline of a member, or of an id that was given out, is before this. Heartbeats move theirs away, and not this."""
+        self._static: MutableMapping[str, str] = {}
         self._supporters: Counter[str] = Counter()
         for stored in metadata.members:
             self.add(ClassicGroupMember.stored(stored, metadata.protocol))
         self.subscribed_topics = self._topics()
 
-    def copy(self) -> ClassicGroup:
+    def draft(self) -> ClassicGroup:
         """For a decision to work on: the group itself stays as it is until the decision is carried out."""
         group = copy(self)
-        group.members = self.members.copy()
-        group.pending_joins = self.pending_joins.copy()
-        group.pending_syncs = self.pending_syncs.copy()
-        group._static = self._static.copy()
+        group.members = Draft(_as_dict(self.members))
+        group.pending_joins = Draft(_as_dict(self.pending_joins))
+        group.pending_syncs = Draft(_as_dict(self.pending_syncs))
+        group._static = Draft(_as_dict(self._static))
         group._supporters = self._supporters.copy()
         return group
+
+    def keep(self) -> None:
+        """The decision is carried out: whatever it was made on is this group from now on."""
+        self.members = _as_dict(self.members)
+        self.pending_joins = _as_dict(self.pending_joins)
+        self.pending_syncs = _as_dict(self.pending_syncs)
+        self._static = _as_dict(self._static)
 
     def end(self, now_ms: int) -> tuple[GroupMetadataRecord, ...]:
         """The records that take all of it back."""
@@ -173,12 +189,20 @@ class ClassicGroup:
         self.members[member.member_id] = member
         self._supporters.update(name for name, _ in member.protocols)
         self.pending_joins.pop(member.member_id, None)
+        self._joined_count += member.has_joined
+        self._note_deadline(member.session_deadline_ms)
+
+    def expect(self, member_id: str, until_ms: float) -> None:
+        """The id was given out (KIP-394)."""
+        self.pending_joins[member_id] = until_ms
+        self._note_deadline(until_ms)
 
     def remove(self, member_id: str) -> ClassicGroupMember | None:
         self.pending_joins.pop(member_id, None)
-        self.pending_syncs.discard(member_id)
+        self.pending_syncs.pop(member_id, None)
         member = self.members.pop(member_id, None)
         if member is not None:
+            self._joined_count -= member.has_joined
             self._supporters.subtract(name for name, _ in member.protocols)
             if member.instance_id is not None:
                 del self._static[member.instance_id]
@@ -193,9 +217,12 @@ class ClassicGroup:
             self._supporters.subtract(name for name, _ in before.protocols)
             self._supporters.update(name for name, _ in member.protocols)
         self.members[member.member_id] = member
+        self._joined_count += member.has_joined - before.has_joined
+        self._note_deadline(member.session_deadline_ms)
 
     def heard_from(self, member_id: str, steady_ms: float) -> None:
-        self.members[member_id] = self.members[member_id].heard_from(steady_ms)
+        member = self.members[member_id] = self.members[member_id].heard_from(steady_ms)
+        self._note_deadline(member.session_deadline_ms)
 
     def replace_static(self, old: ClassicGroupMember, new_id: str) -> ClassicGroupMember:
         """KIP-345: whoever comes back with an instance id is the same member under a new id; the old id is fenced."""
@@ -212,12 +239,13 @@ class ClassicGroup:
         )
         del self.members[old.member_id]
         self.members[new_id] = new
+        self._joined_count -= old.has_joined
         self._static[old.instance_id] = new_id
         if self.leader == old.member_id:
             self.leader = new_id
         if old.member_id in self.pending_syncs:
-            self.pending_syncs.remove(old.member_id)
-            self.pending_syncs.add(new_id)
+            del self.pending_syncs[old.member_id]
+            self.pending_syncs[new_id] = None
         return new
 
     def joined(self) -> Iterator[ClassicGroupMember]:
@@ -225,11 +253,11 @@ class ClassicGroup:
 
     @property
     def joined_count(self) -> int:
-        return sum(1 for _ in self.joined())
+        return self._joined_count
 
     @property
     def have_all_joined(self) -> bool:
-        return not self.pending_joins and all(member.has_joined for member in self.members.values())
+        return not self.pending_joins and self._joined_count == len(self.members)
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -273,7 +301,7 @@ class ClassicGroup:
         self.protocol = self.chosen_protocol()
         self.subscribed_topics = self._topics()
         self.first_rebalance = None
-        self.pending_syncs = set(self.members)
+        self.pending_syncs = dict.fromkeys(self.members)
         self.transition(COMPLETING_REBALANCE)
 
     def settle(self, metadata: GroupMetadataValue) -> None:
@@ -338,14 +366,24 @@ class ClassicGroup:
     # --- deadlines
 
     def next_deadline_ms(self) -> float | None:
-        deadlines = [
-            deadline
-            for deadline in (
-                self.join_deadline_ms,
-                self.sync_deadline_ms,
-                *self.pending_joins.values(),
-                *(member.session_deadline_ms for member in self.members.values()),
-            )
-            if deadline is not None
-        ]
-        return min(deadlines, default=None)
+        """No deadline is before this one. Which members' is the next costs a look at all of them: see `look_at_deadlines`."""
+        times = (self.join_deadline_ms, self.sync_deadline_ms, self._quiet_until_ms)
+        next_ms = min(time for time in times if time is not None)
+        return None if next_ms == math.inf else next_ms
+
+    def look_at_deadlines(self) -> None:
+        """Let the next deadline be that of a member, or of an id that was given out."""
+        deadlines = [*self.pending_joins.values()]
+        deadlines += [time for member in self.members.values() if (time := member.session_deadline_ms) is not None]
+        self._quiet_until_ms = min(deadlines, default=math.inf)
+
+    def _note_deadline(self, deadline_ms: float | None) -> None:
+        if deadline_ms is not None and deadline_ms < self._quiet_until_ms:
+            self._quiet_until_ms = deadline_ms
+
+
+def _as_dict(known: MutableMapping[str, V]) -> dict[str, V]:
+    if isinstance(known, Draft):
+        return known.kept()
+    assert isinstance(known, dict)
+    return known

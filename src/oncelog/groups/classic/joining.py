@@ -73,7 +73,7 @@ class Joining:
             self._take_place(known, member_id)
         elif request.instance_id is None and request.needs_member_id:
             # KIP-394: whoever does not come back with the id has never been a member.
-            group.pending_joins[member_id] = self.step.now.steady_ms + request.session_timeout_ms
+            group.expect(member_id, self.step.now.steady_ms + request.session_timeout_ms)
             self._refuse(ErrorCode.member_id_required, member_id)
         else:
             self._add(member_id)

@@ -98,7 +98,11 @@ class ClassicMembership:
 
     def _remembering(self, group: ClassicGroup) -> Callable[[], None]:
         """What puts a group in the place of the one that a decision was made on."""
-        return partial(self._groups.__setitem__, group.name, group)
+        return partial(self._keep, group)
+
+    def _keep(self, group: ClassicGroup) -> None:
+        group.keep()
+        self._groups[group.name] = group
 
     # --- groups that come from the other protocol, or go to it
 
@@ -117,7 +121,7 @@ class ClassicMembership:
         step = DecisionBuilder(now)
         for member in group.members.values():
             rebalance.answer_join(step, member, JoinAnswer(ErrorCode.rebalance_in_progress, member.member_id))
-        rebalance.answer_syncs(step, group.copy(), ErrorCode.rebalance_in_progress)
+        rebalance.answer_syncs(step, group.draft(), ErrorCode.rebalance_in_progress)
         return Decision(group.end(now.wall_ms), step.decision().answer)
 
     def unload(self, name: str, now: Timestamps) -> tuple[PendingResponse, ...]:
@@ -160,7 +164,7 @@ class ClassicMembership:
             return step.decision()
         found = self.find(request.group)
         if found is not None:
-            group = found.copy()
+            group = found.draft()
         elif request.member_id:
             step.answer(reply, JoinAnswer(ErrorCode.unknown_member_id, request.member_id))
             return step.decision()
@@ -185,9 +189,9 @@ class ClassicMembership:
             step.answer(reply, SyncAnswer(error))
             return step.decision()
         assert found is not None
-        group = found.copy()
+        group = found.draft()
         member = group.members[request.member_id]
-        group.pending_syncs.discard(member.member_id)
+        group.pending_syncs.pop(member.member_id, None)
         if group.state is STABLE:
             step.answer(reply, SyncAnswer(_NONE, group.protocol_type, group.protocol, member.assignment))
             return step.decision(self._remembering(group))
@@ -234,7 +238,7 @@ class ClassicMembership:
             answer = LeaveAnswer((error,) * len(leaving)) if group_name else LeaveAnswer((), error)
             step.answer(reply, answer)
             return step.decision()
-        group = found.copy()
+        group = found.draft()
         errors = tuple(_leave(step, group, one) for one in leaving)
         step.answer(reply, LeaveAnswer(errors))
         if len(group.members) < len(found.members):
@@ -246,7 +250,7 @@ class ClassicMembership:
     # --- what time brings
 
     def next_deadline_ms(self, group_name: str) -> float | None:
-        """The steady time at which `expire` has something to do for this group."""
+        """The steady time before which `expire` has nothing to do for this group."""
         group = self._groups.get(group_name)
         return None if group is None else group.next_deadline_ms()
 
@@ -256,7 +260,7 @@ class ClassicMembership:
         found = self._groups.get(group_name)
         if found is None:
             return step.decision()
-        group = found.copy()
+        group = found.draft()
         if self._expire_sessions(step, group):
             pass
         elif _is_due(group.join_deadline_ms, now):
@@ -264,6 +268,7 @@ class ClassicMembership:
         elif _is_due(group.sync_deadline_ms, now):
             group.sync_deadline_ms = None
             self._expire_syncs(step, group)
+        group.look_at_deadlines()
         return step.decision(self._remembering(group))
 
     def _expire_sessions(self, step: DecisionBuilder, group: ClassicGroup) -> bool:

@@ -42,7 +42,7 @@ def prepare(step: DecisionBuilder, group: ClassicGroup, first_delay_ms: int) -> 
         for member in group.members.values():
             group.put(member._replace(assignment=b""))
         answer_syncs(step, group, ErrorCode.rebalance_in_progress)
-    group.pending_syncs.clear()
+    group.pending_syncs = {}
     group.sync_deadline_ms = None
     is_first = group.state is EMPTY
     group.transition(PREPARING_REBALANCE)

@@ -109,6 +109,9 @@ class ReadOnlyDisk:
     def when_full(self, make_room: MakeRoom) -> None:
         _never()
 
+    def keep_room_in(self, directories: Sequence[str]) -> None:
+        _never()
+
     def allocate(self, path: str, size_bytes: int) -> None:
         _never()
 
@@ -138,3 +141,6 @@ class ReadOnlyDisk:
 
     def lock(self, path: str) -> Lock:
         return self._disk.lock(path)
+
+    def watch(self, path: str, remedy: str) -> None:
+        _never()
