@@ -159,6 +159,9 @@ class Transport:
     def resume_reading(self) -> None:
         self.reading = True
 
+    def is_closing(self) -> bool:
+        return False
+
     def write(self, data: object) -> None: ...
 
     writelines = write

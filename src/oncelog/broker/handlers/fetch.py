@@ -69,7 +69,7 @@ async def handle(broker: Needs, request: Request) -> Any:
         return request.answer(error_code=session, session_id=NO_SESSION, responses=())
     is_incremental = session is not None and request.body.session_epoch > FIRST_EPOCH
     partitions = FetchWithoutSession(tuple(asked.values())) if session is None else session
-    reads = await Fetching(broker, partitions, _limits(broker, request), turn).reads()
+    reads = await Fetching(broker, partitions, _limits(broker, request), turn, request.connection.reserve).reads()
     return await _answer(broker, request, turn, session, reads, is_incremental=is_incremental)
 
 
@@ -154,7 +154,7 @@ async def _answer(
 def _is_news(session: FetchSession, read: PartitionRead) -> bool:
     """Whether a session's client has to be told; what it is told is remembered. Partitions with records go to the back."""
     asked = read.asked
-    has_data = memoryview(read.data).nbytes > 0
+    has_data = read.size_bytes > 0
     is_news = (
         has_data
         or read.error is not ErrorCode.none
