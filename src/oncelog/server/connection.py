@@ -260,11 +260,14 @@ class Connection(asyncio.BufferedProtocol):
         if lent is not None:
             self._frame = lent
             self._frame_room = memoryview(lent.obj).nbytes
-        else:
-            self._frame_room = min(size, max(RECEIVE_BYTES, GROWTH * (stop - begin)))
-            self._frame = bytearray(self._frame_room)
-            self._frame[: stop - begin] = view[begin:stop]
+            self._memory.begin_request(self, self._frame_room)
+            return
+        self._frame_room = min(size, max(RECEIVE_BYTES, stop - begin))
+        self._frame = bytearray(self._frame_room)
+        self._frame[: stop - begin] = view[begin:stop]
         self._memory.begin_request(self, self._frame_room)
+        if self._frame_filled == self._frame_room:
+            self._ask_for_room()
 
     def _ask_for_room(self) -> None:
         room = min(self._frame_size, GROWTH * self._frame_filled)

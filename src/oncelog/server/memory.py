@@ -17,11 +17,11 @@ from oncelog.coordination import Parked
 
 GRACE_S = 2.0
 """Whoever has memory, and neither sends nor takes a byte for so long, may be closed for the others."""
-SERVED_GRACE_S = 10.0
-"""The same for one whose request is served meanwhile: it is not its client that keeps it."""
+KEPT_WAITING_S = 10.0
+"""The same for one whose request is served meanwhile, or not read on: that is not its client's doing."""
 LOOK_AGAIN_S = 0.25
-PASSED_S_MAX = 0.5
-"""What waits for longer is passed by nothing that is smaller."""
+PASSED_S_MAX = 3.0
+"""What waits for longer is passed by nothing that is smaller. By then those that do nothing are gone."""
 FIRST_ANSWER_BYTES = 1024 * 1024
 """So much is worth an answer, if there is so much. Under pressure it is all for whoever has not yet shown that it takes more."""
 QUICK_S = 1.0
@@ -334,22 +334,28 @@ class MemoryBudget:
         self._relieve()
 
     def _relieve(self) -> None:
-        """Close those whose clients do nothing, until there is room for all others. Only then they go on."""
+        """Close those whose clients do nothing, until there is room for all others. Only then they go on.
+
+        Those whose requests are not read on come last. One that waits for an answer is not closed.
+        """
         now_s = self._loop.time()
         self._note_moves()
         waiting = (*self._requests_waiting.values(), *self._answers_waiting.values())
         wanted_bytes = self._used_bytes + sum(one.least_bytes for one in waiting)
 
-        def greed(one: tuple[Holder, _Held]) -> float:
-            _, held = one
-            return held.size_bytes * (now_s - held.moved_s)
+        def greed(one: tuple[Holder, _Held]) -> tuple[bool, float]:
+            connection, held = one
+            return connection not in self._requests_waiting, held.size_bytes * (now_s - held.moved_s)
 
-        greedy = sorted(((one, held) for one, held in self._held.items() if not self._is_waiting(one)), key=greed)
+        greedy = sorted(
+            ((one, held) for one, held in self._held.items() if one not in self._answers_waiting), key=greed
+        )
         while greedy and wanted_bytes > self._size_bytes_max:
             connection, held = greedy.pop()
             if self._is_too_long(connection, now_s - held.moved_s) or self.size_bytes > 2 * self._size_bytes_max:
                 connection.abort("the memory for requests and answers is used up")
-                wanted_bytes -= held.size_bytes
+                wanted = self._requests_waiting.get(connection)
+                wanted_bytes -= held.size_bytes + (0 if wanted is None else wanted.least_bytes)
                 self._take_back(connection)
         self._go_on()
         self._watch()
@@ -366,4 +372,5 @@ class MemoryBudget:
             held.untaken_bytes = untaken_bytes
 
     def _is_too_long(self, connection: Holder, still_s: float) -> bool:
-        return still_s >= (SERVED_GRACE_S if connection.is_answering else GRACE_S)
+        is_kept_waiting = connection.is_answering or connection in self._requests_waiting
+        return still_s >= (KEPT_WAITING_S if is_kept_waiting else GRACE_S)
