@@ -17,7 +17,7 @@ from oncelog.broker.readiness import StartProgress
 from oncelog.broker.request import Peer, Request
 from oncelog.broker.slices import beside
 from oncelog.coordination import Parked, begin, sleep, start
-from oncelog.environment import Clock, DiskError, Workers
+from oncelog.environment import Clock, DiskError, RefusedError, Workers
 from oncelog.wire import (
     RequestHeader,
     TooManyItemsError,
@@ -91,16 +91,20 @@ class Dispatch:
         self, api: ServedApi, request: Request, correlation_id: int, decode: Callable[[], Any]
     ) -> Answer:
         """Read a request of many items, and write its answer, beside those that are served meanwhile."""
-        body = await beside(self._workers, decode, is_long=False)
-        if isinstance(body, WireError):
-            request.connection.close(str(body))
+        try:
+            body = await beside(self._workers, decode, is_long=False)
+            if isinstance(body, WireError):
+                request.connection.close(str(body))
+                return None
+            request.body = body
+            await self._progress.until(api.needs)
+            answer = api.handle(self._parts, request)
+            if isinstance(answer, CoroutineType):
+                answer = await answer
+            return await self._encoded_beside(api, request, correlation_id, answer)
+        except RefusedError as refused:
+            request.connection.close(_refusal(api, refused))
             return None
-        request.body = body
-        await self._progress.until(api.needs)
-        answer = api.handle(self._parts, request)
-        if isinstance(answer, CoroutineType):
-            answer = await answer
-        return await self._encoded_beside(api, request, correlation_id, answer)
 
     async def _receive_early(self, api: ServedApi, request: Request, correlation_id: int) -> Answer:
         """The broker is not ready for it: it waits, for whoever asks would only ask again."""
@@ -124,12 +128,20 @@ class Dispatch:
                 # Whoever asked can ask again.
                 request.connection.close()
             return await Parked[Answer]()
+        except RefusedError as refused:
+            # It has no error code: whoever asked connects again, and asks again.
+            request.connection.close(_refusal(api, refused))
+            return None
         except Exception as bug:
             bug.add_note(f"in {api.name} v{request.version}")
             raise
-        if _has_many_items(body):
+        if not _has_many_items(body):
+            return self._encoded(api, request, correlation_id, body)
+        try:
             return await self._encoded_beside(api, request, correlation_id, body)
-        return self._encoded(api, request, correlation_id, body)
+        except RefusedError as refused:
+            request.connection.close(_refusal(api, refused))
+            return None
 
     def _encoded(self, api: ServedApi, request: Request, correlation_id: int, body: Any) -> Answer:
         if request_log.is_logged():
@@ -146,6 +158,10 @@ class Dispatch:
                 header.api_key, 0, header.correlation_id, api_versions.unsupported_version(self._parts)
             )
         raise WireError(f"API {header.api_key} is not served in version {header.version}")
+
+
+def _refusal(api: ServedApi, refused: RefusedError) -> str:
+    return f"its {api.name} request is refused: {refused}"
 
 
 def _decoded(request_class: Any, frame: memoryview, position: int) -> Any:

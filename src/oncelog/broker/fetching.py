@@ -10,11 +10,11 @@ from uuid import UUID
 from typing_extensions import Buffer
 
 from oncelog.broker.fetch_sessions import FetchedPartition, Find
-from oncelog.broker.slices import Turn
+from oncelog.broker.slices import NO_MEMORY, Turn
 from oncelog.broker.storage.leader_epochs import epoch_problem
 from oncelog.broker.storage.partition import FollowerId, Partition
 from oncelog.coordination import Parked
-from oncelog.environment import DiskError
+from oncelog.environment import DiskError, RefusedError
 from oncelog.log import AbortedTransaction, PartitionLog
 from oncelog.records import Codec
 from oncelog.wire import BytesInParts, ErrorCode
@@ -295,6 +295,8 @@ class Fetching:
         """A partition that turns out to be damaged is offline from now on, and all of a directory whose disk fails."""
         try:
             return self._read(asked, size_bytes_left, whole_batch=whole_batch)
+        except MemoryError as error:
+            raise RefusedError(NO_MEMORY) from error
         except DiskError as error:
             partition = self._find(asked)
             assert isinstance(partition, Partition), asked

@@ -154,11 +154,19 @@ class Connection(asyncio.BufferedProtocol):
         frame = self._frame
         if frame is not None:
             if isinstance(frame, bytearray) and len(frame) < self._frame_room:
-                frame.extend(bytes(self._frame_room - len(frame)))
+                try:
+                    frame.extend(bytes(self._frame_room - len(frame)))
+                except MemoryError:
+                    self._begin_to_close(f"the machine has no memory for a request of {self._frame_size} bytes")
+                    # Not from here: uvloop is about to read into what it is given.
+                    asyncio.get_running_loop().call_soon(self.abort)
+                    return self._buffer.place_behind(b"")
             return memoryview(frame)[self._frame_filled :]
         return self._buffer.place_behind(self._rest)
 
     def buffer_updated(self, size_bytes: int) -> None:
+        if self._closing:
+            return
         self.last_active_s = asyncio.get_running_loop().time()
         frame = self._frame
         if frame is None:
@@ -338,6 +346,9 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._waiting)
 
     def _pause_or_resume_reading(self, transport: asyncio.Transport) -> None:
+        if transport.is_closing():
+            # Its client has gone, and it will be said.
+            return
         should_read = not (self._waiting or self._is_cut_short or self._refusal is not None or self._has_no_room)
         if should_read != transport.is_reading():
             if should_read:
