@@ -14,6 +14,7 @@ from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import MINUTE, TOPIC, TV1, TV2, ProducerInMemory, Protocol, make_topic
 from oncelog.broker import fetching
 from oncelog.broker.fetch_sessions import ALL_EVERY_MS
+from oncelog.coordination import Parked
 from oncelog.log import PartitionLog
 from oncelog.records import Record, batches, build_batch
 
@@ -249,6 +250,96 @@ def test_reader_of_uncommitted_records_gets_no_aborted_list(broker: BrokerInMemo
     broker.settle()
     assert fetch(broker, (0, 0), isolation=UNCOMMITTED)[0].aborted_transactions is None
     assert fetch(broker, (0, 2), isolation=COMMITTED)[0].aborted_transactions == ()
+
+
+class MemoryThatComesLater:
+    """Notes what an answer may take at most and at least, and gives when it is told to."""
+
+    def __init__(self, broker: BrokerInMemory) -> None:
+        self.asked: list[tuple[int, int]] = []
+        self.granted: Parked[int] = Parked()
+        broker.connection.reserve = self.reserve  # type: ignore[method-assign]
+
+    def reserve(self, most_bytes: int, least_bytes: int) -> Parked[int]:
+        self.asked.append((most_bytes, least_bytes))
+        return self.granted
+
+
+def test_large_answer_waits_for_its_memory_and_is_as_long_as_there_is(broker: BrokerInMemory) -> None:
+    for _ in range(3):
+        append(broker, "x" * 100_000)
+    memory = MemoryThatComesLater(broker)
+    reply = send(broker, (0, 0))
+    assert not reply.came
+    batch_bytes = memory.asked[0][1]
+    assert memory.asked == [(3 * batch_bytes, batch_bytes)]
+    memory.granted.release(2 * batch_bytes)
+    assert offsets_in(reply.message.responses[0].partitions[0].records) == [0, 1]
+
+
+def test_answer_asks_for_no_more_memory_than_its_limits_allow_but_for_the_first_batch(broker: BrokerInMemory) -> None:
+    for _ in range(3):
+        append(broker, "x" * 100_000)
+    memory = MemoryThatComesLater(broker)
+    send(broker, (0, 0), max_bytes=1000)
+    most_bytes, least_bytes = memory.asked[0]
+    assert (most_bytes, least_bytes > 100_000) == (1000, True)
+
+
+def test_small_answer_has_its_memory_in_any_case(broker: BrokerInMemory) -> None:
+    append(broker, "x" * 50_000)
+    memory = MemoryThatComesLater(broker)
+    assert send(broker, (0, 0)).came
+    assert not memory.asked
+
+
+def test_topic_that_is_deleted_while_its_reader_waits_for_memory_is_unknown(broker: BrokerInMemory) -> None:
+    append(broker, "x" * 100_000)
+    memory = MemoryThatComesLater(broker)
+    reply = send(broker, (0, 0))
+    broker.ask("delete_topics", 5, topic_names=[TOPIC], timeout=MINUTE)
+    memory.granted.release(10**6)
+    assert reply.message.responses[0].partitions[0].error_code is ErrorCode.unknown_topic_or_partition
+
+
+def test_reader_that_leaves_while_it_waits_for_memory_leaves_nothing_behind(broker: BrokerInMemory) -> None:
+    append(broker, "x" * 100_000)
+    memory = MemoryThatComesLater(broker)
+    reply = send(broker, (0, 0))
+    reply.end()
+    memory.granted.release(10**6)
+    assert not reply.came
+    assert broker.failures == []
+
+
+def test_answer_of_many_parts_is_the_log_byte_for_byte(broker: BrokerInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However a part and a batch lie, and whatever the limit."""
+    for number in range(12):
+        append(broker, str(number) * (20_000 + 7_000 * (number % 3)))
+    whole = fetch(broker, (0, 0))[0].records
+    for part_bytes in (1, 30_000, 61_000, 100_000, 2**20):
+        monkeypatch.setattr(fetching, "READ_AT_ONCE_BYTES", part_bytes)
+        for max_bytes in (1, 25_000, 80_000, 200_000, len(whole), 2**20):
+            found = fetch(broker, (0, 0), max_bytes=max_bytes)[0].records
+            assert whole.startswith(found)
+            last = offsets_in(found)[-1]
+            more = [size for offset, size in sizes_in(whole) if offset == last + 1]
+            assert len(found) <= max_bytes or last == 0
+            assert not more or len(found) + more[0] > max_bytes, "nothing that fits is left out"
+
+
+def sizes_in(records: bytes) -> list[tuple[int, int]]:
+    return [(header.base_offset, header.size_bytes) for _, header in batches(records)]
+
+
+def test_answer_that_the_machine_has_no_memory_for_is_refused(broker: BrokerInMemory) -> None:
+    append(broker, "x")
+    with patch.object(PartitionLog, "read", side_effect=MemoryError):
+        reply = send(broker, (0, 0))
+    assert reply.message is None
+    assert broker.connection.closed == "its Fetch request is refused: the machine has no memory for it"
+    assert broker.failures == []
+    assert offsets_in(fetch(broker, (0, 0))[0].records) == [0]
 
 
 def test_session_answers_only_what_is_new(broker: BrokerInMemory) -> None:

@@ -15,7 +15,7 @@ from oncelog.broker.apis import ServedApi
 from oncelog.broker.handlers import api_versions
 from oncelog.broker.readiness import StartProgress
 from oncelog.broker.request import Peer, Request
-from oncelog.broker.slices import beside
+from oncelog.broker.slices import NO_MEMORY, beside
 from oncelog.coordination import Parked, begin, sleep, start
 from oncelog.environment import Clock, DiskError, RefusedError, Workers
 from oncelog.wire import (
@@ -76,6 +76,9 @@ class Dispatch:
         arrived_ms = self._clock.monotonic_ms()
         try:
             body = decode_request(request_class, frame, position, ITEMS_AT_ONCE)
+        except MemoryError:
+            connection.close(_refusal(api, NO_MEMORY))
+            return None
         except TooManyItemsError:
             request = Request(header.api_key, header.version, header.client_id, None, connection, arrived_ms)
             if len(frame) < KEPT_BYTES_MIN:
@@ -160,7 +163,7 @@ class Dispatch:
         raise WireError(f"API {header.api_key} is not served in version {header.version}")
 
 
-def _refusal(api: ServedApi, refused: RefusedError) -> str:
+def _refusal(api: ServedApi, refused: RefusedError | str) -> str:
     return f"its {api.name} request is refused: {refused}"
 
 
