@@ -13,7 +13,7 @@ from harness.broker_in_memory import BrokerInMemory, Reply, SteppedDisk
 from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import MINUTE, TOPIC, TV1, TV2, ProducerInMemory, Protocol, make_topic
 from oncelog.broker import fetching
-from oncelog.broker.fetch_sessions import ALL_EVERY_MS
+from oncelog.broker.fetch_sessions import ALL_EVERY_MS, PARTITION_BYTES, STALE_MS
 from oncelog.coordination import Parked
 from oncelog.log import PartitionLog
 from oncelog.records import Record, batches, build_batch
@@ -427,6 +427,7 @@ def test_records_that_a_session_asks_for_twice_are_given_twice(broker: BrokerInM
 def test_sessions_that_nobody_uses_watch_a_partition_until_it_moves_once(broker: BrokerInMemory) -> None:
     for _ in range(3):
         session = send(broker, (0, 0), session=(0, 0)).message.session_id
+        assert goes_on(broker, session, 1)
     partition = broker.core.topics.partition(TOPIC, 0)
     assert partition is not None
     assert len(partition._watchers) == 3
@@ -447,13 +448,99 @@ def test_waiting_fetch_of_a_session_waits_until_there_is_enough(broker: BrokerIn
     assert [offsets_in(one.records) for one in reply.message.responses[0].partitions] == [[0, 1], [0, 1]]
 
 
-def test_oldest_session_makes_way_when_there_is_no_room() -> None:
-    broker = BrokerInMemory(SteppedDisk(), ManualClock(), max_incremental_fetch_session_cache_slots="1")
+def begun(broker: BrokerInMemory, *partitions: tuple[int, int]) -> int:
+    """The id of a new session; 0 if there was no room for it."""
+    session_id: int = send(broker, *partitions, session=(0, 0)).message.session_id
+    return session_id
+
+
+def goes_on(broker: BrokerInMemory, session_id: int, epoch: int) -> bool:
+    error = send(broker, session=(session_id, epoch)).message.error_code
+    assert error in (ErrorCode.none, ErrorCode.fetch_session_id_not_found)
+    return bool(error is ErrorCode.none)
+
+
+def with_slots(slots: int, **settings: str) -> BrokerInMemory:
+    broker = BrokerInMemory(
+        SteppedDisk(), ManualClock(), max_incremental_fetch_session_cache_slots=str(slots), **settings
+    )
     make_topic(broker)
-    first = send(broker, (0, 0), session=(0, 0)).message.session_id
-    second = send(broker, (0, 0), session=(0, 0)).message.session_id
-    assert send(broker, session=(first, 1)).message.error_code is ErrorCode.fetch_session_id_not_found
-    assert send(broker, session=(second, 1)).message.error_code is ErrorCode.none
+    return broker
+
+
+def test_new_sessions_find_no_room_while_others_are_in_use() -> None:
+    """KIP-227: a session that is neither stale nor smaller is not evicted; the new one is not cached, which id 0 says."""
+    broker = with_slots(1)
+    first = begun(broker, (0, 0))
+    for _ in range(1000):
+        assert begun(broker, (0, 0)) == 0
+    assert goes_on(broker, first, 1)
+
+
+def test_session_that_nobody_has_used_for_two_minutes_makes_way() -> None:
+    broker = with_slots(2)
+    unused, used = begun(broker, (0, 0)), begun(broker, (0, 0))
+    broker.clock.advance(STALE_MS - 1000)
+    assert goes_on(broker, used, 1)
+    broker.clock.advance(2000)
+    new = begun(broker, (0, 0))
+    assert new
+    assert goes_on(broker, used, 2)
+    assert not goes_on(broker, unused, 1)
+    assert goes_on(broker, new, 1)
+
+
+def test_smaller_session_that_is_not_new_makes_way_for_a_larger_one() -> None:
+    broker = with_slots(1)
+    small = begun(broker, (0, 0))
+    assert not begun(broker, (0, 0), (1, 0)), "the other one is new"
+    broker.clock.advance(STALE_MS - 1000)
+    assert goes_on(broker, small, 1)
+    broker.clock.advance(2000)
+    assert not begun(broker, (0, 0)), "it is no larger"
+    large = begun(broker, (0, 0), (1, 0))
+    assert large
+    assert not goes_on(broker, small, 2)
+    assert goes_on(broker, large, 1)
+
+
+def test_partition_that_is_not_there_is_answered_and_no_session_keeps_it(broker: BrokerInMemory) -> None:
+    reply = send(broker, (0, 0), (77, 0), session=(0, 0)).message
+    assert {one.partition_index: one.error_code for one in reply.responses[0].partitions} == {
+        0: ErrorCode.none,
+        77: ErrorCode.unknown_topic_or_partition,
+    }
+    assert reply.session_id == 0, "its reader names all of them again"
+    assert len(broker.core.fetch_sessions) == 0
+
+
+def test_session_that_is_asked_for_what_is_not_there_says_so_and_ends(broker: BrokerInMemory) -> None:
+    session = begun(broker, (0, 0))
+    reply = send(broker, (77, 0), session=(session, 1)).message
+    assert reply.error_code is ErrorCode.none
+    assert reply.responses[0].partitions[0].error_code is ErrorCode.unknown_topic_or_partition
+    assert not goes_on(broker, session, 2)
+
+
+def test_sessions_have_no_more_partitions_than_there_is_memory_for() -> None:
+    broker = with_slots(1000, queued_max_request_bytes=str(2 * 3 * PARTITION_BYTES))
+    first = begun(broker, (0, 0), (1, 0))
+    assert first
+    assert not begun(broker, (0, 0), (1, 0))
+    assert begun(broker, (0, 0))
+    assert broker.core.fetch_sessions.kept_bytes == 3 * PARTITION_BYTES
+    send(broker, session=(first, -1))
+    assert broker.core.fetch_sessions.kept_bytes == PARTITION_BYTES
+    assert begun(broker, (1, 0))
+
+
+def test_session_that_grows_beyond_the_memory_ends() -> None:
+    broker = with_slots(1000, queued_max_request_bytes=str(2 * 3 * PARTITION_BYTES))
+    other, session = begun(broker, (0, 0), (1, 0)), begun(broker, (0, 0))
+    assert send(broker, (1, 0), session=(session, 1)).message.error_code is ErrorCode.none
+    assert not goes_on(broker, session, 2)
+    assert goes_on(broker, other, 1)
+    assert broker.core.fetch_sessions.kept_bytes == 2 * PARTITION_BYTES
 
 
 def test_reader_of_a_topic_that_is_deleted_hears_of_it(broker: BrokerInMemory) -> None:

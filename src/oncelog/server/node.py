@@ -170,7 +170,10 @@ class Broker:
             raise
         self._core.serve_at(self._advertised())
         self._memory = MemoryBudget(
-            loop, self._core.settings.number("queued.max.request.bytes"), give_back=give_back_freed_memory
+            loop,
+            self._core.settings.number("queued.max.request.bytes"),
+            kept_bytes=lambda: self._core.fetch_sessions.kept_bytes,
+            give_back=give_back_freed_memory,
         )
         self._admission = Admission(loop, self._listening(sockets), self._core.settings, budget.connections)
         self._idle = IdleConnections(
