@@ -27,6 +27,7 @@ FETCH_VERSION = 11
 TAKEN_AT_ONCE_BYTES = 1024 * 1024
 PATIENCE_S = 60.0
 LOOK_EVERY_S = 0.01
+ALL_HAVE_READ = "all have read"
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -103,10 +104,17 @@ def start_taking(port: int, clients: int, size_bytes_max: int, pause_s: float = 
     )
 
 
+def until_all_have_read(taking: subprocess.Popen[str]) -> None:
+    """Wait until each of them has had an answer."""
+    assert taking.stdout is not None
+    assert taking.stdout.readline().strip() == ALL_HAVE_READ
+
+
 def stop_taking(taking: subprocess.Popen[str]) -> Seen:
+    """What they saw. Whoever has waited until all have read has taken that line of theirs."""
     said, _ = taking.communicate()
     assert taking.returncode == 0, said
-    answers, size_bytes, hung_up, *waits_ms = said.split()
+    answers, size_bytes, hung_up, *waits_ms = said.removeprefix(ALL_HAVE_READ).split()
     return Seen(int(answers), int(size_bytes), int(hung_up), *map(float, waits_ms))
 
 
@@ -163,6 +171,9 @@ def take_until_told_to_stop(port: int, clients: int, size_bytes_max: int, pause_
         one.start()
     with selectors.DefaultSelector() as ends:
         ends.register(sys.stdin, selectors.EVENT_READ)
+        while not ends.select(LOOK_EVERY_S) and not all(one.waits_ms for one in taking):
+            pass
+        print(ALL_HAVE_READ, flush=True)
         ends.select()
     over.set()
     for one in taking:
