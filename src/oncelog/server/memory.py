@@ -23,10 +23,10 @@ LOOK_AGAIN_S = 0.25
 PASSED_S_MAX = 3.0
 """What waits for longer is passed by nothing that is smaller. By then those that do nothing are gone."""
 FIRST_ANSWER_BYTES = 1024 * 1024
-"""So much is worth an answer, if there is so much. Under pressure it is all for whoever has not yet shown that it takes more."""
+"""So much is worth an answer, if there is so much. Under pressure it is all for whoever has not yet taken one quickly."""
+QUICK_ANSWER_BYTES = 4 * 1024 * 1024
+"""Under pressure, for whoever has. Longer ones are no faster, and twenty of them would keep the event loop for a second."""
 QUICK_S = 1.0
-GROWTH = 4
-"""Whoever takes an answer quickly may have so many times as much the next time."""
 SHARES = 4
 """One answer gets this part of what is free, at most; and while more than this part is in use, there is pressure."""
 KEPT_PART = 16
@@ -64,7 +64,7 @@ class _Held:
     moved_s: float
     request_bytes: int = 0
     answer_bytes: int = 0
-    granted_bytes: int = 0
+    is_granted: bool = False
     granted_s: float = 0.0
     untaken_bytes: int = 0
     """When it was last looked at."""
@@ -113,8 +113,8 @@ class MemoryBudget:
         self._held: dict[Holder, _Held] = {}
         self._requests_waiting: dict[Holder, _Wanted] = {}
         self._answers_waiting: dict[Holder, _Wanted] = {}
-        self._quick: dict[Holder, int] = {}
-        """How large an answer may be under pressure, of those who have taken one quickly."""
+        self._quick: set[Holder] = set()
+        """Those who took their last large answer quickly."""
         self._granted: deque[tuple[Parked[int], int]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._give_back = give_back
@@ -164,7 +164,7 @@ class MemoryBudget:
             held = self._hold(connection)
         given_back = held.answer_bytes - size_bytes
         held.answer_bytes = held.untaken_bytes = size_bytes
-        if not size_bytes and held.granted_bytes:
+        if not size_bytes and held.is_granted:
             self._note_pace(connection, held)
         self._gave_back(connection, held, given_back)
         if self._used_bytes > self._size_bytes_max:
@@ -173,7 +173,7 @@ class MemoryBudget:
     def forget(self, connection: Holder) -> None:
         """The connection is gone."""
         self._take_back(connection)
-        self._quick.pop(connection, None)
+        self._quick.discard(connection)
         self._go_on()
 
     def stop(self) -> None:
@@ -203,10 +203,10 @@ class MemoryBudget:
         """All of an answer is taken, and how quickly says how much may be given the next time."""
         took_s = self._loop.time() - held.granted_s
         if took_s < QUICK_S:
-            self._quick[connection] = max(self._quick.get(connection, 0), GROWTH * held.granted_bytes)
+            self._quick.add(connection)
         elif took_s >= GRACE_S:
-            self._quick.pop(connection, None)
-        held.granted_bytes = 0
+            self._quick.discard(connection)
+        held.is_granted = False
 
     def _gave_back(self, connection: Holder, held: _Held, size_bytes: int) -> None:
         self.size_bytes -= size_bytes
@@ -268,7 +268,7 @@ class MemoryBudget:
         else:
             size_bytes = self._share_bytes(wanted)
             held.answer_bytes += size_bytes
-            held.granted_bytes, held.granted_s = size_bytes, held.moved_s
+            held.is_granted, held.granted_s = True, held.moved_s
         self.size_bytes += size_bytes
         self._has_used_much |= self.size_bytes >= MUCH_BYTES
         return size_bytes
@@ -278,7 +278,8 @@ class MemoryBudget:
         used_bytes = self._used_bytes
         share_bytes = (self._limit_bytes(wanted) - used_bytes) // SHARES
         if used_bytes > self._size_bytes_max // SHARES:
-            share_bytes = min(share_bytes, self._quick.get(wanted.connection, FIRST_ANSWER_BYTES))
+            is_quick = wanted.connection in self._quick
+            share_bytes = min(share_bytes, QUICK_ANSWER_BYTES if is_quick else FIRST_ANSWER_BYTES)
         return max(wanted.least_bytes, min(wanted.most_bytes, share_bytes))
 
     def _go_on(self) -> None:
