@@ -323,7 +323,7 @@ def test_answer_to_a_client_that_has_just_gone_is_dropped():
         loop = asyncio.get_running_loop()
         later: Parked[list[bytes] | None] = Parked()
         bugs: list[BaseException] = []
-        memory = MemoryBudget(loop, 2**28)
+        memory = MemoryBudget(loop, lambda callback: callback(), 2**28)
         made = ConnectionOfBroker(
             1, "L", lambda *_: later, 2**20, ReceiveBuffer(), memory, lambda _: None, lambda _: None, bugs.append
         )

@@ -144,12 +144,13 @@ class NotedHolder:
 
 def budget_of(size_bytes_max: int) -> tuple[StillLoop, MemoryBudget]:
     loop = StillLoop()
-    return loop, MemoryBudget(loop, size_bytes_max)  # type: ignore[arg-type]
+    return loop, MemoryBudget(loop, lambda callback: callback(), size_bytes_max)  # type: ignore[arg-type]
 
 
 def granted(loop: StillLoop, budget: MemoryBudget, holder: NotedHolder, most_bytes: int, least_bytes: int = 0) -> int:
-    """What it was given at once, or 0; then it waits."""
+    """What it was given in its turn, or 0; then it waits."""
     found = budget.reserve(holder, most_bytes, least_bytes)
+    loop.advance(0)
     return found.value if found.is_released else 0
 
 
@@ -244,6 +245,42 @@ def test_answers_that_wait_are_given_room_in_turn_the_small_ones_first_and_the_l
     budget.answer(holding, 0)
     loop.advance(0)
     assert "large" in order
+
+
+def test_answers_that_are_asked_for_at_once_are_read_one_after_the_other_and_others_are_served_between():
+    loop, budget = budget_of(256 * MIB)
+    order: list[int] = []
+    for number in range(4):
+        budget.reserve(NotedHolder(), MIB, 0).then(lambda _, number=number: order.append(number))
+    for read in range(4):
+        assert order == list(range(read + 1))
+        loop.advance(0)
+
+
+def test_bug_in_what_goes_on_when_its_memory_is_there_is_heard_of():
+    """The event loop would log it, and nobody would ever be answered."""
+
+    def bug(_: int) -> None:
+        raise ValueError("a bug")
+
+    heard: list[str] = []
+
+    def guard(callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except ValueError as error:
+            heard.append(str(error))
+
+    loop = StillLoop()
+    budget = MemoryBudget(loop, guard, 256 * MIB)  # type: ignore[arg-type]
+    budget.reserve(NotedHolder(), MIB, 0)
+    budget.reserve(NotedHolder(), MIB, 0).then(bug)
+    last: list[int] = []
+    budget.reserve(NotedHolder(), MIB, 0).then(last.append)
+    loop.advance(0)
+    loop.advance(0)
+    assert heard == ["a bug"]
+    assert last == [MIB]
 
 
 def test_answer_that_is_larger_than_the_budget_is_given_where_nobody_has_anything():

@@ -11,6 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from oncelog.coordination import Parked
@@ -99,15 +100,18 @@ class MemoryBudget:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        guard: Callable[[Callable[[], None]], None],
         size_bytes_max: int,
         kept_bytes: Callable[[], int] = lambda: 0,
         give_back: Callable[[], None] = lambda: None,
     ) -> None:
-        """`kept_bytes` is what the broker itself keeps for clients, which is given up by nobody here.
+        """`guard` runs what goes on when its memory is there, and sees to what leaves it.
 
-        `give_back` gives the system what was freed.
+        `kept_bytes` is what the broker itself keeps for clients, which is given up by nobody here. `give_back` gives the system
+        what was freed.
         """
         self._loop = loop
+        self._guard = guard
         self._size_bytes_max = UNLIMITED_BYTES if size_bytes_max == NO_LIMIT else size_bytes_max
         self._kept_bytes = kept_bytes
         self._held: dict[Holder, _Held] = {}
@@ -116,6 +120,7 @@ class MemoryBudget:
         self._quick: set[Holder] = set()
         """Those who took their last large answer quickly."""
         self._granted: deque[tuple[Parked[int], int]] = deque()
+        self._has_turns = False
         self._timer: asyncio.TimerHandle | None = None
         self._give_back = give_back
         self._quiet: asyncio.TimerHandle | None = None
@@ -149,7 +154,8 @@ class MemoryBudget:
         granted: Parked[int] = Parked()
         wanted = _Wanted(connection, self._loop.time(), least_bytes, max(most_bytes, least_bytes), granted)
         if self._may_have(wanted):
-            return Parked.ready(self._give(wanted))
+            self._release_in_turn(granted, self._give(wanted))
+            return granted
         self._answers_waiting[connection] = wanted
         self._go_on()
         self._watch()
@@ -306,19 +312,30 @@ class MemoryBudget:
             wanted.connection.room_made()
             return
         del self._answers_waiting[wanted.connection]
-        # Not from here: whoever gave something back is in the middle of its own work. And one after the other, for each reads.
+        # Not from here: whoever gave something back is in the middle of its own work.
         self._granted.append((wanted.granted, size_bytes))
-        if len(self._granted) == 1:
-            self._loop.call_soon(self._release)
+        self._begin_turns()
 
-    def _release(self) -> None:
-        granted, size_bytes = self._granted[0]
-        try:
+    def _release_in_turn(self, granted: Parked[int], size_bytes: int) -> None:
+        """One answer is read at a time, and then others are served: a hundred that are asked for at once take a while."""
+        if self._has_turns:
+            self._granted.append((granted, size_bytes))
+        else:
+            self._begin_turns()
             granted.release(size_bytes)
-        finally:
-            self._granted.popleft()
-            if self._granted:
-                self._loop.call_soon(self._release)
+
+    def _begin_turns(self) -> None:
+        if not self._has_turns:
+            self._has_turns = True
+            self._loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        if not self._granted:
+            self._has_turns = False
+            return
+        self._loop.call_soon(self._next_turn)
+        granted, size_bytes = self._granted.popleft()
+        self._guard(partial(granted.release, size_bytes))
 
     # --- who is closed
 

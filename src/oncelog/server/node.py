@@ -171,6 +171,7 @@ class Broker:
         self._core.serve_at(self._advertised())
         self._memory = MemoryBudget(
             loop,
+            self._guard,
             self._core.settings.number("queued.max.request.bytes"),
             kept_bytes=lambda: self._core.fetch_sessions.kept_bytes,
             give_back=give_back_freed_memory,
